@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// finding is one thing that doctor has looked at.
+type finding struct {
+	Check  string   `json:"check"`
+	Result string   `json:"result"` // ok, fail or skip
+	Detail string   `json:"detail,omitempty"`
+	Stderr []string `json:"stderr,omitempty"` // its last words
+	Hints  []string `json:"hints,omitempty"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var handshake bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the configuration and every extension; --runtime also starts each one",
+		Long: "Check the configuration, every manifest and what every extension requires; --runtime also\n" +
+			"starts each one, shakes hands with it and stops it again. The exit code is 9 when a check\nfails; what is skipped for want of something is no failure.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings, err := a.diagnose(cmd, handshake)
+			if err != nil {
+				return err
+			}
+			failed := 0
+			for _, f := range findings {
+				if f.Result == "fail" {
+					failed++
+				}
+			}
+			err = a.print(document{Kind: "findings", Value: findings, Rows: findingRows(findings, failed, handshake), Wrap: true})
+			if err == nil && failed > 0 {
+				err = errReported(exitDoctor)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&handshake, "runtime", false, "start every extension and shake hands with it")
+	return cmd
+}
+
+func findingRows(findings []finding, failed int, handshake bool) (rows [][]string) {
+	for _, f := range findings {
+		rows = append(rows, []string{f.Result, f.Check, f.Detail})
+		for _, line := range f.Stderr {
+			rows = append(rows, []string{"", "", "stderr: " + line})
+		}
+		for _, hint := range f.Hints {
+			rows = append(rows, []string{"", "", "→ " + hint})
+		}
+	}
+	summary := fmt.Sprintf("%s, %d failed", plural(findings, "check"), failed)
+	if !handshake {
+		summary += "; nothing was started, exthost doctor --runtime does"
+	}
+	return append(rows, []string{summary})
+}
+
+func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
+	cfg, _, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	start := none
+	if handshake {
+		start = nil
+	}
+	began := time.Now()
+	h, err := a.openWith(cmd.Context(), cfg, start)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	findings := []finding{{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")}}
+	s := h.Status()
+	for _, d := range unlisted(s) {
+		f := finding{Check: "manifest", Result: "skip", Detail: nearby(d).String()}
+		if d.Level == protocol.LevelError {
+			f.Result = "fail"
+		}
+		findings = append(findings, f)
+	}
+	for _, x := range s.Extensions {
+		findings = append(findings, examine(x, s.Diagnostics, handshake))
+	}
+	if handshake {
+		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
+	}
+	return findings, nil
+}
+
+func examine(x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {
+	f := finding{Check: "extension " + x.ID, Result: "ok", Detail: x.Version + " " + runsAs(x)}
+	for _, d := range diags {
+		if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
+			f.Hints = append(f.Hints, d.Hint)
+		}
+	}
+	switch {
+	case x.State == exthost.StateSkipped:
+		f.Result, f.Detail = "skip", x.Reason
+		if broken(x.ID, diags) {
+			f.Result = "fail"
+		}
+	case x.State == exthost.StateDisabled:
+		f.Result, f.Detail = "skip", x.Reason
+	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
+		f.Result, f.Detail = "fail", x.Reason
+		if e := evidence(x); e != nil {
+			f.Stderr = e.Stderr
+		}
+	case len(x.Tools) > 0:
+		f.Detail += ", " + plural(x.Tools, "tool")
+	}
+	return f
+}
+
+// broken reports whether something is wrong with the extension itself or its
+// configuration, and not only with what it finds on this machine.
+func broken(id string, diags []protocol.Diagnostic) bool {
+	for _, d := range diags {
+		if d.Extension == id && d.Level == protocol.LevelError {
+			return true
+		}
+	}
+	return false
+}

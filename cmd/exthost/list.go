@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/protocol"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the extensions found, and why any of them cannot run here",
+		Long: "List what the search paths hold, without starting anything. What was found and cannot\n" +
+			"run here, or is disabled, is listed with its reason; broken manifests are reported on\nstderr.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := a.open(cmd.Context(), none)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			s := h.Status()
+			a.printDiagnostics(s)
+			names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
+			for _, x := range s.Extensions {
+				names = append(names, x.ID)
+				note := x.Description
+				if x.Reason != "" {
+					note = x.Reason
+				}
+				rows = append(rows, []string{x.ID, orDash(x.Version), orDash(runsAs(x)), x.State, note})
+			}
+			if len(names) == 0 {
+				rows = [][]string{}
+			}
+			return a.print(document{Kind: "extensions", Value: orEmpty(s.Extensions), Names: names, Rows: rows})
+		},
+	}
+}
+
+// orEmpty keeps a list from being null in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// runsAs is the transport and, where it has one, the protocol.
+func runsAs(x exthost.ExtensionStatus) string {
+	if x.Protocol == "" || x.Protocol == x.Transport {
+		return x.Transport
+	}
+	return x.Transport + "/" + x.Protocol
+}
+
+// unlisted are the findings, but mere remarks, about files that became no
+// extension.
+func unlisted(s exthost.Status) []protocol.Diagnostic {
+	listed := make(map[string]bool, len(s.Extensions))
+	for _, x := range s.Extensions {
+		listed[x.ID] = true
+	}
+	var out []protocol.Diagnostic
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelInfo && !listed[d.Extension] {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// printDiagnostics tells on stderr what is wrong with files that are not listed,
+// and where to begin when there is nothing at all.
+func (a *app) printDiagnostics(s exthost.Status) {
+	found := unlisted(s)
+	for _, d := range found {
+		a.say(d)
+	}
+	if len(s.Extensions) == 0 && len(found) == 0 {
+		a.say(protocol.Diagnostic{Level: protocol.LevelInfo, Message: "no extension was found: one is a folder with a plugin.toml below ./extensions",
+			Hint: "exthost config show says where else they are looked for"})
+	}
+}
+
+// printProblems tells on stderr what is missing from a list of tools, and why.
+func (a *app) printProblems(s exthost.Status) {
+	a.printDiagnostics(s)
+	for _, x := range s.Extensions {
+		if x.Reason == "" || x.State == exthost.StateDisabled {
+			continue
+		}
+		a.say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + ", " + x.Reason})
+		for _, line := range lastWords(evidence(x)) {
+			fmt.Fprintln(a.err, safe(line))
+		}
+	}
+}

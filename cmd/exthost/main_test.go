@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// TestMain lets the test binary be exthost itself, for the scripts and for the
+// extensions whose command is exthost.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"exthost": main})
+}
+
+// TestScripts runs the conversations with the program in testdata. No process
+// may be left after them.
+func TestScripts(t *testing.T) {
+	processtest.Leaks(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			repository, err := filepath.Abs("../..")
+			if err != nil {
+				return err
+			}
+			for name, value := range map[string]string{
+				"HOME":            env.WorkDir + "/home",
+				"XDG_STATE_HOME":  env.WorkDir + "/state",
+				"XDG_CONFIG_HOME": env.WorkDir + "/config-home",
+				"BUNDLED":         filepath.Join(repository, "extensions"),
+				"ESC":             "\x1b",
+			} {
+				env.Setenv(name, value)
+			}
+			return os.MkdirAll(env.WorkDir+"/home", 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless},
+	})
+}
+
+// exits runs a command and wants the exit code: exits 3 exthost validate.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARG...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// harmless wants no byte in the files, stdout and stderr among them, that a
+// terminal acts on.
+func harmless(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		text := ts.ReadFile(name)
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && invisible(r) }); (i >= 0) != neg {
+			ts.Fatalf("%s: first character a terminal acts on at %d of %d: %q", name, i, len(text), text[max(i-20, 0):min(max(i, 0)+20, len(text))])
+		}
+	}
+}

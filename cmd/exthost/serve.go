@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var listen string
+	var stdio, strict bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the extensions and serve their tools over MCP",
+		Long: "Run the extensions and serve their tools over MCP: over HTTP at /mcp (and /sse for old\n" +
+			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.",
+		Example: "  exthost serve\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stdio && listen != "" {
+				return usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
+			}
+			var flags []config.Flag
+			if listen != "" {
+				flags = append(flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
+			}
+			return a.serve(cmd.Context(), stdio, strict, flags)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 when any manifest is broken or any extension does not start")
+	return cmd
+}
+
+// front is one way to serve a host.
+type front struct {
+	serve   func(ctx context.Context, h *exthost.Host) error // until ctx ends
+	url     string                                           // "" on stdio
+	token   string                                           // the variable that clients from elsewhere have the token in; "" when they need none
+	exposed bool                                             // other machines can connect
+}
+
+func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag) error {
+	cfg, _, err := a.load(flags...)
+	if err != nil {
+		return err
+	}
+	a.greets = isTerminal(a.err)
+	log, err := a.logger(cfg.Log)
+	if err != nil {
+		return err
+	}
+	f := a.stdioFront(log)
+	if !stdio {
+		if f, err = httpFront(cfg.Server, log); err != nil {
+			return err
+		}
+	}
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true})
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancelCause(ctx)
+	welcomed := make(chan struct{})
+	go func() {
+		defer close(welcomed)
+		if err := a.welcome(serving, host, f, strict, log); err != nil {
+			stop(err)
+		}
+	}()
+	err = f.serve(serving, host)
+	stop(nil)
+	<-welcomed
+	closed := host.Close()
+	if cause := context.Cause(serving); !errors.Is(cause, context.Canceled) {
+		return cause // --strict
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil // told to stop, it stopped
+	}
+	return errors.Join(err, closed)
+}
+
+// greetPatience is how long the greeting waits for extensions that start slowly,
+// such as those that are downloaded first.
+const greetPatience = 3 * time.Second
+
+// welcome tells the operator what runs once that is known, or as much of it as is
+// known by then. With strict it is known only when everything has started, and a
+// failure is an error.
+func (a *app) welcome(ctx context.Context, h *exthost.Host, f front, strict bool, log *slog.Logger) error {
+	began := time.Now()
+	if !strict {
+		settled, cancel := context.WithTimeout(ctx, greetPatience)
+		defer cancel()
+		if h.Ready(settled) != nil && ctx.Err() == nil {
+			a.greet(h, f, time.Since(began), log)
+		}
+	}
+	if h.Ready(ctx) != nil {
+		return nil // stopped before that
+	}
+	switch {
+	case a.greeted.Load():
+		log.Info("all extensions have started or failed", "after", time.Since(began).Round(time.Millisecond), "tools", len(h.Tools().Entries()))
+	case strict:
+		if err := strictness(h.Status()); err != nil {
+			return err
+		}
+		fallthrough
+	default:
+		a.greet(h, f, time.Since(began), log)
+	}
+	return nil
+}
+
+// strictness is the error that ends serve --strict.
+func strictness(s exthost.Status) error {
+	lines := []string{"--strict, and not everything is in order"}
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelError {
+			continue
+		}
+		lines = append(lines, "  "+nearby(d).String())
+		for _, x := range s.Extensions {
+			if x.ID == d.Extension {
+				lines = append(lines, indent(lastWords(evidence(x)))...)
+			}
+		}
+	}
+	if len(lines) == 1 {
+		return nil
+	}
+	return &exitError{code: exitInvalid, text: strings.Join(lines, "\n"), hint: "exthost doctor --runtime"}
+}
+
+// evidence is what the latest failure of an extension left behind; nil when
+// there is none.
+func evidence(x exthost.ExtensionStatus) *protocol.Evidence {
+	for _, i := range x.Instances {
+		if i.Evidence != nil {
+			return i.Evidence
+		}
+	}
+	return nil
+}
+
+func indent(lines []string) []string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		out[i] = "  " + line
+	}
+	return out
+}
+
+func (a *app) stdioFront(log *slog.Logger) front {
+	return front{serve: func(ctx context.Context, h *exthost.Host) error {
+		server := mcpserver.New(h, mcpserver.Options{Name: "exthost", Version: exthost.Version(), Logger: log})
+		return server.ServeStdio(ctx, readCloser(a.in), writeCloser(a.out))
+	}}
+}
+
+// readCloser keeps a file the file that it is, so that reading it can be
+// interrupted.
+func readCloser(r io.Reader) io.ReadCloser {
+	if f, ok := r.(*os.File); ok {
+		return f
+	}
+	return io.NopCloser(r)
+}
+
+func writeCloser(w io.Writer) io.WriteCloser {
+	if f, ok := w.(*os.File); ok {
+		return f
+	}
+	return nopCloser{w}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

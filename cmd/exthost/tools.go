@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/tools"
+)
+
+func (a *app) toolsCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "List every tool with its cost in tokens", Args: noArgs,
+		Long: "Start every extension, list the tools they offer with an estimate of what each costs in\nevery model request, and stop them again.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listTools(cmd) },
+	}
+	schema := &cobra.Command{
+		Use: "schema TOOL", Short: "Print one tool's descriptor as MCP clients get it", Args: one("the name of a tool"),
+		ValidArgsFunction: a.completeTool,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.toolSchema(cmd, args[0]) },
+	}
+	cmd := a.group("tools", "List, export and describe the tools of all extensions", list, a.toolsExportCommand(), schema)
+	cmd.RunE = list.RunE // alone, it lists
+	return cmd
+}
+
+// listedTool is one line of tools list.
+type listedTool struct {
+	Name        string `json:"name"`
+	Extension   string `json:"extension"`
+	Tool        string `json:"tool"` // the extension's own name for it
+	Description string `json:"description"`
+	Tokens      int    `json:"tokens"`
+}
+
+func (a *app) listTools(cmd *cobra.Command) error {
+	h, err := a.open(cmd.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	a.printProblems(h.Status())
+	entries := h.Tools().Entries()
+	list, names := []listedTool{}, []string{}
+	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
+	for _, e := range entries {
+		list = append(list, listedTool{e.Name, e.Extension, e.Tool, e.Description, e.Tokens()})
+		names = append(names, e.Name)
+		rows = append(rows, []string{e.Name, strconv.Itoa(e.Tokens()), ownDescription(e)})
+	}
+	rows = append(rows, []string{plural(entries, "tool"), strconv.Itoa(tokens(entries)), ""})
+	return a.print(document{Kind: "tools", Value: list, Names: names, Rows: rows})
+}
+
+func (a *app) toolSchema(cmd *cobra.Command, name string) error {
+	h, err := a.open(cmd.Context(), a.owning(name))
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	e, ok := h.Tools().Lookup(name)
+	if !ok {
+		return unknownTool(h, name)
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, e.Descriptor, "", "  "); err != nil {
+		return err
+	}
+	return a.print(document{Kind: "tool", Value: e.Descriptor, Names: []string{name}, Text: safeJSON(b.Bytes())})
+}
+
+func (a *app) toolsExportCommand() *cobra.Command {
+	formats := tools.Formats()
+	var format, file string
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print the tools as a model vendor's API takes them",
+		Long: "Print all tools as one JSON document for a vendor's API. A tool that the vendor would\n" +
+			"refuse is left out and named on stderr with the reason.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(formats, tools.Format(format)) {
+				return usagef("exthost tools export --help", "--format %q: there is %v", format, formats)
+			}
+			if err := a.jsonOnly(cmd); err != nil {
+				return err
+			}
+			return a.exportTools(cmd, tools.Format(format), file)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", fmt.Sprintf("one of %v", formats))
+	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = string(f)
+	}
+	completeFlag(cmd, "format", names)
+	return cmd
+}
+
+func (a *app) exportTools(cmd *cobra.Command, format tools.Format, file string) error {
+	h, err := a.open(cmd.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	a.printProblems(h.Status())
+	doc, omitted := tools.Export(format, h.Tools().Entries())
+	for _, o := range omitted {
+		fmt.Fprintf(a.err, "%s: %s left out: %s\n", a.paint(yellow, "warn"), o.Tool, safe(o.Reason))
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, doc, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	if file != "" {
+		return os.WriteFile(file, b.Bytes(), 0o644)
+	}
+	_, err = io.WriteString(a.out, safeJSON(b.Bytes()))
+	return err
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Config is everything the operator's files can say. [Default] has what they
+// need not say.
+type Config struct {
+	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
+	Plugins      []governance.Spec   `json:"plugins"`                  // the policies every exchange passes
+	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
+	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
+	Server       Server              `json:"server"`                   // the HTTP front
+	Audit        Audit               `json:"audit"`                    // the record of what passed
+	Log          Log                 `json:"log"`                      // what the host says about itself
+}
+
+// Extensions says which extensions there are and how they run.
+type Extensions struct {
+	Enabled     bool             `json:"enabled"`                                     // false: none is looked for; default true
+	SearchPaths []string         `json:"search_paths" path:"true"`                    // in order; the first of an id wins; default ./extensions
+	IgnoreDirs  []string         `json:"ignore_dirs"`                                 // exact base names; default node_modules, .git, target
+	Disabled    []string         `json:"disabled"`                                    // ids that do not run
+	Allowlist   []string         `json:"allowlist"`                                   // ids that may run; empty: all
+	MaxDepth    int              `json:"max_depth" jsonschema:"minimum=1,maximum=64"` // path elements below a search path, plugin.toml included; default 4
+	FollowLinks bool             `json:"follow_links"`                                // follow symbolic links inside a search path; default false
+	Watch       Watch            `json:"watch"`                                       // what changes on disk do
+	Env         Env              `json:"env"`                                         // what children see of the host's environment
+	Defaults    manifest.Runtime `json:"defaults"`                                    // for what a manifest's [runtime] leaves open
+	Entries     map[string]Entry `json:"entries"`                                     // by id; sidecar servers by OWNER.SERVER
+}
+
+// The values of Watch.Mode.
+const (
+	WatchLog    = "log"    // say what changed
+	WatchReload = "reload" // reload what changed
+)
+
+// Watch says what a change below a search path does.
+type Watch struct {
+	Enabled  bool              `json:"enabled"`                                // default false
+	Mode     string            `json:"mode" jsonschema:"enum=log,enum=reload"` // default log
+	Debounce manifest.Duration `json:"debounce_ms"`                            // quiet time before acting, in milliseconds; default 500
+}
+
+// The values of Env.Mode.
+const (
+	EnvFilter    = "filter"    // the host's, less what looks secret
+	EnvAllowlist = "allowlist" // the basics, Env.Pass and what manifests declare
+)
+
+// Env says what children see of the host's environment.
+type Env struct {
+	Mode string   `json:"mode" jsonschema:"enum=filter,enum=allowlist"` // default filter
+	Pass []string `json:"pass"`                                         // names an allowlist adds
+}
+
+// The values of Entry.Hooks.
+const (
+	HooksAll  = "all"  // its hooks see every call
+	HooksOwn  = "own"  // its hooks see calls of its own tools
+	HooksNone = "none" // its hooks do not run
+)
+
+// Entry is what the operator says about one extension.
+type Entry struct {
+	Config  map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
+	Env     map[string]string `json:"env,omitempty"`                                            // added to its environment
+	EnvDeny []string          `json:"env_deny,omitempty"`                                       // names it declares and does not get
+	Hooks   string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
+	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
+}
+
+// SetDefaults makes e the entry that states nothing.
+func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
+
+// Server is the HTTP front.
+type Server struct {
+	Listen         string        `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free one
+	Auth           Auth          `json:"auth,omitzero"`                      // the bearer token; default: one made at start
+	AllowedOrigins []string      `json:"allowed_origins"`                    // beyond those of this machine
+	AllowedHosts   []string      `json:"allowed_hosts"`                      // beyond those of this machine
+	TLS            TLS           `json:"tls,omitzero"`                       // default: none
+	Metrics        bool          `json:"metrics"`                            // serve /metrics; default true
+	MaxBody        manifest.Size `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
+}
+
+// Auth names the bearer token in one of three ways; all empty: one is made at start.
+type Auth struct {
+	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
+	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
+	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
+}
+
+// TLS names a certificate and its key, both PEM files.
+type TLS struct {
+	Cert string `json:"cert,omitempty" path:"true"` // the chain, leaf first
+	Key  string `json:"key,omitempty" path:"true"`  // the leaf's private key
+}
+
+// Audit is the record of every exchange.
+type Audit struct {
+	Path    string        `json:"path" path:"true"`                         // JSON lines; "": none is kept
+	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
+	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"` // rotated files kept; default 5
+}
+
+// Log is what the host says about itself.
+type Log struct {
+	Level  string `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"` // default info
+	Format string `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`                       // default auto: text on a terminal, else JSON
+	File   string `json:"file" path:"true"`                                                        // also written here, always JSON; "": nowhere
+}
+
+// Default returns the configuration of an operator who says nothing. Its one
+// search path is relative; [Load] resolves it.
+func Default() *Config {
+	return &Config{
+		Extensions: Extensions{
+			Enabled:     true,
+			SearchPaths: []string{"./extensions"},
+			IgnoreDirs:  []string{"node_modules", ".git", "target"},
+			MaxDepth:    4,
+			Watch:       Watch{Mode: WatchLog, Debounce: manifest.Duration(500 * time.Millisecond)},
+			Env:         Env{Mode: EnvFilter},
+		},
+		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20},
+		Audit:  Audit{MaxSize: 64 << 20, Keep: 5},
+		Log:    Log{Level: "info", Format: "auto"},
+	}
+}

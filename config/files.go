@@ -1,0 +1,130 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/exthost/exthost/config/internal/tree"
+)
+
+var (
+	extensionsOfFiles = []string{".yaml", ".yml", ".toml"}
+	// splitNames are the files of a config directory, in the order they are read.
+	splitNames = []string{"exthost", "extensions", "plugins", "hooks", "destinations", "server", "log"}
+)
+
+// directory reads exthost.yaml or exthost.toml of dir, else the files of
+// dir/config as one. It returns nil when there is nothing.
+func (l *loader) directory(dir string) *tree.Node {
+	single := l.existing(dir, "exthost")
+	var split []string
+	for _, name := range splitNames {
+		split = append(split, l.existing(filepath.Join(dir, "config"), name)...)
+	}
+	switch {
+	case len(single) > 1:
+		l.report.Add(tree.Pos{File: single[1]}, "keep one of the two", "%s exists as well", single[0])
+		return nil
+	case len(single) == 1:
+		for _, file := range split {
+			l.report.Warn(tree.Pos{File: file}, "move it there, or split all of it", "not read because %s exists", single[0])
+		}
+		return l.file(single[0])
+	}
+	var joined *tree.Node
+	for _, file := range split {
+		n := l.file(file)
+		switch {
+		case n == nil:
+		case joined == nil:
+			joined = n
+		default:
+			joined.Merge(n, l.report)
+		}
+	}
+	return joined
+}
+
+// existing returns the files called name in dir.
+func (l *loader) existing(dir, name string) (files []string) {
+	for _, ext := range extensionsOfFiles {
+		file := filepath.Join(dir, name+ext)
+		_, err := os.Lstat(file) // a dangling link is there, and an error to read
+		switch {
+		case err == nil:
+			files = append(files, file)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
+			l.report.Add(tree.Pos{File: file}, "", "cannot be read: %v", cause(err))
+		}
+	}
+	return files
+}
+
+// file reads one file. It returns nil after reporting why it cannot be used,
+// and when it has been read before.
+func (l *loader) file(name string) *tree.Node {
+	pos := tree.Pos{File: name}
+	data, info, err := readFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		l.report.Add(pos, "exthost runs without any; exthost.yaml is the usual name", "there is no such file")
+		return nil
+	case err != nil:
+		l.report.Add(pos, "", "cannot be read: %v", cause(err))
+		return nil
+	}
+	for _, seen := range l.seen {
+		if os.SameFile(seen, info) {
+			return nil
+		}
+	}
+	l.seen, l.read = append(l.seen, info), append(l.read, name)
+	root := parse(name, data, l.report)
+	if root != nil && root.Kind != tree.Map && root.Kind != tree.Null {
+		l.report.Add(root.Pos, "such as: extensions: {search_paths: [./extensions]}", "want a map of sections, not %s", root.Kind)
+		return nil
+	}
+	return root
+}
+
+func parse(name string, data []byte, r *tree.Report) *tree.Node {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".toml":
+		return tree.TOML(name, data, r)
+	case ".yaml", ".yml", ".json": // JSON is YAML
+		return tree.YAML(name, data, r)
+	}
+	r.Add(tree.Pos{File: name}, "", "a configuration file ends in .yaml, .yml or .toml")
+	return nil
+}
+
+// readFile reads a regular file, no more of it than a configuration may have.
+func readFile(name string) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(name) // before opening: to open a FIFO is to wait
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errors.New("it is not a regular file")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, tree.MaxBytes+8))
+	return data, info, err
+}
+
+// cause strips the operation and path, which the diagnostic states already.
+func cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/manifest"
+)
+
+// noteSecretsFiles remembers the destinations whose variables may come from a
+// file of their own.
+func (l *loader) noteSecretsFiles(root *tree.Node) {
+	for name, d := range root.At("destinations").Entries("name") {
+		if d.At("secrets_file") != nil {
+			l.secrets[tree.Join("destinations", name)+"."] = true
+		}
+	}
+}
+
+// late reports whether a variable that is not set here may be set for the
+// process that path describes.
+func (l *loader) late(path string) bool {
+	if strings.HasPrefix(path, "hooks[") {
+		return true // a hook is given variables of its own
+	}
+	for prefix := range l.secrets {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// finish fills in what depends on other values and reports which do not fit.
+func (l *loader) finish() {
+	for _, d := range l.report.Diagnostics {
+		l.broken[tree.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
+	}
+	if _, stated := l.decoder.Positions["extensions.search_paths"]; !stated {
+		base := l.decoder.Base(tree.Pos{})
+		for i, path := range l.cfg.Extensions.SearchPaths {
+			l.cfg.Extensions.SearchPaths[i] = filepath.Join(base, path)
+		}
+	}
+	l.finishPolicies()
+	for i := range l.cfg.Hooks {
+		l.finishHook(tree.Index("hooks", i), &l.cfg.Hooks[i])
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
+		d := l.cfg.Destinations[name]
+		l.finishDestination(name, &d)
+		l.cfg.Destinations[name] = d
+	}
+	l.checkExtensions(&l.cfg.Extensions)
+	l.checkServer(&l.cfg.Server)
+}
+
+// base returns the directory that relative paths at a key start from.
+func (l *loader) base(path string) string {
+	pos, _ := l.decoder.Positions.At(path)
+	return l.decoder.Base(pos)
+}
+
+// fail reports what is wrong with the value at path.
+func (l *loader) fail(path, hint, format string, args ...any) {
+	l.failAt(path, hint, path+": "+fmt.Sprintf(format, args...))
+}
+
+// failIn reports a problem of the table at path.
+func (l *loader) failIn(path string, p manifest.Problem) {
+	at := path
+	if p.Field != "" {
+		at += "." + p.Field
+	}
+	l.failAt(at, p.Hint, path+": "+p.Message)
+}
+
+// failAt says nothing about a value that could not be decoded in the first place.
+func (l *loader) failAt(path, hint, message string) {
+	pos, _ := l.decoder.Positions.At(path)
+	if place := (tree.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !l.broken[place] {
+		l.report.Add(pos, hint, "%s", message)
+	}
+}
+
+func (l *loader) finishPolicies() {
+	names := map[string]string{}
+	for i := range l.cfg.Plugins {
+		s, path := &l.cfg.Plugins[i], tree.Index("plugins", i)
+		s.Normalize()
+		for _, p := range s.Validate() {
+			l.failIn(path, manifest.Problem(p))
+		}
+		if first, ok := names[s.Name]; ok && s.Name != "" {
+			pos, _ := l.decoder.Positions.At(first + ".name")
+			l.fail(path+".name", "policies are never replaced: choose another name", "policy %q is already defined at %s", s.Name, pos)
+		}
+		names[s.Name] = path
+		if len(s.Cmd) > 0 {
+			s.Cwd = l.settle(path, s.Cwd, s.Cmd)
+		}
+		if s.MCP != nil && s.MCP.Proto == governance.ProtoStdio {
+			s.MCP.Cwd = l.settle(path+".mcp", s.MCP.Cwd, s.MCP.Cmd)
+			s.MCP.Script = against(s.MCP.Cwd, s.MCP.Script)
+		}
+	}
+}
+
+// settle returns the directory a process starts in, by default that of the file
+// that states it, and makes a command with a slash absolute as seen from there.
+func (l *loader) settle(path, cwd string, argv []string) string {
+	if cwd == "" {
+		cwd = l.base(path)
+	}
+	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
+		argv[0] = against(cwd, argv[0])
+	}
+	return cwd
+}
+
+// against makes a path absolute as seen from dir. "" stays "".
+func against(dir, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+func (l *loader) finishHook(path string, h *manifest.HookSpec) {
+	for _, p := range h.Validate() {
+		l.failIn(path, p)
+	}
+	if event, ok := manifest.ParseHookEvent(h.Event); ok {
+		h.Event = string(event)
+	}
+	l.settle(path, "", h.Command)
+}

@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"os"
+	"reflect"
+	"strings"
+)
+
+// table decodes a map onto a Go map, whose struct elements are joined.
+func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
+	if n.Kind == List && tags.list != "" {
+		n = d.named(path, n, tags.list)
+	}
+	if n.Kind != Map {
+		d.wrong(path, n, "a map", "")
+		return
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	for _, f := range n.Fields {
+		at := Join(path, f.Key)
+		key := reflect.ValueOf(f.Key).Convert(v.Type().Key())
+		elem := newElem(v.Type().Elem())
+		if have := v.MapIndex(key); have.IsValid() {
+			elem.Set(have)
+		}
+		if elem.Kind() == reflect.Interface {
+			setAny(elem, d.join(at, elem.Interface(), f.Value))
+		} else {
+			d.value(at, f.Value, elem, tags.element())
+		}
+		if f.Value.Kind == Null && elem.Kind() == reflect.Struct {
+			d.Positions[at] = f.Value.Pos // NAME: alone states an element with nothing but defaults
+		}
+		v.SetMapIndex(key, elem)
+	}
+}
+
+func setAny(v reflect.Value, x any) {
+	if x == nil {
+		v.SetZero()
+		return
+	}
+	v.Set(reflect.ValueOf(x))
+}
+
+// named turns a list whose elements have a name into a map.
+func (d *Decoder) named(path string, n *Node, key string) *Node {
+	out := &Node{Pos: n.Pos, Kind: Map}
+	for i, item := range n.Items {
+		name := item.field(key)
+		if item.Kind != Map || name == nil || name.Value.Kind != String {
+			d.Report.Add(item.Pos, "", "%s: want a map with a %s", Index(path, i), key)
+			continue
+		}
+		if have := out.field(name.Value.Text); have != nil {
+			d.Report.Add(name.Value.Pos, "keep one of the two", "%s is already defined at %s", Join(path, have.Key), have.Pos)
+			continue
+		}
+		rest := *item
+		rest.Fields = nil
+		for _, f := range item.Fields {
+			if f.Key != key {
+				rest.Fields = append(rest.Fields, f)
+			}
+		}
+		out.Fields = append(out.Fields, Field{Key: name.Value.Text, Pos: name.Value.Pos, Value: &rest})
+	}
+	return out
+}
+
+func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
+	if n.Loose && n.Kind == String {
+		n = split(n, tags.path)
+	}
+	if n.Kind != List {
+		hint := ""
+		if n.Kind != Map {
+			hint = "put it in [ ]"
+		}
+		d.wrong(path, n, "a list", hint)
+		return
+	}
+	keep := min(d.Keep[path], v.Len())
+	out := reflect.MakeSlice(v.Type(), keep, keep+len(n.Items))
+	reflect.Copy(out, v)
+	if v.Len() > keep {
+		d.Positions.drop(path, keep)
+	}
+	for i, item := range n.Items {
+		at := Index(path, keep+i)
+		elem := newElem(v.Type().Elem())
+		if item.Kind == Null {
+			d.wrong(at, item, "a value", "remove it")
+			continue
+		}
+		d.value(at, item, elem, tags.element())
+		out = reflect.Append(out, elem)
+	}
+	v.Set(out)
+}
+
+// split makes a list of a flag's or variable's text: a, b; of paths a:b.
+func split(n *Node, paths bool) *Node {
+	out := &Node{Pos: n.Pos, Kind: List}
+	separators := ","
+	if paths {
+		separators += string(os.PathListSeparator)
+	}
+	for _, s := range strings.FieldsFunc(n.Text, func(c rune) bool { return strings.ContainsRune(separators, c) }) {
+		out.Items = append(out.Items, &Node{Pos: n.Pos, Kind: String, Text: strings.TrimSpace(s), Loose: true})
+	}
+	return out
+}
+
+// join lays a value of a free-form table over another; maps are joined.
+func (d *Decoder) join(path string, have any, n *Node) any {
+	base, ok := have.(map[string]any)
+	if !ok || n.Kind != Map {
+		return d.free(path, n)
+	}
+	out := make(map[string]any, len(base)+len(n.Fields))
+	for key, v := range base {
+		out[key] = v
+	}
+	d.Positions[path] = n.Pos
+	for _, f := range n.Fields {
+		out[f.Key] = d.join(Join(path, f.Key), out[f.Key], f.Value)
+	}
+	return out
+}
+
+// free decodes a value of a free-form table: what encoding/json would make of
+// it, but that whole numbers stay int64, or json.Number when they are bigger.
+func (d *Decoder) free(path string, n *Node) any {
+	d.Positions[path] = n.Pos
+	switch n.Kind {
+	case Bool, Int, Float:
+		return n.Value
+	case String:
+		return d.expand(path, n, n.Text)
+	case List:
+		out := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			out[i] = d.free(Index(path, i), item)
+		}
+		return out
+	case Map:
+		out := make(map[string]any, len(n.Fields))
+		for _, f := range n.Fields {
+			out[f.Key] = d.free(Join(path, f.Key), f.Value)
+		}
+		return out
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package tree
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"math/big"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML reads one document. It returns nil after a syntax error; what else is
+// wrong, such as duplicate keys, is reported and left out.
+func YAML(file string, data []byte, r *Report) *Node {
+	src := newSource(file, data, r)
+	if src == nil {
+		return nil
+	}
+	y := yamlReader{source: src, report: r}
+	dec := yaml.NewDecoder(bytes.NewReader(src.data))
+	var doc, next yaml.Node
+	err := dec.Decode(&doc)
+	if err == nil {
+		if err = dec.Decode(&next); err == nil {
+			r.Add(y.place(&next), "put everything into the first", "a second YAML document")
+			return nil
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		r.Add(yamlErrorPos(file, err), "", "not valid YAML: %s", yamlMessage(err))
+		return nil
+	}
+	if len(doc.Content) == 0 { // nothing but comments
+		return &Node{Pos: Pos{File: file, Line: 1, Column: 1}, Kind: Map}
+	}
+	n := y.node(doc.Content[0], 0)
+	if y.full {
+		return nil
+	}
+	return n
+}
+
+var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
+
+func yamlErrorPos(file string, err error) Pos {
+	line, _ := strconv.Atoi(yamlLine.FindStringSubmatch(err.Error())[1])
+	return Pos{File: file, Line: line}
+}
+
+func yamlMessage(err error) string { return yamlLine.ReplaceAllString(err.Error(), "") }
+
+// yamlReader turns yaml.v3's nodes into ours.
+type yamlReader struct {
+	*source
+	report *Report
+	nodes  int  // made so far, aliases expanded
+	full   bool // a limit was hit and reported
+	open   []*yaml.Node
+}
+
+// place returns n's place; yaml.v3 counts columns in characters.
+func (y *yamlReader) place(n *yaml.Node) Pos { return y.posOfRune(n.Line, n.Column) }
+
+func (y *yamlReader) node(n *yaml.Node, depth int) *Node {
+	pos := y.place(n)
+	y.nodes++
+	switch {
+	case y.full:
+		return &Node{Pos: pos}
+	case y.nodes > maxNodes:
+		return y.stop(pos, "more than %d values, aliases counted as often as they are used", maxNodes)
+	case depth > maxDepth:
+		return y.stop(pos, "nested more than %d deep", maxDepth)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return y.alias(n, depth)
+	case yaml.MappingNode:
+		return y.mapping(n, depth)
+	case yaml.SequenceNode:
+		list := &Node{Pos: pos, Kind: List}
+		for _, item := range n.Content {
+			list.Items = append(list.Items, y.node(item, depth+1))
+		}
+		return list
+	}
+	return y.scalar(n, pos)
+}
+
+func (y *yamlReader) stop(pos Pos, format string, args ...any) *Node {
+	y.full = true
+	y.report.Add(pos, "", format, args...)
+	return &Node{Pos: pos}
+}
+
+func (y *yamlReader) alias(n *yaml.Node, depth int) *Node {
+	for _, open := range y.open {
+		if open == n.Alias {
+			return y.stop(y.place(n), "*%s contains itself", n.Value)
+		}
+	}
+	y.open = append(y.open, n.Alias)
+	defer func() { y.open = y.open[:len(y.open)-1] }()
+	out := y.node(n.Alias, depth+1)
+	out.Pos = y.place(n)
+	return out
+}
+
+func (y *yamlReader) mapping(n *yaml.Node, depth int) *Node {
+	out := &Node{Pos: y.place(n), Kind: Map}
+	var merged []*Node
+	seen := map[string]Pos{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], y.node(n.Content[i+1], depth+1)
+		pos := y.place(key)
+		switch {
+		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
+			merged = append(merged, value)
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			y.report.Add(pos, "write it in quotes", "a key must be a string")
+		default:
+			if have, ok := seen[key.Value]; ok {
+				y.report.Add(pos, "keep one of the two", "%s is already defined at %s", quote(key.Value), have)
+				continue
+			}
+			seen[key.Value] = pos
+			out.Fields = append(out.Fields, Field{Key: key.Value, Pos: pos, Value: value})
+		}
+	}
+	for _, m := range merged {
+		y.mergeKey(out, m)
+	}
+	return out
+}
+
+// mergeKey does what `<<: *base` asks for: keys not stated come from base.
+func (y *yamlReader) mergeKey(out, from *Node) {
+	switch from.Kind {
+	case List:
+		for _, item := range from.Items {
+			y.mergeKey(out, item)
+		}
+	case Map:
+		for _, f := range from.Fields {
+			if out.field(f.Key) == nil {
+				out.Fields = append(out.Fields, f)
+			}
+		}
+	default:
+		y.report.Add(from.Pos, "", "<< wants a map or a list of maps, not %s", from.Kind)
+	}
+}
+
+func (y *yamlReader) scalar(n *yaml.Node, pos Pos) *Node {
+	out := &Node{Pos: pos, Kind: String, Text: n.Value}
+	var v any
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp":
+		return out
+	case "!!null":
+		out.Kind = Null
+		return out
+	case "!!bool", "!!int", "!!float":
+		if err := n.Decode(&v); err != nil {
+			y.report.Add(pos, "", "%s", yamlMessage(err))
+			return out
+		}
+	default:
+		y.report.Add(pos, "remove the tag", "tag %s is not supported", n.ShortTag())
+		out.Kind = Null
+		return out
+	}
+	switch v := v.(type) {
+	case bool:
+		out.Kind, out.Value = Bool, v
+	case int:
+		out.Kind, out.Value = Int, int64(v)
+	case int64:
+		out.Kind, out.Value = Int, v
+	case uint64:
+		out.Kind, out.Value = Int, json.Number(strconv.FormatUint(v, 10))
+	case float64:
+		out.setFloat(v, y.report)
+	}
+	return out
+}
+
+// setFloat makes n a Float, or an Int when its text is a whole number too big
+// for YAML's integers. Infinity and NaN are nothing JSON could carry.
+func (n *Node) setFloat(v float64, r *Report) {
+	n.Kind, n.Value = Float, v
+	if whole, ok := new(big.Int).SetString(strings.TrimPrefix(n.Text, "+"), 10); ok {
+		n.Kind, n.Value = Int, json.Number(whole.String())
+	} else if math.IsInf(v, 0) || math.IsNaN(v) {
+		r.Add(n.Pos, "", "%s is not a finite number", n.Text)
+	}
+}

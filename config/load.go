@@ -1,0 +1,143 @@
+package config
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/protocol"
+)
+
+// LoadOptions say where [Load] looks. The zero value is the current directory,
+// this process's environment and the platform's directories.
+type LoadOptions struct {
+	File      string   // of --config, laid over the directory's; default $EXTHOST_CONFIG, else none
+	Dir       string   // where exthost.yaml or config/ may be; default the current directory
+	Environ   []string // NAME=value; default os.Environ()
+	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not looked at
+	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not looked at
+	Flags     []Flag   // laid over everything
+}
+
+// Flag is one command-line flag that was given.
+type Flag struct {
+	Name   string   // as written: --listen
+	Key    string   // what it sets: server.listen
+	Values []string // one, or more for a list
+}
+
+// Load reads and joins everything that configures the host, the strongest last:
+// defaults, the system's files, the user's, the directory's, File, EXTHOST_*
+// variables, Flags. Policies and hooks of the system's and the user's files stay
+// whatever the others say. It returns no Config and no Origins when a
+// diagnostic is an error.
+func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
+	l := newLoader(o)
+	l.files()
+	l.layer(l.variables())
+	l.layer(l.flags())
+	l.finish()
+	l.report.Sort(l.read)
+	if l.report.Failed() {
+		return nil, nil, l.report.Diagnostics
+	}
+	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
+}
+
+// loader holds what one Load has found so far.
+type loader struct {
+	options LoadOptions
+	environ map[string]string
+	report  *tree.Report
+	decoder *tree.Decoder
+	cfg     *Config
+	read    []string          // files, in the order read
+	seen    []fs.FileInfo     // of the same files
+	secrets map[string]bool   // paths of destinations that have a secrets_file
+	broken  map[tree.Pos]bool // where a value could not be decoded
+}
+
+func newLoader(o LoadOptions) *loader {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	l := &loader{options: o, environ: map[string]string{}, report: &tree.Report{}, cfg: Default(),
+		secrets: map[string]bool{}, broken: map[tree.Pos]bool{}}
+	for _, entry := range o.Environ {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			l.environ[name] = value
+		}
+	}
+	l.decoder = &tree.Decoder{
+		Report:    l.report,
+		Lookup:    func(name string) (string, bool) { v, ok := l.environ[name]; return v, ok },
+		Dir:       o.Dir,
+		CamelCase: "plugins",
+		Keep:      map[string]int{},
+		Positions: tree.Positions{},
+		Late:      l.late,
+	}
+	return l
+}
+
+// files reads every file there is, the weakest first.
+func (l *loader) files() {
+	for _, dir := range []string{l.systemDir(), l.userDir()} {
+		if dir != "" {
+			l.layer(l.directory(dir))
+		}
+		// What the system and the user ask for is no one else's to remove.
+		l.decoder.Keep["plugins"] = len(l.cfg.Plugins)
+		l.decoder.Keep["hooks"] = len(l.cfg.Hooks)
+	}
+	l.layer(l.directory(l.options.Dir))
+	if file := l.configFile(); file != "" {
+		l.layer(l.file(file))
+	}
+}
+
+// layer lays a tree over what there is.
+func (l *loader) layer(n *tree.Node) {
+	if n != nil {
+		l.noteSecretsFiles(n)
+		l.decoder.Decode(n, l.cfg)
+	}
+}
+
+func (l *loader) configFile() string {
+	if l.options.File != "" {
+		return l.options.File
+	}
+	return l.environ["EXTHOST_CONFIG"]
+}
+
+func (l *loader) userDir() string {
+	switch dir := l.options.UserDir; {
+	case dir == "none":
+		return ""
+	case dir != "":
+		return dir
+	case l.environ["XDG_CONFIG_HOME"] != "":
+		return filepath.Join(l.environ["XDG_CONFIG_HOME"], "exthost")
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "exthost")
+}
+
+func (l *loader) systemDir() string {
+	switch dir := l.options.SystemDir; {
+	case dir == "none":
+		return ""
+	case dir != "":
+		return dir
+	case runtime.GOOS == "windows":
+		return filepath.Join(l.environ["ProgramData"], "exthost")
+	}
+	return "/etc/exthost"
+}

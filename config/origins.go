@@ -1,0 +1,58 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/exthost/exthost/config/internal/tree"
+)
+
+// Origins says where each value of a loaded [Config] came from.
+type Origins struct {
+	stated tree.Positions
+}
+
+// Of returns where the value of a key, such as server.listen, was stated:
+// "file:line", "flag --listen", "env EXTHOST_SERVER_LISTEN", or "default".
+func (o *Origins) Of(key string) string {
+	if pos, ok := o.stated[key]; ok {
+		return pos.String()
+	}
+	return "default"
+}
+
+// Setting is one value of a [Config] as `config show` prints it.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  any    `json:"value"` // a scalar or a list; secrets are "***"
+	Origin string `json:"origin"`
+}
+
+// Settings returns every value of c that is stated or has a default, in the
+// order of the schema.
+func (c *Config) Settings(o *Origins) []Setting {
+	var settings []Setting
+	for _, leaf := range tree.Leaves(c, secret) {
+		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
+			settings = append(settings, Setting{leaf.Path, leaf.Value, origin})
+		}
+	}
+	return settings
+}
+
+// Redacted returns c as a file would state it, every secret replaced by "***":
+// what an operator may be shown.
+func (c *Config) Redacted() map[string]any {
+	return tree.Plain(c, secret).(map[string]any)
+}
+
+var (
+	secretKey = regexp.MustCompile(`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
+	// secretValue matches what issuers' tokens, PEM keys and URLs with a password look like.
+	secretValue = regexp.MustCompile(`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
+)
+
+// secret reports whether a value must not be shown.
+func secret(key, value string) bool {
+	return secretKey.MatchString(key) || secretValue.MatchString(value) && !strings.HasPrefix(value, "${")
+}

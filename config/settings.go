@@ -1,0 +1,101 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config/internal/tree"
+)
+
+// variables returns what EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
+// server.listen, and so on for every scalar and list outside maps and lists of
+// maps. An empty one states nothing.
+func (l *loader) variables() *tree.Node {
+	root := &tree.Node{Kind: tree.Map}
+	known := map[string]bool{}
+	for _, leaf := range settable() {
+		name := variable(leaf.Path)
+		known[name] = true
+		if value := l.environ[name]; value != "" {
+			set(root, leaf.Path, &tree.Node{Pos: tree.Pos{Source: "env " + name}, Kind: tree.String, Text: value, Loose: true})
+		}
+	}
+	l.warnUnknown(known)
+	return root
+}
+
+// warnUnknown reports variables that begin like ours and are none. Others, such
+// as those an extension is given, belong to somebody else.
+func (l *loader) warnUnknown(known map[string]bool) {
+	var names, unknown []string
+	for name := range known {
+		names = append(names, name)
+	}
+	for name := range l.environ {
+		section, _, ok := strings.Cut(strings.TrimPrefix(name, "EXTHOST_"), "_")
+		if ok && strings.HasPrefix(name, "EXTHOST_") && !known[name] && slices.Contains(sections(), section) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		l.report.Warn(tree.Pos{Source: "env " + name}, tree.DidYouMean(name, names), "sets nothing")
+	}
+}
+
+// sections returns the top-level keys as variables spell them.
+func sections() []string {
+	t := reflect.TypeFor[Config]()
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i] = strings.ToUpper(t.Field(i).Tag.Get("json"))
+	}
+	return names
+}
+
+func variable(path string) string {
+	return "EXTHOST_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// settable returns every scalar and list of scalars that is always there.
+func settable() []tree.Leaf { return tree.Leaves(Default(), never) }
+
+func never(string, string) bool { return false }
+
+// flags returns what the flags state.
+func (l *loader) flags() *tree.Node {
+	lists := map[string]bool{}
+	for _, leaf := range settable() {
+		lists[leaf.Path] = leaf.Type.Kind() == reflect.Slice
+	}
+	root := &tree.Node{Kind: tree.Map}
+	for _, flag := range l.options.Flags {
+		pos := tree.Pos{Source: "flag " + flag.Name}
+		value := &tree.Node{Pos: pos, Kind: tree.List}
+		for _, text := range flag.Values {
+			value.Items = append(value.Items, &tree.Node{Pos: pos, Kind: tree.String, Text: text, Loose: true})
+		}
+		if !lists[flag.Key] && len(value.Items) == 1 {
+			value = value.Items[0]
+		}
+		set(root, flag.Key, value)
+	}
+	return root
+}
+
+// set puts value at a dotted path below n.
+func set(n *tree.Node, path string, value *tree.Node) {
+	key, rest, deeper := strings.Cut(path, ".")
+	i := slices.IndexFunc(n.Fields, func(f tree.Field) bool { return f.Key == key })
+	if i < 0 {
+		i = len(n.Fields)
+		n.Fields = append(n.Fields, tree.Field{Key: key, Pos: value.Pos, Value: &tree.Node{Pos: value.Pos, Kind: tree.Map}})
+	}
+	if deeper {
+		set(n.Fields[i].Value, rest, value)
+		return
+	}
+	n.Fields[i].Value = value
+}

@@ -1,0 +1,98 @@
+package exthost_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/exthost/exthost"
+
+// house says which of our packages each package may import, and why. A package
+// that is not listed may not exist.
+var house = map[string]struct {
+	may    []string
+	reason string
+}{
+	"protocol":         {nil, "shared by host and authors, so it drags nothing in"},
+	"internal/jsonrpc": {nil, "knows none of our methods"},
+	"internal/process": {nil, "process hygiene is not about extensions"},
+	"internal/rawjson": {nil, "edits bytes"},
+	"internal/nearest": {nil, "compares words"},
+	"internal/mcphttp": {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
+
+	"manifest":             {[]string{"protocol", "internal/nearest"}, "the model of plugin.toml"},
+	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
+	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcphttp", "internal/rawjson"}, "a worker: runs one instance"},
+	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
+	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
+	"hooks":                {[]string{"protocol", "internal/process"}, "a worker: ordered callbacks"},
+	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
+	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
+	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
+	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
+
+	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest"},
+		"glue between the workers, which never import each other"},
+	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
+	"httpserver": {[]string{"", "mcpserver", "config", "protocol"}, "mounts the fronts on HTTP"},
+
+	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
+}
+
+// TestHouse holds the import graph against the table.
+func TestHouse(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Doc,Name", "./...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p struct {
+			ImportPath, Doc, Name string
+			Imports               []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := ours(p.ImportPath)
+		if p.Doc == "" && p.Name != "main" {
+			t.Errorf("package %s has no comment that says what it is", p.ImportPath)
+		}
+		if free(name) {
+			continue
+		}
+		rule, known := house[name]
+		if !known {
+			t.Errorf("package %q is not in the table: give it a room, a reason and what it may import", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if imp != module && !strings.HasPrefix(imp, module+"/") {
+				continue
+			}
+			if !slices.Contains(rule.may, ours(imp)) {
+				t.Errorf("package %q imports %q: not allowed, because it is %s", name, ours(imp), rule.reason)
+			}
+		}
+	}
+}
+
+func ours(importPath string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
+}
+
+// free packages may import anything: the program, its helpers above the workers,
+// and examples. Nothing but them imports them.
+func free(name string) bool {
+	return path.Dir(name) == "cmd" || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "examples/") ||
+		name == "internal/bundled" || name == "internal/peertest" || name == "docs"
+}

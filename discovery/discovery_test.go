@@ -1,0 +1,318 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// text returns a valid manifest.
+func text(id string) string {
+	return "[plugin]\nid = \"" + id + "\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./x\"\n"
+}
+
+const broken = "[plugin]\nid = 1\nnope = true\n"
+
+// tree writes files below a new directory and makes it the working directory.
+func tree(t *testing.T, files map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for path, content := range files {
+		write(t, path, content)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, path); err != nil {
+		t.Skip(err)
+	}
+}
+
+func discover(t *testing.T, o Options) *Result {
+	t.Helper()
+	if o.SearchPaths == nil {
+		o.SearchPaths = []string{"ext"}
+	}
+	r, err := Discover(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// ids names every candidate with its manifest.
+func ids(r *Result) (out []string) {
+	for _, c := range r.Candidates {
+		out = append(out, c.ID+" "+filepath.ToSlash(c.Path))
+	}
+	return out
+}
+
+// codes names every diagnostic but the Info about what is not descended into.
+func codes(r *Result) (out []string) {
+	for _, d := range r.Diagnostics {
+		if d.Code != CodeNotDescended {
+			out = append(out, fmt.Sprintf("%s %s %s", d.Level, d.Code, filepath.ToSlash(d.Path)))
+		}
+	}
+	return out
+}
+
+// expect compares the candidates and the diagnostics.
+func expect(t *testing.T, r *Result, wantIDs, wantCodes []string) {
+	t.Helper()
+	if diff := cmp.Diff(wantIDs, ids(r)); diff != "" {
+		t.Errorf("candidates (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantCodes, codes(r)); diff != "" {
+		t.Errorf("diagnostics (-want +got):\n%s", diff)
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/zulu/plugin.toml":                text("zulu"),
+		"ext/alpha/plugin.toml":               text("alpha"),
+		"ext/alpha/inner/plugin.toml":         text("hidden"),
+		"ext/broken/plugin.toml":              broken,
+		"ext/broken/inner/plugin.toml":        text("below-broken"),
+		"ext/a/b/c/plugin.toml":               text("at-four"),
+		"ext/a/b/d/e/plugin.toml":             text("at-five"),
+		"ext/node_modules/x/plugin.toml":      text("ignored"),
+		"ext/node_modules_not/x/plugin.toml":  text("not-ignored"),
+		"ext/readme/plugin.toml.txt":          "",
+		"more/early/plugin.toml":              text("early"),
+		"more/node_modules/early/plugin.toml": text("ignored-too"),
+	})
+	r := discover(t, Options{SearchPaths: []string{"./ext", "more/"}})
+	expect(t, r,
+		[]string{"alpha ext/alpha/plugin.toml", "at-four ext/a/b/c/plugin.toml", "below-broken ext/broken/inner/plugin.toml",
+			"not-ignored ext/node_modules_not/x/plugin.toml", "zulu ext/zulu/plugin.toml", "early more/early/plugin.toml"},
+		[]string{"info max_depth_reached ext/a/b/d/e", "error manifest_invalid ext/broken/plugin.toml",
+			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml"})
+	wd, _ := os.Getwd()
+	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 || r.Candidates[5].RootIndex != 1 {
+		t.Errorf("candidate %+v", c)
+	}
+	if s := r.Stats; s.Manifests != 7 || s.Ignored != 2 || s.TooDeep != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestOptionsReplaceDefaults(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/node_modules/x/plugin.toml": text("modules"),
+		"ext/skip/x/plugin.toml":         text("skipped"),
+		"ext/top/plugin.toml":            text("top"),
+	})
+	r := discover(t, Options{IgnoreDirs: []string{"skip"}})
+	expect(t, r, []string{"modules ext/node_modules/x/plugin.toml", "top ext/top/plugin.toml"}, nil)
+	r = discover(t, Options{MaxDepth: 2})
+	expect(t, r, []string{"top ext/top/plugin.toml"}, []string{"info max_depth_reached ext/skip/x"})
+}
+
+func TestASearchPathMayBeAnExtension(t *testing.T) {
+	tree(t, map[string]string{"node_modules/plugin.toml": text("own"), "node_modules/x/plugin.toml": text("inner"), "dot/.x/plugin.toml": text("dotted")})
+	expect(t, discover(t, Options{SearchPaths: []string{"node_modules"}}), []string{"own node_modules/plugin.toml"}, nil)
+	t.Chdir("dot")
+	r := discover(t, Options{SearchPaths: []string{"."}})
+	expect(t, r, []string{"dotted .x/plugin.toml"}, nil)
+	if wd, _ := os.Getwd(); r.Candidates[0].Dir != filepath.Join(wd, ".x") {
+		t.Errorf("dir %q in %q", r.Candidates[0].Dir, wd)
+	}
+	t.Chdir("../node_modules")
+	r = discover(t, Options{SearchPaths: []string{"."}})
+	expect(t, r, []string{"own plugin.toml"}, nil)
+	if wd, _ := os.Getwd(); r.Candidates[0].Dir != wd {
+		t.Errorf("dir %q in %q", r.Candidates[0].Dir, wd)
+	}
+}
+
+func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
+	tree(t, map[string]string{"ext/a/plugin.toml": text("a"), "ext/shut/b/plugin.toml": text("b"), "file": ""})
+	if err := os.Chmod("ext/shut", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod("ext/shut", 0o755) })
+	want := []string{"warn search_path_missing missing", "warn search_path_unusable file", "warn directory_unreadable ext/shut"}
+	wantIDs := []string{"a ext/a/plugin.toml"}
+	if os.Geteuid() == 0 { // who may look into everything
+		want, wantIDs = want[:2], append(wantIDs, "b ext/shut/b/plugin.toml")
+	}
+	expect(t, discover(t, Options{SearchPaths: []string{"missing", "file", "ext"}}), wantIDs, want)
+}
+
+func TestD2Links(t *testing.T) {
+	files := map[string]string{
+		"ext/real/plugin.toml": text("real"),
+		"ext/dir/note":         "",
+		"ext-evil/plugin.toml": text("evil"),
+		"other/toml":           text("outside"),
+		"ext/kept/own.toml":    text("kept"),
+	}
+	links := func(t *testing.T) {
+		link(t, "../../ext-evil", "ext/dir/evil")
+		link(t, "../../other/toml", "ext/leaves/plugin.toml")
+		link(t, "own.toml", "ext/kept/plugin.toml")
+		link(t, "..", "ext/dir/up")
+		link(t, "../real", "ext/dir/same")
+		link(t, "nowhere", "ext/dir/gone")
+		link(t, "note", "ext/dir/file")
+	}
+	t.Run("not followed", func(t *testing.T) {
+		tree(t, files)
+		links(t)
+		expect(t, discover(t, Options{}), []string{"real ext/real/plugin.toml"}, []string{
+			"warn link_not_followed ext/dir/evil", "warn link_not_followed ext/dir/same",
+			"warn link_not_followed ext/kept/plugin.toml", "warn link_not_followed ext/leaves/plugin.toml"})
+	})
+	t.Run("followed", func(t *testing.T) {
+		tree(t, files)
+		links(t)
+		expect(t, discover(t, Options{FollowLinks: true}), []string{"kept ext/kept/plugin.toml", "real ext/dir/same/plugin.toml"}, []string{
+			"error link_escapes ext/dir/evil", "info link_broken ext/dir/gone", "info link_loop ext/dir/up",
+			"error link_escapes ext/leaves/plugin.toml", "info same_directory ext/real/plugin.toml"})
+	})
+	t.Run("crossed", func(t *testing.T) {
+		tree(t, map[string]string{"ext/a/x/note": "", "ext/b/plugin.toml": broken})
+		link(t, "../b", "ext/a/b")
+		link(t, "../a", "ext/b/a")
+		r := discover(t, Options{FollowLinks: true, MaxDepth: 1000})
+		if len(r.Candidates) > 0 || !slices.Contains(codes(r), "info link_loop ext/a/b/a") {
+			t.Errorf("got %v", codes(r))
+		}
+	})
+	t.Run("sidecar leaves", func(t *testing.T) {
+		tree(t, map[string]string{"ext/a/plugin.toml": text("a"), "secret.json": `{"servers": {"s": {"command": "x"}}}`})
+		link(t, "../../secret.json", "ext/a/.mcp.json")
+		expect(t, discover(t, Options{FollowLinks: true}), []string{"a ext/a/plugin.toml"},
+			[]string{"error link_escapes ext/a/.mcp.json", "error not_regular ext/a/.mcp.json"})
+	})
+	t.Run("the search path itself", func(t *testing.T) {
+		tree(t, map[string]string{"elsewhere/a/plugin.toml": text("a")})
+		link(t, "elsewhere", "ext")
+		expect(t, discover(t, Options{}), []string{"a ext/a/plugin.toml"}, nil)
+	})
+}
+
+func TestD4Duplicates(t *testing.T) {
+	tree(t, map[string]string{
+		"one/z/plugin.toml": text("same"),
+		"two/a/plugin.toml": text("same"),
+		"two/b/plugin.toml": text("twin"),
+		"two/c/plugin.toml": text("twin"),
+	})
+	r := discover(t, Options{SearchPaths: []string{"one", "two"}})
+	expect(t, r, []string{"same one/z/plugin.toml", "twin two/b/plugin.toml"},
+		[]string{"warn duplicate_id two/a/plugin.toml", "warn duplicate_id two/c/plugin.toml"})
+	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(d.Message, filepath.Join("two", "b", "plugin.toml")) {
+		t.Errorf("%v does not name the one that is kept", d)
+	}
+}
+
+func TestD4NestedAcrossSearchPaths(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/outer/plugin.toml":            text("outer"),
+		"ext/outer/deep/inner/plugin.toml": text("inner"),
+		"ext/outer-not/plugin.toml":        text("sibling"),
+	})
+	r := discover(t, Options{SearchPaths: []string{"ext/outer/deep", "ext", "ext/outer-not"}})
+	expect(t, r, []string{"outer ext/outer/plugin.toml", "sibling ext/outer-not/plugin.toml"},
+		[]string{"info same_directory ext/outer-not/plugin.toml", "info nested_extension ext/outer/deep/inner/plugin.toml"})
+}
+
+func TestDisabledAndAllowlist(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/a/plugin.toml":       text("a"),
+		"ext/a/inner/plugin.toml": text("inner"),
+		"ext/b/plugin.toml":       text("b"),
+		"ext/c/plugin.toml":       text("c"),
+	})
+	expect(t, discover(t, Options{Disabled: []string{"a", "ghost"}}),
+		[]string{"b ext/b/plugin.toml", "c ext/c/plugin.toml", "inner ext/a/inner/plugin.toml"},
+		[]string{"info disabled ext/a/plugin.toml", "warn unknown_id "})
+	expect(t, discover(t, Options{Disabled: []string{"a"}, Allowlist: []string{"a", "b", "ghost"}}), []string{"b ext/b/plugin.toml"},
+		[]string{"info disabled ext/a/plugin.toml", "info not_allowlisted ext/a/inner/plugin.toml", "info not_allowlisted ext/c/plugin.toml", "warn unknown_id "})
+}
+
+func TestServers(t *testing.T) {
+	const head = "[plugin]\nid = \"bundle\"\nversion = \"2.0.0\"\n[requires]\nenv = [\"KEY\"]\n"
+	tree(t, map[string]string{
+		"ext/bundle/plugin.toml": head,
+		"ext/bundle/.mcp.json":   `{"mcpServers": {"My Files": {"command": "npx", "args": ["files"]}, "web": {"url": "https://x/sse"}}, "x": 1}`,
+		"ext/a/plugin.toml":      text("a"),
+		"ext/a/.mcp.json":        `{"servers": {"s": {"command": "./s"}}}`,
+	})
+	notes := []string{"info sidecar_note ext/bundle/.mcp.json", "info sidecar_note ext/bundle/.mcp.json"}
+	r := discover(t, Options{})
+	expect(t, r, []string{"a ext/a/plugin.toml", "a.s ext/a/plugin.toml", "bundle.my_files ext/bundle/plugin.toml", "bundle.web ext/bundle/plugin.toml"}, notes)
+	c := r.Candidates[2]
+	if m := c.Manifest; c.Owner != "bundle" || m.Transport.Command != "npx" || m.Transport.Protocol != manifest.ProtocolMCP ||
+		m.Plugin.Version != "2.0.0" || !slices.Equal(m.Requires.Env, []string{"KEY"}) {
+		t.Errorf("got %+v of %q", m, c.Owner)
+	}
+	expect(t, discover(t, Options{Disabled: []string{"bundle", "a.s"}}), []string{"a ext/a/plugin.toml"},
+		append(notes, "info disabled ext/bundle/plugin.toml", "info disabled ext/a/plugin.toml"))
+	expect(t, discover(t, Options{Allowlist: []string{"bundle.web", "a"}}),
+		[]string{"a ext/a/plugin.toml", "a.s ext/a/plugin.toml", "bundle.web ext/bundle/plugin.toml"},
+		append(notes, "info not_allowlisted ext/bundle/plugin.toml"))
+}
+
+func TestFortyBrokenBesideOneGood(t *testing.T) {
+	files := map[string]string{"ext/good/plugin.toml": text("good")}
+	for i := range 40 {
+		files[fmt.Sprintf("ext/bad%02d/plugin.toml", i)] = broken
+	}
+	tree(t, files)
+	r := discover(t, Options{})
+	if diff := cmp.Diff([]string{"good ext/good/plugin.toml"}, ids(r)); diff != "" {
+		t.Error(diff)
+	}
+	perFile := map[string]int{}
+	for _, d := range r.Diagnostics {
+		if d.Level == protocol.LevelError && d.Line > 0 && d.Column > 0 {
+			perFile[d.Path]++
+		}
+	}
+	if len(perFile) != 40 {
+		t.Errorf("errors in %d files, want 40", len(perFile))
+	}
+	for path, n := range perFile {
+		if n != 4 { // id, version, nope, transport
+			t.Errorf("%s has %d errors, want 4", path, n)
+		}
+	}
+}
+
+func TestDiscoverEndsWithItsContext(t *testing.T) {
+	tree(t, map[string]string{"ext/a/plugin.toml": text("a")})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Discover(ctx, Options{SearchPaths: []string{"ext"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}

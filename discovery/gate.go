@@ -1,0 +1,90 @@
+package discovery
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Host is what an extension's requirements are held against. Zero fields are
+// those of this process.
+type Host struct {
+	LookupEnv func(name string) (string, bool)
+	Path      string // PATH
+	OS        string // a GOOS
+	Arch      string // a GOARCH
+	Version   string // semver; any other, as in a development build, satisfies every minimum
+}
+
+// Gate returns one Warn for each thing that c needs and h lacks, with the
+// author's hint where there is one. None means that it may run here.
+func Gate(c *Candidate, h Host) []protocol.Diagnostic {
+	if h.LookupEnv == nil {
+		h.LookupEnv = os.LookupEnv
+	}
+	h.Path = cmp.Or(h.Path, os.Getenv("PATH"))
+	h.OS, h.Arch = cmp.Or(h.OS, runtime.GOOS), cmp.Or(h.Arch, runtime.GOARCH)
+	g := gate{c: c}
+	r := c.Manifest.Requires
+	g.platform("operating system", h.OS, r.OS)
+	g.platform("architecture", h.Arch, r.Arch)
+	g.version(h.Version, c.Manifest.Plugin.MinAgentVersion)
+	for _, bin := range r.Bins {
+		if !onPath(bin, h.Path) {
+			g.missing(bin, "the program %s is not on PATH, or not executable", bin)
+		}
+	}
+	for _, name := range r.Env {
+		if value, ok := h.LookupEnv(name); !ok {
+			g.missing(name, "the variable %s is not set", name)
+		} else if value == "" {
+			g.missing(name, "the variable %s is set, but empty", name)
+		}
+	}
+	return g.diags
+}
+
+type gate struct {
+	c     *Candidate
+	diags []protocol.Diagnostic
+}
+
+// missing reports something by the name that the author's hints have for it.
+func (g *gate) missing(name, format string, args ...any) {
+	g.diags = append(g.diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeRequirement, Extension: g.c.ID, Path: g.c.Path,
+		Message: fmt.Sprintf(format, args...), Hint: g.c.Manifest.Requires.Hint[name]})
+}
+
+func (g *gate) platform(what, here string, wanted []string) {
+	if len(wanted) > 0 && !slices.Contains(wanted, here) {
+		g.missing(here, "the %s is %s, and it runs on %s only", what, here, strings.Join(wanted, ", "))
+	}
+}
+
+func (g *gate) version(here, minimum string) {
+	if minimum != "" && semver.IsValid("v"+here) && semver.Compare("v"+here, "v"+minimum) < 0 {
+		g.missing("min_agent_version", "it needs version %s of the host, and this is %s", minimum, here)
+	}
+}
+
+// onPath reports whether a directory of path has an executable of that name.
+// Relative directories, and so the working directory, do not count.
+func onPath(bin, path string) bool {
+	for _, dir := range filepath.SplitList(path) {
+		if filepath.IsAbs(dir) {
+			if _, err := exec.LookPath(filepath.Join(dir, bin)); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package discovery
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	largeManifests = 1_000
+	largeEntries   = 100_000
+)
+
+// largeTree builds ext with 1,000 extensions among 100,000 entries: each has
+// files and directories of its own, and as many directories have no manifest.
+func largeTree(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	entries := 0
+	mkdir := func(path string) {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		entries++
+	}
+	file := func(path, content string) {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+		entries++
+	}
+	for i := range 40 {
+		mkdir(filepath.Join(dir, fmt.Sprint("group", i)))
+	}
+	for i := range largeManifests {
+		ext := filepath.Join(dir, fmt.Sprint("group", i%40), fmt.Sprint("ext", i))
+		mkdir(ext)
+		file(filepath.Join(ext, "plugin.toml"), text(fmt.Sprint("ext", i)))
+		for sub := range 3 {
+			mkdir(filepath.Join(ext, fmt.Sprint("src", sub)))
+			for f := range 14 {
+				file(filepath.Join(ext, fmt.Sprint("src", sub), fmt.Sprint("file", f)), "")
+			}
+		}
+	}
+	for i := 0; entries < largeEntries; i++ {
+		plain := filepath.Join(dir, fmt.Sprint("group", i%40), fmt.Sprint("plain", i))
+		mkdir(plain)
+		for f := 0; f < 25 && entries < largeEntries; f++ {
+			file(filepath.Join(plain, fmt.Sprint("file", f)), "")
+		}
+	}
+	return dir
+}
+
+func TestD5LargeTreeIsCompleteAndDeterministic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds 100,000 files")
+	}
+	o := Options{SearchPaths: []string{largeTree(t)}}
+	first := discover(t, o)
+	if n := len(first.Candidates); n != largeManifests {
+		t.Fatalf("found %d extensions, want %d", n, largeManifests)
+	}
+	bare, walked := fastest(t, o)
+	t.Logf("walk and parse %v, a bare WalkDir %v: ratio %.2f", walked, bare, float64(walked)/float64(bare))
+	again := discover(t, o)
+	if diff := cmp.Diff(ids(first), ids(again)); diff != "" {
+		t.Errorf("a second search differs:\n%s", diff)
+	}
+	if diff := cmp.Diff(first.Diagnostics, again.Diagnostics); diff != "" {
+		t.Errorf("a second search says something else:\n%s", diff)
+	}
+}
+
+// fastest times both walks, taking turns.
+func fastest(tb testing.TB, o Options) (bare, walked time.Duration) {
+	bare, walked = time.Hour, time.Hour
+	for range 3 {
+		start := time.Now()
+		entries := 0
+		err := filepath.WalkDir(o.SearchPaths[0], func(string, fs.DirEntry, error) error { entries++; return nil })
+		bare = min(bare, time.Since(start))
+		if err != nil || entries != largeEntries+1 {
+			tb.Fatalf("%d entries, %v", entries, err)
+		}
+		start = time.Now()
+		if _, err := Discover(tb.Context(), o); err != nil {
+			tb.Fatal(err)
+		}
+		walked = min(walked, time.Since(start))
+	}
+	return bare, walked
+}
+
+func BenchmarkDiscoverOverWalkDir(b *testing.B) {
+	o := Options{SearchPaths: []string{largeTree(b)}}
+	for b.Loop() {
+		bare, walked := fastest(b, o)
+		b.ReportMetric(float64(walked)/float64(bare), "ratio")
+	}
+}
+
+func TestOrderOfListingDoesNotMatter(t *testing.T) {
+	// A directory lists its entries in an order that depends on how they were
+	// made, so the same tree is made in several orders.
+	var want *Result
+	for seed := range uint64(4) {
+		t.Chdir(t.TempDir())
+		for _, n := range rand.New(rand.NewPCG(seed, 0)).Perm(60) {
+			write(t, fmt.Sprintf("ext/d%02d/e%d/plugin.toml", n%20, n), text(fmt.Sprint("id", n%30)))
+			if n%5 == 0 {
+				write(t, fmt.Sprintf("ext/d%02d/plugin.toml", n%20), broken)
+			}
+		}
+		got := discover(t, Options{})
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(ids(want), ids(got)); diff != "" || len(ids(got)) != 30 {
+			t.Errorf("order %d: %d extensions\n%s", seed, len(ids(got)), diff)
+		}
+		if diff := cmp.Diff(want.Diagnostics, got.Diagnostics); diff != "" {
+			t.Errorf("order %d:\n%s", seed, diff)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package discovery
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// follow reports whether a link leads to a directory that may be searched.
+func (w *walk) follow(path string) bool {
+	if !w.o.FollowLinks {
+		if _, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil {
+			w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path, "there is an extension behind this link, and links are not followed")
+		}
+		return false
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() || !w.inside(path) {
+		return false
+	}
+	target, err := real(path)
+	if err != nil {
+		return false // gone since
+	}
+	for at := path; len(at) > len(w.root.path); {
+		at = filepath.Dir(at)
+		if r, err := real(at); err == nil && r == target {
+			w.diagnose(protocol.LevelInfo, CodeLinkLoop, path, "the link leads back to %s", at)
+			return false
+		}
+	}
+	return true
+}
+
+// inside reports whether what path leads to is within the root, and says so if
+// it is not. What does not exist is inside.
+func (w *walk) inside(path string) bool {
+	target, err := real(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(path); err != nil {
+			return true
+		}
+		w.diagnose(protocol.LevelInfo, CodeLinkBroken, path, "the link leads to nothing")
+		return false
+	case err != nil:
+		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the link cannot be followed: %v", bare(err))
+		return false
+	case !within(w.root.real, target):
+		w.diagnose(protocol.LevelError, CodeLinkEscapes, path, "the link leaves the search path: it leads to %s", target)
+		return false
+	}
+	return true
+}
+
+// real returns the absolute path without links.
+func real(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// within reports whether path is dir or below it; /srv/ext-evil is not below
+// /srv/ext.
+func within(dir, path string) bool {
+	rest, ok := strings.CutPrefix(path, dir)
+	return ok && (rest == "" || strings.HasSuffix(dir, string(filepath.Separator)) || rest[0] == filepath.Separator)
+}
+
+// bare strips the path, which the diagnostic has, from an error.
+func bare(err error) error {
+	if perr := (*fs.PathError)(nil); errors.As(err, &perr) {
+		return perr.Err
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package discovery
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// selection settles which of the manifests found count, step by step.
+type selection struct {
+	o      Options
+	found  []found
+	result *Result
+	seen   map[string]bool // every id met, for what the lists name in vain
+}
+
+func (s *selection) run() {
+	slices.SortFunc(s.found, func(a, b found) int {
+		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.Path, b.Path))
+	})
+	s.seen = map[string]bool{}
+	s.dropDisabled()
+	s.dropNested()
+	s.dropDuplicates()
+	for _, f := range s.found {
+		s.admit(f.Candidate)
+	}
+	slices.SortFunc(s.result.Candidates, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.ID, b.ID))
+	})
+	s.namedInVain("disabled", s.o.Disabled)
+	s.namedInVain("allowlist", s.o.Allowlist)
+}
+
+func (s *selection) diagnose(level protocol.Level, code, id, path, format string, args ...any) {
+	s.result.Diagnostics = append(s.result.Diagnostics, protocol.Diagnostic{Level: level, Code: code, Extension: id, Path: path,
+		Message: fmt.Sprintf(format, args...)})
+}
+
+// keep drops every manifest that drop, which says why, is true for.
+func (s *selection) keep(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
+
+func (s *selection) dropDisabled() {
+	s.keep(func(f found) bool {
+		s.seen[f.ID] = true
+		return s.disabled(f.Candidate)
+	})
+}
+
+func (s *selection) disabled(c Candidate) bool {
+	if !slices.Contains(s.o.Disabled, c.ID) {
+		return false
+	}
+	s.diagnose(protocol.LevelInfo, CodeDisabled, c.ID, c.Path, "%s is disabled", c.ID)
+	return true
+}
+
+// dropNested drops what stands inside another's directory, whichever search
+// path led there, and what two search paths led to.
+func (s *selection) dropNested() {
+	owner := make(map[string]found, len(s.found))
+	s.keep(func(f found) bool {
+		first, again := owner[f.real]
+		if again {
+			s.diagnose(protocol.LevelInfo, CodeSameDirectory, f.ID, f.Path, "this is the same directory as that of %s", first.Path)
+		} else {
+			owner[f.real] = f
+		}
+		return again
+	})
+	s.keep(func(f found) bool {
+		for dir := f.real; ; {
+			parent := filepath.Dir(dir)
+			if parent == dir {
+				return false
+			}
+			if outer, ok := owner[parent]; ok {
+				s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
+				return true
+			}
+			dir = parent
+		}
+	})
+}
+
+func (s *selection) dropDuplicates() {
+	first := make(map[string]string, len(s.found))
+	s.keep(func(f found) bool {
+		path, again := first[f.ID]
+		if again {
+			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path, "%s is the id of %s already, which comes first and is kept", f.ID, path)
+		} else {
+			first[f.ID] = f.Path
+		}
+		return again
+	})
+}
+
+// admit makes a candidate of the manifest if it runs anything itself, and one
+// of each of its servers.
+func (s *selection) admit(c Candidate) {
+	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0) && s.allowed(c) {
+		s.result.Candidates = append(s.result.Candidates, c)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Manifest.MCPServers)) {
+		server := serverCandidate(c, name)
+		s.seen[server.ID] = true
+		if !s.disabled(server) && s.allowed(server) {
+			s.result.Candidates = append(s.result.Candidates, server)
+		}
+	}
+}
+
+func (s *selection) allowed(c Candidate) bool {
+	list := s.o.Allowlist
+	if len(list) == 0 || slices.Contains(list, c.ID) || c.Owner != "" && slices.Contains(list, c.Owner) {
+		return true
+	}
+	s.diagnose(protocol.LevelInfo, CodeNotAllowlisted, c.ID, c.Path, "%s is not in the allowlist", c.ID)
+	return false
+}
+
+// serverCandidate returns the extension that an owner's server runs as: gated
+// and run as the owner is, but speaking MCP.
+func serverCandidate(owner Candidate, name string) Candidate {
+	m := owner.Manifest
+	c := owner
+	c.ID = manifest.ServerID(owner.ID, name)
+	c.Owner = owner.ID
+	c.Manifest = &manifest.Manifest{
+		Plugin:    manifest.Plugin{ID: c.ID, Version: m.Plugin.Version, Name: name, MinAgentVersion: m.Plugin.MinAgentVersion},
+		Transport: m.MCPServers[name].Transport(),
+		Requires:  m.Requires,
+		Context:   m.Context,
+		Runtime:   m.Runtime,
+		Meta:      m.Meta,
+	}
+	return c
+}
+
+// namedInVain reports the ids of a list that nothing found has.
+func (s *selection) namedInVain(list string, ids []string) {
+	for _, id := range ids {
+		if !s.seen[id] {
+			s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package exthost
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Do takes one exchange through the host: governance, hooks, validation,
+// admission, the extension, and back. Every front and every other method of Host
+// that reaches an extension ends here. The result is the bytes the extension
+// sent; an error is always a *protocol.Error.
+func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	if c.Method != protocol.MethodToolsCall {
+		return h.exchange(ctx, c, nil)
+	}
+	t, err := readToolCall(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	return h.exchange(ctx, c, t)
+}
+
+// Call calls a tool by its registered name. args is anything that encodes to a
+// JSON object; a json.RawMessage goes out as it is, nil means {}. A tool that ran
+// and reports failure is a result with IsError; err is a *protocol.Error for
+// everything that kept it from answering.
+func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolResult, error) {
+	arguments, err := encodeArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	t := &toolCall{name: tool, arguments: arguments}
+	t.normalize()
+	result, err := h.exchange(ctx, &protocol.Call{Method: protocol.MethodToolsCall}, t)
+	return protocol.ToolResult(result), err
+}
+
+// exchange is Do once the params of a tool call have been read.
+func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (json.RawMessage, error) {
+	r, err := h.route(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send); err != nil {
+		return nil, r.blame(err)
+	}
+	return r.exchange.Response, nil
+}
+
+func encodeArguments(args any) (json.RawMessage, error) {
+	switch args := args.(type) {
+	case nil:
+		return json.RawMessage("{}"), nil
+	case json.RawMessage:
+		if !json.Valid(args) {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON")
+		}
+		return args, nil
+	}
+	arguments, err := json.Marshal(args)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "arguments do not encode to JSON: %w", err)
+	}
+	return arguments, nil
+}
+
+// routed is an exchange that knows where it goes.
+type routed struct {
+	exchange governance.Exchange
+	call     *protocol.Call
+	gen      *generation
+	target   *extension // nil: the host answers tools/list
+	entry    *tools.Entry
+	sent     *toolCall // what exchange.Request was made of
+}
+
+// startPatience is how long a caller that comes before the extensions have
+// started is kept waiting for them.
+const startPatience = 5 * time.Second
+
+// route finds out whom c is for. Only a caller that asks for what is not there
+// yet waits for the extensions to start.
+func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
+	r, err := h.gen.Load().route(c, t)
+	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
+		ctx, cancel := context.WithTimeout(ctx, startPatience)
+		_ = h.Ready(ctx) // late extensions are announced with list_changed
+		cancel()
+		r, err = h.gen.Load().route(c, t)
+	}
+	return r, err
+}
+
+func (h *Host) isSettled() bool {
+	select {
+	case <-h.settled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
+	r := &routed{call: c, gen: g, sent: t}
+	r.exchange = governance.Exchange{Method: c.Method, Extension: c.Extension, ToChild: true, Notify: c.Notify, Request: c.Params}
+	if s := c.Session; s != nil {
+		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
+	}
+	if c.Extension != "" {
+		if r.target = g.extensions[c.Extension]; r.target == nil {
+			return nil, unknownExtension(c.Extension)
+		}
+	}
+	switch {
+	case t != nil:
+		return r, g.routeTool(r)
+	case c.Method == protocol.MethodToolsList:
+		r.target = nil
+	case r.target == nil:
+		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
+	}
+	return r, nil
+}
+
+func unknownExtension(id string) error {
+	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
+}
+
+// routeTool resolves the tool's name and writes the params as the extension will
+// be sent them, so that policies see exactly that.
+func (g *generation) routeTool(r *routed) error {
+	var ok bool
+	if r.call.Extension == "" {
+		r.entry, ok = g.catalog.Lookup(r.sent.name)
+	} else {
+		r.entry, ok = g.catalog.LookupIn(r.call.Extension, r.sent.name)
+	}
+	if !ok {
+		return g.unknownTool(r.call.Extension, r.sent.name)
+	}
+	r.target = g.extensions[r.entry.Extension]
+	r.exchange.Extension, r.exchange.Tool = r.entry.Extension, r.entry.Name
+	r.exchange.Request = r.sent.params(r.entry.Tool)
+	return nil
+}
+
+// unknownTool names the tool that was most likely meant.
+func (g *generation) unknownTool(extension, name string) error {
+	var known []string
+	for _, e := range g.catalog.Entries() {
+		if extension == "" {
+			known = append(known, e.Name)
+		} else if e.Extension == extension {
+			known = append(known, e.Tool)
+		}
+	}
+	text := fmt.Sprintf("there is no tool %q", name)
+	if near := nearest.Of(name, known); near != "" {
+		text += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
+}
+
+// listTools answers tools/list for all extensions or for one.
+func (g *generation) listTools(extension string, params json.RawMessage) (json.RawMessage, error) {
+	var p struct {
+		Cursor string `json:"cursor"`
+	}
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
+		}
+	}
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage)
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, 4096), `{"tools":[`...)
+	out = append(append(out, bytes.Join(raw(list), []byte(","))...), ']')
+	if next != "" {
+		out = append(append(out, `,"nextCursor":`...), quote(next)...)
+	}
+	return append(out, '}'), nil
+}
+
+// listPage is how many tools one answer to tools/list holds.
+const listPage = 500
+
+func raw(list []json.RawMessage) [][]byte {
+	out := make([][]byte, len(list))
+	for i, m := range list {
+		out[i] = m
+	}
+	return out
+}
+
+// send carries the exchange out once governance has let it through.
+func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
+	switch {
+	case r.entry != nil:
+		err = r.callTool(ctx, x)
+	case r.target != nil:
+		x.Response, err = r.forward(ctx, x.Request)
+	default:
+		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+	}
+	return err
+}
+
+func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
+	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: r.sent.arguments}
+	if err := r.gen.hooks.Run(ctx, &event); err != nil {
+		return err
+	}
+	if err := r.entry.Validate(r.sent.arguments); err != nil {
+		return err
+	}
+	result, err := r.forward(ctx, x.Request)
+	event.Point, event.Payload = hooks.AfterToolCall, result
+	if err != nil {
+		event.Point, event.Payload = hooks.ToolCallFailed, nil
+	}
+	if hookErr := r.gen.hooks.Run(ctx, &event); err == nil {
+		err = hookErr
+	}
+	if err != nil {
+		return err
+	}
+	x.Response = result
+	return nil
+}
+
+// forward gives the request to an instance of the target and waits for its answer.
+// A request that an ending instance never got goes to the next one, once.
+func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	result, err := r.try(ctx, params)
+	var e *protocol.Error
+	if errors.As(err, &e) && e.Kind == protocol.ChildExited && e.Outcome == "" {
+		return r.try(ctx, params)
+	}
+	return result, err
+}
+
+func (r *routed) try(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	i, release, err := r.target.group.Acquire(ctx, instanceKey(r.call))
+	if err != nil {
+		return nil, err
+	}
+	var result json.RawMessage
+	if r.call.Notify {
+		err = i.Notify(ctx, r.call.Method, params)
+	} else {
+		result, err = i.Call(ctx, &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call)})
+	}
+	release(err)
+	r.target.calls.record(err)
+	return result, err
+}
+
+// instanceKey says which instance of a per_session extension c belongs to.
+func instanceKey(c *protocol.Call) string {
+	if c.Session == nil {
+		return ""
+	}
+	return sessionKey(c.Session)
+}
+
+func sessionKey(s *protocol.Session) string {
+	key := "session " + s.ID
+	if s.ID == "" {
+		key = "caller " + s.Caller
+	}
+	if s.ID == "" && s.Caller == "" {
+		return "" // one instance for everybody without a name
+	}
+	if s.Version >= protocol.MCP20260728 {
+		key += " stateless" // a child session serves one era
+	}
+	return key
+}
+
+// blame makes err a *protocol.Error that names the extension and the tool.
+func (r *routed) blame(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		kind := protocol.KindOf(err)
+		if kind == "" {
+			kind = protocol.ExtensionError
+		}
+		e = protocol.Errorf(kind, "%w", err)
+	}
+	named := *e // errors may be shared between calls that fail together
+	if named.Extension == "" && r.target != nil {
+		named.Extension = r.target.candidate.ID
+	}
+	if named.Tool == "" && r.entry != nil {
+		named.Tool = r.entry.Name
+	}
+	return &named
+}

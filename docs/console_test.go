@@ -1,0 +1,144 @@
+package docs_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// patience bounds every wait of a test; none is expected to last.
+const patience = 30 * time.Second
+
+// usualPort is where the pages say that the host serves. The tests take any free
+// port and put it in its place.
+const usualPort = "127.0.0.1:7800"
+
+// console runs commands and compares what they print, stdout and stderr together.
+func (r *runner) console(text string) {
+	r.Helper()
+	for part := range strings.SplitSeq("\n"+text, "\n$ ") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		command, want, _ := strings.Cut(part, "\n")
+		command = strings.ReplaceAll(command, "go run ./cmd/exthost", "exthost")
+		if serves(command) {
+			r.serve(command, want)
+			continue
+		}
+		out, err := r.shell(command).CombinedOutput()
+		if err != nil {
+			r.fail("%s: %v\n%s", command, err, out)
+		}
+		got := r.usual(string(out))
+		if want != "" && !like(want, got) {
+			r.fail("%s prints\n%s\nnot\n%s", command, got, want)
+		}
+	}
+}
+
+func (r *runner) shell(command string) *exec.Cmd {
+	if r.server != nil {
+		command = strings.ReplaceAll(command, usualPort, r.server.address)
+	}
+	return r.command("sh", "-c", command)
+}
+
+// usual spells what depends on the run as the pages do.
+func (r *runner) usual(out string) string {
+	if r.server != nil {
+		out = strings.ReplaceAll(out, r.server.address, usualPort)
+	}
+	return strings.ReplaceAll(out, r.dir+string(os.PathSeparator), "")
+}
+
+func serves(command string) bool {
+	return strings.Contains(command, "exthost serve") && !strings.Contains(command, "--stdio") && !strings.Contains(command, ";")
+}
+
+// server is the exthost serve of a page, which runs to the page's end.
+type server struct {
+	address string
+	said    transcript
+}
+
+// transcript collects output and tells that there is more.
+type transcript struct {
+	mu   sync.Mutex
+	text string
+	more chan struct{} // holds one token; closed at the end
+}
+
+// read collects all that f has.
+func (s *transcript) read(f io.Reader) {
+	defer close(s.more)
+	buf := make([]byte, 4096)
+	for {
+		n, err := f.Read(buf)
+		s.mu.Lock()
+		s.text += strings.ReplaceAll(string(buf[:n]), "\r\n", "\n")
+		s.mu.Unlock()
+		if err != nil {
+			return // a terminal ends with an error
+		}
+		select {
+		case s.more <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *transcript) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+var servingOn = regexp.MustCompile(`serving http://(127\.0\.0\.1:\d+)/mcp`)
+
+// serve starts the server of the page on a terminal and waits until it has said
+// what the page shows. Ctrl-C ends it with the page, without an error.
+func (r *runner) serve(command, want string) {
+	r.Helper()
+	reader, terminal := openTerminal(r)
+	cmd := exec.Command("sh", "-c", "exec "+command)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = r.dir, r.env, terminal, terminal
+	if err := cmd.Start(); err != nil {
+		r.fail("%v", err)
+	}
+	terminal.Close() // now only the server has it
+	s := &server{said: transcript{more: make(chan struct{}, 1)}}
+	go s.said.read(reader)
+	line := r.at.line
+	r.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			r.Errorf("block of line %d: Ctrl-C: %v\n%s", line, err, &s.said)
+		}
+		for range s.said.more { // to its end
+		}
+	})
+	deadline := time.After(patience)
+	for more := true; ; {
+		said := s.said.String()
+		if m := servingOn.FindStringSubmatch(said); m != nil {
+			s.address = m[1]
+			r.server = s
+		}
+		if s.address != "" && like(want, r.usual(said)) {
+			return
+		}
+		if !more {
+			r.fail("%s ends with\n%s\nnot\n%s", command, r.usual(said), want)
+		}
+		select {
+		case _, more = <-s.said.more:
+		case <-deadline:
+			r.fail("%s says\n%s\nnot\n%s", command, r.usual(said), want)
+		}
+	}
+}

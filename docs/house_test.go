@@ -1,0 +1,109 @@
+package docs_test
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+const module = "github.com/exthost/exthost"
+
+var firstCell = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+// cells returns the code in the first column of the tables of a page's section.
+func cells(p *page, heading string) (list []string) {
+	_, section, _ := strings.Cut(p.text, "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, m := range firstCell.FindAllStringSubmatch(section, -1) {
+		list = append(list, m[1])
+	}
+	return list
+}
+
+func TestEveryPackageHasItsSentence(t *testing.T) {
+	out, err := goCommand("list", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, path := range lines(string(out)) {
+		if path == module {
+			path = module + "/exthost"
+		}
+		want = append(want, strings.TrimPrefix(path, module+"/"))
+	}
+	got := cells(readPage(t, "docs/architecture.md"), "The packages")
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/architecture.md (-go list +page):\n%s", diff)
+	}
+}
+
+func TestEveryKindHasItsAdvice(t *testing.T) {
+	var want []string
+	for _, k := range protocol.Kinds() {
+		want = append(want, string(k))
+	}
+	if diff := cmp.Diff(want, cells(readPage(t, "docs/operators.md"), "At 3 a.m.")); diff != "" {
+		t.Errorf("docs/operators.md (-protocol.Kinds +page):\n%s", diff)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+func TestLinks(t *testing.T) {
+	for _, p := range append(pages(t), readPage(t, "AGENTS.md"), readPage(t, "CHANGELOG.md")) {
+		for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+			u, err := url.Parse(m[1])
+			if err != nil || u.Scheme != "" {
+				t.Errorf("%s: %s is not a link within the checkout", p.path, m[1])
+				continue
+			}
+			target := filepath.Join(filepath.Dir(p.path), u.Path)
+			if u.Path == "" {
+				target = p.path
+			}
+			text, err := os.ReadFile(filepath.Join(root, target))
+			if info, statErr := os.Stat(filepath.Join(root, target)); statErr != nil || err != nil && !info.IsDir() {
+				t.Errorf("%s: there is no %s", p.path, target)
+			}
+			if u.Fragment != "" && !slices.Contains(anchors(string(text)), u.Fragment) {
+				t.Errorf("%s: %s has no heading #%s", p.path, target, u.Fragment)
+			}
+		}
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors returns what a page's headings can be linked to by.
+func anchors(text string) (list []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		anchor := strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")
+		list = append(list, regexp.MustCompile(`[^\w-]`).ReplaceAllString(anchor, ""))
+	}
+	return list
+}
+
+// TestNothingIsOnlyShown keeps the exceptions few and explained.
+func TestNothingIsOnlyShown(t *testing.T) {
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			if b.shown != "" {
+				t.Logf("%s:%d is only shown: %s", p.path, b.line, b.shown)
+			}
+		}
+	}
+	if n := len(lines(readPage(t, "AGENTS.md").text)); n >= 60 {
+		t.Errorf("AGENTS.md has %d lines, and is for those who read it every time", n)
+	}
+}

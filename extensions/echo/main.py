@@ -1,0 +1,28 @@
+"""A lite extension: one JSON object a line, read from stdin, answered on stdout.
+
+The host sends {"method": tool, "params": arguments, "id": n} and waits for
+{"id": n, "result": anything} or {"id": n, "error": {"code": n, "message": text}}.
+Logs go to stderr. The end of stdin is the end of the script.
+"""
+import json
+import sys
+
+
+def echo(params):
+    return params["text"]
+
+
+def ping(params):
+    return "pong"
+
+
+TOOLS = {"echo": echo, "ping": ping}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"id": request["id"]}
+    try:
+        answer["result"] = TOOLS[request["method"]](request.get("params") or {})
+    except Exception as error:  # the caller reads it; the script lives on
+        answer["error"] = {"code": 1, "message": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,140 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/protocol"
+)
+
+// sentinel notes every exchange that passes it and denies as it is told.
+type sentinel struct {
+	mu   sync.Mutex
+	seen []string
+	deny func(flow governance.Flow, x *governance.Exchange) bool
+	err  error
+}
+
+func (s *sentinel) Name() string { return "sentinel" }
+
+func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	arrow := " > "
+	if !x.ToChild {
+		arrow = " < "
+	}
+	s.seen = append(s.seen, string(flow)+arrow+x.Method+" "+x.Tool)
+	if s.deny != nil && s.deny(flow, x) {
+		return governance.Decision{Deny: true, Code: "no", Reason: "not today"}, s.err
+	}
+	return governance.Decision{}, s.err
+}
+
+func TestEveryExchangePassesGovernance(t *testing.T) {
+	policy := &sentinel{}
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Policy{policy}})
+	for _, c := range []*protocol.Call{
+		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`)},
+		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"echo"}`)},
+		{Method: protocol.MethodToolsList},
+		{Method: "no/such", Extension: "x"},
+		{Method: "notifications/anything", Extension: "x", Notify: true},
+	} {
+		c.Client = newRecorder()
+		_, err := h.Do(deadline(t), c)
+		if err != nil && c.Method != "no/such" {
+			t.Errorf("%s: %v", c.Method, err)
+		}
+	}
+	want := []string{
+		"request > tools/call ext_x_work",
+		"request < notifications/progress ext_x_work",
+		"request < notifications/progress ext_x_work",
+		"request < notifications/progress ext_x_work",
+		"request < notifications/message ext_x_work",
+		"response > tools/call ext_x_work",
+		"request > tools/call ext_x_echo", "response > tools/call ext_x_echo",
+		"request > tools/list ", "response > tools/list ",
+		"request > no/such ",
+		"request > notifications/anything ",
+	}
+	if diff := cmp.Diff(want, policy.seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDenialsDoNotExecute(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		policy   *sentinel
+		kind     protocol.Kind
+		calls    int64
+		executed bool
+	}{
+		{"request", &sentinel{deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Request }}, protocol.Rejected, 0, false},
+		{"response", &sentinel{deny: func(f governance.Flow, _ *governance.Exchange) bool { return f == governance.Response }}, protocol.Rejected, 1, true},
+		{"unavailable", &sentinel{err: errors.New("its database is down")}, protocol.GovernanceUnavailable, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Policy{tt.policy}})
+			result, err := h.Call(deadline(t), "ext_x_echo", nil)
+			var e *protocol.Error
+			if !errors.As(err, &e) || e.Kind != tt.kind || len(result) > 0 {
+				t.Fatalf("echo = %s, %v", result, err)
+			}
+			var data struct{ Executed bool }
+			if len(e.Data) > 0 {
+				if err := json.Unmarshal(e.Data, &data); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := statusOf(t, h, "x").Calls; got != tt.calls || data.Executed != tt.executed {
+				t.Errorf("%d calls reached the extension, executed: %v", got, data.Executed)
+			}
+		})
+	}
+}
+
+func TestHooksRunAroundToolCalls(t *testing.T) {
+	var seen []string
+	note := func(p hooks.Point) hooks.Handler {
+		return hooks.Handler{Name: "note", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+			seen = append(seen, string(e.Point)+" "+e.Tool+" "+string(e.Payload))
+			if string(e.Payload) == `{"stop":true}` {
+				return &hooks.Reply{Abort: true, Reason: "stopped"}, nil
+			}
+			return nil, nil
+		}}
+	}
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{
+		Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall), note(hooks.ToolCallFailed)}})
+	_, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(`{"stop":true}`)); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("an aborted call: %v", err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_refuse", nil); protocol.KindOf(err) != protocol.ExtensionError {
+		t.Errorf("refuse: %v", err)
+	}
+	want := []string{
+		`before_tool_call ext_x_greet {"name":"Ada"}`,
+		`after_tool_call ext_x_greet {"content":[{"type":"text","text":"Hello, Ada!"}]}`,
+		`before_tool_call ext_x_echo {"stop":true}`,
+		`before_tool_call ext_x_refuse {}`,
+		`tool_call_failed ext_x_refuse `,
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
+	}
+}

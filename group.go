@@ -1,0 +1,61 @@
+package exthost
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// groupOptions translate an extension's [runtime] table for its supervisor.
+func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) supervisor.Options {
+	mode := supervisor.Shared
+	switch n := o.Instances.Count(); {
+	case o.Instances.PerSession():
+		mode = supervisor.PerKey
+	case n > 1:
+		mode = supervisor.Fixed(n)
+	}
+	log = log.With("extension", c.ID)
+	return supervisor.Options{
+		Name: "ext:" + c.Manifest.Transport.Kind + ":" + c.ID, Mode: mode,
+		Lazy:         o.Activation == manifest.ActivationLazy,
+		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
+		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: o.DrainTimeout,
+		Restart: supervisor.Restart{
+			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
+			BaseBackoff: o.Restart.BaseBackoff, MaxBackoff: o.Restart.MaxBackoff, HealthyAfter: o.Restart.HealthyAfter,
+		},
+		OnEvent: func(e supervisor.Event) { logEvent(log, e) },
+	}
+}
+
+// orNone spells 0, none, as the supervisor does.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// logEvent says what happened to an extension, loud only when somebody must act.
+func logEvent(log *slog.Logger, e supervisor.Event) {
+	if e.Key != "" {
+		log = log.With("instance", e.Key)
+	}
+	ctx := context.Background()
+	switch {
+	case e.Kind == supervisor.BreakerChanged:
+		log.LogAttrs(ctx, slog.LevelWarn, "breaker "+string(e.Breaker), slog.Time("until", e.Next))
+	case e.State == supervisor.Failed:
+		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
+			slog.String("reason", message(e.Err)), slog.String("next", "exthost restart ID"))
+	case e.State == supervisor.Restarting:
+		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", message(e.Err)),
+			slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
+	default:
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}

@@ -1,0 +1,386 @@
+package exthost
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// shutdownDeadline bounds Close, whatever the extensions do.
+const shutdownDeadline = 5 * time.Second
+
+// Options is the code side of a host; everything that comes from files is in
+// [config.Config]. The zero value is usable.
+type Options struct {
+	// Logger receives everything the host and its extensions say. Default:
+	// slog.Default().
+	Logger *slog.Logger
+	// Version is the host version that min_agent_version is held against and that
+	// extensions are told. Default: [Version].
+	Version string
+	// StateDir is where extensions keep their private state. Default: exthost
+	// below $XDG_STATE_HOME or ~/.local/state, apart for each working directory.
+	StateDir string
+	// Environ is the environment extensions are started from. Default: os.Environ().
+	Environ []string
+	// Policies are asked about every exchange, before any policy of the config.
+	Policies []governance.Policy
+	// Hooks are the embedding program's own hook handlers.
+	Hooks []hooks.Handler
+	// Start says which extensions are started; the others are only looked at.
+	// Default: all.
+	Start func(id string) bool
+	// Background makes Open return once the extensions are starting; Ready waits
+	// for them. Default: Open returns when each has started or failed to.
+	Background bool
+}
+
+// Host runs the extensions of one configuration. Its methods may be called by
+// many goroutines at once.
+type Host struct {
+	cfg  *config.Config
+	opts Options
+	log  *slog.Logger
+
+	extensions map[string]*extension
+	order      []string              // the ids of extensions as discovered
+	skipped    []discovery.Candidate // found, but may not run here
+
+	gen        atomic.Pointer[generation]
+	rebuilding sync.Mutex    // one new generation at a time; taken before mu
+	changed    chan struct{} // holds one token when a new generation is due
+	settled    chan struct{} // closed when every eager extension has started or failed
+
+	stop     context.CancelFunc
+	running  sync.WaitGroup // startAll and rebuildLoop
+	stopping sync.Once
+
+	mu          sync.Mutex // guards what follows
+	diagnostics []protocol.Diagnostic
+	sessions    map[*protocol.Session]struct{}
+}
+
+// generation is everything a call needs, swapped as one. An exchange uses the
+// generation it entered with to its end.
+type generation struct {
+	catalog    *tools.Catalog
+	hooks      *hooks.Set
+	policy     *governance.Pipeline
+	extensions map[string]*extension
+}
+
+// Open discovers the extensions of cfg, starts the eager ones in parallel and
+// returns the host. An extension that is broken, gated or fails to start is in
+// [Host.Status] with its reason and never fails Open, whose own errors are an
+// unusable state directory and the end of ctx.
+func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h := &Host{
+		cfg: cfg, opts: o, log: o.Logger, stop: stop,
+		changed:    make(chan struct{}, 1),
+		settled:    make(chan struct{}),
+		extensions: make(map[string]*extension),
+		sessions:   make(map[*protocol.Session]struct{}),
+	}
+	if err := h.discover(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	h.rebuild()
+	h.running.Go(func() { h.startAll(running) })
+	h.running.Go(func() { h.rebuildLoop(running) })
+	if o.Background {
+		return h, nil
+	}
+	if err := h.Ready(ctx); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Version == "" {
+		o.Version = Version()
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.StateDir == "" {
+		dir, err := defaultStateDir()
+		if err != nil {
+			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
+		}
+		o.StateDir = dir
+	}
+	return o, nil
+}
+
+func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
+
+// discover fills the host's extensions from the search paths. What cannot run
+// here is kept aside with its diagnostics.
+func (h *Host) discover(ctx context.Context) error {
+	if !h.cfg.Extensions.Enabled {
+		return nil
+	}
+	e := h.cfg.Extensions
+	found, err := discovery.Discover(ctx, discovery.Options{
+		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
+		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
+	})
+	if err != nil {
+		return err
+	}
+	h.diagnostics = found.Diagnostics
+	for _, c := range found.Candidates {
+		x, diags := h.newExtension(c)
+		h.diagnostics = append(h.diagnostics, diags...)
+		if x == nil {
+			h.skipped = append(h.skipped, c)
+			continue
+		}
+		h.extensions[c.ID] = x
+		h.order = append(h.order, c.ID)
+	}
+	for _, d := range h.diagnostics {
+		h.logDiagnostic(d)
+	}
+	return nil
+}
+
+// startAll starts the eager extensions, a bounded number at a time, and puts each
+// into the catalog as it becomes ready.
+func (h *Host) startAll(ctx context.Context) {
+	defer close(h.settled)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, startsAtOnce)
+	for _, id := range h.order {
+		x := h.extensions[id]
+		if x.lazy() || !h.opts.starts(id) {
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := x.start(ctx); err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+				h.report(startDiagnostic(x, err))
+			}
+		})
+	}
+	wg.Wait()
+	h.rebuild()
+}
+
+// startsAtOnce bounds how many extensions start in parallel. A start is mostly
+// waiting for a child, and a hung one must not hold up the others for long.
+var startsAtOnce = 16 * goruntime.GOMAXPROCS(0)
+
+// Ready waits until every eager extension has started or failed to. It returns
+// ctx's error if that ends first; an ended ctx asks without waiting.
+func (h *Host) Ready(ctx context.Context) error {
+	if h.isSettled() {
+		return nil
+	}
+	select {
+	case <-h.settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Tools returns the current catalog. It is a snapshot: a later change of an
+// extension makes a new one with a higher generation.
+func (h *Host) Tools() *tools.Catalog { return h.gen.Load().catalog }
+
+// Attach registers s for what the host tells its clients, such as changed tool
+// lists, until ctx ends. It does not block.
+func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
+	h.mu.Lock()
+	h.sessions[s] = struct{}{}
+	h.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		delete(h.sessions, s)
+		h.mu.Unlock()
+		h.endSession(s)
+	})
+	return nil
+}
+
+// endSession stops the instances that belonged to s alone.
+func (h *Host) endSession(s *protocol.Session) {
+	for _, x := range h.gen.Load().extensions {
+		x.group.Release(sessionKey(s))
+	}
+}
+
+// offersChanged asks for a new generation; many askers share one.
+func (h *Host) offersChanged() {
+	select {
+	case h.changed <- struct{}{}:
+	default: // one is due already and will see this change too
+	}
+}
+
+// rebuildLoop makes new generations as extensions come, go and change their tools.
+func (h *Host) rebuildLoop(ctx context.Context) {
+	for {
+		select {
+		case <-h.changed:
+			h.rebuild()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rebuild makes the next generation from what the extensions offer now and swaps
+// it in; clients are told when their list of tools is another.
+func (h *Host) rebuild() {
+	h.rebuilding.Lock()
+	defer h.rebuilding.Unlock()
+	var sources []tools.Source
+	var diags []protocol.Diagnostic
+	for _, id := range h.order {
+		offered, found := h.extensions[id].offered()
+		for _, d := range found {
+			d.Extension = id
+			diags = append(diags, d)
+		}
+		sources = append(sources, tools.Source{Extension: id, Tools: offered})
+	}
+	var before *tools.Catalog
+	number := uint64(1)
+	if prev := h.gen.Load(); prev != nil {
+		before, number = prev.catalog, prev.catalog.Generation()+1
+	}
+	catalog, found := tools.NewCatalog(number, sources, before)
+	h.gen.Store(&generation{
+		catalog:    catalog,
+		hooks:      hooks.NewSet(h.opts.Hooks...),
+		policy:     governance.NewPipeline(h.opts.Policies...),
+		extensions: h.extensions,
+	})
+	for _, d := range append(diags, found...) {
+		h.report(d)
+	}
+	if before != nil && !sameTools(before, catalog) {
+		h.notifyListChanged()
+	}
+}
+
+func sameTools(a, b *tools.Catalog) bool {
+	return slices.EqualFunc(a.Entries(), b.Entries(), func(x, y *tools.Entry) bool {
+		return x.Name == y.Name && bytes.Equal(x.Descriptor, y.Descriptor)
+	})
+}
+
+// listChangedTimeout bounds what slow clients can cost the next generation.
+const listChangedTimeout = 2 * time.Second
+
+func (h *Host) notifyListChanged() {
+	h.mu.Lock()
+	listeners := slices.Collect(maps.Keys(h.sessions))
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), listChangedTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range listeners {
+		if s.Client == nil {
+			continue
+		}
+		wg.Go(func() {
+			if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
+				h.log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// report keeps a diagnostic for status and logs it.
+func (h *Host) report(d protocol.Diagnostic) {
+	h.mu.Lock()
+	known := slices.Contains(h.diagnostics, d)
+	if !known {
+		h.diagnostics = append(h.diagnostics, d)
+	}
+	h.mu.Unlock()
+	if !known {
+		h.logDiagnostic(d)
+	}
+}
+
+func (h *Host) logDiagnostic(d protocol.Diagnostic) {
+	level := map[protocol.Level]slog.Level{
+		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
+	}[d.Level]
+	h.log.Log(context.Background(), level, d.String(), "code", d.Code)
+}
+
+// Close stops every extension and waits for them, at most 5 s: what still lives
+// then has been killed. It is idempotent; calls in flight end with shutting_down
+// or their own outcome.
+func (h *Host) Close() error {
+	var failed error
+	h.stopping.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
+		defer cancel()
+		var wg sync.WaitGroup
+		errs := make([]error, len(h.order))
+		for i, id := range h.order {
+			wg.Go(func() { errs[i] = h.extensions[id].group.Stop(ctx, hostDrain) })
+		}
+		wg.Wait()
+		h.stop()
+		h.running.Wait()
+		failed = errors.Join(errs...)
+	})
+	return failed
+}
+
+// hostDrain is how long calls in flight may still run when the host stops.
+const hostDrain = time.Second
+
+func defaultStateDir() (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(wd)) // two checkouts of one name are two projects
+	return filepath.Join(base, "exthost", filepath.Base(wd)+"-"+hex.EncodeToString(sum[:4])), nil
+}

@@ -1,0 +1,338 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+func TestCallEveryKind(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("native", child("sdk", ""))
+	f.add("official", strings.Replace(child("mcp", `protocol = "mcp"`), `["echo"`, `["upper", "echo"`, 1))
+	f.add("lines", `[transport]
+script = "lines.sh"
+protocol = "lite"
+[[tools]]
+name = "hello"
+description = "Says hello."
+`)
+	f.write("lines/lines.sh", `#!/bin/sh
+while read -r line; do
+	id=${line##*\"id\":}
+	echo "{\"id\":${id%%[!0-9]*},\"result\":\"hello\"}"
+done
+`)
+	f.add("once", `[transport]
+kind = "exec"
+command = "echo"
+[[tools]]
+name = "say"
+description = "Says it."
+command = ["echo", "{text}"]
+input_schema = { type = "object", required = ["text"], properties = { text = { type = "string" } } }
+`)
+	h := f.open(exthost.Options{})
+	for _, d := range h.Status().Diagnostics {
+		if d.Level == protocol.LevelError {
+			t.Error(d)
+		}
+	}
+	for _, tt := range []struct {
+		tool string
+		args any
+		want string
+	}{
+		{"ext_native_greet", map[string]any{"name": "Ada"}, "Hello, Ada!"},
+		{"ext_official_upper", map[string]any{"text": "über"}, "ÜBER"},
+		{"ext_lines_hello", nil, "hello"},
+		{"ext_once_say", json.RawMessage(`{"text":"a $(b) 'c'"}`), "a $(b) 'c'"},
+	} {
+		got, err := h.Call(deadline(t), tt.tool, tt.args)
+		if err != nil || strings.TrimSpace(got.Text()) != tt.want || got.IsError() {
+			t.Errorf("%s = %s, %v; want %q", tt.tool, got, err, tt.want)
+		}
+	}
+}
+
+func TestArgumentsArriveAsSent(t *testing.T) {
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	const sent = `{"n":12345678901234567890,"f":1.0e+2,"ü":"\u00fc","z":{"b":1,"a":[]},"dup":[1,1]}`
+	got, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(sent))
+	if err != nil || string(got.Structured()) != sent {
+		t.Errorf("echo = %s, %v\nwant %s", got, err, sent)
+	}
+}
+
+// T18: who calls is for the front to say.
+func TestT18CallersMetaIsRemoved(t *testing.T) {
+	h := newFolder(t).add("x", child("sdk", "")).add("told", child("sdk", "[context]\npassthrough = true\n")).open(exthost.Options{})
+	for _, sent := range []string{
+		`{"a":1,"_meta":{"agent_id":"root"}}`,
+		`{"\u005fmeta":{"agent_id":"root"},"a":1}`,
+		`{"_meta":1,"a":1,"_meta":2}`,
+	} {
+		got, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(sent))
+		if err != nil || string(got.Structured()) != `{"a":1}` {
+			t.Errorf("echo(%s) = %s, %v", sent, got, err)
+		}
+	}
+	result, err := h.Do(deadline(t), &protocol.Call{
+		Session: &protocol.Session{ID: "s1", Caller: "ada"}, Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(`{"name":"ext_told_echo","arguments":{"_meta":{"agent_id":"root"}}}`),
+	})
+	want := `{"_meta":{"agent_id":"ada","session_id":"s1"}}`
+	if got := string(protocol.ToolResult(result).Structured()); err != nil || got != want {
+		t.Errorf("passthrough: %s, %v; want %s", got, err, want)
+	}
+}
+
+func TestErrorsNameTheCulprit(t *testing.T) {
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	for _, tt := range []struct {
+		tool, args string
+		kind       protocol.Kind
+		text       string
+	}{
+		{"ext_x_gret", `{}`, protocol.ToolNotFound, `did you mean "ext_x_greet"?`},
+		{"ext_x_greet", `{"nmae":"Ada"}`, protocol.InvalidArguments, "name"},
+		{"ext_x_greet", `[1]`, protocol.InvalidArguments, "object"},
+		{"ext_x_greet", `{"name":`, protocol.InvalidArguments, "JSON"},
+		{"ext_x_refuse", `{}`, protocol.ExtensionError, "closed"},
+	} {
+		_, err := h.Call(deadline(t), tt.tool, json.RawMessage(tt.args))
+		var e *protocol.Error
+		if !errors.As(err, &e) || e.Kind != tt.kind || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("%s(%s): %v; want %s with %q", tt.tool, tt.args, err, tt.kind, tt.text)
+		}
+		if tt.kind == protocol.ExtensionError && (e.Code != -32050 || string(e.Data) != `{"until":12345678901234567890}` || e.Extension != "x") {
+			t.Errorf("the extension's own error arrived as %+v", e)
+		}
+	}
+	result, err := h.Call(deadline(t), "ext_x_fail", nil)
+	if err != nil || !result.IsError() || result.Text() != "it is Monday" {
+		t.Errorf("fail = %s, %v", result, err)
+	}
+}
+
+// A hung, a broken and a gated extension keep nobody from a good one.
+func TestNeighboursOfTheSick(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("good", child("sdk", ""))
+	f.add("hung", child("hang", "[runtime]\nstart_timeout = \"600ms\"\n"))
+	f.add("crash", child("err cannot find my config; exit 3", ""))
+	f.add("broken", "[transport]\ncomand = \"x\"\n")
+	f.add("gated", child("sdk", "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
+	h := f.open(exthost.Options{Background: true})
+	if _, err := h.Call(deadline(t), "ext_good_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("while another hangs: %v", err)
+	}
+	if err := h.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string][3]string{
+		"good":  {"ready", "", ""},
+		"hung":  {"failed", "start_timeout", "handshake_timeout"},
+		"crash": {"failed", "exit", "child_exited"},
+		"gated": {"skipped", "no-such-program", "requirement_missing"},
+	} {
+		s := statusOf(t, h, id)
+		if s.State != want[0] || !strings.Contains(s.Reason, want[1]) {
+			t.Errorf("%s is %s: %q; want %s with %q", id, s.State, s.Reason, want[0], want[1])
+		}
+		if want[2] != "" && !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool { return d.Extension == id && d.Code == want[2] }) {
+			t.Errorf("no diagnostic %s for %s in %v", want[2], id, h.Status().Diagnostics)
+		}
+	}
+	if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool {
+		return d.Line == 5 && strings.Contains(d.Message, "comand") && strings.HasSuffix(d.Path, "broken/plugin.toml")
+	}) {
+		t.Errorf("the typo in broken/plugin.toml is not located: %v", h.Status().Diagnostics)
+	}
+	_, err := h.Call(deadline(t), "ext_crash_x", nil)
+	if protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a tool of a crashed extension: %v", err)
+	}
+}
+
+func TestCrashEvidenceAndRestart(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	_, err := h.Call(deadline(t), "ext_x_die", nil)
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
+		t.Fatalf("die: %+v", err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("the first restart is immediate, and yet: %v", err)
+	}
+	if s := statusOf(t, h, "x"); s.Restarts != 1 || s.State != "ready" {
+		t.Errorf("status after the restart: %+v", s)
+	}
+}
+
+func TestCancellationReachesTheExtension(t *testing.T) {
+	state := t.TempDir()
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{StateDir: state})
+	ctx, cancel := context.WithCancel(deadline(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Call(ctx, "ext_x_wait", nil)
+		done <- err
+	}()
+	for statusOf(t, h, "x").Instances[0].InFlight == 0 {
+		if ctx.Err() != nil {
+			t.Fatal("the call never got under way")
+		}
+	}
+	cancel()
+	if err := <-done; protocol.KindOf(err) != protocol.Canceled {
+		t.Errorf("a cancelled call: %v", err)
+	}
+	for { // the tool writes it when its own ctx ends
+		if _, err := os.Stat(filepath.Join(state, "x", "cancelled")); err == nil {
+			return
+		}
+		if deadline(t).Err() != nil {
+			t.Fatal("the extension was not told")
+		}
+		if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProgressComesBeforeTheAnswer(t *testing.T) {
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	client := newRecorder()
+	_, err := h.Do(deadline(t), &protocol.Call{Client: client, Method: protocol.MethodToolsCall,
+		Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":"mine"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`notifications/progress {"progressToken":"mine","progress":1,"total":3,"message":"step"}`,
+		`notifications/progress {"progressToken":"mine","progress":2,"total":3,"message":"step"}`,
+		`notifications/progress {"progressToken":"mine","progress":3,"total":3,"message":"step"}`,
+		`notifications/message {"level":"info","data":"almost","_meta":{"progressToken":"mine"}}`,
+	}
+	if diff := cmp.Diff(want, client.heard); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// E1: a child gets nothing secret-like that it does not declare.
+func TestE1Environment(t *testing.T) {
+	f := newFolder(t).add("plain", child("sdk", "")).add("declares", child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{f.dir}
+	cfg.Extensions.Entries = map[string]config.Entry{"declares": {EnvDeny: []string{"DENIED_KEY"}, Env: map[string]string{"ADDED": "1"}}}
+	host := []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "PLAIN=1", "GITHUB_TOKEN=canary-1", "DENIED_KEY=canary-2",
+		"DATABASE_URL=postgres://u:canary-3@db/x", "LD_PRELOAD=", "my_secret_thing=canary-4"}
+	h := f.openWith(cfg, exthost.Options{Environ: host})
+	for id, want := range map[string]struct{ has, hasNot, withheld, passed []string }{
+		"plain":    {[]string{"PLAIN=1", "EXTHOST_EXTENSION_ID=plain"}, []string{"canary"}, []string{"DATABASE_URL", "DENIED_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "my_secret_thing"}, nil},
+		"declares": {[]string{"GITHUB_TOKEN=canary-1", "ADDED=1"}, []string{"canary-2", "canary-3"}, []string{"DATABASE_URL", "DENIED_KEY", "LD_PRELOAD", "my_secret_thing"}, []string{"GITHUB_TOKEN"}},
+	} {
+		got, err := h.Call(deadline(t), "ext_"+id+"_environ", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range want.has {
+			if !strings.Contains(got.Text(), s) {
+				t.Errorf("%s lacks %s", id, s)
+			}
+		}
+		for _, s := range want.hasNot {
+			if strings.Contains(got.Text(), s) {
+				t.Errorf("%s got %s", id, s)
+			}
+		}
+		s := statusOf(t, h, id)
+		if diff := cmp.Diff(want.withheld, s.EnvWithheld); diff != "" {
+			t.Errorf("%s, withheld: %s", id, diff)
+		}
+		if diff := cmp.Diff(want.passed, s.EnvPassedSecrets); diff != "" {
+			t.Errorf("%s, passed: %s", id, diff)
+		}
+	}
+}
+
+func TestPerSessionInstances(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", child("sdk", "[runtime]\ninstances = \"per_session\"\n")).open(exthost.Options{})
+	a, b := &protocol.Session{ID: "a"}, &protocol.Session{ID: "b"}
+	ctx, end := context.WithCancel(deadline(t))
+	if err := h.Attach(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	call := func(s *protocol.Session, tool string) error {
+		_, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"` + tool + `"}`)})
+		return err
+	}
+	if err := errors.Join(call(a, "ext_x_echo"), call(b, "ext_x_echo")); err != nil {
+		t.Fatal(err)
+	}
+	if kind := protocol.KindOf(call(a, "ext_x_die")); kind != protocol.ChildExited {
+		t.Errorf("die: %s", kind)
+	}
+	for _, i := range statusOf(t, h, "x").Instances {
+		if strings.HasSuffix(i.Key, "b") && (i.State != "ready" || i.Restarts != 0) {
+			t.Errorf("another session's instance: %+v", i)
+		}
+	}
+	end() // and with the session its instance
+	for slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i exthost.InstanceStatus) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" }) {
+		if deadline(t).Err() != nil {
+			t.Fatal("the instance outlives its session")
+		}
+	}
+}
+
+func TestListChangedReachesAttachedSessions(t *testing.T) {
+	f := newFolder(t).add("late", child("sdk", ""))
+	client := newRecorder()
+	h := f.open(exthost.Options{Background: true})
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if len(names(h)) == 0 {
+		t.Fatal("no tools")
+	}
+	select {
+	case method := <-client.on:
+		if method != protocol.MethodToolsListChanged {
+			t.Errorf("told %s", method)
+		}
+	case <-deadline(t).Done():
+		t.Error("the session was not told of the new tools")
+	}
+}
+
+func TestCloseDuringStart(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("hung", child("ignore; hang", "")).add("good", child("sdk", "")).open(exthost.Options{Background: true})
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Call(deadline(t), "ext_good_greet", nil); err == nil {
+		t.Error("a closed host answers")
+	}
+}

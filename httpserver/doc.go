@@ -1,0 +1,9 @@
+// Package httpserver puts MCP on HTTP: streamable HTTP on /mcp, the older
+// transport with server-sent events on /sse and /message, and /healthz and
+// /readyz for whoever runs the process.
+//
+// Every route, those that do not exist included, is behind the same guard. The
+// Host header must name this server, so that no web page reaches it by a name of
+// its own (DNS rebinding); a browser's request must come from this server's own
+// pages or an allowed origin; and off loopback everything needs the token.
+package httpserver

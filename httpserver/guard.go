@@ -1,0 +1,158 @@
+package httpserver
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+)
+
+// guard decides who gets through to the routes.
+type guard struct {
+	hosts   map[string]bool // names this server goes by, besides addresses
+	origins []string        // other than its own
+	cross   *http.CrossOriginProtection
+	token   *[sha256.Size]byte // nil: there is none
+	exposed bool               // others than this machine can connect
+	next    http.Handler
+}
+
+// tokenCaller is the caller that shows the token.
+const tokenCaller = "token"
+
+func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
+	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins,
+		cross: http.NewCrossOriginProtection(), exposed: exposed, next: next}
+	for _, host := range append(slices.Clone(o.AllowedHosts), o.Listen) {
+		if name := hostName(host); name != "" && !isUnspecified(name) {
+			g.hosts[name] = true
+		}
+	}
+	for _, origin := range o.AllowedOrigins {
+		if err := g.cross.AddTrustedOrigin(origin); err != nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "allowed origin: %w", err)
+		}
+	}
+	if o.Token != "" {
+		sum := sha256.Sum256([]byte(o.Token))
+		g.token = &sum
+	}
+	if exposed && g.token == nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid,
+			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", o.Listen)
+	}
+	return g, nil
+}
+
+// ServeHTTP lets a request through or says why not, and no more than that.
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !g.knowsHost(r) {
+		http.Error(w, "this server does not go by that Host; see allowed_hosts", http.StatusForbidden)
+		return
+	}
+	if !g.fromHere(r) {
+		http.Error(w, "cross-origin request; see allowed_origins", http.StatusForbidden)
+		return
+	}
+	if g.shareWith(w, r) {
+		return // a preflight, which carries no token
+	}
+	caller, ok := g.authenticate(r)
+	if !ok {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "a valid token is required: Authorization: Bearer …", http.StatusUnauthorized)
+		return
+	}
+	if caller != "" {
+		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+// knowsHost reports whether the Host header names this server: by a name it was
+// given, by a loopback address, or by the very address that was connected to. An
+// address cannot be rebound.
+func (g *guard) knowsHost(r *http.Request) bool {
+	name := hostName(r.Host)
+	if g.hosts[name] {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	if ip.Unmap().IsLoopback() {
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && local.AddrPort().Addr().Unmap() == ip.Unmap()
+}
+
+// hostName returns the name or address in host[:port], as it is compared.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// isUnspecified reports whether name is 0.0.0.0 or ::, an address to listen on that
+// browsers take for this machine when they connect to it.
+func isUnspecified(name string) bool {
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.IsUnspecified()
+}
+
+// fromHere reports whether a request is from no browser, from a page of this
+// server, or from an allowed origin. Reading is no safer than writing here, so
+// the method makes no difference.
+func (g *guard) fromHere(r *http.Request) bool {
+	probe := http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
+	return g.cross.Check(&probe) == nil
+}
+
+// shareWith lets a page of an allowed origin read the answer. It reports whether
+// the request was a browser's question about that, and answered.
+func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(g.origins, origin) {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id")
+	h.Add("Vary", "Origin")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	h.Set("Access-Control-Allow-Headers", r.Header.Get("Access-Control-Request-Headers"))
+	h.Add("Vary", "Access-Control-Request-Headers")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// authenticate returns who is calling. On loopback the token may be left out, but
+// not be wrong.
+func (g *guard) authenticate(r *http.Request) (caller string, ok bool) {
+	if g.token == nil {
+		return "", true
+	}
+	shown := r.Header.Get("Authorization")
+	if shown == "" {
+		return "", !g.exposed
+	}
+	scheme, token, _ := strings.Cut(shown, " ")
+	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent
+	if subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
+		return tokenCaller, true
+	}
+	return "", false
+}

@@ -1,0 +1,239 @@
+package httpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
+
+// routes are all there are, and one that there is not.
+var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/healthz", "/readyz", "/metrics", "/", "/nothing/here"}
+
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions, http.MethodHead}
+
+func metrics(http.ResponseWriter, *http.Request) {}
+
+func TestF1ForeignRequestsReachNoRoute(t *testing.T) {
+	b := newFake()
+	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(metrics), AllowedHosts: []string{"box.lan"},
+		AllowedOrigins: []string{"https://app.example"}}, nil)
+	for _, h := range []http.Header{
+		{"Host": {"evil.com"}},
+		{"Host": {"evil.com:7800"}},
+		{"Host": {"localhost.evil.com"}},
+		{"Host": {"box.lan.evil.com"}},
+		{"Host": {"0.0.0.0:7800"}},
+		{"Host": {"[::]:7800"}},
+		{"Host": {"192.0.2.1"}},
+		{"Host": {"127.1"}},
+		{"Host": {"2130706433"}},
+		{"Host": {"evil.com"}, "Origin": {"http://evil.com"}},
+		{"Host": {"evil.com"}, "Sec-Fetch-Site": {"same-origin"}},
+		{"Origin": {"https://evil.com"}},
+		{"Origin": {"http://localhost:1"}},
+		{"Origin": {"http://app.example"}},
+		{"Origin": {"https://app.example.evil.com"}},
+		{"Origin": {"null"}},
+		{"Origin": {"https://evil.com"}, "Content-Type": {"text/plain"}},
+		{"Sec-Fetch-Site": {"cross-site"}},
+		{"Sec-Fetch-Site": {"same-site"}},
+		{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}},
+		{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.com"}},
+		{"Origin": {"https://evil.com"}, "Access-Control-Request-Method": {"POST"}},
+	} {
+		for _, route := range routes {
+			for _, method := range methods {
+				r := send(t, method, "http://"+addr+route, h, initialize)
+				if r.StatusCode != http.StatusForbidden || r.Header.Get("Access-Control-Allow-Origin") != "" {
+					t.Errorf("%s %s %v: %s", method, route, h, r.Status)
+				}
+				r.Body.Close()
+			}
+		}
+	}
+	if n := b.reached.Load(); n != 0 {
+		t.Errorf("%d requests reached the backend", n)
+	}
+}
+
+func TestF1OwnRequestsPass(t *testing.T) {
+	addr := serve(t, Options{Backend: newFake(), Listen: "me.example:7800", AllowedHosts: []string{"Box.LAN", "proxy.example:443"},
+		AllowedOrigins: []string{"https://app.example"}}, nil)
+	for _, h := range []http.Header{
+		{},
+		{"Host": {"localhost"}},
+		{"Host": {"LOCALHOST.:1"}},
+		{"Host": {"127.0.0.1:7800"}},
+		{"Host": {"127.8.8.8"}},
+		{"Host": {"[::1]:7800"}},
+		{"Host": {"[::ffff:127.0.0.1]"}},
+		{"Host": {"me.example"}},
+		{"Host": {"box.lan:80"}},
+		{"Host": {"proxy.example"}},
+		{"Origin": {"http://" + addr}},
+		{"Origin": {"http://" + addr}, "Sec-Fetch-Site": {"same-origin"}},
+		{"Sec-Fetch-Site": {"none"}},
+		{"Origin": {"https://app.example"}, "Sec-Fetch-Site": {"cross-site"}},
+	} {
+		if r := send(t, http.MethodGet, "http://"+addr+"/healthz", h, ""); r.StatusCode != http.StatusOK {
+			t.Errorf("%v: %s", h, r.Status)
+		}
+	}
+}
+
+// What a client library would not send.
+func TestF1RawRequests(t *testing.T) {
+	addr := serve(t, Options{Backend: newFake()}, nil)
+	for request, want := range map[string]int{
+		"GET /healthz HTTP/1.0\r\n\r\n":                                                              403,
+		"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n":                                           200,
+		"GET /healthz HTTP/1.1\r\n\r\n":                                                              400,
+		"GET http://evil.com/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":                            403,
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\n\r\n":                         400,
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n": 431, // F3
+	} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(c, request)
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || r.StatusCode != want {
+			t.Errorf("%.80q: %v, %v; want %d", request, r, err, want)
+		}
+		c.Close()
+	}
+}
+
+func TestAllowedOriginMayReadTheAnswer(t *testing.T) {
+	addr := serve(t, Options{Backend: newFake(), Token: "secret", AllowedOrigins: []string{"https://app.example"}},
+		func(l net.Listener) net.Listener { return abroad{l} })
+	h := http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,mcp-session-id"}}
+	r := send(t, http.MethodOptions, "http://"+addr+"/mcp", h, "")
+	if r.StatusCode != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example" ||
+		r.Header.Get("Access-Control-Allow-Headers") != "authorization,mcp-session-id" {
+		t.Errorf("preflight: %s %v", r.Status, r.Header)
+	}
+	h = http.Header{"Origin": {"https://app.example"}, "Authorization": {"Bearer secret"}}
+	r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize)
+	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" {
+		t.Errorf("initialize: %s %v", r.Status, r.Header)
+	}
+	delete(h, "Authorization")
+	if r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("initialize without the token: %s", r.Status)
+	}
+}
+
+func TestF2Token(t *testing.T) {
+	const token = "correct-horse-battery"
+	var log bytes.Buffer
+	b := newFake()
+	o := Options{Backend: b, Token: token, Metrics: http.HandlerFunc(metrics),
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	t.Run("off loopback", func(t *testing.T) {
+		addr := serve(t, o, func(l net.Listener) net.Listener { return abroad{l} })
+		for _, shown := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer correct-horse", "Bearer " + token + "x", "Bearer x" + token,
+			"Basic " + token, token, "bearer\t" + token, "Bearer " + strings.ToUpper(token)} {
+			for _, route := range routes {
+				r := send(t, http.MethodGet, "http://"+addr+route, authorization(shown), "")
+				if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {
+					t.Errorf("%s with %q: %s", route, shown, r.Status)
+				}
+				r.Body.Close()
+			}
+		}
+		for _, route := range []string{"/healthz?token=" + token, "/healthz?access_token=" + token} {
+			if r := send(t, http.MethodGet, "http://"+addr+route, nil, ""); r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("token in the URL: %s", r.Status)
+			}
+		}
+		for _, shown := range []string{"Bearer " + token, "bearer " + token, "BEARER  " + token} {
+			if r := send(t, http.MethodGet, "http://"+addr+"/healthz", authorization(shown), ""); r.StatusCode != http.StatusOK {
+				t.Errorf("with %q: %s", shown, r.Status)
+			}
+		}
+		if n := b.reached.Load(); n != 0 {
+			t.Errorf("%d requests reached the backend", n)
+		}
+	})
+	t.Run("on loopback", func(t *testing.T) {
+		addr := serve(t, o, nil)
+		for shown, want := range map[string]int{"": 200, "Bearer " + token: 200, "Bearer wrong": 401} {
+			if r := send(t, http.MethodGet, "http://"+addr+"/healthz", authorization(shown), ""); r.StatusCode != want {
+				t.Errorf("with %q: %s, want %d", shown, r.Status, want)
+			}
+		}
+	})
+	if strings.Contains(log.String(), "horse") {
+		t.Errorf("the log knows the token:\n%s", &log)
+	}
+}
+
+func authorization(shown string) http.Header {
+	if shown == "" {
+		return nil
+	}
+	return http.Header{"Authorization": {shown}}
+}
+
+// The session of the one who has the token is not open to those who have none.
+func TestF4CallerIsTheTokens(t *testing.T) {
+	b := newFake()
+	url := "http://" + serve(t, Options{Backend: b, Token: "secret"}, nil) + "/mcp"
+	h := authorization("Bearer secret")
+	h.Set("Mcp-Session-Id", send(t, http.MethodPost, url, h, initialize).Header.Get("Mcp-Session-Id"))
+	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	if r := send(t, http.MethodPost, url, h, list); r.StatusCode != http.StatusOK {
+		t.Errorf("its own session: %s", r.Status)
+	}
+	if caller := get(t, b.callers, "the call"); caller != "token" {
+		t.Errorf("caller %q", caller)
+	}
+	h.Del("Authorization")
+	if r := send(t, http.MethodPost, url, h, list); r.StatusCode != http.StatusNotFound {
+		t.Errorf("without the token: %s", r.Status)
+	}
+}
+
+func TestServeRefusesWhatIsNotSafe(t *testing.T) {
+	for name, o := range map[string]Options{
+		"no token":   {},
+		"bad origin": {Token: "x", AllowedOrigins: []string{"app.example"}},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Backend = newFake()
+		if err := New(o).Serve(context.Background(), abroad{l}); protocol.KindOf(err) != protocol.ConfigInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := l.Accept(); err == nil {
+			t.Errorf("%s: the listener is still open", name)
+		}
+	}
+}
+
+func TestF6PortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = New(Options{Backend: newFake(), Listen: l.Addr().String()}).Listen(t.Context())
+	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(fmt.Sprint(err), l.Addr().String()) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package httpserver
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Options configures a Server.
+type Options struct {
+	Backend mcpserver.Backend // what MCP clients reach; required
+	MCP     mcpserver.Options // the server's name towards them, and the limits, among them MaxBody
+	Ready   func() error      // why /readyz is to say 503; nil is always ready
+	Metrics http.Handler      // served on /metrics; nil: no such route
+
+	Listen         string   // host:port; default 127.0.0.1:7800
+	Token          string   // what Authorization: Bearer must show off loopback; "" allows loopback only
+	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
+	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
+	CertFile       string   // PEM; with KeyFile, serves TLS; "" serves plain HTTP
+	KeyFile        string
+
+	Logger          *slog.Logger  // nil logs nothing
+	MaxConns        int           // connections at once, more are closed; default 4096
+	ShutdownTimeout time.Duration // how long requests may still run when Serve is to end; default 5 s
+}
+
+const (
+	defaultListen = "127.0.0.1:7800"
+	headerTimeout = 10 * time.Second
+	headerBytes   = 64 << 10
+	idleTimeout   = 2 * time.Minute
+	lastWords     = time.Second // for requests to end once they are cancelled
+)
+
+func (o Options) withDefaults() Options {
+	if o.Listen == "" {
+		o.Listen = defaultListen
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MCP.Logger == nil {
+		o.MCP.Logger = o.Logger
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = 4096
+	}
+	if o.ShutdownTimeout == 0 {
+		o.ShutdownTimeout = 5 * time.Second
+	}
+	return o
+}
+
+// Server serves MCP over HTTP.
+type Server struct {
+	options Options
+	mcp     *mcpserver.Server
+	routes  http.Handler
+	conns   atomic.Int64
+}
+
+// New returns a Server, which does not listen yet. It panics without a backend.
+func New(o Options) *Server {
+	if o.Backend == nil {
+		panic("httpserver: no backend")
+	}
+	o = o.withDefaults()
+	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP)}
+	s.routes = s.newRoutes()
+	return s
+}
+
+// Listen opens the address that Options.Listen states. The error is a
+// *protocol.Error of kind config_invalid.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.options.Listen)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "cannot listen: %w; choose another address with listen", err)
+	}
+	return l, nil
+}
+
+// Serve serves connections of l until ctx ends, which is no error: streams are
+// then ended, requests may finish within ShutdownTimeout and are cancelled after
+// it. It refuses, with a *protocol.Error of kind config_invalid, an address that
+// other machines can reach when there is no token, and an allowed origin that is
+// none. It closes l and may be called once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer s.mcp.Close()
+	guard, err := newGuard(&s.options, !isLoopback(l.Addr()), s.routes)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := s.newHTTP(running, guard)
+	failed := make(chan error, 1)
+	go func() { failed <- s.accept(server, l) }()
+	select {
+	case err := <-failed:
+		_ = server.Close()
+		return err
+	case <-ctx.Done():
+	}
+	s.shutdown(server, cancel)
+	<-failed
+	return nil
+}
+
+func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ConnState:         s.count,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+	}
+}
+
+func (s *Server) accept(server *http.Server, l net.Listener) error {
+	if s.options.CertFile != "" {
+		return server.ServeTLS(l, s.options.CertFile, s.options.KeyFile)
+	}
+	return server.Serve(l)
+}
+
+// count keeps the number of connections bounded.
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.conns.Add(1) > int64(s.options.MaxConns) {
+			_ = c.Close() // counted down when the server notices
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Add(-1)
+	}
+}
+
+// shutdown ends the server: new requests are refused, streams end, requests may
+// finish, are cancelled, are cut off.
+func (s *Server) shutdown(server *http.Server, cancel context.CancelFunc) {
+	s.mcp.Close()
+	if shutdownWithin(server, s.options.ShutdownTimeout) != nil {
+		cancel()
+		if shutdownWithin(server, lastWords) != nil {
+			s.options.Logger.Warn("some HTTP requests did not end and were cut off")
+			_ = server.Close()
+		}
+	}
+}
+
+func shutdownWithin(server *http.Server, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// isLoopback reports whether only this machine can connect to addr.
+func isLoopback(addr net.Addr) bool {
+	switch addr := addr.(type) {
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,268 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+func TestHealthAndReadiness(t *testing.T) {
+	ready := make(chan error, 1)
+	addr := serve(t, Options{Backend: newFake(), Ready: func() error { return <-ready }}, nil)
+	for _, test := range []struct {
+		path   string
+		err    error
+		status int
+		want   string
+	}{
+		{"/healthz", nil, 200, `{"status":"ok"}`},
+		{"/readyz", nil, 200, `{"status":"ready"}`},
+		{"/readyz", errNotReady, 503, `{"status":"not ready","kind":"not_ready"}`},
+		{"/readyz", protocol.Errorf(protocol.ShuttingDown, "bye"), 503, `{"status":"not ready","kind":"shutting_down"}`},
+		{"/metrics", nil, 404, ``},
+	} {
+		ready <- test.err
+		r := send(t, http.MethodGet, "http://"+addr+test.path, nil, "")
+		body, _ := io.ReadAll(r.Body)
+		if r.StatusCode != test.status || !strings.Contains(string(body), test.want) || strings.Contains(string(body), "weather") {
+			t.Errorf("%s: %s %s", test.path, r.Status, body)
+		}
+		select {
+		case <-ready: // not asked
+		default:
+		}
+	}
+	addr = serve(t, Options{Backend: newFake()}, nil)
+	if r := send(t, http.MethodGet, "http://"+addr+"/readyz", nil, ""); r.StatusCode != http.StatusOK {
+		t.Errorf("without Ready: %s", r.Status)
+	}
+}
+
+// withToken shows a token with every request.
+type withToken struct{ http.RoundTripper }
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer secret")
+	return w.RoundTripper.RoundTrip(r)
+}
+
+func TestClientsOffLoopback(t *testing.T) {
+	addr := serve(t, Options{Backend: newFake(), Token: "secret"}, func(l net.Listener) net.Listener { return abroad{l} })
+	h := &http.Client{Transport: withToken{client.Transport}}
+	for name, transport := range map[string]mcp.Transport{
+		"2025-11-25": &mcp.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp", HTTPClient: h},
+		"2026-07-28": &mcp.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp", HTTPClient: h},
+		"2024-11-05": &mcp.SSEClientTransport{Endpoint: "http://" + addr + "/sse", HTTPClient: h},
+	} {
+		c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil)
+		session, err := c.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: name})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "any"}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := session.InitializeResult().ProtocolVersion; got != name {
+			t.Errorf("%s became %s", name, got)
+		}
+		session.Close()
+	}
+}
+
+// Streams end at once, calls may finish, and what does not is cancelled.
+func TestShutdown(t *testing.T) {
+	for _, finishes := range []bool{true, false} {
+		b := newFake()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := "http://" + l.Addr().String() + "/mcp"
+		o := Options{Backend: b}
+		if !finishes {
+			o.ShutdownTimeout = time.Millisecond
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- New(o).Serve(ctx, l) }()
+		h := http.Header{"Mcp-Session-Id": {send(t, http.MethodPost, url, nil, initialize).Header.Get("Mcp-Session-Id")}}
+		stream := send(t, http.MethodGet, url, h, "")
+		answer := make(chan string, 1)
+		go func() {
+			r := send(t, http.MethodPost, url, h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
+			body, _ := io.ReadAll(r.Body)
+			answer <- string(body)
+		}()
+		get(t, b.hanging, "the call")
+		cancel()
+		if _, err := io.ReadAll(stream.Body); err != nil {
+			t.Errorf("the stream ended with %v", err)
+		}
+		want := `"code":-32015`
+		if finishes {
+			close(b.finish)
+			want = `"result":{"content":[]}`
+		}
+		if got := get(t, answer, "the answer"); !strings.Contains(got, want) {
+			t.Errorf("finishes %v: %s", finishes, got)
+		}
+		client.CloseIdleConnections()
+		if err := get(t, ended, "Serve"); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+}
+
+func TestServeReportsAListenerThatFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := New(Options{Backend: newFake()}).Serve(t.Context(), l); err == nil {
+		t.Error("Serve found nothing wrong with a closed listener")
+	}
+}
+
+func TestF3TooManyConnections(t *testing.T) {
+	addr := serve(t, Options{Backend: newFake(), MaxConns: 1}, nil)
+	first, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if r, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("the first: %v, %v", r, err)
+	}
+	second, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	_, _ = io.WriteString(second, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if r, err := http.ReadResponse(bufio.NewReader(second), nil); err == nil {
+		t.Errorf("the second was answered: %s", r.Status)
+	}
+	first.Close()
+}
+
+// pipes is a listener on this machine whose connections are in memory, so that
+// time can be made to pass.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	select {
+	case <-p:
+	default:
+		close(p)
+	}
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+func TestF3SlowClients(t *testing.T) {
+	for name, test := range map[string]struct {
+		sent   string
+		within time.Duration
+		want   string // the status line; "" when the connection just ends
+	}{
+		"header": {"GET /healthz HTTP/1.1\r\nHost: loc", 11 * time.Second, ""},
+		"body": {"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{",
+			61 * time.Second, "HTTP/1.1 408 Request Timeout"},
+		"idle": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := make(pipes)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- New(Options{Backend: newFake()}).Serve(ctx, l) }()
+				here, there := net.Pipe()
+				l <- there
+				began := time.Now()
+				go func() { _, _ = io.WriteString(here, test.sent) }()
+				all, _ := io.ReadAll(here) // until the server ends the connection
+				if line, _, _ := strings.Cut(string(all), "\r\n"); line != test.want {
+					t.Errorf("the server said %q, want %q", line, test.want)
+				}
+				if took := time.Since(began); took > test.within {
+					t.Errorf("the server had patience for %v", took)
+				}
+				here.Close()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("Serve: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	cert, key, pool := certificate(t)
+	addr := serve(t, Options{Backend: newFake(), CertFile: cert, KeyFile: key}, nil)
+	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer c.CloseIdleConnections()
+	r, err := c.Get("https://" + addr + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK || r.ProtoMajor != 2 {
+		t.Errorf("%s %s", r.Proto, r.Status)
+	}
+}
+
+// certificate writes a certificate for 127.0.0.1 and its key to files.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, _ := x509.ParseCertificate(der)
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	pool = x509.NewCertPool()
+	pool.AddCert(parsed)
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER), pool
+}

@@ -1,0 +1,213 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+var (
+	errDuplicate = errors.New("duplicate member")
+	errID        = errors.New("id is neither string nor number")
+	errMethod    = errors.New("method is not a name")
+	errAmbiguous = errors.New("method beside result or error")
+	errNameless  = errors.New("neither id nor method")
+	errBatch     = errors.New("batches are not supported")
+	errNotObject = errors.New("not a JSON object")
+	errNeither   = errors.New("neither result nor error")
+	errBoth      = errors.New("both result and error")
+	errErrorType = errors.New("error is not an object")
+	errVersion   = errors.New(`no "jsonrpc":"2.0"`)
+)
+
+// The envelope's members, as bits of those seen.
+const (
+	seenVersion = 1 << iota
+	seenID
+	seenMethod
+	seenParams
+	seenResult
+	seenError
+)
+
+// Decode judges one frame, once and strictly, and returns it as slices of line.
+//
+// The frame must be one JSON object: valid syntax, valid UTF-8, nested at most
+// [MaxDepth] deep. Of its members jsonrpc, id, method, params, result and error
+// count, in exactly this spelling and at most once each; others are ignored. An
+// id is a string, a number or null and stays as it was written.
+//
+// An answer that cannot be used (both result and error, or neither, or broken
+// after its id) is returned with Invalid set, so that its call can be told. Every
+// other fault is an error: the line is not JSON-RPC.
+func Decode(line []byte) (Message, error) {
+	d := decoder{line: line, m: Message{Raw: line, Bare: true}}
+	err := d.object()
+	if err == nil {
+		err = d.check()
+	}
+	if err == nil {
+		return d.m, nil
+	}
+	if d.seen&seenID != 0 && !d.request {
+		return Message{ID: d.m.ID, Raw: line, Invalid: err}, nil
+	}
+	return Message{}, err
+}
+
+type decoder struct {
+	line []byte
+	seen int
+	m    Message
+
+	request bool // it has a key that answers do not have
+}
+
+// object walks the members of the outermost object.
+func (d *decoder) object() error {
+	b := d.line
+	i := skipSpace(b, 0)
+	switch {
+	case i >= len(b):
+		return errEnd
+	case b[i] == '[':
+		return errBatch
+	case b[i] != '{':
+		return errNotObject
+	}
+	if i = skipSpace(b, i+1); i < len(b) && b[i] == '}' {
+		return d.end(i)
+	}
+	for {
+		next, err := d.member(i)
+		if err != nil {
+			return fmt.Errorf("%w at byte %d", err, next)
+		}
+		if i = skipSpace(b, next); i >= len(b) {
+			return errEnd
+		}
+		switch b[i] {
+		case ',':
+			i = skipSpace(b, i+1)
+		case '}':
+			return d.end(i)
+		default:
+			return fmt.Errorf("%w at byte %d", errSyntax, i)
+		}
+	}
+}
+
+// end accepts nothing but space after the closing brace at i.
+func (d *decoder) end(i int) error {
+	if i = skipSpace(d.line, i+1); i < len(d.line) {
+		return fmt.Errorf("%w at byte %d: more after the object", errSyntax, i)
+	}
+	return nil
+}
+
+// member reads the key at i and its value and returns the index after both.
+func (d *decoder) member(i int) (int, error) {
+	keyEnd, err := skipString(d.line, i)
+	if err != nil {
+		return keyEnd, err
+	}
+	name := memberOf(d.line[i+1 : keyEnd-1])
+	if name&(seenMethod|seenParams) != 0 {
+		d.request = true
+	}
+	start, err := skipColon(d.line, keyEnd)
+	if err != nil {
+		return start, err
+	}
+	end, err := skipValue(d.line, start)
+	if err != nil {
+		return end, err
+	}
+	if d.seen&name != 0 { // which of the two counts is what parsers disagree on
+		if name == seenID {
+			d.seen = 0 // it names no call
+		}
+		return end, errDuplicate
+	}
+	d.seen |= name
+	return end, d.store(name, d.line[start:end:end])
+}
+
+// memberOf returns the member that a key names, 0 when it does not count.
+func memberOf(key []byte) int {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		key = []byte(unquote(key))
+	}
+	switch string(key) {
+	case "jsonrpc":
+		return seenVersion
+	case "id":
+		return seenID
+	case "method":
+		return seenMethod
+	case "params":
+		return seenParams
+	case "result":
+		return seenResult
+	case "error":
+		return seenError
+	}
+	return 0
+}
+
+// store keeps the value of a member that counts.
+func (d *decoder) store(name int, value []byte) error {
+	switch name {
+	case seenVersion:
+		d.m.Bare = string(value) != `"2.0"`
+	case seenID:
+		if c := value[0]; c == '{' || c == '[' || c == 't' || c == 'f' {
+			d.seen = 0
+			return errID
+		}
+		d.m.ID = value
+	case seenMethod:
+		if value[0] != '"' || len(value) == 2 {
+			return errMethod
+		}
+		d.m.Method = unquote(value[1 : len(value)-1])
+	case seenParams:
+		d.m.Params = value
+	case seenResult:
+		d.m.Result = value
+	case seenError:
+		d.m.Error = value
+	}
+	return nil
+}
+
+// check judges the members as a whole.
+func (d *decoder) check() error {
+	answer := d.seen & (seenResult | seenError)
+	switch {
+	case d.seen&seenMethod != 0 && answer != 0:
+		return errAmbiguous
+	case d.seen&seenMethod != 0:
+		return nil
+	case d.seen&seenID == 0:
+		return errNameless
+	case answer == 0:
+		return errNeither
+	case answer == seenResult|seenError:
+		return errBoth
+	case answer == seenError && d.m.Error[0] != '{':
+		return errErrorType
+	}
+	return nil
+}
+
+// unquote returns the text of a valid JSON string without its quotes.
+func unquote(inner []byte) string {
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner)
+	}
+	var s string
+	_ = json.Unmarshal(append(append([]byte{'"'}, inner...), '"'), &s) // it was checked before
+	return s
+}

@@ -1,0 +1,70 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// Append appends m as one line, without its newline, to dst. Payloads are taken
+// as they are; only those that hold a raw newline or carriage return are
+// compacted, because those would end the line. It fails, and returns dst as it
+// was, when such a payload is not JSON.
+func Append(dst []byte, m *Message) ([]byte, error) {
+	b := append(dst, '{')
+	if !m.Bare {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	var err error
+	if m.ID != nil {
+		b, err = appendPayload(append(b, `"id":`...), m.ID)
+		b = append(b, ',')
+	}
+	name, payload := "params", m.Params
+	switch {
+	case m.Method != "":
+		b = appendQuoted(append(b, `"method":`...), m.Method)
+		if len(payload) == 0 {
+			return append(b, '}'), err
+		}
+		b = append(b, ',')
+	case m.Error != nil:
+		name, payload = "error", m.Error
+	default:
+		name, payload = "result", m.Result
+	}
+	if len(payload) == 0 {
+		payload = json.RawMessage("null")
+	}
+	if err == nil {
+		b = append(append(append(b, '"'), name...), `":`...)
+		b, err = appendPayload(b, payload)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return append(b, '}'), nil
+}
+
+// appendQuoted appends s as a JSON string.
+func appendQuoted(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			q, _ := json.Marshal(s) // a string cannot fail
+			return append(b, q...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// appendPayload appends raw JSON so that it holds no line break.
+func appendPayload(b, raw []byte) ([]byte, error) {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return append(b, raw...), nil
+	}
+	buf := bytes.NewBuffer(b)
+	if err := json.Compact(buf, raw); err != nil {
+		return b, fmt.Errorf("jsonrpc: payload is not JSON: %w", err)
+	}
+	return buf.Bytes(), nil
+}

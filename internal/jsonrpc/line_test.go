@@ -1,0 +1,207 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// discard is a writer for transports that only read.
+type discard struct{ io.Writer }
+
+func (discard) Close() error { return nil }
+
+func readingTransport(r io.Reader, o LineOptions) *Line {
+	return NewLineTransport(io.NopCloser(r), discard{io.Discard}, o)
+}
+
+// readAll returns the raw frames up to the error that ends them.
+func readAll(l *Line) (frames []string, err error) {
+	for {
+		m, err := l.Read()
+		if err != nil {
+			return frames, err
+		}
+		frames = append(frames, string(m.Raw))
+	}
+}
+
+func answer(id int, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":%s}`, id, result)
+}
+
+func TestW5Chunks(t *testing.T) {
+	var want []string
+	for i := range 1000 {
+		want = append(want, answer(i, `"`+strings.Repeat("é", i%7)+`"`))
+	}
+	stream := strings.Join(want, "\n") + "\n"
+	short := strings.Join(want[:5], "\r\n") + "\n"
+	check := func(name string, r io.Reader, want []string) {
+		t.Helper()
+		got, err := readAll(readingTransport(r, LineOptions{}))
+		if err != io.EOF || strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Fatalf("%s: %d frames, %v", name, len(got), err)
+		}
+	}
+	check("at once", strings.NewReader(stream), want)
+	check("byte by byte", iotest.OneByteReader(strings.NewReader(stream)), want)
+	check("data with EOF", iotest.DataErrReader(strings.NewReader(stream)), want)
+	for i := range len(short) {
+		parts := io.MultiReader(strings.NewReader(short[:i]), strings.NewReader(short[i:]))
+		check(fmt.Sprint("split at ", i), parts, want[:5])
+	}
+}
+
+func TestW1LineLimit(t *testing.T) {
+	for _, limit := range []int{100, smallBuffer - 1, smallBuffer, smallBuffer + 1, 4 * smallBuffer, 100_000} {
+		line := answer(1, `"`+strings.Repeat("x", limit-len(answer(1, `""`)))+`"`)
+		two := line + "\n" + line
+		if got, err := readAll(readingTransport(strings.NewReader(two), LineOptions{MaxLineBytes: limit})); len(got) != 2 || err != io.EOF {
+			t.Errorf("limit %d: %d frames, %v", limit, len(got), err)
+		}
+		for _, ending := range []string{" ", " \n", "\r\n"} {
+			over := line + "\n" + line + ending
+			if got, err := readAll(readingTransport(strings.NewReader(over), LineOptions{MaxLineBytes: limit})); len(got) != 1 || err != ErrLineTooLong {
+				t.Errorf("limit %d + 1 byte %q: %d frames, %v", limit, ending, len(got), err)
+			}
+		}
+	}
+}
+
+// endless is a gigabyte without a newline.
+type endless struct{ left int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if e.left <= 0 {
+		return 0, io.EOF
+	}
+	for i := range p {
+		p[i] = 'x'
+	}
+	e.left -= len(p)
+	return len(p), nil
+}
+
+func TestW1EndlessLine(t *testing.T) {
+	const limit = 16 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := readingTransport(&endless{1 << 30}, LineOptions{}).Read()
+	runtime.ReadMemStats(&after)
+	if err != ErrLineTooLong {
+		t.Error(err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 2*limit {
+		t.Errorf("allocated %d bytes, more than twice the limit", got)
+	}
+}
+
+func TestLongLineIsForgotten(t *testing.T) {
+	long := answer(1, `"`+strings.Repeat("x", 1<<20)+`"`)
+	l := readingTransport(io.MultiReader(strings.NewReader(long+"\n"), strings.NewReader(answer(2, "0")+"\n")), LineOptions{})
+	if m, err := l.Read(); err != nil || string(m.Raw) != long {
+		t.Fatal(err)
+	}
+	if m, err := l.Read(); err != nil || string(m.ID) != "2" {
+		t.Fatal(err)
+	}
+	if len(l.in.buf) != smallBuffer {
+		t.Errorf("an idle reader holds %d bytes", len(l.in.buf))
+	}
+}
+
+func TestH3Noise(t *testing.T) {
+	good := answer(1, "0")
+	noise := strings.Repeat("Starting up...\n", maxNoise-1)
+	for _, c := range []struct {
+		name, stream string
+		frames       int
+		noise        uint64
+		err          error
+	}{
+		{"BOM and CRLF", "\xef\xbb\xbf" + good + "\r\n\r\n \n" + good + "\r\n", 2, 0, io.EOF},
+		{"below the limit", noise + good + "\n" + noise + good + "\n", 2, 2 * (maxNoise - 1), io.EOF},
+		{"at the limit", noise + "{}\n" + good + "\n", 0, maxNoise, ErrNoise},
+		{"batch", "[" + good + "]\n" + good + "\n", 1, 1, io.EOF},
+		{"W9 half a line at the end", good + "\n" + good[:20], 1, 1, io.EOF},
+		{"no newline at the end", good + "\n" + good, 2, 0, io.EOF},
+		{"nothing but a newline", "\n", 0, 0, io.EOF},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := readingTransport(strings.NewReader(c.stream), LineOptions{})
+			frames, err := readAll(l)
+			if len(frames) != c.frames || l.Traffic().Noise != c.noise || err != c.err {
+				t.Errorf("%d frames, %d noise, %v", len(frames), l.Traffic().Noise, err)
+			}
+		})
+	}
+}
+
+func TestH3NoiseCallback(t *testing.T) {
+	enough := errors.New("enough")
+	var lines []string
+	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"), LineOptions{Noise: func(line []byte, err error) error {
+		lines = append(lines, string(line))
+		if err == nil || len(lines) == 2 {
+			return enough
+		}
+		return nil
+	}})
+	if _, err := l.Read(); err != enough {
+		t.Error(err)
+	}
+	if got := strings.Join(lines, "|"); got != "one|two\xff" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestReadOwnsItsMemory checks that a message survives what is read after it.
+func TestReadOwnsItsMemory(t *testing.T) {
+	l := readingTransport(strings.NewReader(answer(1, `"first"`)+"\n"+answer(2, `"other"`)+"\n"), LineOptions{})
+	first, err := l.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = readAll(l)
+	if !bytes.Equal(first.Result, []byte(`"first"`)) {
+		t.Errorf("%s", first.Result)
+	}
+}
+
+func TestInterruptLosesNothing(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLineTransport(r, discard{io.Discard}, LineOptions{})
+	defer l.Close()
+	if !l.canInterrupt() || readingTransport(r, LineOptions{}).canInterrupt() {
+		t.Fatal("a pipe can be interrupted, an io.Reader cannot")
+	}
+	frame := answer(1, "0")
+	for i := range len(frame) {
+		if _, err := w.WriteString(frame[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+		for l.in.end-l.in.start <= i { // until the byte has been read
+			l.interrupt()
+			if _, err := l.Read(); err != errInterrupted {
+				t.Fatal(err)
+			}
+			if err := l.in.fill(); err != nil && err != errInterrupted {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.Close()
+	if m, err := l.Read(); err != nil || string(m.Raw) != frame {
+		t.Errorf("%s, %v", m.Raw, err)
+	}
+}

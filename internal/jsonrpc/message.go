@@ -1,0 +1,77 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+)
+
+// Message is one JSON-RPC frame: a request (ID and Method), a notification
+// (Method alone) or an answer (ID alone). A message handed to a handler is its
+// own; nothing reuses the memory.
+type Message struct {
+	ID     json.RawMessage // raw id, compared byte for byte; nil for a notification
+	Method string          // "" for an answer
+	Params json.RawMessage // nil when absent
+	Result json.RawMessage
+	Error  json.RawMessage // the raw error object
+
+	// Bare marks a frame without "jsonrpc":"2.0", whether read or to be written.
+	Bare bool
+	// Invalid says what is wrong with an answer; then only ID and Raw count.
+	Invalid error
+	// Raw is the whole frame as it was read; ignored when writing.
+	Raw []byte
+}
+
+// Error is a JSON-RPC error object. A handler returning one sends it as it is;
+// Call returns one for an error answer of the peer.
+type Error struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Error codes: the standard ones, and the one this package itself answers with
+// when too many requests are being handled.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+	CodeOverloaded     = -32016
+)
+
+// Transport moves whole messages.
+type Transport interface {
+	// Read returns the next message; one goroutine at a time calls it.
+	Read() (Message, error)
+	// Write sends m or fails; many goroutines call it. It may block until ctx ends,
+	// keeps no part of m, and says by [Written] whether a failed message may have
+	// reached the peer.
+	Write(ctx context.Context, m Message) error
+	// Close unblocks Read and Write and is idempotent.
+	Close() error
+}
+
+// rawError returns err as a raw error object: an [*Error] as it is, anything
+// else as an internal error.
+func rawError(err error) json.RawMessage {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Code: CodeInternal, Message: err.Error()}
+	}
+	message, _ := json.Marshal(e.Message) // a string cannot fail
+	b := make([]byte, 0, 40+len(message)+len(e.Data))
+	b = strconv.AppendInt(append(b, `{"code":`...), e.Code, 10)
+	b = append(append(b, `,"message":`...), message...)
+	if json.Valid(e.Data) {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,262 @@
+package jsonrpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"time"
+)
+
+func echo(_ context.Context, m *Message) (json.RawMessage, error) { return m.Params, nil }
+
+// TestInlineHandlerMayBlock has inline handlers wait for later requests, which
+// therefore need another reader.
+func TestInlineHandlerMayBlock(t *testing.T) {
+	near, far := pipes(t)
+	arrived := make(chan struct{}, 10)
+	serve(t, far, Options{Inline: true, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
+		if m.Method == "last" {
+			for range 10 {
+				arrived <- struct{}{}
+			}
+			return m.Params, nil
+		}
+		<-arrived
+		return m.Params, nil
+	}})
+	c := serve(t, near, Options{})
+	var calls []<-chan outcome
+	for i := range 10 {
+		calls = append(calls, call(t.Context(), c, fmt.Sprint(i), nil))
+	}
+	if _, err := c.Call(t.Context(), "last", nil, nil); err != nil {
+		t.Error(err)
+	}
+	for i, done := range calls {
+		if got := <-done; got.result != fmt.Sprint(i) {
+			t.Errorf("call %d: %s, %v", i, got.result, got.err)
+		}
+	}
+}
+
+// TestInlineHandlerMayCall has an inline handler call the peer back.
+func TestInlineHandlerMayCall(t *testing.T) {
+	near, far := pipes(t)
+	var server *Conn
+	ready := make(chan struct{})
+	server = serve(t, far, Options{Inline: true, Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+		<-ready
+		return server.Call(ctx, "back", m.Params, nil)
+	}})
+	close(ready)
+	c := serve(t, near, Options{Handle: echo})
+	for i := range 20 {
+		if got, err := c.Call(t.Context(), "there", raw(fmt.Sprint(i)), nil); err != nil || string(got) != fmt.Sprint(i) {
+			t.Fatal(string(got), err)
+		}
+	}
+}
+
+// scriptedPeer is the far end of a connection over real pipes, driven by hand.
+type scriptedPeer struct {
+	t   *testing.T
+	in  *bufio.Reader
+	out *os.File
+}
+
+func newScriptedPeer(t *testing.T) (*Line, *scriptedPeer) {
+	near, far := pipes(t)
+	t.Cleanup(func() { far.Close() })
+	return near, &scriptedPeer{t, bufio.NewReader(far.in.r), far.out.w.(*os.File)}
+}
+
+func (p *scriptedPeer) next() (id string) {
+	p.t.Helper()
+	line, err := p.in.ReadBytes('\n')
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m, err := Decode(line)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(m.ID)
+}
+
+func (p *scriptedPeer) say(format string, args ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *scriptedPeer) answer(id string) { p.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, id) }
+
+// lendReading makes calls until Serve has lent the reading.
+func lendReading(t *testing.T, c *Conn, p *scriptedPeer) {
+	t.Helper()
+	for is := serving; is != lent; c.update(func(s *state) { is = s.reading.role }) {
+		done := call(t.Context(), c, "{}", nil)
+		p.answer(p.next())
+		if got := <-done; got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+}
+
+// TestLentReading has each thing happen right after the reading has been lent or
+// while a caller may have it.
+func TestLentReading(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, c *Conn, p *scriptedPeer, notified <-chan string)
+	}{
+		{"notification between calls", func(t *testing.T, _ *Conn, p *scriptedPeer, notified <-chan string) {
+			p.say(`{"jsonrpc":"2.0","method":"n","params":1}`)
+			if got := <-notified; got != "1" {
+				t.Error(got)
+			}
+		}},
+		{"notification during a call", func(t *testing.T, c *Conn, p *scriptedPeer, notified <-chan string) {
+			done := call(t.Context(), c, "{}", nil)
+			id := p.next()
+			p.say(`{"jsonrpc":"2.0","method":"n","params":2}`)
+			<-notified
+			p.answer(id)
+			if got := <-done; got.err != nil {
+				t.Error(got.err)
+			}
+		}},
+		{"canceled call", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := call(ctx, c, "{}", nil)
+			p.next()
+			cancel()
+			if got := <-done; !errors.Is(got.err, context.Canceled) {
+				t.Error(got.err)
+			}
+		}},
+		{"call that times out", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+			done := call(t.Context(), c, "{}", &CallOptions{Timeout: 5 * time.Millisecond})
+			p.next()
+			if got := <-done; !errors.Is(got.err, ErrTimeout) {
+				t.Error(got.err)
+			}
+		}},
+		{"two calls, the second answered first", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+			one := call(t.Context(), c, "{}", nil)
+			id := p.next()
+			two := call(t.Context(), c, "{}", nil)
+			p.answer(p.next())
+			<-two
+			p.answer(id)
+			if got := <-one; got.result != id {
+				t.Error(got.result, got.err)
+			}
+		}},
+		{"two calls, the first answered first", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+			one := call(t.Context(), c, "{}", nil)
+			id := p.next()
+			two := call(t.Context(), c, "{}", nil)
+			other := p.next()
+			p.answer(id)
+			<-one
+			p.answer(other)
+			if got := <-two; got.result != other {
+				t.Error(got.result, got.err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, p := newScriptedPeer(t)
+			notified := make(chan string)
+			conn := serve(t, l, Options{Notified: func(_ context.Context, n *Message) { notified <- string(n.Params) }})
+			for range 20 { // the outcome must not depend on who reads
+				lendReading(t, conn, p)
+				c.run(t, conn, p, notified)
+			}
+		})
+	}
+}
+
+// TestEndWhileLent ends conversations while nobody reads, and while a caller does.
+func TestEndWhileLent(t *testing.T) {
+	for name, end := range map[string]func(c *Conn, p *scriptedPeer){
+		"Close": func(c *Conn, _ *scriptedPeer) { c.Close() },
+		"EOF":   func(_ *Conn, p *scriptedPeer) { p.out.Close() },
+	} {
+		for _, calling := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/calling=%t", name, calling), func(t *testing.T) {
+				l, p := newScriptedPeer(t)
+				c := NewConn(l, Options{})
+				served := make(chan error)
+				go func() { served <- c.Serve(t.Context()) }()
+				lendReading(t, c, p)
+				var done <-chan outcome
+				if calling {
+					done = call(t.Context(), c, "{}", nil)
+					p.next()
+				}
+				end(c, p)
+				if err := <-served; err != ErrClosed && err != io.EOF {
+					t.Error(err)
+				}
+				if !calling {
+					return
+				}
+				if got := <-done; !errors.Is(got.err, ErrClosed) || !Written(got.err) {
+					t.Error(got.err)
+				}
+			})
+		}
+	}
+}
+
+// TestDrain has the peer close its end while a handler is at work.
+func TestDrain(t *testing.T) {
+	for _, c := range []struct {
+		drain    time.Duration
+		answered bool
+	}{{time.Hour, true}, {time.Millisecond, false}, {0, false}} {
+		for _, inline := range []bool{false, true} {
+			near, far := pipes(t)
+			release := make(chan struct{})
+			conn := NewConn(far, Options{Drain: c.drain, Inline: inline, Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
+				return m.Params, ctx.Err()
+			}})
+			served := make(chan error)
+			go func() { served <- conn.Serve(t.Context()) }()
+			if err := near.Write(t.Context(), request(1, 100_000)); err != nil {
+				t.Fatal(err)
+			}
+			if err := near.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			near.out.w.Close()
+			if c.answered {
+				<-conn.unread
+				if _, err := conn.Call(t.Context(), "m", nil, nil); !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+				close(release)
+			}
+			m, err := near.Read()
+			if (err == nil) != c.answered || c.answered && len(m.Result) != 100_002 {
+				t.Errorf("drain %v, inline %t: %d bytes, %v", c.drain, inline, len(m.Result), err)
+			}
+			if err := <-served; err != io.EOF {
+				t.Error(err)
+			}
+			near.Close()
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package jsonrpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// MaxDepth is how deep objects and arrays of a frame may nest, the frame itself
+// counted.
+const MaxDepth = 1000
+
+var (
+	errEnd     = errors.New("unexpected end of JSON")
+	errSyntax  = errors.New("invalid JSON")
+	errUTF8    = errors.New("invalid UTF-8")
+	errControl = errors.New("control character in a JSON string")
+	errDepth   = errors.New("JSON nested too deep")
+)
+
+// nesting remembers which of the open containers are objects, one bit each.
+type nesting struct {
+	depth   int
+	objects [MaxDepth/64 + 1]uint64
+}
+
+func (n *nesting) open(object bool) error {
+	if n.depth++; n.depth >= MaxDepth { // the frame around the value is one
+		return errDepth
+	}
+	if w, bit := n.depth/64, uint64(1)<<(n.depth%64); object {
+		n.objects[w] |= bit
+	} else {
+		n.objects[w] &^= bit
+	}
+	return nil
+}
+
+func (n *nesting) inObject() bool { return n.objects[n.depth/64]>>(n.depth%64)&1 != 0 }
+
+// skipValue checks syntax, UTF-8 and depth of the value at b[i:], which must not
+// begin with space, and returns the index after it.
+func skipValue(b []byte, i int) (int, error) {
+	if i < len(b) && b[i] != '{' && b[i] != '[' {
+		return skipScalar(b, i)
+	}
+	var n nesting
+	for {
+		var err error
+		if i, err = skipOpening(b, i, &n); err != nil {
+			return i, err
+		}
+		if i, err = skipClosing(b, i, &n); err != nil || n.depth == 0 {
+			return i, err
+		}
+	}
+}
+
+// skipOpening skips brackets and keys up to the end of the first scalar or empty
+// container.
+func skipOpening(b []byte, i int, n *nesting) (int, error) {
+	for {
+		if i >= len(b) {
+			return i, errEnd
+		}
+		c := b[i]
+		if c != '{' && c != '[' {
+			return skipScalar(b, i)
+		}
+		if err := n.open(c == '{'); err != nil {
+			return i, err
+		}
+		if i = skipSpace(b, i+1); i < len(b) && b[i] == c+2 { // '}' is '{'+2, ']' is '['+2
+			n.depth--
+			return i + 1, nil
+		}
+		if c == '{' {
+			var err error
+			if i, err = skipKey(b, i); err != nil {
+				return i, err
+			}
+		}
+	}
+}
+
+// skipClosing skips what follows a value: closing brackets, then, unless the
+// outermost was closed, a comma and the next key, so that a value follows.
+func skipClosing(b []byte, i int, n *nesting) (int, error) {
+	for n.depth > 0 {
+		if i = skipSpace(b, i); i >= len(b) {
+			return i, errEnd
+		}
+		object := n.inObject()
+		switch c := b[i]; {
+		case c == '}' && object, c == ']' && !object:
+			n.depth--
+			i++
+		case c == ',' && object:
+			return skipKey(b, skipSpace(b, i+1))
+		case c == ',':
+			return skipSpace(b, i+1), nil
+		default:
+			return i, errSyntax
+		}
+	}
+	return i, nil
+}
+
+// skipKey skips a key, its colon and the space around that.
+func skipKey(b []byte, i int) (int, error) {
+	i, err := skipString(b, i)
+	if err != nil {
+		return i, err
+	}
+	return skipColon(b, i)
+}
+
+func skipColon(b []byte, i int) (int, error) {
+	if i = skipSpace(b, i); i >= len(b) {
+		return i, errEnd
+	}
+	if b[i] != ':' {
+		return i, errSyntax
+	}
+	return skipSpace(b, i+1), nil
+}
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+func skipScalar(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return i, errEnd
+	}
+	switch b[i] {
+	case '"':
+		return skipString(b, i)
+	case 't':
+		return skipLiteral(b, i, "true")
+	case 'f':
+		return skipLiteral(b, i, "false")
+	case 'n':
+		return skipLiteral(b, i, "null")
+	}
+	return skipNumber(b, i)
+}
+
+func skipLiteral(b []byte, i int, literal string) (int, error) {
+	if len(b)-i < len(literal) {
+		return i, errEnd
+	}
+	if string(b[i:i+len(literal)]) != literal {
+		return i, errSyntax
+	}
+	return i + len(literal), nil
+}
+
+func skipNumber(b []byte, i int) (int, error) {
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	var err error
+	if i < len(b) && b[i] == '0' {
+		i++
+	} else if i, err = skipDigits(b, i); err != nil {
+		return i, err
+	}
+	if i < len(b) && b[i] == '.' {
+		if i, err = skipDigits(b, i+1); err != nil {
+			return i, err
+		}
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		if i++; i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		return skipDigits(b, i)
+	}
+	return i, nil
+}
+
+// skipDigits skips one digit or more.
+func skipDigits(b []byte, i int) (int, error) {
+	start := i
+	for i < len(b) && b[i]-'0' < 10 {
+		i++
+	}
+	switch {
+	case i > start:
+		return i, nil
+	case i >= len(b):
+		return i, errEnd
+	}
+	return i, errSyntax
+}
+
+// skipString skips the string whose opening quote is at b[i]. Escapes that are a
+// lone half of a surrogate pair are valid JSON and pass.
+func skipString(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return i, errEnd
+	}
+	if b[i] != '"' {
+		return i, errSyntax
+	}
+	for i++; ; {
+		if i = skipPlain(b, i); i >= len(b) {
+			return i, errEnd
+		}
+		switch c := b[i]; {
+		case c == '"':
+			return i + 1, nil
+		case c == '\\':
+			var err error
+			if i, err = skipEscape(b, i); err != nil {
+				return i, err
+			}
+		case c < ' ':
+			return i, errControl
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, size := utf8.DecodeRune(b[i:])
+			if r == utf8.RuneError && size == 1 {
+				return i, errUTF8
+			}
+			i += size
+		}
+	}
+}
+
+// skipPlain skips, eight bytes at a time, ASCII that needs no second look.
+func skipPlain(b []byte, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, slash := w^ones*'"', w^ones*'\\'
+		// A byte's top bit is set when it is not ASCII, below space, or equal to
+		// quote or backslash; borrows only make bytes above a hit uncertain.
+		if hit := (w | (w - ones*' ') | (quote - ones) | (slash - ones)) & highs; hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] < utf8.RuneSelf && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+func skipEscape(b []byte, i int) (int, error) {
+	if i+1 >= len(b) {
+		return i, errEnd
+	}
+	switch b[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2, nil
+	case 'u':
+		if i+6 > len(b) {
+			return i, errEnd
+		}
+		for _, c := range b[i+2 : i+6] {
+			if !(c-'0' < 10 || c|0x20 >= 'a' && c|0x20 <= 'f') {
+				return i, errSyntax
+			}
+		}
+		return i + 6, nil
+	}
+	return i, errSyntax
+}

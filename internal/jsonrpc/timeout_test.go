@@ -1,0 +1,91 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// byProgressToken reads the token of a test message: its params, unquoted.
+func byProgressToken(m *Message) string { return unquote(m.Params[1 : len(m.Params)-1]) }
+
+const progress = `{"jsonrpc":"2.0","method":"progress","params":"t"}`
+
+func TestTimeout(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    CallOptions
+		say  []time.Duration // pauses before each progress message
+		want time.Duration
+	}{
+		{"timeout", CallOptions{Timeout: 3 * time.Second}, nil, 3 * time.Second},
+		{"only max", CallOptions{MaxTimeout: 3 * time.Second}, nil, 3 * time.Second},
+		{"max below timeout", CallOptions{Timeout: 5 * time.Second, MaxTimeout: 3 * time.Second}, nil, 3 * time.Second},
+		{"progress without max", CallOptions{Timeout: 3 * time.Second}, []time.Duration{2 * time.Second}, 3 * time.Second},
+		{"progress", CallOptions{Timeout: 3 * time.Second, MaxTimeout: time.Minute}, []time.Duration{2 * time.Second, 2 * time.Second}, 7 * time.Second},
+		{"progress up to max", CallOptions{Timeout: 3 * time.Second, MaxTimeout: 6 * time.Second}, []time.Duration{2 * time.Second, 2 * time.Second}, 6 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, Options{Token: byProgressToken}, func(t *testing.T, conn *Conn, w *wire) {
+				c.o.Token = "t"
+				slow := call(t.Context(), conn, "{}", &CallOptions{Timeout: time.Hour}) // shares the timer
+				<-w.fromConn
+				done := call(t.Context(), conn, "{}", &c.o)
+				<-w.fromConn
+				for _, pause := range c.say {
+					time.Sleep(pause)
+					w.say(t, progress)
+				}
+				if got := <-done; !errors.Is(got.err, ErrTimeout) || got.took != c.want {
+					t.Errorf("%v after %v, want %v", got.err, got.took, c.want)
+				}
+				if got := <-slow; !errors.Is(got.err, ErrTimeout) || got.took != time.Hour {
+					t.Errorf("the other call: %v after %v", got.err, got.took)
+				}
+			})
+		})
+	}
+}
+
+// TestTimeoutFromWrite checks that a frame waiting to be taken costs no time.
+func TestTimeoutFromWrite(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+		done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Second})
+		time.Sleep(time.Minute)
+		<-w.fromConn
+		if got := <-done; !errors.Is(got.err, ErrTimeout) || got.took != time.Minute+time.Second {
+			t.Errorf("%v after %v", got.err, got.took)
+		}
+	})
+}
+
+// TestTimeoutWhileServing has the caller take long over a request of the peer:
+// only MaxTimeout counts meanwhile, and ends the ctx of OnMessage.
+func TestTimeoutWhileServing(t *testing.T) {
+	for _, max := range []time.Duration{time.Hour, 5 * time.Second} {
+		bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
+			done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Second, MaxTimeout: max, Token: "t",
+				OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+					select {
+					case <-time.After(10 * time.Second):
+					case <-ctx.Done():
+					}
+					return m.Params, ctx.Err()
+				}})
+			<-w.fromConn
+			w.say(t, `{"jsonrpc":"2.0","id":"p","method":"ask","params":"t"}`)
+			reply := <-w.fromConn
+			if failed := reply.Error != nil; failed != (max == 5*time.Second) {
+				t.Errorf("max %v: reply %s %s", max, reply.Result, reply.Error)
+			}
+			want := min(max, 11*time.Second) // silent again for Timeout
+			if got := <-done; !errors.Is(got.err, ErrTimeout) || got.took != want {
+				t.Errorf("%v after %v, want %v", got.err, got.took, want)
+			}
+			synctest.Wait()
+		})
+	}
+}

@@ -1,0 +1,290 @@
+package jsonrpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// osPipe returns a transport that writes to a real pipe, and the peer's end.
+func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
+	t.Helper()
+	peer, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, keep, err := os.Pipe() // what the transport reads: nothing, until closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = NewLineTransport(in, w, o)
+	t.Cleanup(func() {
+		l.Close()
+		peer.Close()
+		keep.Close()
+	})
+	return l, peer
+}
+
+func request(id int, size int) Message {
+	return Message{ID: raw(fmt.Sprint(id)), Method: "m", Params: raw(`"` + strings.Repeat("x", size) + `"`)}
+}
+
+// TestW7BlockedPeer writes to a pipe that nobody reads until writing has to wait,
+// and expects the writer back when its ctx ends.
+func TestW7BlockedPeer(t *testing.T) {
+	l, peer := osPipe(t, LineOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	accepted, blocked := 0, make(chan error)
+	for ; l.out.queued() <= maxPending; accepted++ {
+		if err := l.Write(ctx, request(accepted, 100_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { blocked <- l.Write(ctx, request(accepted, 1)) }()
+	cancel()
+	if err := <-blocked; err != context.Canceled || Written(err) {
+		t.Errorf("blocked writer: %v, written %t", err, Written(err))
+	}
+	go func() { blocked <- l.Flush(t.Context()) }()
+	scan := bufio.NewReaderSize(peer, 1<<20)
+	for i := range accepted {
+		line, err := scan.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := Decode(line); err != nil || string(m.ID) != fmt.Sprint(i) {
+			t.Fatalf("frame %d: %.60s, %v", i, line, err)
+		}
+	}
+	if err := <-blocked; err != nil {
+		t.Error(err)
+	}
+	l.Close()
+	if rest, err := io.ReadAll(scan); err != nil || len(rest) > 0 {
+		t.Errorf("after the accepted frames: %.60q, %v", rest, err)
+	}
+}
+
+// queued returns how many bytes wait for the pipe.
+func (w *lineWriter) queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.buf) + w.rest
+}
+
+// TestNoTornFrames has writers give up at random while the peer reads slowly: what
+// was accepted arrives whole and once, what was refused does not arrive.
+func TestNoTornFrames(t *testing.T) {
+	l, peer := osPipe(t, LineOptions{})
+	const writers, each = 8, 50
+	accepted := make(chan int, writers*each)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(2000))*time.Microsecond)
+				if l.Write(ctx, request(w*each+i, rand.IntN(300_000))) == nil {
+					accepted <- w*each + i
+				}
+				cancel()
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(accepted)
+		_ = l.Flush(t.Context()) // the peer reads on, so it ends
+		l.Close()
+	}()
+	arrived := make(map[string]int)
+	for scan := bufio.NewReaderSize(peer, 4096); ; {
+		line, err := scan.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			break
+		}
+		m, decodeErr := Decode(line)
+		if err != nil || decodeErr != nil {
+			t.Fatalf("torn frame %.60q: %v, %v", line, err, decodeErr)
+		}
+		arrived[string(m.ID)]++
+	}
+	n := 0
+	for id := range accepted {
+		n++
+		if arrived[fmt.Sprint(id)] != 1 {
+			t.Errorf("frame %d arrived %d times", id, arrived[fmt.Sprint(id)])
+		}
+	}
+	if len(arrived) != n || n == 0 {
+		t.Errorf("%d accepted, %d arrived", n, len(arrived))
+	}
+}
+
+func TestW7StalledPipe(t *testing.T) {
+	l, _ := osPipe(t, LineOptions{WriteTimeout: 20 * time.Millisecond})
+	if err := l.Write(t.Context(), request(1, 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Read(); !errors.Is(err, ErrStalled) {
+		t.Errorf("Read: %v", err)
+	}
+	if err := l.Write(t.Context(), request(2, 1)); !errors.Is(err, ErrStalled) || Written(err) {
+		t.Errorf("Write: %v", err)
+	}
+}
+
+// TestW7StalledStream has a peer that takes a little just before each timeout, and
+// then nothing.
+func TestW7StalledStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, keep := io.Pipe()
+		peer, w := io.Pipe()
+		l := NewLineTransport(in, w, LineOptions{})
+		start := time.Now()
+		if err := l.Write(t.Context(), request(1, 3*streamChunk)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			time.Sleep(defaultWriteTimeout - 1)
+			if _, err := io.ReadFull(peer, make([]byte, streamChunk)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if _, err := l.Read(); !errors.Is(err, ErrStalled) {
+			t.Error(err)
+		}
+		if got := time.Since(start); got != 3*defaultWriteTimeout-2 {
+			t.Errorf("stalled after %v", got)
+		}
+		l.Close()
+		keep.Close()
+	})
+}
+
+// TestLastWords has the peer answer, then close its end: what it said still counts.
+func TestLastWords(t *testing.T) {
+	peer, w, _ := os.Pipe()
+	r, answers, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLineTransport(r, w, LineOptions{})
+	defer l.Close()
+	fmt.Fprintln(answers, answer(1, "0"))
+	peer.Close()
+	if err := l.Write(t.Context(), request(2, 10)); !errors.Is(err, syscall.EPIPE) || Written(err) {
+		t.Errorf("Write: %v, written %t", err, Written(err))
+	}
+	if m, err := l.Read(); err != nil || string(m.ID) != "1" {
+		t.Errorf("Read: %s, %v", m.Raw, err)
+	}
+	if _, err := l.Read(); !errors.Is(err, syscall.EPIPE) { // answers stays open
+		t.Errorf("Read: %v", err)
+	}
+	answers.Close()
+}
+
+// TestWriteLater checks that answers held back leave together, and no later than
+// when the reader waits.
+func TestWriteLater(t *testing.T) {
+	peer, w, _ := os.Pipe()
+	r, requests, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLineTransport(r, w, LineOptions{})
+	for i := range 3 {
+		if err := l.WriteLater(t.Context(), request(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := l.Traffic().BytesOut; n != 0 {
+		t.Errorf("%d bytes left early", n)
+	}
+	read := make(chan error)
+	go func() {
+		_, err := l.Read()
+		read <- err
+	}()
+	b := make([]byte, 4096)
+	n, err := peer.Read(b)
+	if lines := strings.Count(string(b[:n]), "\n"); lines != 3 || err != nil {
+		t.Errorf("%d lines at once, %v", lines, err)
+	}
+	requests.Close()
+	if err := <-read; err != io.EOF {
+		t.Error(err)
+	}
+	drained := make(chan error)
+	go func() {
+		_, err := io.Copy(io.Discard, peer)
+		drained <- err
+	}()
+	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full hold does not wait
+		if err := l.WriteLater(t.Context(), request(1, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if held := l.out.queued(); held > maxHeld {
+			t.Fatalf("%d bytes held back", held)
+		}
+	}
+	l.Close()
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	peer.Close()
+}
+
+func TestWriteRefusesBrokenPayload(t *testing.T) {
+	l, peer := osPipe(t, LineOptions{})
+	err := l.Write(t.Context(), Message{Method: "m", Params: json.RawMessage("{\n")})
+	if err == nil || Written(err) {
+		t.Errorf("%v, written %t", err, Written(err))
+	}
+	if err := l.Write(t.Context(), request(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(peer).ReadString('\n'); err != nil || !strings.HasPrefix(line, `{"jsonrpc":"2.0","id":1,`) {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// TestCloseUnblocks closes while a reader, a writer waiting for room and the
+// writing goroutine are all stuck.
+func TestCloseUnblocks(t *testing.T) {
+	l, _ := osPipe(t, LineOptions{})
+	for l.out.queued() <= maxPending {
+		if err := l.Write(t.Context(), request(1, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan error, 3)
+	go func() { ended <- l.Write(t.Context(), request(2, 1)) }()
+	go func() { ended <- l.Flush(t.Context()) }()
+	go func() {
+		_, err := l.Read()
+		ended <- err
+	}()
+	l.Close()
+	for range 3 {
+		if err := <-ended; err != ErrClosed {
+			t.Error(err)
+		}
+	}
+	if l.Close() != nil {
+		t.Error("closing twice fails")
+	}
+}

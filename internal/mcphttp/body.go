@@ -1,0 +1,65 @@
+package mcphttp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"time"
+)
+
+// bodyTimeout is how long a client may take to send one body.
+const bodyTimeout = time.Minute
+
+// ReadBody reads the JSON body of a POST of at most limit bytes. When it returns
+// false it has answered: 415 for another content type, 413 for a body over the
+// limit, 408 for one that took more than a minute, 400 for one cut short.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
+		return nil, false
+	}
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // rather than read it all to keep the connection
+		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+		return nil, false
+	}
+	// Not every ResponseWriter has deadlines; where there are none the server's hold.
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	var b bytes.Buffer
+	b.Grow(int(min(max(r.ContentLength, 0)+bytes.MinRead, 1<<20))) // a claim is no reason to allocate more
+	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		refuseBody(w, err)
+		return nil, false
+	}
+	// The server goes on reading to notice that the client is gone.
+	_ = rc.SetReadDeadline(time.Time{})
+	return b.Bytes(), true
+}
+
+func refuseBody(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		http.Error(w, "the body came too slowly", http.StatusRequestTimeout)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		http.Error(w, "the body was cut short", http.StatusBadRequest)
+	default:
+		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+	}
+}
+
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == "application/json"
+}

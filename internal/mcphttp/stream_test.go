@@ -1,0 +1,195 @@
+package mcphttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+)
+
+var (
+	answer = &jsonrpc.Message{ID: json.RawMessage(`"a"`), Result: json.RawMessage(`{"n": 12345678901234567890}`)}
+	notice = &jsonrpc.Message{Method: "notifications/x", Params: json.RawMessage(`{"a":1}`)}
+)
+
+const (
+	answerText = `{"jsonrpc":"2.0","id":"a","result":{"n": 12345678901234567890}}`
+	noticeText = `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}`
+)
+
+func event(data string) string { return "event: message\ndata: " + data + "\n\n" }
+
+func newReply(accept string) (*Reply, *httptest.ResponseRecorder) {
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := httptest.NewRecorder()
+	return NewReply(w, r), w
+}
+
+func TestReplyIsPlainUntilSomethingComesFirst(t *testing.T) {
+	p, w := newReply("application/json, text/event-stream")
+	defer p.Close()
+	if err := p.Answer(http.StatusNotFound, answer); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusNotFound || w.Body.String() != answerText || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	for _, err := range []error{p.Answer(http.StatusOK, answer), p.Send(t.Context(), notice)} {
+		if !errors.Is(err, ErrNoStream) {
+			t.Errorf("after the answer: %v", err)
+		}
+	}
+}
+
+func TestReplyBecomesAStream(t *testing.T) {
+	p, w := newReply("")
+	defer p.Close()
+	if err := errors.Join(p.Send(t.Context(), notice), p.Answer(http.StatusNotFound, answer)); err != nil {
+		t.Fatal(err)
+	}
+	want := event(noticeText) + event(answerText)
+	if w.Code != http.StatusOK || w.Body.String() != want || w.Header().Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d %v\n%s", w.Code, w.Header(), w.Body)
+	}
+}
+
+func TestReplyToAClientWithoutStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, w := newReply("application/json")
+		defer p.Close()
+		if err := p.Send(t.Context(), notice); !errors.Is(err, ErrNoStream) {
+			t.Errorf("Send: %v", err)
+		}
+		time.Sleep(10 * keepAlive)
+		if err := p.Answer(http.StatusOK, answer); err != nil || w.Body.String() != answerText {
+			t.Errorf("%v, %s", err, w.Body)
+		}
+	})
+}
+
+func TestSilentReplySaysItIsAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, w := newReply("*/*")
+		time.Sleep(2*keepAlive + time.Second)
+		if err := p.Answer(http.StatusOK, answer); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * keepAlive) // nothing comes after the answer
+		p.Close()
+		if want := ": \n\n: \n\n" + event(answerText); w.Body.String() != want {
+			t.Errorf("got %q, want %q", w.Body, want)
+		}
+	})
+}
+
+// A payload with line breaks would otherwise end the event in its middle.
+func TestLineBreaksStayInsideAnEvent(t *testing.T) {
+	p, w := newReply("")
+	defer p.Close()
+	m := &jsonrpc.Message{Method: "m", Params: json.RawMessage("{\n\"a\":\r\n1}")}
+	if err := p.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if want := event(`{"jsonrpc":"2.0","method":"m","params":{"a":1}}`); w.Body.String() != want {
+		t.Errorf("got %q, want %q", w.Body, want)
+	}
+}
+
+func TestOutboxKeepsWhatWaitsForAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOutbox()
+		for range outboxSize {
+			if err := o.Offer(t.Context(), notice); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := o.Offer(t.Context(), notice); !errors.Is(err, ErrNoStream) {
+			t.Errorf("Offer to a full outbox: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := o.Put(ctx, notice); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Put into a full outbox: %v", err)
+		}
+		cancel()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w := httptest.NewRecorder()
+		if err := o.Serve(ctx, w, "/message?sessionId=1"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Serve: %v", err)
+		}
+		want := "event: endpoint\ndata: /message?sessionId=1\n\n" + strings.Repeat(event(noticeText), outboxSize)
+		if w.Body.String() != want {
+			t.Errorf("got %q", w.Body)
+		}
+	})
+}
+
+func TestOutboxAsksOnlyWhoListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOutbox()
+		question := &jsonrpc.Message{ID: json.RawMessage("1"), Method: "roots/list"}
+		if err := o.Offer(t.Context(), question); !errors.Is(err, ErrNoStream) {
+			t.Errorf("without a stream: %v", err)
+		}
+		served := make(chan error, 2)
+		first, second := httptest.NewRecorder(), httptest.NewRecorder()
+		go func() { served <- o.Serve(t.Context(), first, "") }()
+		synctest.Wait()
+		go func() { served <- o.Serve(t.Context(), second, "") }()
+		synctest.Wait()
+		if err := <-served; err != nil {
+			t.Errorf("the stream that was replaced: %v", err)
+		}
+		if err := o.Offer(t.Context(), question); err != nil {
+			t.Errorf("with a stream: %v", err)
+		}
+		synctest.Wait()
+		time.Sleep(keepAlive)
+		synctest.Wait()
+		_ = o.Offer(t.Context(), notice)
+		o.Close()
+		o.Close()
+		if err := <-served; err != nil {
+			t.Errorf("the stream that was closed: %v", err)
+		}
+		want := ": \n\n" + event(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`) + ": \n\n" + event(noticeText)
+		if first.Body.String() != ": \n\n" || second.Body.String() != want {
+			t.Errorf("first %q, second %q", first.Body, second.Body)
+		}
+		if err := errors.Join(o.Offer(t.Context(), question), o.Put(t.Context(), notice)); !errors.Is(err, ErrNoStream) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// deaf is a client that does not take a byte.
+type deaf struct{ http.ResponseWriter }
+
+var errDeaf = errors.New("nobody reads")
+
+func (deaf) Write([]byte) (int, error) { return 0, errDeaf }
+
+func TestWritesThatFailEndTheStream(t *testing.T) {
+	w := deaf{httptest.NewRecorder()}
+	if err := NewOutbox().Serve(t.Context(), w, ""); !errors.Is(err, errDeaf) {
+		t.Errorf("Serve: %v", err)
+	}
+	p := NewReply(w, httptest.NewRequest(http.MethodPost, "/", nil))
+	defer p.Close()
+	if err := p.Send(t.Context(), notice); !errors.Is(err, errDeaf) {
+		t.Errorf("Send: %v", err)
+	}
+	if err := WriteJSON(w, http.StatusOK, answer); !errors.Is(err, errDeaf) {
+		t.Errorf("WriteJSON: %v", err)
+	}
+}

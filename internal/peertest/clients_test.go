@@ -1,0 +1,268 @@
+package peertest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	legacyVersion = "2025-11-25"
+	modernVersion = "2026-07-28"
+)
+
+// place is where and how a client meets the host.
+type place struct {
+	Transport string   `json:"transport"`         // stdio, http or sse
+	Era       string   `json:"era"`               // legacy, modern or auto: what is best
+	URL       string   `json:"url,omitempty"`     // of the front
+	Command   []string `json:"command,omitempty"` // of the host on stdio
+}
+
+// call is a tools/call that every client makes.
+type call struct {
+	Name      string         `json:"name"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+// visit is what a client saw.
+type visit struct {
+	Version string   `json:"version"` // as negotiated; "" when the client does not tell
+	Tools   []string `json:"tools"`
+	Calls   []answer `json:"calls"`
+}
+
+// answer is the outcome of one call.
+type answer struct {
+	Result  *result `json:"result,omitempty"`
+	Code    int     `json:"code,omitempty"` // of a JSON-RPC error
+	Message string  `json:"message,omitempty"`
+}
+
+type result struct {
+	Content           []content       `json:"content"`
+	StructuredContent json.RawMessage `json:"structuredContent,omitempty"`
+	IsError           bool            `json:"isError,omitempty"`
+}
+
+type content struct {
+	Text string `json:"text"`
+}
+
+// bundledTools are the registered names of the bundled extensions' tools, in the
+// order of the list.
+var bundledTools = []string{
+	"ext_calc_calculate",
+	"ext_echo_echo", "ext_echo_ping",
+	"ext_notes_add", "ext_notes_delete", "ext_notes_search",
+	"ext_system_disk_free", "ext_system_kernel", "ext_system_uptime",
+	"ext_units_convert_convert",
+}
+
+// errand is a call that clients make and what must come of it.
+type errand struct {
+	call
+	check func(t *testing.T, a answer)
+}
+
+// errands are calls to an extension of each kind, and two mistakes.
+var errands = []errand{
+	{call{"ext_echo_echo", args{"text": "Grüße, 日本 🎈"}}, says("Grüße, 日本 🎈")},                  // lite
+	{call{"ext_notes_search", args{"query": "nothing"}}, structured(`{"notes":[],"total":0}`)}, // native
+	{call{"ext_echo_echo", args{}}, fails("text")},
+
+	{call{"ext_calc_calculate", args{"expression": "12345678901234567889 + 1"}}, says("12345678901234567890")}, // MCP
+	{call{"ext_units_convert_convert", args{"value": 1, "from": "km", "to": "m"}}, says("1 km = 1000 m")},      // .mcp.json
+	{call{"ext_system_disk_free", args{"path": "/"}}, says("Filesystem")},                                      // exec
+	{call{"ext_echo_ecko", args{}}, refused("ext_echo_echo")},
+}
+
+// fewErrands are for clients that are slow, or do not call what is not listed.
+var fewErrands = errands[:3]
+
+type args = map[string]any
+
+func says(text string) func(*testing.T, answer) {
+	return func(t *testing.T, a answer) {
+		if a.Result == nil || a.Result.IsError || len(a.Result.Content) != 1 || !strings.Contains(a.Result.Content[0].Text, text) {
+			t.Errorf("got %s, want a text with %q", encode(a), text)
+		}
+	}
+}
+
+func structured(want string) func(*testing.T, answer) {
+	return func(t *testing.T, a answer) {
+		if a.Result == nil || a.Result.IsError || string(a.Result.StructuredContent) != want {
+			t.Errorf("got %s, want the structured content %s", encode(a), want)
+		}
+	}
+}
+
+// fails wants a result that tells the model what is wrong with its arguments.
+func fails(about string) func(*testing.T, answer) {
+	return func(t *testing.T, a answer) {
+		if a.Result == nil || !a.Result.IsError || len(a.Result.Content) != 1 || !strings.Contains(a.Result.Content[0].Text, about) {
+			t.Errorf("got %s, want a failure that names %q", encode(a), about)
+		}
+	}
+}
+
+// refused wants the error for a tool that does not exist.
+func refused(meant string) func(*testing.T, answer) {
+	return func(t *testing.T, a answer) {
+		if a.Code != jsonrpc.CodeMethodNotFound || !strings.Contains(a.Message, meant) {
+			t.Errorf("got %s, want an error that proposes %s", encode(a), meant)
+		}
+	}
+}
+
+func encode(v any) string {
+	out, _ := json.Marshal(v)
+	return string(out)
+}
+
+// ways are the transports and eras; with Server-Sent Events of old there is only
+// the old era.
+var ways = []place{
+	{Transport: "stdio", Era: "legacy"}, {Transport: "stdio", Era: "auto"}, {Transport: "stdio", Era: "modern"},
+	{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "auto"}, {Transport: "http", Era: "modern"},
+	{Transport: "sse", Era: "legacy"},
+}
+
+// speaks returns the version that a client of both eras ends up with.
+func (p place) speaks() string {
+	if p.Era == "legacy" {
+		return legacyVersion
+	}
+	return modernVersion
+}
+
+// TestClients has every client list the tools of the bundled extensions and call
+// some, in every way it can.
+func TestClients(t *testing.T) {
+	h := newHost(t, bundled(t))
+	url := h.listen(t)
+	for _, client := range []struct {
+		name    string
+		eras    []string
+		errands []errand
+		visit   func(t *testing.T, h *host, p place, calls []call) visit
+	}{
+		{"go", []string{"legacy", "auto", "modern"}, errands, visitWithGo},
+		{"typescript-v1", []string{"legacy"}, errands, visitWith("testdata/client-v1.mjs")},
+		{"typescript-v2", []string{"legacy", "auto", "modern"}, errands, visitWith("testdata/client-v2.mjs")},
+		{"inspector", []string{"legacy", "auto", "modern"}, fewErrands, visitWithInspector},
+	} {
+		calls := make([]call, len(client.errands))
+		for i, e := range client.errands {
+			calls[i] = e.call
+		}
+		for _, p := range ways {
+			if !slices.Contains(client.eras, p.Era) {
+				continue
+			}
+			t.Run(client.name+"/"+p.Transport+"/"+p.Era, func(t *testing.T) {
+				v := client.visit(t, h, h.at(p, url), calls)
+				checkVisit(t, p, v)
+				for i, a := range v.Calls {
+					client.errands[i].check(t, a)
+				}
+				if len(v.Calls) != len(calls) {
+					t.Errorf("%d answers to %d calls", len(v.Calls), len(calls))
+				}
+			})
+		}
+	}
+}
+
+// at fills in where the host is.
+func (h *host) at(p place, url string) place {
+	switch p.Transport {
+	case "stdio":
+		p.Command = h.argv("--stdio")
+	case "http":
+		p.URL = url + "/mcp"
+	case "sse":
+		p.URL = url + "/sse"
+	}
+	return p
+}
+
+func checkVisit(t *testing.T, p place, v visit) {
+	t.Helper()
+	if v.Version != "" && v.Version != p.speaks() {
+		t.Errorf("the client and the host speak %s, want %s", v.Version, p.speaks())
+	}
+	if diff := cmp.Diff(bundledTools, v.Tools); diff != "" {
+		t.Errorf("tools (-want +got):\n%s", diff)
+	}
+}
+
+// connectGo connects the official Go client; the session is closed with the test.
+func connectGo(t *testing.T, h *host, p place, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	var transport mcp.Transport
+	switch p.Transport {
+	case "stdio":
+		transport = &mcp.CommandTransport{Command: h.command(p.Command)}
+	case "http":
+		transport = &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: newHTTPClient(t)}
+	case "sse":
+		transport = &mcp.SSEClientTransport{Endpoint: p.URL, HTTPClient: newHTTPClient(t)}
+	}
+	version := map[string]string{"legacy": legacyVersion, "modern": modernVersion, "auto": ""}[p.Era]
+	client := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, o)
+	session, err := client.Connect(deadline(t), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := session.Close(); err != nil {
+			t.Errorf("closing the session: %v", err)
+		}
+	})
+	return session
+}
+
+func visitWithGo(t *testing.T, h *host, p place, calls []call) (v visit) {
+	ctx := deadline(t)
+	session := connectGo(t, h, p, nil)
+	v.Version = session.InitializeResult().ProtocolVersion
+	for tool, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Tools = append(v.Tools, tool.Name)
+	}
+	for _, c := range calls {
+		var a answer
+		got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: c.Name, Arguments: c.Arguments})
+		var wire *jsonrpc.Error
+		switch {
+		case errors.As(err, &wire):
+			a.Code, a.Message = int(wire.Code), wire.Message
+		case err != nil:
+			t.Fatal(err)
+		default:
+			a.Result = reread[result](t, got)
+		}
+		v.Calls = append(v.Calls, a)
+	}
+	return v
+}
+
+// reread encodes v and decodes it into another type.
+func reread[T any](t *testing.T, v any) *T {
+	t.Helper()
+	var to T
+	if err := json.Unmarshal([]byte(encode(v)), &to); err != nil {
+		t.Fatal(err)
+	}
+	return &to
+}

@@ -1,0 +1,64 @@
+package peertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// patience bounds every wait of a test; none is expected to last.
+const patience = time.Minute
+
+// program is the exthost under test, built from this checkout.
+var program string
+
+func TestMain(m *testing.M) {
+	if _, child := os.LookupEnv(processtest.ScriptVar); child {
+		processtest.Main(m, map[string]processtest.Verb{
+			"raw":      serveRaw,
+			"lite":     func(string) { serveLite() },
+			"native":   func(string) { os.Exit(nativeEcho().Main()) },
+			"official": func(string) { serveOfficial() },
+		})
+	}
+	os.Exit(run(m))
+}
+
+// run runs the tests with a fresh program; without peers they skip and need none.
+func run(m *testing.M) int {
+	if os.Getenv(peersVar) == "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "exthost-peertest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "exthost")
+	build := exec.Command("go", "build", "-race="+raceSetting(), "-o", program, "github.com/exthost/exthost/cmd/exthost")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// raceSetting says whether the tests look for races, and so whether the program
+// shall.
+func raceSetting() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" {
+				return s.Value
+			}
+		}
+	}
+	return "false"
+}

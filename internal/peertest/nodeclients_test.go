@@ -1,0 +1,98 @@
+package peertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// newHTTPClient returns a client whose connections end with the test.
+func newHTTPClient(t *testing.T) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// node runs one of the peers' programs and returns what it wrote.
+func (h *host) node(t *testing.T, argv ...string) (stdout, stderr []byte, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, h.peers.bin("node"), argv...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = h.home, h.peers.environ(h.home), time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.Bytes(), errs.Bytes(), err
+}
+
+// visitWith returns the visit of a client program.
+func visitWith(script string) func(*testing.T, *host, place, []call) visit {
+	return func(t *testing.T, h *host, p place, calls []call) (v visit) {
+		path, err := filepath.Abs(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, errs, err := h.node(t, path, encode(map[string]any{"place": p, "calls": calls}))
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, errs)
+		}
+		if err := json.Unmarshal(out, &v); err != nil {
+			t.Fatalf("%s printed %s: %v", script, out, err)
+		}
+		return v
+	}
+}
+
+// visitWithInspector runs the Inspector once for the list and once for each call.
+// Only success shows which era it was: one that is pinned does not fall back.
+func visitWithInspector(t *testing.T, h *host, p place, calls []call) (v visit) {
+	var list struct {
+		Tools []struct{ Name string }
+	}
+	if problem := h.inspect(t, p, &list, "tools/list"); problem != "" {
+		t.Fatalf("tools/list: %s", problem)
+	}
+	for _, tool := range list.Tools {
+		v.Tools = append(v.Tools, tool.Name)
+	}
+	for _, c := range calls {
+		var r result
+		problem := h.inspect(t, p, &r, "tools/call", "--tool-name", c.Name, "--tool-args-json", encode(c.Arguments))
+		if problem != "" && problem != "tool_is_error" {
+			t.Fatalf("%s: %s", c.Name, problem)
+		}
+		v.Calls = append(v.Calls, answer{Result: &r})
+	}
+	return v
+}
+
+// inspect runs the Inspector's command line for one method and decodes the
+// result; problem is the code of the Inspector's own error.
+func (h *host) inspect(t *testing.T, p place, result any, method string, more ...string) (problem string) {
+	t.Helper()
+	argv := append([]string{h.peers.bin("inspector"), "--cli"}, p.Command...)
+	if p.URL != "" {
+		argv = append(argv, p.URL)
+	}
+	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Era, "--format", "json", "-q", "--method", method)
+	out, errs, err := h.node(t, append(argv, more...)...)
+	var told struct{ Error struct{ Code string } }
+	if err != nil && (json.Unmarshal(errs, &told) != nil || told.Error.Code == "") {
+		t.Fatalf("inspector %s: %v\n%s", method, err, errs)
+	}
+	if len(out) == 0 {
+		return told.Error.Code
+	}
+	var printed struct{ Result json.RawMessage }
+	if err := errors.Join(json.Unmarshal(out, &printed), json.Unmarshal(printed.Result, result)); err != nil {
+		t.Fatalf("inspector %s printed %s: %v", method, out, err)
+	}
+	return told.Error.Code
+}

@@ -1,0 +1,67 @@
+package peertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const peersVar = "EXTHOST_PEERS"
+
+// peers is the directory that .ci/peers makes.
+type peers string
+
+// peerFiles are what the tests use of it.
+var peerFiles = []string{
+	"node_modules/.bin/node",
+	"node_modules/.bin/inspector",
+	"node_modules/.bin/mcp-server-everything",
+	"node_modules/.bin/mcp-server-filesystem",
+	"node_modules/.bin/mcp-server-memory",
+	"node_modules/@modelcontextprotocol/sdk/package.json",
+	"node_modules/@modelcontextprotocol/client/package.json",
+	"venv/bin/mcp",
+	"venv/bin/python3",
+}
+
+// needPeers skips the test, saying what is missing, where the peers are not.
+func needPeers(t *testing.T) peers {
+	t.Helper()
+	dir := os.Getenv(peersVar)
+	if dir == "" {
+		t.Skipf("%s is not set: install the MCP clients and servers with .ci/peers DIR and set it to DIR", peersVar)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for _, name := range peerFiles {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		t.Skipf("%s=%s lacks %s: run .ci/peers %s", peersVar, dir, strings.Join(missing, ", "), dir)
+	}
+	return peers(dir)
+}
+
+// bin returns the path of an installed npm command.
+func (p peers) bin(name string) string {
+	return filepath.Join(string(p), "node_modules", ".bin", name)
+}
+
+// environ is what programs run with: the peers' Node and Python come first on
+// PATH, and home is all they know of the user.
+func (p peers) environ(home string) []string {
+	path := []string{filepath.Join(string(p), "venv", "bin"), filepath.Dir(p.bin("node")), os.Getenv("PATH")}
+	return []string{
+		"PATH=" + strings.Join(path, string(os.PathListSeparator)),
+		"HOME=" + home,
+		"LANG=C.UTF-8",
+		fmt.Sprintf("%s=%s", peersVar, p),
+	}
+}

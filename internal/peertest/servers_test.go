@@ -1,0 +1,199 @@
+package peertest
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// server is somebody else's MCP server.
+type server struct {
+	id    string
+	argv  []string
+	env   []string
+	tools int    // at least
+	calls []call // of tools by their own names
+}
+
+// fastMCP is the server of testdata, run by the peers' Python.
+func fastMCP(t *testing.T, p peers) server {
+	t.Helper()
+	script, err := filepath.Abs("testdata/fastmcp_server.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server{
+		id: "fast", argv: []string{filepath.Join(string(p), "venv", "bin", "python3"), script}, tools: 6,
+		calls: []call{
+			{"greet", args{"name": "日本"}},
+			{"person", args{"name": "Ünal"}},
+			{"person", args{"name": "nobody", "born": "long ago"}},
+		},
+	}
+}
+
+func everything(p peers) server {
+	return server{
+		id: "everything", argv: []string{p.bin("mcp-server-everything"), "stdio"}, tools: 14,
+		calls: []call{
+			{"echo", args{"message": "Grüße, 日本 🎈"}},
+			{"get-sum", args{"a": 40, "b": 2}},
+			{"get-structured-content", args{"location": "Chicago"}},
+			{"get-tiny-image", nil},
+			{"get-annotated-message", args{"messageType": "error", "includeImage": true}},
+			{"get-resource-links", args{"count": 2}},
+			{"get-resource-reference", args{"resourceType": "Text", "resourceId": 1}},
+			{"trigger-long-running-operation", args{"duration": 0.01, "steps": 2}},
+			{"simulate-research-query", args{"topic": "hosts"}},
+		},
+	}
+}
+
+// servers returns all, with what they may write below dir.
+func servers(t *testing.T, p peers, dir string) []server {
+	t.Helper()
+	files := filepath.Join(dir, "files")
+	if err := os.Mkdir(files, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hello := filepath.Join(files, "grüße.txt")
+	if err := os.WriteFile(hello, []byte("Grüße, 日本\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return []server{
+		everything(p),
+		fastMCP(t, p),
+		{
+			id: "files", argv: []string{p.bin("mcp-server-filesystem"), files}, tools: 14,
+			calls: []call{
+				{"list_allowed_directories", nil},
+				{"list_directory", args{"path": files}},
+				{"read_text_file", args{"path": hello}},
+				{"write_file", args{"path": filepath.Join(files, "new.txt"), "content": "12345678901234567890"}},
+				{"read_text_file", args{"path": "/etc/passwd"}},
+			},
+		},
+		{
+			id: "memory", argv: []string{p.bin("mcp-server-memory")}, env: []string{"MEMORY_FILE_PATH=" + filepath.Join(dir, "memory.jsonl")}, tools: 9,
+			calls: []call{
+				{"read_graph", nil},
+				{"create_entities", args{"entities": []any{args{"name": "Ünal", "entityType": "person", "observations": []any{"日本"}}}}},
+				{"search_nodes", args{"query": "Ünal"}},
+				{"delete_entities", args{"entityNames": []any{"Ünal"}}},
+			},
+		},
+	}
+}
+
+// TestServers runs every server unmodified as an extension and holds what a
+// client of the host sees against what a client of the server itself sees.
+func TestServers(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t, dir)
+	all := servers(t, h.peers, dir)
+	for _, s := range all {
+		folder(dir).add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv, s.env...))
+	}
+	url := h.listen(t)
+	for _, p := range []place{{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "modern"}, {Transport: "stdio", Era: "legacy"}} {
+		hosted := &listener{tools: make(chan struct{}, 64)}
+		hosted.ClientSession = connectGo(t, h, h.at(p, url), hosted.options())
+		for _, s := range all {
+			t.Run(p.Transport+"/"+p.Era+"/"+s.id, func(t *testing.T) { compare(t, h, s, hosted) })
+		}
+	}
+}
+
+// compare lists and calls the tools of one server both ways.
+func compare(t *testing.T, h *host, s server, hosted *listener) {
+	direct := &listener{tools: make(chan struct{}, 64)}
+	direct.ClientSession = connectServer(t, h, s, direct.options())
+	want := make(map[string]*mcp.Tool)
+	for name, tool := range direct.await(t, s.tools, "") {
+		tool.Name, tool.Description = registered(s.id, name), "[ext:"+s.id+"] "+tool.Description
+		want[tool.Name] = tool
+	}
+	got := hosted.await(t, len(want), "ext_"+s.id+"_")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tools (-direct +hosted):\n%s", diff)
+	}
+	ctx := deadline(t)
+	for _, c := range s.calls {
+		one, err := direct.CallTool(ctx, &mcp.CallToolParams{Name: c.Name, Arguments: c.Arguments})
+		if err != nil {
+			t.Fatalf("%s called directly: %v", c.Name, err)
+		}
+		other, err := hosted.CallTool(ctx, &mcp.CallToolParams{Name: registered(s.id, c.Name), Arguments: c.Arguments})
+		if err != nil {
+			t.Errorf("%s called through the host: %v", c.Name, err)
+			continue
+		}
+		if diff := cmp.Diff(encode(one), encode(other)); diff != "" {
+			t.Errorf("%s %v (-direct +hosted):\n%s", c.Name, c.Arguments, diff)
+		}
+	}
+}
+
+// registered is the name under which the host lists a tool with a harmless name.
+func registered(id, tool string) string { return "ext_" + id + "_" + tool }
+
+// connectServer connects a client to s itself.
+func connectServer(t *testing.T, h *host, s server, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stderr = h.home, append(h.peers.environ(h.home), s.env...), h.stderr
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "direct", Version: "1"}, o).Connect(deadline(t), &mcp.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return session
+}
+
+// listener is a session that hears of changed tools.
+type listener struct {
+	*mcp.ClientSession
+	tools chan struct{}
+}
+
+// options are those of a client without capabilities, as the host is one.
+func (l *listener) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		Capabilities:           &mcp.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.tools <- struct{}{} },
+	}
+}
+
+// await lists the tools whose names begin with prefix until there are n or more,
+// again whenever they are said to have changed.
+func (l *listener) await(t *testing.T, n int, prefix string) map[string]*mcp.Tool {
+	t.Helper()
+	ctx := deadline(t)
+	for {
+		found := make(map[string]*mcp.Tool)
+		for tool, err := range l.Tools(ctx, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(tool.Name, prefix) {
+				found[tool.Name] = tool
+			}
+		}
+		if len(found) >= n {
+			return found
+		}
+		select {
+		case <-l.tools:
+		case <-ctx.Done():
+			t.Fatalf("of %d tools there are %q", n, slices.Sorted(maps.Keys(found)))
+		}
+	}
+}

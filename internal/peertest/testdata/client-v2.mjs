@@ -1,0 +1,31 @@
+// The TypeScript client of the second generation, which speaks both eras:
+// connects as argv[2] says, lists the tools, makes the calls and prints what it
+// saw.
+import { createRequire } from "node:module";
+
+const require = createRequire(process.env.EXTHOST_PEERS + "/");
+const { Client, StreamableHTTPClientTransport, SSEClientTransport } = require("@modelcontextprotocol/client");
+const { StdioClientTransport } = require("@modelcontextprotocol/client/stdio");
+
+const { place, calls } = JSON.parse(process.argv[2]);
+
+const transports = {
+  stdio: () => new StdioClientTransport({ command: place.command[0], args: place.command.slice(1) }),
+  http: () => new StreamableHTTPClientTransport(new URL(place.url)),
+  sse: () => new SSEClientTransport(new URL(place.url)),
+};
+const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
+
+const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode: modes[place.era] } });
+await client.connect(transports[place.transport]());
+
+const seen = { version: client.getNegotiatedProtocolVersion(), tools: (await client.listTools()).tools.map((tool) => tool.name), calls: [] };
+for (const call of calls) {
+  try {
+    seen.calls.push({ result: await client.callTool(call) });
+  } catch (error) {
+    seen.calls.push({ code: error.code, message: error.message });
+  }
+}
+await client.close();
+console.log(JSON.stringify(seen));

@@ -1,0 +1,106 @@
+//go:build unix
+
+package process
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// diagnose tells apart what the system reports with one number: a missing
+// directory, file and interpreter are all ENOENT. It looks after the fact, so a
+// file that has just changed may be misjudged; the system's error is kept.
+func diagnose(s *Spec, err error) *StartError {
+	e := &StartError{Reason: Other, Path: s.Path, Err: err}
+	switch {
+	case errors.Is(err, unix.ETXTBSY):
+		e.Reason = Busy
+	case errors.Is(err, unix.E2BIG):
+		e.Reason = ArgsTooBig
+	case errors.Is(err, unix.EINVAL):
+		e.Reason = Invalid
+	case isAny(err, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOSPC):
+		e.Reason = Resource
+	case isAny(err, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG):
+		e.Reason, e.Culprit = diagnosePath(s)
+	case errors.Is(err, unix.ENOEXEC):
+		e.Reason = BadFormat
+	}
+	return e
+}
+
+func isAny(err error, errnos ...unix.Errno) bool {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// diagnosePath looks for what is wrong with the working directory, the file and
+// its interpreter, in the order in which the system meets them.
+func diagnosePath(s *Spec) (r Reason, culprit string) {
+	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
+		return CwdMissing, s.Dir
+	}
+	info, err := os.Stat(s.Path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return NotExecutable, ""
+	case err != nil:
+		return NotFound, ""
+	case info.IsDir():
+		return IsDirectory, ""
+	case unix.Access(s.Path, unix.X_OK) != nil:
+		return NotExecutable, ""
+	}
+	interpreter := interpreterOf(s.Path)
+	switch {
+	case strings.HasSuffix(interpreter, "\r"):
+		return CRLFShebang, interpreter
+	case interpreter != "" && unix.Access(interpreter, unix.X_OK) != nil:
+		return BadInterpreter, interpreter
+	}
+	return NotExecutable, "" // a file system mounted noexec
+}
+
+// interpreterOf returns the program that the system would start for path: that
+// of the #! line, or the dynamic loader of an ELF file. "" when there is none.
+func interpreterOf(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
+	if rest, ok := strings.CutPrefix(line, "#!"); ok {
+		rest = strings.Trim(strings.TrimSuffix(rest, "\n"), " \t")
+		if i := strings.IndexAny(rest, " \t"); i >= 0 {
+			rest = rest[:i]
+		}
+		return rest
+	}
+	return loaderOf(f)
+}
+
+func loaderOf(r io.ReaderAt) string {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return ""
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP && p.Filesz < 4096 {
+			name, _ := io.ReadAll(p.Open())
+			return strings.TrimRight(string(name), "\x00")
+		}
+	}
+	return ""
+}

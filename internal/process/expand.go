@@ -1,0 +1,43 @@
+package process
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Expand replaces ${VAR} by what lookup finds, and ${VAR:-default} by the
+// default, taken as it is, when VAR is missing or empty. Anything else, a $VAR
+// without braces among it, stays as it is. The error names every variable that
+// is missing, or the reference that is malformed.
+func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
+	var b strings.Builder
+	var missing []string
+	for rest := s; ; {
+		before, after, ok := strings.Cut(rest, "${")
+		b.WriteString(before)
+		if !ok {
+			break
+		}
+		ref, after, ok := strings.Cut(after, "}")
+		name, fallback, hasFallback := strings.Cut(ref, ":-")
+		if !ok || !varName.MatchString(name) {
+			return "", fmt.Errorf("malformed reference ${%s: write ${NAME} or ${NAME:-default}", Escape(ref))
+		}
+		value, found := lookup(name)
+		switch {
+		case hasFallback && value == "":
+			value = fallback
+		case !found:
+			missing = append(missing, name)
+		}
+		b.WriteString(value)
+		rest = after
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("not set, or withheld from extensions: %s; set and declare it, or write ${NAME:-default}", strings.Join(missing, ", "))
+	}
+	return b.String(), nil
+}

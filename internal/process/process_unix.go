@@ -1,0 +1,75 @@
+//go:build unix
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	term = unix.SIGTERM
+	kill = unix.SIGKILL
+)
+
+// sysProcAttr gives each child a session of its own: no controlling terminal, so
+// a Ctrl-C meant for the host does not reach it, and one process group to kill.
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// signal sends sig to the child's process group unless the child is reaped.
+func (p *Process) signal(sig unix.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.signalGroupLocked(sig)
+	}
+}
+
+// signalGroupLocked ignores the error: a group with no member left is what we want.
+func (p *Process) signalGroupLocked(sig unix.Signal) { _ = unix.Kill(-p.proc.Pid, sig) }
+
+// readNow reads what f holds at this moment, without waiting for more.
+func readNow(f *os.File, buf []byte) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	ctlErr := raw.Read(func(fd uintptr) bool {
+		n, err = unix.Read(int(fd), buf)
+		return true
+	})
+	return max(n, 0), errors.Join(ctlErr, err)
+}
+
+func isBusy(err error) bool { return errors.Is(err, unix.ETXTBSY) }
+
+// endedBy returns the signal that ended the process, "" if none did.
+func endedBy(state *os.ProcessState) (name string, core bool) {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return "", false
+	}
+	name = unix.SignalName(status.Signal())
+	if name == "" { // real-time signals have no name
+		name = fmt.Sprintf("signal %d", int(status.Signal()))
+	}
+	return name, status.CoreDump()
+}
+
+// executable returns nil when the system would let us execute file.
+func executable(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return unix.EISDIR
+	}
+	return unix.Access(file, unix.X_OK)
+}
+
+func withExtension(file string) string { return file }

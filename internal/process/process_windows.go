@@ -1,0 +1,71 @@
+package process
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// Windows knows no SIGTERM; both steps of the ladder end the process.
+const (
+	term = syscall.SIGKILL
+	kill = syscall.SIGKILL
+)
+
+// sysProcAttr keeps a Ctrl-C meant for the host from reaching the child.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// signal ends the child alone: its grandchildren survive.
+func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
+
+func (p *Process) reap() (*os.ProcessState, error) { return p.proc.Wait() }
+
+// readNow is never reached: pipes have no read deadline here.
+func readNow(*os.File, []byte) (int, error) { return 0, io.EOF }
+
+func isBusy(err error) bool { return errors.Is(err, errSharingViolation) }
+
+const errSharingViolation = syscall.Errno(32)
+
+func endedBy(*os.ProcessState) (name string, core bool) { return "", false }
+
+// diagnose tells apart what the system's error tells apart.
+func diagnose(s *Spec, err error) *StartError {
+	e := &StartError{Reason: Other, Path: s.Path, Err: err}
+	info, statErr := os.Stat(s.Path)
+	switch {
+	case isBusy(err):
+		e.Reason = Busy
+	case errors.Is(statErr, os.ErrNotExist):
+		e.Reason = NotFound
+	case statErr == nil && info.IsDir():
+		e.Reason = IsDirectory
+	case errors.Is(err, os.ErrPermission):
+		e.Reason = NotExecutable
+	case errors.Is(err, syscall.EINVAL):
+		e.Reason = Invalid
+	}
+	if s.Dir != "" {
+		if info, err := os.Stat(s.Dir); err != nil || !info.IsDir() {
+			e.Reason, e.Culprit = CwdMissing, s.Dir
+		}
+	}
+	return e
+}
+
+func executable(file string) error {
+	_, err := exec.LookPath(file)
+	return err
+}
+
+// withExtension completes file by what PATHEXT lists: weather is weather.exe.
+func withExtension(file string) string {
+	if found, err := exec.LookPath(file); err == nil {
+		return found
+	}
+	return file
+}

@@ -1,0 +1,162 @@
+package processtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ScriptVar is the variable whose presence turns the test binary into a child.
+const ScriptVar = "EXTHOST_TEST_SCRIPT"
+
+// Verb is a step of a script: what follows its name is args.
+type Verb func(args string)
+
+// Main is to be called by TestMain. In a process whose environment holds
+// [ScriptVar] it runs that script and exits 0; else it runs the tests.
+//
+// A script is steps separated by ";", each a verb and its arguments. Own verbs
+// come on top of these:
+//
+//	out TEXT, err TEXT   write a line to stdout, stderr
+//	raw TEXT             write TEXT to stderr, without newline, escapes as in Go
+//	flood N TEXT         write TEXT N times to stderr, escapes as in Go
+//	pid, env, args, cwd  write it to stdout, one item a line
+//	read, eof            read one line of stdin, or all of it
+//	ignore               ignore SIGTERM
+//	fork A, B, C         start a process that runs steps A, B and C, on our stdout and stderr
+//	daemon A, B, C       the same in a session of its own
+//	close                close stdout
+//	hang                 do nothing for an hour
+//	kill N               send ourselves signal N
+//	exit N               exit with status N
+func Main(m *testing.M, own map[string]Verb) {
+	script, ok := os.LookupEnv(ScriptVar)
+	if !ok {
+		os.Exit(m.Run())
+	}
+	stdin := bufio.NewReader(os.Stdin)
+	for step := range strings.SplitSeq(script, ";") {
+		name, args, _ := strings.Cut(strings.TrimSpace(step), " ")
+		if run := own[name]; run != nil {
+			run(args)
+		} else {
+			builtin(stdin, name, args)
+		}
+	}
+	exit(0)
+}
+
+// Script returns the executable and the environment that run script.
+func Script(t testing.TB, script string) (path string, env []string) {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, Env(script)
+}
+
+// Env returns the environment that makes the test binary run script.
+func Env(script string) []string { return []string{ScriptVar + "=" + script} }
+
+// exit skips what test binaries do at their end: the race detector would linger
+// for a second and the coverage report write to stderr.
+func exit(code int) { syscall.Exit(code) }
+
+func builtin(stdin *bufio.Reader, name, args string) {
+	switch name {
+	case "out":
+		fmt.Println(args)
+	case "err":
+		fmt.Fprintln(os.Stderr, args)
+	case "raw":
+		io.WriteString(os.Stderr, unquote(args))
+	case "flood":
+		flood(args)
+	case "pid":
+		fmt.Println(os.Getpid())
+	case "env":
+		fmt.Println(strings.Join(slices.Sorted(slices.Values(os.Environ())), "\n"))
+	case "args":
+		fmt.Println(strings.Join(os.Args, "\n"))
+	case "cwd":
+		dir, _ := os.Getwd()
+		fmt.Println(dir)
+	case "read":
+		stdin.ReadString('\n')
+	case "eof":
+		io.Copy(io.Discard, stdin)
+	case "ignore":
+		signal.Ignore(syscall.SIGTERM)
+	case "fork", "daemon":
+		fork(args, name == "daemon")
+	case "close":
+		os.Stdout.Close()
+	case "hang":
+		time.Sleep(time.Hour)
+	case "kill":
+		self, _ := os.FindProcess(os.Getpid())
+		self.Signal(syscall.Signal(number(args)))
+		time.Sleep(time.Hour)
+	case "exit":
+		exit(number(args))
+	default:
+		fmt.Fprintf(os.Stderr, "no such verb: %q\n", name)
+		exit(99)
+	}
+}
+
+// flood writes in chunks of about a pipe's size, as fast as it can.
+func flood(args string) {
+	count, text, _ := strings.Cut(args, " ")
+	n, text := number(count), unquote(text)
+	per := max(1, (64<<10)/len(text))
+	chunk := []byte(strings.Repeat(text, per))
+	for ; n > 0; n -= per {
+		if _, err := os.Stderr.Write(chunk[:min(n, per)*len(text)]); err != nil {
+			exit(98)
+		}
+	}
+}
+
+// fork starts the grandchild and waits for it, if we live that long, so that it
+// never becomes our zombie.
+func fork(steps string, daemon bool) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = Env(strings.ReplaceAll(steps, ",", ";"))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if daemon {
+		newSession(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		exit(97)
+	}
+	go cmd.Wait()
+}
+
+func unquote(s string) string {
+	text, err := strconv.Unquote(`"` + s + `"`)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

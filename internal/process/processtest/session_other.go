@@ -1,0 +1,7 @@
+//go:build !unix
+
+package processtest
+
+import "os/exec"
+
+func newSession(*exec.Cmd) {}

@@ -1,0 +1,21 @@
+//go:build unix && !linux
+
+package process
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// reap collects the child, then kills what is left of its process group. The
+// group's id stays taken as long as the group has members; between an empty
+// group and the signal a stranger might get it, which this system cannot prevent.
+func (p *Process) reap() (*os.ProcessState, error) {
+	state, err := p.proc.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signalGroupLocked(unix.SIGKILL)
+	p.reaped = true
+	return state, err
+}

@@ -1,0 +1,66 @@
+package process
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	secretSuffix = regexp.MustCompile(`(?i)(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT|AUTH|APIKEY|BEARER|SESSION)$|_PWD$`)
+	secretPart   = regexp.MustCompile(`(?i)PASSWORD|SECRET|CREDENTIAL|PRIVATE_KEY`)
+
+	// codeInjection are variables by which whoever sets them runs code inside
+	// the programs that inherit them.
+	codeInjection = regexp.MustCompile(`(?i)^(LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH` +
+		`|BASH_ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR` +
+		`|NODE_OPTIONS|NODE_PATH|NODE_REPL_EXTERNAL_MODULE` +
+		`|PYTHONSTARTUP|PYTHONPATH|PYTHONHOME|PYTHONINSPECT|PYTHONBREAKPOINT` +
+		`|PERL5OPT|PERL5LIB|PERLLIB|PERL5DB|RUBYOPT|RUBYLIB|LUA_INIT.*|PHPRC|PHP_INI_SCAN_DIR` +
+		`|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|CORECLR_PROFILER.*|COR_PROFILER.*` +
+		`|GIT_SSH|GIT_SSH_COMMAND|GIT_EXEC_PATH|GIT_CONFIG_.*)$`)
+
+	// harmlessNames are what mode "allowlist" passes without being asked; the
+	// second half is what a program of Windows cannot start without.
+	harmlessNames = regexp.MustCompile(`^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|TERM|XDG_.*)$` +
+		`|(?i)^((HTTPS?|FTP|ALL|NO)_PROXY)$` +
+		`|(?i)^(SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATH|PATHEXT|TEMP|TMP|USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMFILES|PROGRAMDATA)$`)
+)
+
+func secretName(name string) bool {
+	return secretSuffix.MatchString(name) || secretPart.MatchString(name)
+}
+func injectsCode(name string) bool { return codeInjection.MatchString(name) }
+func harmless(name string) bool    { return harmlessNames.MatchString(name) }
+
+// passwordURL reports whether value holds a URL with a password: scheme://user:password@….
+func passwordURL(value string) bool {
+	for {
+		_, rest, ok := strings.Cut(value, "://")
+		if !ok {
+			return false
+		}
+		if hasPassword(rest) {
+			return true
+		}
+		value = rest
+	}
+}
+
+// hasPassword looks at what follows "://". A password may hold a raw "/", "?" or
+// "#" that cuts the authority short; then what looks like a port is no number.
+func hasPassword(s string) bool {
+	if i := strings.IndexAny(s, " \t\r\n\"'"); i >= 0 {
+		s = s[:i]
+	}
+	authority, rest := s, ""
+	if i := strings.IndexAny(s, "/?#"); i >= 0 {
+		authority, rest = s[:i], s[i:]
+	}
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		_, password, _ := strings.Cut(authority[:at], ":")
+		return password != ""
+	}
+	_, port, ok := strings.Cut(authority, ":")
+	return ok && strings.Contains(rest, "@") && !strings.HasPrefix(authority, "[") &&
+		strings.Trim(port, "0123456789") != ""
+}

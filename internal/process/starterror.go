@@ -1,0 +1,77 @@
+package process
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Reason is why a process could not be started.
+type Reason string
+
+// The reasons of a [StartError].
+const (
+	NotFound       Reason = "not_found"       // there is no such file, or no such name on PATH
+	NotExecutable  Reason = "not_executable"  // the file may not be executed
+	IsDirectory    Reason = "is_directory"    // the path names a directory
+	BadInterpreter Reason = "bad_interpreter" // what its first line (or ELF header) names is missing
+	CRLFShebang    Reason = "crlf_shebang"    // its first line ends in CR LF
+	BadFormat      Reason = "bad_format"      // neither a program for this machine nor a script with a #! line
+	CwdMissing     Reason = "cwd_missing"     // the working directory is missing or closed to us
+	ArgsTooBig     Reason = "args_too_big"    // arguments and environment exceed the system's limit
+	Busy           Reason = "busy"            // the file is open for writing
+	Resource       Reason = "resource"        // out of descriptors, processes or memory
+	Invalid        Reason = "invalid"         // the request makes no sense, for example a NUL in an argument
+	Other          Reason = "other"           // anything else; Err says what
+)
+
+// StartError is why a process could not be started. Its text ends with the next step.
+type StartError struct {
+	Reason Reason
+	// Path is the file that could not be started, or the command not found.
+	Path string
+	// Culprit is what is missing besides Path: the interpreter of BadInterpreter,
+	// the directory of CwdMissing.
+	Culprit string
+	// Err is the system's own error.
+	Err error
+}
+
+// Error says what happened and what to do about it.
+func (e *StartError) Error() string {
+	what, next := e.text()
+	return fmt.Sprintf("cannot start %s: %s: %s", Escape(e.Path), what, next)
+}
+
+// Unwrap returns the system's own error.
+func (e *StartError) Unwrap() error { return e.Err }
+
+func (e *StartError) text() (what, next string) {
+	switch e.Reason {
+	case NotFound:
+		if !strings.ContainsAny(e.Path, `/\`) {
+			return "not found on PATH", "install it, or give its full path"
+		}
+		return "not found", "check the spelling, or build it first"
+	case NotExecutable:
+		return "not executable", "run chmod +x on it (and check that its file system is not mounted noexec), or start it through its interpreter"
+	case IsDirectory:
+		return "is a directory", "name the program inside it"
+	case BadInterpreter:
+		return fmt.Sprintf("its interpreter %q cannot be run", e.Culprit), "install it where PATH finds it, or correct the first line of the script"
+	case CRLFShebang:
+		return fmt.Sprintf("its #! line ends in CR LF, so the system looks for %q", e.Culprit), "save the file with Unix line endings"
+	case BadFormat:
+		return "not a program for this system", "give a script a first line such as #!/bin/sh, or build it for this system and processor"
+	case CwdMissing:
+		return fmt.Sprintf("its working directory %s cannot be entered", Escape(e.Culprit)), "create it or correct cwd"
+	case ArgsTooBig:
+		return "arguments and environment are too big", "pass large data on stdin or in a file"
+	case Busy:
+		return "the file is open for writing", "wait until its installation has finished and try again"
+	case Resource:
+		return fmt.Sprintf("out of resources (%v)", e.Err), "raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions"
+	case Invalid:
+		return fmt.Sprintf("invalid (%v)", e.Err), "correct the command, its arguments and its environment"
+	}
+	return e.Err.Error(), "run the same command in a shell to see more"
+}

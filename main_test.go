@@ -1,0 +1,202 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/sdk"
+)
+
+// patience bounds every wait of a test; none is expected to last.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	processtest.Main(m, map[string]processtest.Verb{
+		"sdk": func(string) { os.Exit(testExtension().Main()) },
+		"mcp": func(string) { serveMCP() },
+	})
+}
+
+// testExtension is the native extension of the tests.
+func testExtension() *sdk.Extension {
+	x := sdk.New("1.2.3")
+	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
+			return protocol.ToolResult(`{"content":[],"structuredContent":` + string(in) + `}`), nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "greet", Description: "Greets."},
+		func(_ context.Context, in struct {
+			Name string `json:"name"`
+		}) (string, error) {
+			return "Hello, " + in.Name + "!", nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "fail", Description: "Fails."},
+		func(context.Context, struct{}) (string, error) { return "", errors.New("it is Monday") })
+	sdk.AddTool(x, sdk.Tool{Name: "refuse", Description: "Answers with an error of the protocol."},
+		func(context.Context, struct{}) (string, error) {
+			return "", &sdk.Error{Code: -32050, Message: "closed", Data: json.RawMessage(`{"until":12345678901234567890}`)}
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "work", Description: "Reports progress and logs."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			for i := range 3 {
+				sdk.Progress(ctx, float64(i+1), 3, "step")
+			}
+			sdk.Log(ctx, slog.LevelInfo, "almost")
+			return "done", nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "wait", Description: "Waits until it is cancelled."},
+		func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "cancelled", os.WriteFile(filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "cancelled"), nil, 0o600)
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "environ", Description: "Returns its environment."},
+		func(context.Context, struct{}) (string, error) { return strings.Join(os.Environ(), "\n"), nil })
+	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
+		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
+	return x
+}
+
+// serveMCP is an MCP server by the official SDK.
+func serveMCP() {
+	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "upper", Description: "Upper case."},
+		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+			Text string `json:"text"`
+		}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
+		})
+	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// folder is a search path under construction.
+type folder struct {
+	t   testing.TB
+	dir string
+}
+
+func newFolder(t testing.TB) *folder { return &folder{t, t.TempDir()} }
+
+// add writes the manifest of an extension; %EXE% becomes the test binary.
+func (f *folder) add(id, manifest string) *folder {
+	f.t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if !strings.Contains(manifest, "[plugin]") {
+		manifest = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n", id) + manifest
+	}
+	f.write(id+"/plugin.toml", strings.ReplaceAll(manifest, "%EXE%", exe))
+	return f
+}
+
+func (f *folder) write(name, text string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// child is a [transport] that runs the test binary as a scripted child, and the
+// [capabilities] of testExtension.
+func child(script, more string) string {
+	const tools = `[capabilities]
+tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
+`
+	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", tools, processtest.ScriptVar, script, more)
+}
+
+// open opens a host over the folder and closes it with the test.
+func (f *folder) open(o exthost.Options) *exthost.Host {
+	f.t.Helper()
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{f.dir}
+	return f.openWith(cfg, o)
+}
+
+func (f *folder) openWith(cfg *config.Config, o exthost.Options) *exthost.Host {
+	f.t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.StateDir == "" {
+		o.StateDir = f.t.TempDir()
+	}
+	h, err := exthost.Open(context.Background(), cfg, o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			f.t.Errorf("Close: %v", err)
+		}
+	})
+	return h
+}
+
+func statusOf(t testing.TB, h *exthost.Host, id string) exthost.ExtensionStatus {
+	t.Helper()
+	all := h.Status().Extensions
+	i := slices.IndexFunc(all, func(x exthost.ExtensionStatus) bool { return x.ID == id })
+	if i < 0 {
+		t.Fatalf("no extension %q in %+v", id, all)
+	}
+	return all[i]
+}
+
+func names(h *exthost.Host) (list []string) {
+	for _, e := range h.Tools().Entries() {
+		list = append(list, e.Name)
+	}
+	return list
+}
+
+// recorder is a client that keeps what it is told.
+type recorder struct {
+	mu    sync.Mutex
+	heard []string
+	on    chan string
+}
+
+func newRecorder() *recorder { return &recorder{on: make(chan string, 1000)} }
+
+func (r *recorder) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "not served")
+}
+
+func (r *recorder) Notify(_ context.Context, method string, params json.RawMessage) error {
+	r.mu.Lock()
+	r.heard = append(r.heard, method+" "+string(params))
+	r.mu.Unlock()
+	r.on <- method
+	return nil
+}
+
+func deadline(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}

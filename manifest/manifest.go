@@ -1,0 +1,143 @@
+package manifest
+
+// FileName is the name of a manifest file.
+const FileName = "plugin.toml"
+
+// Manifest is a valid plugin.toml. Values are as the author wrote them, except
+// that [Parse] fills in Transport.Kind, Transport.Protocol and
+// Transport.MCPVersion and writes hook events in snake_case.
+type Manifest struct {
+	Plugin       Plugin            `toml:"plugin" json:"plugin"`
+	Capabilities *Capabilities     `toml:"capabilities" json:"capabilities,omitempty"` // absent: whatever the handshake offers; native needs it
+	Transport    Transport         `toml:"transport" json:"transport,omitzero"`        // absent: only the MCP servers run
+	Requires     Requires          `toml:"requires" json:"requires,omitzero"`
+	Context      Context           `toml:"context" json:"context,omitzero"`
+	Runtime      Runtime           `toml:"runtime" json:"runtime,omitzero"`
+	Config       map[string]any    `toml:"config" json:"config,omitempty"`               // handed to a native extension
+	ConfigSchema map[string]any    `toml:"config_schema" json:"config_schema,omitempty"` // JSON Schema of config; absent: anything goes
+	Tools        []ToolSpec        `toml:"tools" json:"tools,omitempty"`                 // exec and lite only
+	Hooks        []HookSpec        `toml:"hooks" json:"hooks,omitempty"`
+	MCPServers   map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"` // by name; each runs as an extension {id}.{name}
+	Dev          Dev               `toml:"dev" json:"dev,omitzero"`
+	Meta         Meta              `toml:"meta" json:"meta,omitzero"`
+}
+
+// Plugin says who the extension is.
+type Plugin struct {
+	ID              string `toml:"id" json:"id"`                                         // a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
+	Version         string `toml:"version" json:"version"`                               // strict semver, no leading v
+	Name            string `toml:"name" json:"name,omitempty"`                           // for people; "" shows the id
+	Description     string `toml:"description" json:"description,omitempty"`             // at most 512 characters
+	MinAgentVersion string `toml:"min_agent_version" json:"min_agent_version,omitempty"` // strict semver; "" is any host
+	Priority        int    `toml:"priority" json:"priority,omitempty"`                   // of its hooks: lower runs first, default 0
+}
+
+// Capabilities are what the operator reviewed. An absent list (nil) is not the
+// same as an empty one.
+type Capabilities struct {
+	Tools     []string `toml:"tools" json:"tools,omitempty"`
+	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
+	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
+	Providers []string `toml:"providers" json:"providers,omitempty"` // accepted, not supported
+	Pollers   []string `toml:"pollers" json:"pollers,omitempty"`     // accepted, not supported
+}
+
+// The transport kinds.
+const (
+	KindStdio = "stdio" // a child process, one JSON object per line
+	KindExec  = "exec"  // one process per call
+	KindHTTP  = "http"  // MCP over streamable HTTP
+	KindSSE   = "sse"   // MCP over HTTP with server-sent events
+	KindNATS  = "nats"  // reserved: refused as not built in yet
+)
+
+// The protocols a stdio child may speak.
+const (
+	ProtocolNative = "native"
+	ProtocolMCP    = "mcp"
+	ProtocolLite   = "lite"
+)
+
+// Transport says how the host reaches the extension. Exactly one of Command,
+// Cmd and Script starts a process; URL reaches a server that already runs.
+type Transport struct {
+	Kind       string            `toml:"kind" alias:"type" json:"kind,omitempty"`  // default stdio, with a url http; `type` is accepted too
+	Command    string            `toml:"command" json:"command,omitempty"`         // with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
+	Args       []string          `toml:"args" json:"args,omitempty"`               // beside command or script
+	Cmd        []string          `toml:"cmd" json:"cmd,omitempty"`                 // the whole command line, in words
+	Script     string            `toml:"script" json:"script,omitempty"`           // started by what its suffix asks for
+	Env        map[string]string `toml:"env" json:"env,omitempty"`                 // added to the child's environment
+	Cwd        string            `toml:"cwd" json:"cwd,omitempty"`                 // default: the extension's directory
+	URL        string            `toml:"url" json:"url,omitempty"`                 // http and sse only
+	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
+	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
+	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
+}
+
+// Requires names what must be there for the extension to run.
+type Requires struct {
+	Bins []string          `toml:"bins" json:"bins,omitempty"` // executables on PATH
+	Env  []string          `toml:"env" json:"env,omitempty"`   // variables, set and not empty; being named here is what passes a secret-like one on
+	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
+	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all
+	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of what is missing: how to get it
+}
+
+// Context says what of a call's context the extension is given.
+type Context struct {
+	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"` // agent and session id in _meta; default false
+}
+
+// ToolSpec declares a tool of an extension that has no handshake.
+type ToolSpec struct {
+	Name        string         `toml:"name" json:"name"` // [A-Za-z0-9_.-]{1,128}
+	Title       string         `toml:"title" json:"title,omitempty"`
+	Description string         `toml:"description" json:"description,omitempty"`
+	InputSchema map[string]any `toml:"input_schema" json:"input_schema,omitempty"` // JSON Schema; absent: any object
+	Annotations map[string]any `toml:"annotations" json:"annotations,omitempty"`   // MCP's tool annotations
+	Command     Command        `toml:"command" json:"command,omitempty"`           // exec: this tool's command line instead of the transport's
+	Method      string         `toml:"method" json:"method,omitempty"`             // lite: what to call; default the name
+}
+
+// HookSpec is one exec hook, of an extension or of the operator.
+type HookSpec struct {
+	Name     string    `toml:"name" json:"name,omitempty"`         // for logs; "" shows the command
+	Event    string    `toml:"event" json:"event"`                 // a hook point; PascalCase and Claude Code's names are accepted
+	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // "" or "*": every tool
+	Command  Command   `toml:"command" json:"command"`             // a slash resolves against the file that states it
+	Timeout  *Duration `toml:"timeout" json:"timeout,omitempty"`   // default 15 s
+	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // allow or deny; "" is the event's default
+	Priority int       `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
+}
+
+// Server is one MCP server beside or inside a manifest.
+type Server struct {
+	Type    string            `toml:"type" alias:"transport" json:"type,omitempty"` // stdio, http or sse; default by what else is stated; `transport` is accepted too
+	Command string            `toml:"command" json:"command,omitempty"`
+	Args    []string          `toml:"args" json:"args,omitempty"`
+	Env     map[string]string `toml:"env" json:"env,omitempty"`
+	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`
+	URL     string            `toml:"url" json:"url,omitempty"`
+	Headers map[string]string `toml:"headers" json:"headers,omitempty"`
+}
+
+// Transport returns the transport that runs the server.
+func (s Server) Transport() Transport {
+	return Transport{Kind: s.Type, Command: s.Command, Args: s.Args, Env: s.Env, Cwd: s.Cwd,
+		URL: s.URL, Headers: s.Headers, Protocol: ProtocolMCP, MCPVersion: MCPVersionAuto}
+}
+
+// Dev is for working on the extension.
+type Dev struct {
+	Watch []string `toml:"watch" json:"watch,omitempty"` // globs, relative to the extension's directory; a change restarts it
+}
+
+// Meta is for catalogues.
+type Meta struct {
+	Author   string `toml:"author" json:"author,omitempty"`
+	License  string `toml:"license" json:"license,omitempty"`
+	Homepage string `toml:"homepage" json:"homepage,omitempty"`
+}
+
+// MCPVersionAuto lets the handshake find the newest revision both sides speak.
+const MCPVersionAuto = "auto"

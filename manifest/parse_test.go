@@ -1,0 +1,336 @@
+package manifest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+func TestParseValid(t *testing.T) {
+	for name, text := range validManifests {
+		t.Run(name, func(t *testing.T) { mustParse(t, text) })
+	}
+	m := mustParse(t, full)
+	if diff := cmp.Diff(Command{"./guard.sh", "--strict", "two words"}, m.Hooks[0].Command); diff != "" {
+		t.Errorf("hook command (-want +got):\n%s", diff)
+	}
+	if m.Hooks[0].Event != "before_tool_call" || m.Runtime.Instances.Count() != 4 || m.Transport.Protocol != ProtocolNative {
+		t.Errorf("got event %q, instances %q, protocol %q", m.Hooks[0].Event, m.Runtime.Instances, m.Transport.Protocol)
+	}
+	if s := m.MCPServers["remote"]; s.Type != KindHTTP || s.Transport().Protocol != ProtocolMCP {
+		t.Errorf("server remote is %+v", s)
+	}
+	if got := mustParse(t, validManifests["http"]).Transport; got.Kind != KindHTTP || got.MCPVersion != MCPVersionAuto {
+		t.Errorf("transport of a url is %+v", got)
+	}
+}
+
+// diagnose returns what Parse says, one line each, and fails if there is a
+// manifest beside an error.
+func diagnose(t *testing.T, text string) string {
+	t.Helper()
+	m, diags := Parse("p", []byte(text))
+	if failed(diags) == (m != nil) {
+		t.Errorf("manifest %v beside %v", m, diags)
+	}
+	var b strings.Builder
+	for _, d := range diags {
+		if d.Level == protocol.LevelError {
+			fmt.Fprintln(&b, d)
+		}
+	}
+	return b.String()
+}
+
+func TestM1Syntax(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"syntax error", "[plugin]\nid = \"a\nversion = 1\n", "p:2:"},
+		{"no value", "[plugin]\nid =\n", "p:2:"},
+		{"duplicate key", "[plugin]\nid = \"a\"\nid = \"b\"\n", "p:3:"},
+		{"Latin-1", "[plugin]\nname = \"caf\xe9\"\n", "p:2:12: byte 0xE9 is not UTF-8; save the file as UTF-8"},
+		{"NUL", "[plugin]\nname = \"\x00\"\n", "p:2:9: the file has a NUL byte"},
+		{"UTF-16", "\xff\xfe[\x00p\x00", "p:1:1: the file is UTF-16"},
+		{"a second mark", "\ufeff\ufeff[plugin]\n", "p:1:"},
+		{"lone CR", "[plugin]\rid = \"a\"\n", "p:1:"},
+		{"trailing junk", "[plugin] x\n", "p:1:"},
+		{"open array", "a = [1, 2\n", "p:"},
+		{"open string", "a = \"\"\"x\n", "p:"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := diagnose(t, c.text)
+			if !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") != 1 {
+				t.Errorf("got %q, want one line that begins with %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestM2EveryErrorAtItsPlace(t *testing.T) {
+	got := diagnose(t, `[plugin]
+id = "../x"
+version = "v1"
+nmae = "x"
+command = "./x"
+[transport]
+command = ["./x"]
+arg = []
+url = "https://x"
+[requires]
+bins = "ffmpeg"
+os = ["macos"]
+[runtime]
+call_timeout = "-1s"
+max_in_flight = 0
+restart = { max_attempts = -2 }
+[[hooks]]
+event = "before_tool_cal"
+command = "a | b"
+"quoted key" = 1
+[capabilities]
+tools = ["a", "a", "b c"]
+[extra]
+`)
+	want := `p:2:1: plugin.id: "../x" is not an id: it starts with a-z and goes on with a-z, 0-9, _ and -
+p:3:1: plugin.version: want a version such as 0.1.0, got "v1"
+p:4:1: unknown key "nmae" in [plugin]; did you mean "name"?
+p:5:1: unknown key "command" in [plugin]; it belongs in [transport]
+p:7:1: transport.command: want a string, got an array
+p:8:1: unknown key "arg" in [transport]; did you mean "args"?
+p:9:1: transport.url is for kind http and sse only, not stdio
+p:11:1: requires.bins: want an array of strings, got a string
+p:12:7: requires.os: "macos" is none that is known; did you mean "darwin"?
+p:14:1: runtime.call_timeout: "-1s" is negative: a duration is 0 or more
+p:15:1: runtime.max_in_flight: max_in_flight is at least 1, not 0
+p:16:13: runtime.restart.max_attempts: restart.max_attempts is at least -1, not -2
+p:18:1: hooks[0].event: "before_tool_cal" is not a hook point; did you mean "before_tool_call"?
+p:19:1: hooks[0].command: '|' means something to a shell, and no shell runs "a | b": quote it, or move the line into a script
+p:20:1: unknown key "quoted key" in [hooks[0]]
+p:22:15: "a" is listed twice
+p:22:20: "b c" is not a name for tools: 1 to 128 of A-Z, a-z, 0-9, _ . and -
+p:23:2: unknown key "extra" at the top level
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRules(t *testing.T) {
+	const head = "[plugin]\nid = \"a\"\nversion = \"1.0.0\"\n"
+	const caps = "[capabilities]\ntools = [\"x\"]\n"
+	const stdio = head + caps + "[transport]\ncommand = \"x\"\n"
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "p:1:1: plugin.id: an id is needed"},
+		{"nothing to start", head, "[transport]"},
+		{"no capabilities", head + "[transport]\ncommand = \"x\"\n", "[capabilities] is missing"},
+		{"empty capabilities", head + "[capabilities]\ntools = []\n[transport]\ncommand = \"x\"\n", "p:4:2: "},
+		{"command and script", stdio + "script = \"x.py\"\n", "command and script exclude each other"},
+		{"all three", stdio + "cmd = [\"x\"]\nscript = \"x.py\"\n", "command and cmd and script exclude each other"},
+		{"none of them", head + caps + "[transport]\nkind = \"stdio\"\n", "needs one of command, cmd and script"},
+		{"args beside cmd", head + caps + "[transport]\ncmd = [\"x\"]\nargs = [\"y\"]\n", "args has no place"},
+		{"empty cmd", head + caps + "[transport]\ncmd = []\n", "transport.cmd: it is empty"},
+		{"script elsewhere", head + caps + "[transport]\nscript = \"../x.py\"\n", "outside the extension's directory"},
+		{"kind and type", stdio + "kind = \"stdio\"\ntype = \"stdio\"\n", `"type" and "kind" mean the same in [transport]`},
+		{"nats", head + "[transport]\nkind = \"nats\"\n", "kind nats is not built in yet"},
+		{"unknown kind", head + "[transport]\nkind = \"studio\"\n", `did you mean "stdio"?`},
+		{"http without url", head + "[transport]\nkind = \"http\"\n", "a url is needed"},
+		{"http with command", head + "[transport]\nkind = \"http\"\nurl = \"https://x\"\ncommand = \"x\"\n", "transport.command is for kind stdio and exec only, not"},
+		{"native over http", head + "[transport]\nurl = \"https://x\"\nprotocol = \"native\"\n", "transport.protocol of kind http is mcp"},
+		{"ftp url", head + "[transport]\nkind = \"sse\"\nurl = \"ftp://x\"\n", "not an http or https url"},
+		{"url without host", head + "[transport]\nkind = \"sse\"\nurl = \"https:///x\"\n", "names no host"},
+		{"header injection", head + "[transport]\nurl = \"https://x\"\nheaders = { A = \"b\\nc\" }\n", "line break"},
+		{"mcp_version of native", stdio + "mcp_version = \"auto\"\n", "mcp_version is for protocol mcp"},
+		{"unknown mcp_version", stdio + "protocol = \"mcp\"\nmcp_version = \"2024-01-01\"\n", "transport.mcp_version is auto"},
+		{"exec with a protocol", head + "[transport]\nkind = \"exec\"\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n", "transport.protocol is for kind stdio only"},
+		{"exec without tools", head + "[transport]\nkind = \"exec\"\ncommand = \"x\"\n", "[[tools]] is missing"},
+		{"exec with half the commands", head + "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"x\"\n", "needs one of command"},
+		{"native with tools", stdio + "[[tools]]\nname = \"x\"\n", "[[tools]] is for kind exec and protocol lite"},
+		{"lite in parallel", head + "[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n[runtime]\nmax_in_flight = 2\n", "one call in flight"},
+		{"tool twice", head + "[transport]\ncommand = \"x\"\nprotocol = \"lite\"\n[[tools]]\nname = \"x\"\n[[tools]]\nname = \"x\"\n", `p:10:1: the tool "x" is declared twice`},
+		{"long description", head + "description = \"" + strings.Repeat("é", 513) + "\"\n" + caps + "[transport]\ncommand = \"x\"\n", "has 513 characters"},
+		{"extension_load", stdio + "[[hooks]]\nevent = \"extension_load\"\ncommand = \"x\"\n", "decided by the operator's hooks"},
+		{"bad matcher", stdio + "[[hooks]]\nevent = \"Stop\"\ncommand = \"x\"\nmatcher = \"(\"\n", "not a regular expression"},
+		{"server without anything", stdio + "[mcp_servers.x]\n", "p:8:14: mcp_servers.x: a server needs a command or a url"},
+		{"servers alike", stdio + "[mcp_servers.x]\ncommand = \"x\"\n[mcp_servers.X]\ncommand = \"x\"\n", "named like"},
+		{"config against its schema", stdio + "[config]\na = [1, \"x\"]\n[config_schema]\nproperties.a.items.type = \"integer\"\n", "p:9:9: config.a.1: got string, want integer"},
+		{"schema that is none", stdio + "[config_schema]\ntype = \"strin\"\n", "config_schema is not a JSON Schema"},
+		{"schema elsewhere", stdio + "[config_schema]\n\"$ref\" = \"https://example.com/schema.json\"\n", "nothing is fetched"},
+		{"schema in a circle", stdio + "[config_schema]\n\"$ref\" = \"#/$defs/a\"\n\"$defs\".a.items.\"$ref\" = \"#/$defs/a\"\n", "#/$defs/a refers to itself"},
+		{"schema that doubles", stdio + "[config_schema]\n\"$ref\" = \"#/$defs/d0\"\n" + doubling(20), "more than 10000 parts"},
+		{"schema times config", stdio + "[config]\nx = [" + strings.Repeat("1,", 10_000) + "]\n[config_schema]\n" + doubling(9) + "properties.x.items.\"$ref\" = \"#/$defs/d0\"\n", "too large to check"},
+		{"config that JSON lacks", stdio + "[config]\nx = nan\n", "config: x: JSON has no number NaN"},
+		{"bad variable", stdio + "[requires]\nenv = [\"A-B\"]\n", "not a variable's name"},
+		{"bin with a path", stdio + "[requires]\nbins = [\"/bin/sh\"]\n", "not the name of a program on PATH"},
+		{"size", stdio + "[runtime]\nmax_line_bytes = \"1 lot\"\n", "is not a size"},
+		{"instances", stdio + "[runtime]\ninstances = 0\n", "shared"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := diagnose(t, c.text); !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want it to say %q", got, c.want)
+			}
+		})
+	}
+}
+
+// doubling defines n schemas, each of which holds the next one twice.
+func doubling(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "\"$defs\".d%d.allOf = [{ \"$ref\" = \"#/$defs/d%d\" }, { \"$ref\" = \"#/$defs/d%d\" }]\n", i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, "\"$defs\".d%d.type = \"integer\"\n", n)
+	return b.String()
+}
+
+func TestNotesThatLeaveTheManifest(t *testing.T) {
+	m, diags := Parse("p", []byte(minimal+"[runtime]\nreplay = \"idempotent\"\n"))
+	if m == nil || m.Runtime.Replay != "" || len(diags) != 1 || diags[0].Code != CodeUnsupported {
+		t.Errorf("an author's replay: %+v, %v", m, diags)
+	}
+	m, diags = Parse("p", []byte(strings.Replace(minimal, "tools", "channels = [\"sms\"]\ntools", 1)))
+	if m == nil || len(diags) != 1 || diags[0].Code != CodeUnsupported || diags[0].Extension != "weather" {
+		t.Errorf("channels: %+v, %v", m, diags)
+	}
+	if _, diags := Parse("p", []byte(minimal+"[config]\n[config_schema]\nrequired = [\"key\"]\n")); diags != nil {
+		t.Errorf("what the operator may still supply: %v", diags)
+	}
+}
+
+func TestM4IDs(t *testing.T) {
+	for _, id := range []string{"a", "weather", "a-b_c9", strings.Repeat("a", 64)} {
+		if err := ValidateID(id); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	bad := []string{"", "../x", "Weather", "9a", "-a", "a.b", "a b", "wеather" /* Cyrillic */, "ａ", "a\n", strings.Repeat("a", 65)}
+	for _, id := range append(bad, ReservedIDs()...) {
+		if ValidateID(id) == nil {
+			t.Errorf("%q is accepted", id)
+		}
+	}
+}
+
+func TestM6Commands(t *testing.T) {
+	for _, command := range []string{"", " ", "-rf", "a\\u0000b", "${SHELL}"} {
+		text := strings.Replace(minimal, "./weather", command, 1)
+		if got := diagnose(t, text); !strings.HasPrefix(got, "p:7:1: transport.command") {
+			t.Errorf("%q: got %q", command, got)
+		}
+	}
+}
+
+func TestM7Versions(t *testing.T) {
+	for version, ok := range map[string]bool{"1.2.3": true, "1.2.3-a.1+b": true, "1.2": false, "v1.2.3": false, "01.2.3": false, "1.2.3-01": false, ">=1.0.0": false} {
+		text := strings.Replace(minimal, "version = \"0.1.0\"", "version = \"0.1.0\"\nmin_agent_version = \""+version+"\"", 1)
+		if got := diagnose(t, text); ok != (got == "") {
+			t.Errorf("%s: got %q", version, got)
+		}
+	}
+}
+
+// lines repeats a line, its number in the place of %d, to the size of a file
+// that is just small enough to be read.
+func lines(format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < MaxBytes-len(format)-8; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+func TestM3Bombs(t *testing.T) {
+	deep := strings.Repeat("a.", 5<<10) + "a = 1\n"
+	for name, text := range map[string]string{
+		"dotted key":           deep,
+		"spaced dotted key":    strings.ReplaceAll(deep, ".", " . "),
+		"dotted header":        "[" + strings.Repeat("a.", 5<<10) + "a]\n",
+		"dotted inline key":    "x = {" + deep + "}\n",
+		"1M arrays":            "x = " + strings.Repeat("[", 1<<20),
+		"arrays":               "x = " + strings.Repeat("[", 60<<10),
+		"inline tables":        "x = " + strings.Repeat("{a = ", 10<<10),
+		"300 MB":               strings.Repeat("# comment\n", 30<<20),
+		"behind strings":       "a = \"\\\"\" \nb = '''x'''''\n" + deep,
+		"behind a syntax slip": "a = ! " + deep + deep,
+		"wide and deep":        lines(strings.Repeat("k.", maxDepth-1) + "k%d = 1\n"),
+		"deep tables":          lines("[[x%d." + strings.Repeat("a.", maxDepth-2) + "a]]\n"),
+		"long deep keys":       "[" + strings.Repeat(strings.Repeat("k", 40)+".", maxDepth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
+		"many inline tables":   "x = [" + strings.Repeat("{a=1},", 10<<10) + "]\n",
+		"many unknown keys":    lines("plugins%d=1\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocated, took := measure(func() {
+				if m, _ := Parse("p", []byte(text)); m != nil {
+					t.Error("accepted")
+				}
+			})
+			t.Logf("%d bytes: %d KiB allocated, %v", len(text), allocated>>10, took)
+			if allocated > 64<<20 {
+				t.Errorf("parsing %d bytes allocated %d MiB", len(text), allocated>>20)
+			}
+		})
+	}
+}
+
+// measure bounds what is live by what is allocated at all.
+func measure(f func()) (allocated uint64, took time.Duration) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	f()
+	took = time.Since(start)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, took
+}
+
+func BenchmarkParse(b *testing.B) {
+	for name, text := range map[string]string{"minimal": minimal, "full": full} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if m, _ := Parse("p", []byte(text)); m == nil {
+					b.Fatal("not accepted")
+				}
+			}
+		})
+	}
+}
+
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, diags := ReadFile(path, false); len(diags) != 1 || diags[0].Code != CodeUnreadable {
+		t.Errorf("no file: %v", diags)
+	}
+	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n")
+	if m, _ := ReadFile(path, false); m != nil {
+		t.Error("a manifest that starts nothing is accepted")
+	}
+	write(SidecarName, `{"mcpServers": {"files": {"command": "npx"}, "broken": {"url": "ftp://x"}}}`)
+	m, diags := ReadFile(path, false)
+	if m == nil || len(m.MCPServers) != 1 || len(diags) != 1 || diags[0].Code != CodeSidecar {
+		t.Errorf("a sidecar with one good server: %+v, %v", m, diags)
+	}
+	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n[mcp_servers.own]\ncommand = \"x\"\n")
+	if m, _ := ReadFile(path, false); m == nil || len(m.MCPServers) != 1 || m.MCPServers["own"].Command != "x" {
+		t.Errorf("[mcp_servers] beside a sidecar: %+v", m)
+	}
+	write(FileName, strings.Repeat("#", MaxBytes+1))
+	if _, diags := ReadFile(path, false); diags[0].Code != CodeTooLarge {
+		t.Errorf("a large file: %v", diags)
+	}
+}

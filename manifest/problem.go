@@ -1,0 +1,185 @@
+package manifest
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/nearest"
+)
+
+// Problem is one thing wrong with a table that more than one kind of file may
+// hold; whoever reads the file knows its place.
+type Problem struct {
+	Field   string // the key within the table, dotted: "restart.max_attempts"; "" is the table itself
+	Message string
+	Hint    string
+}
+
+type problems []Problem
+
+func (p *problems) add(field, hint, format string, args ...any) {
+	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// oneOf checks a word that may be absent.
+func (p *problems) oneOf(field, value string, allowed ...string) {
+	if value != "" && !slices.Contains(allowed, value) {
+		p.add(field, didYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
+	}
+}
+
+// atLeast checks a number that may be absent.
+func (p *problems) atLeast(field string, value *int, least int) {
+	if value != nil && *value < least {
+		p.add(field, "", "%s is at least %d, not %d", field, least, *value)
+	}
+}
+
+func didYouMean(name string, known []string) string {
+	if near := nearest.Of(name, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return ""
+}
+
+func either(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Validate returns everything wrong with the values that r states.
+func (r Runtime) Validate() []Problem {
+	var p problems
+	p.oneOf("activation", r.Activation, ActivationEager, ActivationLazy)
+	p.oneOf("replay", r.Replay, ReplayNever, ReplayIdempotent)
+	p.oneOf("reload", r.Reload, ReloadOverlap, ReloadStopFirst)
+	p.atLeast("max_instances", r.MaxInstances, 1)
+	p.atLeast("max_in_flight", r.MaxInFlight, 1)
+	p.atLeast("max_queue", r.MaxQueue, 0)
+	if b := r.MaxLineBytes; b != nil && (*b < 1<<10 || *b > 1<<30) {
+		p.add("max_line_bytes", "", "max_line_bytes is between 1 KiB and 1 GiB, not %d bytes", *b)
+	}
+	if d := r.StartTimeout; d != nil && *d == 0 {
+		p.add("start_timeout", "", "start_timeout is more than 0: without it an extension that hangs would never be given up")
+	}
+	p.atLeast("restart.max_attempts", r.Restart.MaxAttempts, -1)
+	if d := r.Restart.Window; d != nil && *d == 0 {
+		p.add("restart.window", "max_attempts = -1 restarts without limit", "restart.window is more than 0")
+	}
+	if lo, hi := r.Restart.BaseBackoff, r.Restart.MaxBackoff; lo != nil && hi != nil && *lo > *hi {
+		p.add("restart.base_backoff", "", "restart.base_backoff (%v) is more than max_backoff (%v)", *lo, *hi)
+	}
+	p.atLeast("limits.open_files", r.Limits.OpenFiles, 8)
+	return p
+}
+
+// Validate returns everything wrong with the hook.
+func (h HookSpec) Validate() []Problem {
+	var p problems
+	if _, ok := ParseHookEvent(h.Event); !ok {
+		p.add("event", didYouMean(h.Event, eventNames()), "%q is not a hook point", h.Event)
+	}
+	if len(h.Command) == 0 || strings.TrimSpace(h.Command[0]) == "" {
+		p.add("command", "", "a hook needs a command")
+	}
+	p.oneOf("on_error", h.OnError, "allow", "deny")
+	if _, err := regexp.Compile(h.Matcher); err != nil && h.Matcher != "*" {
+		p.add("matcher", "", "matcher is not a regular expression: %v", err)
+	}
+	return p
+}
+
+// Validate returns everything wrong with the server, as [Server.Complete]
+// leaves it.
+func (s Server) Validate() []Problem {
+	var p problems
+	switch s.Type {
+	case KindStdio:
+		if strings.TrimSpace(s.Command) == "" {
+			p.add("command", "", "a server of type stdio needs a command")
+		}
+		if s.URL != "" || len(s.Headers) > 0 {
+			p.add("url", "", "url and headers are for type http and sse")
+		}
+	case KindHTTP, KindSSE:
+		if msg := badURL(s.URL); msg != "" {
+			p.add("url", "", "%s", msg)
+		}
+		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || s.Cwd != "" {
+			p.add("command", "", "command, args, env and cwd are for type stdio")
+		}
+		p.headers(s.Headers)
+	case "":
+		p.add("", "", "a server needs a command or a url")
+	default:
+		p.oneOf("type", s.Type, KindStdio, KindHTTP, KindSSE)
+	}
+	return p
+}
+
+// Complete fills in the type that s leaves out and writes the one it states our
+// way. guess says so when the address had to decide; it is "" otherwise.
+func (s Server) Complete() (done Server, guess string) {
+	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s.Type)) {
+	case "http", "streamablehttp":
+		s.Type = KindHTTP
+	case "":
+		switch {
+		case s.Command != "":
+			s.Type = KindStdio
+		case strings.HasSuffix(strings.TrimRight(pathOf(s.URL), "/"), "/sse"):
+			s.Type, guess = KindSSE, "the url ends in /sse, so it is taken for type sse"
+		case s.URL != "":
+			s.Type, guess = KindHTTP, "no type is stated, so the url is taken for type http"
+		}
+	}
+	return s, guess
+}
+
+func pathOf(raw string) string {
+	if u, err := url.Parse(raw); err == nil {
+		return u.Path
+	}
+	return ""
+}
+
+// badURL says what is wrong with an http url, "" when nothing is. ${VAR} may
+// stand anywhere in it, so such a url is judged when it is known.
+func badURL(raw string) string {
+	if strings.Contains(raw, "${") {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case raw == "":
+		return "a url is needed, such as https://example.com/mcp"
+	case err != nil:
+		return fmt.Sprintf("%q is not a url", raw)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Sprintf("%q is not an http or https url", raw)
+	case u.Hostname() == "":
+		return fmt.Sprintf("%q names no host", raw)
+	case u.Fragment != "":
+		return fmt.Sprintf("%q has a fragment, which no server sees", raw)
+	}
+	return ""
+}
+
+var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func (p *problems) headers(h map[string]string) {
+	for name, value := range h {
+		switch {
+		case !headerName.MatchString(name):
+			p.add("headers."+name, "", "%q is not a header's name", name)
+		case strings.ContainsAny(value, "\r\n\x00"):
+			p.add("headers."+name, "", "the header %s has a line break in its value", name)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package manifest
+
+import (
+	"path"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Runtime is one [runtime] table: what one file states about how an extension
+// is run. A nil or empty field is not stated; [Runtime.Resolve] has the defaults.
+type Runtime struct {
+	Activation     string    `toml:"activation" json:"activation,omitempty"`             // default eager; lazy for lite and exec
+	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // default shared
+	MaxInstances   *int      `toml:"max_instances" json:"max_instances,omitempty"`       // of one extension; default 16
+	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 120 s for npx, uvx and the like
+	CallTimeout    *Duration `toml:"call_timeout" json:"call_timeout,omitempty"`         // default 30 s; 0 is no limit
+	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
+	IdleTimeout    *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`         // stops an idle child; default 0, never
+	ShutdownGrace  *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`     // between closing stdin and SIGTERM; default 3 s
+	DrainTimeout   *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`       // for calls in flight on reload; default 30 s
+	MaxInFlight    *int      `toml:"max_in_flight" json:"max_in_flight,omitempty"`       // calls on one instance; default 64, always 1 for lite
+	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
+	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
+	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings; default 0, none
+	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // replace a child whose call timed out; default false
+	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
+	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
+	Restart        Restart   `toml:"restart" json:"restart,omitzero"`
+	Limits         Limits    `toml:"limits" json:"limits,omitzero"`
+}
+
+// Restart is the [runtime.restart] table.
+type Restart struct {
+	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, 0 is never, -1 unlimited
+	Window       *Duration `toml:"window" json:"window,omitempty"`               // sliding; default 5 min
+	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s
+	MaxBackoff   *Duration `toml:"max_backoff" json:"max_backoff,omitempty"`     // default 16 s
+	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"` // of readiness resets the backoff; default 60 s
+}
+
+// Limits is the [runtime.limits] table. What is not stated is not limited.
+type Limits struct {
+	Memory    *Size     `toml:"memory" json:"memory,omitempty"`         // data segment of one process
+	CPUTime   *Duration `toml:"cpu_time" json:"cpu_time,omitempty"`     // of one process
+	OpenFiles *int      `toml:"open_files" json:"open_files,omitempty"` // descriptors of one process
+	FileSize  *Size     `toml:"file_size" json:"file_size,omitempty"`   // largest file it may write
+}
+
+// Over returns base with every field that r states laid over it.
+func (r Runtime) Over(base Runtime) Runtime {
+	overlay(reflect.ValueOf(&base).Elem(), reflect.ValueOf(r))
+	return base
+}
+
+func overlay(base, top reflect.Value) {
+	for i := range top.NumField() {
+		switch f := top.Field(i); {
+		case f.Kind() == reflect.Struct:
+			overlay(base.Field(i), f)
+		case !f.IsZero():
+			base.Field(i).Set(f)
+		}
+	}
+}
+
+// The values of Options.Activation, Replay and Reload.
+const (
+	ActivationEager  = "eager"      // start with the host
+	ActivationLazy   = "lazy"       // start on the first call
+	ReplayNever      = "never"      // a call is sent once
+	ReplayIdempotent = "idempotent" // once more, if the tool says so and the child died
+	ReloadOverlap    = "overlap"    // the new build is ready before the old one drains
+	ReloadStopFirst  = "stop_first" // the old build stops before the new one starts
+)
+
+// Options is a [runtime] table with every default filled in.
+type Options struct {
+	Activation     string         // eager; lazy for lite and exec
+	Instances      Instances      // shared
+	MaxInstances   int            // 16 children of one extension, beyond: overloaded
+	StartTimeout   time.Duration  // 10 s until the handshake ends; 120 s for npx, uvx and the like, which download first
+	CallTimeout    time.Duration  // 30 s from the written frame; 0 is no limit
+	MaxCallTimeout time.Duration  // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
+	IdleTimeout    time.Duration  // 0: a child is never stopped for idling
+	ShutdownGrace  time.Duration  // 3 s between closing stdin and SIGTERM; CallTimeout for lite
+	DrainTimeout   time.Duration  // 30 s for calls in flight on reload
+	MaxInFlight    int            // 64 calls on one instance; always 1 for lite
+	MaxQueue       int            // 256 calls waiting for one instance
+	MaxLineBytes   int            // 16 MiB
+	HealthInterval time.Duration  // 0: no pings
+	RecycleOnHang  bool           // false: a call that times out leaves the child running
+	Replay         string         // never
+	Reload         string         // overlap
+	Restart        RestartOptions // when a child dies
+	Limits         LimitOptions   // of the child's process
+}
+
+// RestartOptions bound how often a child that dies is started again.
+type RestartOptions struct {
+	MaxAttempts  int           // 5 within Window; 0 is never, -1 unlimited
+	Window       time.Duration // 5 min, sliding
+	BaseBackoff  time.Duration // 1 s, doubled by every attempt
+	MaxBackoff   time.Duration // 16 s
+	HealthyAfter time.Duration // 60 s of Ready reset the backoff
+}
+
+// LimitOptions bound one process; zero is not limited.
+type LimitOptions struct {
+	Memory    int64 // bytes
+	CPUTime   time.Duration
+	OpenFiles int
+	FileSize  int64 // bytes
+}
+
+// Resolve returns r with every default filled in; some depend on t.
+func (r Runtime) Resolve(t Transport) Options {
+	lite := t.Kind == KindStdio && t.Protocol == ProtocolLite
+	activation := ActivationEager
+	if lite || t.Kind == KindExec {
+		activation = ActivationLazy
+	}
+	start := 10 * time.Second
+	if t.Downloads() {
+		start = 120 * time.Second
+	}
+	call := durationOr(r.CallTimeout, 30*time.Second)
+	grace := 3 * time.Second
+	if lite {
+		grace = call
+	}
+	o := Options{
+		Activation:     stringOr(r.Activation, activation),
+		Instances:      Instances(stringOr(string(r.Instances), string(InstancesShared))),
+		MaxInstances:   valueOr(r.MaxInstances, 16),
+		StartTimeout:   durationOr(r.StartTimeout, start),
+		CallTimeout:    call,
+		MaxCallTimeout: durationOr(r.MaxCallTimeout, max(10*time.Minute, call)),
+		IdleTimeout:    durationOr(r.IdleTimeout, 0),
+		ShutdownGrace:  durationOr(r.ShutdownGrace, grace),
+		DrainTimeout:   durationOr(r.DrainTimeout, 30*time.Second),
+		MaxInFlight:    valueOr(r.MaxInFlight, 64),
+		MaxQueue:       valueOr(r.MaxQueue, 256),
+		MaxLineBytes:   int(valueOr(r.MaxLineBytes, 16<<20)),
+		HealthInterval: durationOr(r.HealthInterval, 0),
+		RecycleOnHang:  valueOr(r.RecycleOnHang, false),
+		Replay:         stringOr(r.Replay, ReplayNever),
+		Reload:         stringOr(r.Reload, ReloadOverlap),
+		Restart:        r.Restart.resolve(),
+		Limits:         r.Limits.resolve(),
+	}
+	if o.MaxCallTimeout > 0 {
+		o.MaxCallTimeout = max(o.MaxCallTimeout, call)
+	}
+	if lite {
+		o.MaxInFlight = 1
+	}
+	return o
+}
+
+func (r Restart) resolve() RestartOptions {
+	return RestartOptions{
+		MaxAttempts:  valueOr(r.MaxAttempts, 5),
+		Window:       durationOr(r.Window, 5*time.Minute),
+		BaseBackoff:  durationOr(r.BaseBackoff, time.Second),
+		MaxBackoff:   durationOr(r.MaxBackoff, 16*time.Second),
+		HealthyAfter: durationOr(r.HealthyAfter, 60*time.Second),
+	}
+}
+
+func (l Limits) resolve() LimitOptions {
+	return LimitOptions{
+		Memory:    int64(valueOr(l.Memory, 0)),
+		CPUTime:   durationOr(l.CPUTime, 0),
+		OpenFiles: valueOr(l.OpenFiles, 0),
+		FileSize:  int64(valueOr(l.FileSize, 0)),
+	}
+}
+
+// Downloads reports whether the transport's command is a package runner, which
+// may fetch the program before it runs it.
+func (t Transport) Downloads() bool {
+	command := t.Command
+	if command == "" && len(t.Cmd) > 0 {
+		command = t.Cmd[0]
+	}
+	name := path.Base(strings.ReplaceAll(command, `\`, "/"))
+	name, _, _ = strings.Cut(strings.ToLower(name), ".") // npx.cmd, uvx.exe
+	switch name {
+	case "npx", "bunx", "pnpx", "uvx", "pipx":
+		return true
+	}
+	return false
+}
+
+func valueOr[T any](p *T, def T) T {
+	if p != nil {
+		return *p
+	}
+	return def
+}
+
+func durationOr(p *Duration, def time.Duration) time.Duration {
+	return valueOr(p, Duration(def)).Std()
+}
+
+func stringOr(s, def string) string {
+	if s != "" {
+		return s
+	}
+	return def
+}

@@ -1,0 +1,90 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+	"github.com/google/go-cmp/cmp"
+	reflector "github.com/invopop/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+var update = flag.Bool("update", false, "rewrite plugin.schema.json")
+
+func TestSchemaIsCurrent(t *testing.T) {
+	r := reflector.Reflector{Anonymous: true, ExpandedStruct: true}
+	const pkg = "github.com/exthost/exthost/manifest"
+	if err := r.AddGoComments(pkg, "."); err != nil {
+		t.Fatal(err)
+	}
+	s := r.Reflect(&Manifest{})
+	s.Title = "plugin.toml"
+	want, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile("plugin.schema.json", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
+		t.Errorf("plugin.schema.json is stale, run go generate (-want +got):\n%s", diff)
+	}
+}
+
+// againstSchema validates a manifest's text as an editor would.
+func againstSchema(t *testing.T, text string) error {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("plugin.schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if _, err := toml.Decode(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := JSON(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.MustCompile("plugin.schema.json").Validate(instance)
+}
+
+func TestSchemaAcceptsWhatParseAccepts(t *testing.T) {
+	for name, text := range validManifests {
+		if err := againstSchema(t, text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	for name, more := range map[string]string{
+		"an unknown table":      "[plugins]\n",
+		"an unknown key":        "[context]\npassthru = true\n",
+		"an unknown nested key": "[runtime.restart]\nattempts = 3\n",
+		"a wrong type":          "[requires]\nbins = \"ffmpeg\"\n",
+		"an unknown word":       "[runtime]\nactivation = \"soon\"\n",
+		"a bad duration":        "[runtime]\ncall_timeout = \"soon\"\n",
+		"a tool without a name": "[[tools]]\ndescription = \"x\"\n",
+	} {
+		if err := againstSchema(t, minimal+more); err == nil {
+			t.Errorf("the schema accepts %s", name)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+func TestParseSidecar(t *testing.T) {
+	servers, diags := ParseSidecar("s", []byte("\ufeff"+`{
+  // as VS Code writes it
+  "inputs": [],
+  "servers": {
+    "Files": {"command": "npx", "args": ["-y", "files", "${env:HOME}"], "env": {"A": "${B:-c}"}, "envFile": ".env",},
+    "files": {"command": "other"},
+    "web": {"url": "https://example.com/mcp", "headers": {"X-Key": "${KEY}"}},
+    "old": {"url": "https://example.com/sse"},
+    "gemini": {"httpUrl": "https://example.com/g"},
+    "stream": {"type": "streamable-http", "url": "https://example.com/s"},
+    "socket": {"type": "ws", "url": "https://example.com/s"},
+    "asks": {"command": "x", "env": {"K": "${input:key}"}},
+    "numbers": {"command": "x", "args": ["--port", 80]},
+    "off": {"command": "x", "disabled": true},
+    "nothing": {},
+    "list": [],
+    "": {"command": "x"},
+  },
+}`))
+	want := map[string]Server{
+		"Files":  {Type: "stdio", Command: "npx", Args: []string{"-y", "files", "${HOME}"}, Env: map[string]string{"A": "${B:-c}"}},
+		"web":    {Type: "http", URL: "https://example.com/mcp", Headers: map[string]string{"X-Key": "${KEY}"}},
+		"old":    {Type: "sse", URL: "https://example.com/sse"},
+		"gemini": {Type: "http", URL: "https://example.com/g"},
+		"stream": {Type: "http", URL: "https://example.com/s"},
+	}
+	if diff := cmp.Diff(want, servers); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+	var got strings.Builder
+	for _, d := range diags {
+		fmt.Fprintf(&got, "%s %s\n", d.Level, d)
+	}
+	wantDiags := `info s:3:3: "inputs" is not used
+info s:5:98: unknown key "envFile" in [servers.Files]
+error s:6:5: there is a server named like "files" already; the first one is kept; rename one of them
+info s:7:13: servers.web: no type is stated, so the url is taken for type http; state the type
+info s:8:13: servers.old: the url ends in /sse, so it is taken for type sse; state the type
+error s:11:16: servers.socket: type is stdio, http or sse, not "ws"
+error s:12:5: servers.asks: it asks the user for a value with ${input:…}, which only an editor can; name a variable of the environment instead: ${NAME}
+error s:13:52: servers.numbers.args[1]: want a string, got the number 80
+info s:14:5: servers.off is disabled in the file
+error s:15:5: servers.nothing: a server needs a command or a url
+error s:16:5: servers.list: want an object
+error s:17:5: "" is not a server's name: 1 to 64 characters
+`
+	if diff := cmp.Diff(wantDiags, got.String()); diff != "" {
+		t.Errorf("diagnostics (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseSidecarAsAWhole(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"syntax", "{\n  \"mcpServers\": {]\n}", "s:2:18: "},
+		{"an array", "[]", "s:1:1: the file is not a JSON object"},
+		{"something else", "{}", "s:1:1: there is neither mcpServers nor servers"},
+		{"servers are a list", `{"servers": []}`, "s:1:2: servers: want an object"},
+		{"Latin-1", "{\"a\": \"\xe9\"}", "s:1:8: byte 0xE9 is not UTF-8"},
+		{"M3 arrays", strings.Repeat("[", 60<<10), "s:1:25: more than 24 levels"},
+		{"M3 behind a string", `{"a": "\"", "b": ` + strings.Repeat("[", 60<<10), "more than 24 levels"},
+		{"M3 too large", strings.Repeat(" ", MaxBytes+1), "s: the file has more than 64 KiB"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			servers, diags := ParseSidecar("s", []byte(c.text))
+			if len(servers) > 0 || len(diags) != 1 || diags[0].Level != protocol.LevelError || !strings.Contains(diags[0].String(), c.want) {
+				t.Errorf("got %v, %v, want %q", servers, diags, c.want)
+			}
+		})
+	}
+	if servers, diags := ParseSidecar("s", []byte(`{"mcpServers": {"a": {"command": "[[[[{{{{ // /*"} /* [[[[ */ } // [[[[
+}`)); len(servers) != 1 || diags != nil {
+		t.Errorf("brackets in strings and comments: %v, %v", servers, diags)
+	}
+}
+
+func TestServerID(t *testing.T) {
+	for name, want := range map[string]string{"Files": "o.files", "a.b c/é": "o.a_b_c__", "x-1": "o.x-1", "": "", strings.Repeat("x", 65): ""} {
+		if got := ServerID("o", name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package manifest
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+var (
+	kinds       = []string{KindStdio, KindHTTP, KindSSE, KindExec}
+	mcpVersions = []string{MCPVersionAuto, protocol.MCP20251125, protocol.MCP20260728}
+)
+
+func (v *validator) transport() {
+	t := &v.m.Transport
+	if t.Kind == "" && !v.find("transport", "kind").reported {
+		t.Kind = KindStdio
+		if t.URL != "" && len(v.launchers()) == 0 {
+			t.Kind = KindHTTP
+		}
+	}
+	switch t.Kind {
+	case KindStdio:
+		v.launch(true)
+		v.onlyFor("http and sse", "url", "headers")
+		v.protocol(ProtocolNative, ProtocolNative, ProtocolMCP, ProtocolLite)
+	case KindExec:
+		v.launch(slices.ContainsFunc(v.m.Tools, func(t ToolSpec) bool { return len(t.Command) == 0 }))
+		v.onlyFor("http and sse", "url", "headers")
+		v.onlyFor("stdio", "protocol")
+	case KindHTTP, KindSSE:
+		if msg := badURL(t.URL); msg != "" {
+			v.errorf(at("transport", "url"), "", "transport.url: %s", msg)
+		}
+		var p problems
+		p.headers(t.Headers)
+		for _, p := range p {
+			v.problem(at("transport"), p)
+		}
+		v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
+		v.protocol(ProtocolMCP, ProtocolMCP)
+	case KindNATS:
+		v.errorf(at("transport", "kind"), "use stdio, http, sse or exec", "transport kind nats is not built in yet")
+	case "": // of the wrong type, and reported
+	default:
+		v.errorf(at("transport", "kind"), didYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+	}
+}
+
+// onlyFor reports every one of the keys that is stated.
+func (v *validator) onlyFor(kinds string, keys ...string) {
+	for _, key := range keys {
+		if v.stated("transport", key) {
+			v.errorf(at("transport", key), "", "transport.%s is for kind %s only, not %s", key, kinds, v.m.Transport.Kind)
+		}
+	}
+}
+
+// protocol fills in the protocol and the MCP version that are not stated.
+func (v *validator) protocol(def string, allowed ...string) {
+	t := &v.m.Transport
+	if v.find("transport", "protocol").reported {
+		return
+	}
+	if t.Protocol == "" {
+		t.Protocol = def
+	}
+	if !slices.Contains(allowed, t.Protocol) {
+		v.errorf(at("transport", "protocol"), didYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
+		return
+	}
+	switch {
+	case t.Protocol != ProtocolMCP:
+		if t.MCPVersion != "" {
+			v.errorf(at("transport", "mcp_version"), "", "transport.mcp_version is for protocol mcp only")
+		}
+	case t.MCPVersion == "":
+		t.MCPVersion = MCPVersionAuto
+	case !slices.Contains(mcpVersions, t.MCPVersion):
+		v.errorf(at("transport", "mcp_version"), "", "transport.mcp_version is %s, not %q", either(mcpVersions), t.MCPVersion)
+	}
+}
+
+// launchers returns the keys stated that start a process.
+func (v *validator) launchers() (stated []string) {
+	for _, key := range []string{"command", "cmd", "script"} {
+		if v.stated("transport", key) {
+			stated = append(stated, key)
+		}
+	}
+	return stated
+}
+
+// launch checks what starts a process: exactly one of command, cmd and script.
+func (v *validator) launch(needed bool) {
+	t := v.m.Transport
+	switch stated := v.launchers(); {
+	case len(stated) > 1:
+		v.errorf(at("transport", stated[1]), "keep one of them", "transport.%s exclude each other", strings.Join(stated, " and "))
+	case len(stated) == 0 && needed:
+		v.errorf(at("transport"), `add command = "./program"`, "transport needs one of command, cmd and script")
+	}
+	if v.stated("transport", "command") {
+		v.program("command", t.Command)
+	}
+	if v.stated("transport", "cmd") {
+		if v.stated("transport", "args") {
+			v.errorf(at("transport", "args"), "put the arguments into cmd", "transport.cmd is the whole command line: args has no place beside it")
+		}
+		v.program("cmd", slices.Concat(t.Cmd, []string{""})[0])
+	}
+	if v.stated("transport", "script") {
+		v.program("script", t.Script)
+		if t.Script != "" && !filepath.IsLocal(filepath.FromSlash(t.Script)) {
+			v.errorf(at("transport", "script"), "", "transport.script %q is outside the extension's directory", t.Script)
+		}
+	}
+	for i, arg := range slices.Concat(t.Args, t.Cmd) {
+		if strings.ContainsRune(arg, 0) {
+			v.errorf(at("transport", "args", i), "", "an argument has a NUL character")
+		}
+	}
+	for name, value := range t.Env {
+		if !envName.MatchString(name) || strings.ContainsRune(value, 0) {
+			v.errorf(at("transport", "env", name), "", "transport.env: %q cannot be set in an environment", name)
+		}
+	}
+	if v.stated("transport", "cwd") && (t.Cwd == "" || strings.ContainsRune(t.Cwd, 0)) {
+		v.errorf(at("transport", "cwd"), "", "transport.cwd names no directory")
+	}
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// program checks the word that names what runs.
+func (v *validator) program(key, name string) {
+	if why := badProgram(name); why != "" {
+		v.errorf(at("transport", key), "", "transport.%s: %s", key, why)
+	}
+}
+
+// badProgram says why a word cannot name a program, "" when it can.
+func badProgram(name string) string {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return "it is empty"
+	case strings.HasPrefix(name, "-"):
+		return "a program's name does not begin with -"
+	case strings.ContainsRune(name, 0):
+		return "it has a NUL character"
+	case strings.Contains(name, "${"):
+		return "variables are for arguments, env and headers: a program has a fixed name"
+	}
+	return ""
+}

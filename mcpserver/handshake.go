@@ -1,0 +1,119 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// The revisions served, newest first, and those with a handshake among them.
+var (
+	revisions = []string{protocol.MCP20260728, protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
+	legacy    = revisions[1:]
+)
+
+// Error codes of MCP itself.
+const (
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+)
+
+// The members of _meta that replace the handshake.
+const (
+	metaPrefix       = "io.modelcontextprotocol/"
+	metaVersion      = metaPrefix + "protocolVersion"
+	metaCapabilities = metaPrefix + "clientCapabilities"
+	metaLogLevel     = metaPrefix + "logLevel"
+	metaServerInfo   = metaPrefix + "serverInfo"
+	metaSubscription = metaPrefix + "subscriptionId"
+)
+
+// negotiate returns the revision an initializing client gets: the one it asks
+// for, else the last that has a handshake.
+func negotiate(asked string) string {
+	if slices.Contains(legacy, asked) {
+		return asked
+	}
+	return legacy[0]
+}
+
+type implementation struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func (s *Server) info() implementation {
+	return implementation{Name: s.options.Name, Version: s.options.Version}
+}
+
+func (s *Server) initializeResult(version string) (json.RawMessage, error) {
+	return json.Marshal(struct {
+		ProtocolVersion string          `json:"protocolVersion"`
+		Capabilities    json.RawMessage `json:"capabilities"`
+		ServerInfo      implementation  `json:"serverInfo"`
+		Instructions    string          `json:"instructions,omitempty"`
+	}{version, s.options.Capabilities, s.info(), s.options.Instructions})
+}
+
+func (s *Server) discoverResult() json.RawMessage {
+	result, err := json.Marshal(struct {
+		SupportedVersions []string                  `json:"supportedVersions"`
+		Capabilities      json.RawMessage           `json:"capabilities"`
+		Instructions      string                    `json:"instructions,omitempty"`
+		Meta              map[string]implementation `json:"_meta"`
+	}{revisions, s.options.Capabilities, s.options.Instructions, map[string]implementation{metaServerInfo: s.info()}})
+	if err != nil {
+		panic("mcpserver: " + err.Error()) // New has checked the capabilities
+	}
+	return complete(protocol.MethodDiscover, result)
+}
+
+// requestMeta is what a request of the stateless era says about its sender.
+type requestMeta struct {
+	version      string
+	capabilities json.RawMessage
+	logs         bool // it wants notifications/message
+}
+
+func readMeta(params json.RawMessage) (m requestMeta) {
+	for key, value := range rawjson.Members(rawjson.Get(params, "_meta")) {
+		switch key {
+		case metaVersion:
+			_ = json.Unmarshal(value, &m.version) // not a string reads as missing
+		case metaCapabilities:
+			m.capabilities = value
+		case metaLogLevel:
+			m.logs = true
+		}
+	}
+	return m
+}
+
+// check refuses a request without the members that every one must have.
+func (m *requestMeta) check() error {
+	switch {
+	case m.version == "":
+		return invalidParams("_meta needs " + metaVersion)
+	case m.version != protocol.MCP20260728:
+		return unsupportedVersion(m.version, revisions)
+	case len(m.capabilities) == 0 || m.capabilities[0] != '{':
+		return invalidParams("_meta needs " + metaCapabilities)
+	}
+	return nil
+}
+
+func invalidParams(text string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
+}
+
+func unsupportedVersion(requested string, supported []string) error {
+	data, _ := json.Marshal(struct { // strings always encode
+		Supported []string `json:"supported"`
+		Requested string   `json:"requested"`
+	}{supported, requested})
+	return &jsonrpc.Error{Code: codeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
+}

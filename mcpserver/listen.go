@@ -1,0 +1,108 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// offers is what the server's capabilities say about changes it announces.
+type offers struct {
+	Tools     offer `json:"tools"`
+	Prompts   offer `json:"prompts"`
+	Resources offer `json:"resources"`
+}
+
+type offer struct {
+	ListChanged bool `json:"listChanged"`
+}
+
+// interests is what a subscriptions/listen asks for and its acknowledgement grants.
+type interests struct {
+	Tools     bool `json:"toolsListChanged,omitempty"`
+	Prompts   bool `json:"promptsListChanged,omitempty"`
+	Resources bool `json:"resourcesListChanged,omitempty"`
+}
+
+func (i interests) include(method string) bool {
+	switch method {
+	case protocol.MethodToolsListChanged:
+		return i.Tools
+	case "notifications/prompts/list_changed":
+		return i.Prompts
+	case "notifications/resources/list_changed":
+		return i.Resources
+	}
+	return false
+}
+
+// subscription is the client of a session that lives as long as one
+// subscriptions/listen: it hears what it asked for, marked with the id of that
+// request, and cannot be asked anything.
+type subscription struct {
+	id           json.RawMessage
+	interests    interests
+	write        writer
+	acknowledged chan struct{} // closed once the client may be told something
+}
+
+const methodAcknowledged = "notifications/subscriptions/acknowledged"
+
+// subscribe opens the subscription that the request m asks for, which lasts until
+// ctx ends. The acknowledgement is the first thing to go out by write.
+func (s *Server) subscribe(ctx context.Context, caller string, meta requestMeta, m *jsonrpc.Message, write writer) error {
+	var wanted *interests
+	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &wanted); err != nil || wanted == nil {
+		return invalidParams(protocol.MethodListen + " needs notifications, an object")
+	}
+	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), interests: interests{
+		Tools:     wanted.Tools && s.offers.Tools.ListChanged,
+		Prompts:   wanted.Prompts && s.offers.Prompts.ListChanged,
+		Resources: wanted.Resources && s.offers.Resources.ListChanged,
+	}}
+	session := &protocol.Session{Caller: caller, Version: meta.version, Capabilities: meta.capabilities, Client: sub}
+	if err := s.backend.Attach(ctx, session); err != nil {
+		return err
+	}
+	granted, _ := json.Marshal(sub.interests) // booleans always encode
+	params := append(append([]byte(`{"notifications":`), granted...), '}')
+	if err := write(ctx, &jsonrpc.Message{Method: methodAcknowledged, Params: sub.mark(params)}); err != nil {
+		return err
+	}
+	close(sub.acknowledged)
+	return nil
+}
+
+// Notify implements [protocol.Peer].
+func (s *subscription) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if !s.interests.include(method) {
+		return nil
+	}
+	select {
+	case <-s.acknowledged:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.write(ctx, &jsonrpc.Message{Method: method, Params: s.mark(params)})
+}
+
+// Call implements [protocol.Peer].
+func (s *subscription) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "a subscription cannot be asked %s", method)
+}
+
+// mark returns params with the subscription's id in their _meta.
+func (s *subscription) mark(params json.RawMessage) json.RawMessage {
+	meta := rawjson.Set(rawjson.Get(params, "_meta"), metaSubscription, s.id)
+	return rawjson.Set(params, "_meta", meta)
+}
+
+// endOfSubscription is the answer to the subscriptions/listen with the given id
+// when it is the server that ends it.
+func endOfSubscription(id json.RawMessage) json.RawMessage {
+	result := append([]byte(`{"resultType":"complete","_meta":{"`+metaSubscription+`":`), id...)
+	return append(result, "}}"...)
+}

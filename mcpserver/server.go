@@ -1,0 +1,115 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Backend is what a Server serves.
+type Backend interface {
+	// Attach registers s for what the backend tells its clients unasked, such as
+	// notifications/tools/list_changed, until ctx ends. It returns at once. An
+	// error refuses the session.
+	Attach(ctx context.Context, s *protocol.Session) error
+	// Do runs one request or notification, whatever its method, and returns the
+	// raw result. ctx ends when the client cancels the request or is gone.
+	// c.Client must not be used after Do has returned.
+	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+}
+
+// Options configures a Server. The zero value serves tools.
+type Options struct {
+	Name         string // the server's name in the handshake; default "exthost"
+	Version      string // the server's version in the handshake; default "0.0.0"
+	Instructions string // advice to the client's model; "" sends none
+
+	// Capabilities are the server's MCP capabilities, a JSON object; default
+	// {"tools":{"listChanged":true}}. Which notifications a client may subscribe
+	// to follows from them.
+	Capabilities json.RawMessage
+	Logger       *slog.Logger // nil logs nothing
+
+	MaxBody      int64         // bytes in one message of a client; default 16 MiB
+	MaxInFlight  int           // requests one conversation may have running, more are answered overloaded; default 256
+	MaxSessions  int           // HTTP sessions and subscriptions at once, more are answered 429; default 1024
+	SessionIdle  time.Duration // how long an HTTP session lives without request or stream; default 30 min
+	DrainTimeout time.Duration // how long requests may still run after the end of stdin; default 5 s
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Name, "exthost")
+	setDefault(&o.Version, "0.0.0")
+	setDefault(&o.MaxBody, 16<<20)
+	setDefault(&o.MaxInFlight, 256)
+	setDefault(&o.MaxSessions, 1024)
+	setDefault(&o.SessionIdle, 30*time.Minute)
+	setDefault(&o.DrainTimeout, 5*time.Second)
+	if o.Capabilities == nil {
+		o.Capabilities = json.RawMessage(`{"tools":{"listChanged":true}}`)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Server speaks MCP to clients on behalf of a backend. It may serve any number of
+// fronts at once.
+type Server struct {
+	backend  Backend
+	options  Options
+	log      *slog.Logger
+	offers   offers          // what clients may subscribe to
+	discover json.RawMessage // the answer to server/discover
+	sessions *sessions
+
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+}
+
+// New returns a Server for b. It panics if o.Capabilities is not a JSON object.
+func New(b Backend, o Options) *Server {
+	o = o.withDefaults()
+	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions)}
+	s.closing, s.close = context.WithCancel(context.Background())
+	if err := json.Unmarshal(o.Capabilities, &s.offers); err != nil {
+		panic("mcpserver: capabilities: " + err.Error())
+	}
+	s.discover = s.discoverResult()
+	return s
+}
+
+// Close ends every session, stream and subscription in good order and refuses new
+// ones with 503. Requests in flight over HTTP go on: their contexts are the HTTP
+// server's. It does not wait and is idempotent.
+func (s *Server) Close() {
+	s.close()
+	for _, c := range s.sessions.all() {
+		c.end(nil)
+	}
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context whose HTTP request is made by the named,
+// authenticated caller. It is for the middleware in front of a Server: sessions
+// belong to the caller that opened them.
+func WithCaller(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
+}
+
+func callerOf(ctx context.Context) string {
+	caller, _ := ctx.Value(callerKey{}).(string)
+	return caller
+}

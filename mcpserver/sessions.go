@@ -1,0 +1,69 @@
+package mcpserver
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// sessions are the conversations held over HTTP, and a count of all that occupies
+// the server for longer than a request.
+type sessions struct {
+	limit int
+
+	mu    sync.RWMutex
+	taken int
+	byID  map[string]*conversation
+}
+
+func newSessions(limit int) *sessions {
+	return &sessions{limit: limit, byID: make(map[string]*conversation)}
+}
+
+// take takes one of the places there are; give gives it back.
+func (s *sessions) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= s.limit {
+		return false
+	}
+	s.taken++
+	return true
+}
+
+func (s *sessions) give() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+}
+
+func (s *sessions) add(c *conversation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byID[c.id] = c
+}
+
+// remove forgets c and gives its place back.
+func (s *sessions) remove(c *conversation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, c.id)
+	s.taken--
+}
+
+// get returns the conversation id names if it is caller's own: to anybody else it
+// does not exist.
+func (s *sessions) get(id, caller string) *conversation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if c := s.byID[id]; c != nil && c.caller == caller {
+		return c
+	}
+	return nil
+}
+
+func (s *sessions) all() []*conversation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.byID))
+}

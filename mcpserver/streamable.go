@@ -1,0 +1,220 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Handler returns the streamable HTTP front, both eras on one URL. It checks what
+// MCP lays down; hosts, origins and tokens are for the handler in front of it.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
+
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.post(w, r)
+		return
+	}
+	if v := r.Header.Get(mcphttp.VersionHeader); v != "" && !slices.Contains(legacy, v) {
+		notAllowed(w, http.MethodPost) // from 2026-07-28 on there is nothing else
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		s.get(w, r)
+	case http.MethodDelete:
+		if c := s.session(w, r); c != nil {
+			c.end(errEnded)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		notAllowed(w, "GET, POST, DELETE")
+	}
+}
+
+func notAllowed(w http.ResponseWriter, allow string) {
+	w.Header().Set("Allow", allow)
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+}
+
+// post takes one message and finds out which era it belongs to.
+func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+	body, ok := mcphttp.ReadBody(w, r, s.options.MaxBody)
+	if !ok {
+		return
+	}
+	m, err := mcphttp.Decode(body)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, m.ID, err)
+		return
+	}
+	version := r.Header.Get(mcphttp.VersionHeader)
+	if version == "" && m.Method != protocol.MethodInitialize && r.Header.Get(mcphttp.SessionHeader) == "" {
+		if meta := readMeta(m.Params); meta.version != "" {
+			s.postStateless(w, r, &m)
+			return
+		}
+	}
+	if version == "" || slices.Contains(legacy, version) {
+		s.postSession(w, r, &m)
+		return
+	}
+	s.postStateless(w, r, &m)
+}
+
+// postSession takes a message of a client that has initialized a session, or is
+// about to.
+func (s *Server) postSession(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	if m.Method == protocol.MethodInitialize && m.ID != nil && r.Header.Get(mcphttp.SessionHeader) == "" {
+		s.postInitialize(w, r, m)
+		return
+	}
+	c := s.session(w, r)
+	if c == nil {
+		return
+	}
+	switch {
+	case m.Method == "":
+		c.answered(m)
+	case m.ID != nil:
+		c.ready.Store(true)
+		s.postRequest(w, r, c, m)
+		return
+	case m.Method == protocol.MethodCancelled:
+		c.cancel(m.Params)
+	case m.Method == protocol.MethodInitialized:
+		c.ready.Store(true)
+	default:
+		s.tell(r.Context(), c.session, m)
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// postRequest runs a request in the handler's own goroutine.
+func (s *Server) postRequest(w http.ResponseWriter, r *http.Request, c *conversation, m *jsonrpc.Message) {
+	ctx, err := c.begin(r.Context(), m.ID)
+	if errors.Is(err, errEnded) {
+		unknownSession(w)
+		return
+	}
+	if err != nil {
+		refuse(w, http.StatusOK, m.ID, err)
+		return
+	}
+	defer c.finish()
+	reply := mcphttp.NewReply(w, r)
+	defer reply.Close()
+	result, err := s.serveLegacy(ctx, c.session, m, &requestClient{write: reply.Send, asks: c})
+	c.release(m.ID)
+	s.answer(reply, http.StatusOK, respond(m.ID, result, err))
+}
+
+// postInitialize opens a session.
+func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	if !s.admit(w) {
+		return
+	}
+	c, result, err := s.openSession(callerOf(r.Context()), m.Params)
+	if err != nil {
+		refuse(w, http.StatusOK, m.ID, err)
+		return
+	}
+	w.Header().Set(mcphttp.SessionHeader, c.id)
+	if err := mcphttp.WriteJSON(w, http.StatusOK, respond(m.ID, result, nil)); err != nil {
+		c.end(errEnded) // nobody knows its id
+	}
+}
+
+// openSession initializes a session, in the place that admit has taken for it.
+func (s *Server) openSession(caller string, params json.RawMessage) (*conversation, json.RawMessage, error) {
+	outbox := mcphttp.NewOutbox()
+	c := s.newConversation(context.Background(), rand.Text(), caller, outbox.Offer)
+	c.outbox = outbox
+	c.onEnd = sync.OnceFunc(func() {
+		outbox.Close()
+		s.sessions.remove(c)
+	})
+	c.mu.Lock()
+	c.idle = time.AfterFunc(s.options.SessionIdle, c.idleEnd)
+	c.mu.Unlock()
+	result, err := c.initialize(params)
+	s.sessions.add(c)
+	if err == nil && s.closing.Err() != nil { // Close may have come before add
+		err = protocol.Errorf(protocol.ShuttingDown, "the server is shutting down")
+	}
+	if err != nil {
+		c.end(err)
+		return nil, nil, err
+	}
+	return c, result, nil
+}
+
+// get serves the stream of what the session is told outside its requests. The
+// newest stream of a session is the one that counts.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	c := s.session(w, r)
+	if c == nil {
+		return
+	}
+	c.stream(1)
+	defer c.stream(-1)
+	if err := c.outbox.Serve(r.Context(), w, ""); err != nil && r.Context().Err() == nil {
+		s.log.Debug("a client stopped reading its stream", "error", err)
+	}
+}
+
+// session returns the session that r names. When there is none of that id, or not
+// for this caller, it answers and returns nil.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) *conversation {
+	id := r.Header.Get(mcphttp.SessionHeader)
+	if id == "" {
+		http.Error(w, "header "+mcphttp.SessionHeader+" is required; initialize gives one", http.StatusBadRequest)
+		return nil
+	}
+	c := s.sessions.get(id, callerOf(r.Context()))
+	if c == nil || c.outbox == nil {
+		unknownSession(w)
+		return nil
+	}
+	return c
+}
+
+// unknownSession tells the client to initialize anew.
+func unknownSession(w http.ResponseWriter) {
+	http.Error(w, "no such session", http.StatusNotFound)
+}
+
+// admit takes a place for something that lasts. When there is none it answers and
+// returns false.
+func (s *Server) admit(w http.ResponseWriter) bool {
+	if s.closing.Err() != nil {
+		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
+		return false
+	}
+	if !s.sessions.take() {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "too many sessions", http.StatusTooManyRequests)
+		return false
+	}
+	return true
+}
+
+// refuse answers a request that was not run.
+func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+	_ = mcphttp.WriteJSON(w, status, respond(id, nil, err)) // nobody is left to tell
+}
+
+func (s *Server) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {
+	if err := reply.Answer(status, m); err != nil {
+		s.log.Debug("a client did not take its answer", "error", err)
+	}
+}

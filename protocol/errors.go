@@ -1,0 +1,215 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Kind names what went wrong. The set is closed: its strings and JSON-RPC codes
+// are part of the contract and appear unchanged in Go, JSON, the CLI and MCP.
+type Kind string
+
+// The kinds, each with the moment it occurs.
+const (
+	InvalidJSON           Kind = "invalid_json"           // a frame or payload is not JSON
+	InvalidResponse       Kind = "invalid_response"       // a frame is JSON but not a valid answer
+	ProtocolVersion       Kind = "protocol_version"       // the two sides have no version in common
+	ToolNotFound          Kind = "tool_not_found"         // no such tool, method or extension
+	InvalidArguments      Kind = "invalid_arguments"      // arguments do not match the tool's schema
+	ManifestInvalid       Kind = "manifest_invalid"       // plugin.toml or its sidecar cannot be used
+	ConfigInvalid         Kind = "config_invalid"         // a host configuration file cannot be used
+	RequirementMissing    Kind = "requirement_missing"    // a bin, variable, os, arch or host version is missing
+	Untrusted             Kind = "untrusted"              // the operator has not approved this extension
+	DescriptorChanged     Kind = "descriptor_changed"     // a tool is no longer what was approved
+	SpawnFailed           Kind = "spawn_failed"           // the process could not be started
+	HandshakeTimeout      Kind = "handshake_timeout"      // no answer to the handshake within start_timeout
+	HandshakeInvalid      Kind = "handshake_invalid"      // an answer to the handshake that cannot be used
+	ChildExited           Kind = "child_exited"           // the process ended while it owed an answer
+	LineTooLong           Kind = "line_too_long"          // a frame over max_line_bytes
+	StdoutClosed          Kind = "stdout_closed"          // the process lives but closed its stdout
+	WriteStalled          Kind = "write_stalled"          // the process stopped reading its stdin
+	CallTimeout           Kind = "call_timeout"           // no answer within call_timeout
+	Canceled              Kind = "canceled"               // the caller gave up
+	Overloaded            Kind = "overloaded"             // max_in_flight and max_queue are full
+	BreakerOpen           Kind = "breaker_open"           // the circuit breaker refuses calls for now
+	NotReady              Kind = "not_ready"              // the extension is starting or restarting
+	Failed                Kind = "failed"                 // the restart budget is spent; an operator must act
+	ShuttingDown          Kind = "shutting_down"          // the host or the extension is stopping
+	Rejected              Kind = "rejected"               // a policy or hook said no
+	GovernanceUnavailable Kind = "governance_unavailable" // a required policy could not decide
+	ExtensionError        Kind = "extension_error"        // the extension's own error: its code and data
+)
+
+// codes are fixed for ever; -32000 itself stays free because children use it
+// for errors of their own.
+var codes = map[Kind]int{
+	InvalidJSON:           -32700,
+	InvalidResponse:       -32600,
+	ProtocolVersion:       -32600,
+	ToolNotFound:          -32601,
+	InvalidArguments:      -32602,
+	ManifestInvalid:       -32001,
+	ConfigInvalid:         -32003,
+	RequirementMissing:    -32004,
+	Untrusted:             -32005,
+	DescriptorChanged:     -32006,
+	SpawnFailed:           -32007,
+	HandshakeTimeout:      -32008,
+	HandshakeInvalid:      -32009,
+	ChildExited:           -32010,
+	LineTooLong:           -32011,
+	StdoutClosed:          -32012,
+	WriteStalled:          -32013,
+	CallTimeout:           -32014,
+	Canceled:              -32015,
+	Overloaded:            -32016,
+	BreakerOpen:           -32017,
+	NotReady:              -32018,
+	Failed:                -32019,
+	ShuttingDown:          -32030,
+	Rejected:              -32031,
+	GovernanceUnavailable: -32032,
+}
+
+// Kinds returns every kind, in the order of the documentation.
+func Kinds() []Kind {
+	return []Kind{InvalidJSON, InvalidResponse, ProtocolVersion, ToolNotFound, InvalidArguments,
+		ManifestInvalid, ConfigInvalid, RequirementMissing, Untrusted, DescriptorChanged, SpawnFailed,
+		HandshakeTimeout, HandshakeInvalid, ChildExited, LineTooLong, StdoutClosed, WriteStalled,
+		CallTimeout, Canceled, Overloaded, BreakerOpen, NotReady, Failed, ShuttingDown, Rejected,
+		GovernanceUnavailable, ExtensionError}
+}
+
+// Code returns the kind's JSON-RPC error code. [ExtensionError] has none of its
+// own and reports -32603, JSON-RPC's internal error.
+func (k Kind) Code() int {
+	if c, ok := codes[k]; ok {
+		return c
+	}
+	return -32603
+}
+
+// Error is the one error type of the host. Message says what happened and, where
+// there is one, the next step; the other fields say to whom and with what proof.
+type Error struct {
+	Kind      Kind
+	Message   string
+	Extension string // the culprit's id; "" when none is to blame
+	Tool      string // the registered tool name; "" outside a tool call
+
+	// Code overrides Kind.Code on the wire: the child's own code of an ExtensionError.
+	Code int
+	// Data is the child's own error data, or details for a program to read.
+	Data json.RawMessage
+	// Outcome is "unknown" when the request had been written and may have run.
+	Outcome string
+	// RetryAfter is how long to wait before trying again; 0 when that is not known to help.
+	RetryAfter time.Duration
+	// Evidence is what is known about a process that failed; nil when none did.
+	Evidence *Evidence
+
+	cause error
+}
+
+// Evidence is what a failed process left behind.
+type Evidence struct {
+	ExitCode    *int          `json:"exit_code,omitempty"`
+	Signal      string        `json:"signal,omitempty"`
+	Stderr      []string      `json:"stderr,omitempty"` // the last lines; never sent to MCP clients
+	Line        string        `json:"line,omitempty"`   // the offending frame, cut to 2 KiB
+	Attempt     int           `json:"attempt,omitempty"`
+	MaxAttempts int           `json:"max_attempts,omitempty"`
+	NextRetry   time.Duration `json:"next_retry_ns,omitempty"`
+}
+
+// Errorf returns an *Error of the given kind. A %w operand becomes its cause.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: kind, Message: err.Error(), cause: errors.Unwrap(err)}
+}
+
+// Error names the culprit once, then what happened.
+func (e *Error) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Tool != "":
+		b.WriteString(e.Tool + ": ")
+	case e.Extension != "":
+		b.WriteString(e.Extension + ": ")
+	}
+	b.WriteString(e.Message)
+	b.WriteString(" (" + string(e.Kind) + ")")
+	return b.String()
+}
+
+// Unwrap returns the cause given to [Errorf] with %w.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is reports whether target is an *Error of the same kind, so that
+// errors.Is(err, &protocol.Error{Kind: protocol.CallTimeout}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind
+}
+
+// KindOf returns the kind of err: its own when it is an *Error, Canceled or
+// CallTimeout for the context's errors, and "" for nil and everything else.
+func KindOf(err error) Kind {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Kind
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return CallTimeout
+	}
+	return ""
+}
+
+// WireError is an error as JSON-RPC carries it.
+type WireError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// errorData is the data member of every error the host itself makes.
+type errorData struct {
+	Kind         Kind            `json:"kind"`
+	Extension    string          `json:"extension,omitempty"`
+	Tool         string          `json:"tool,omitempty"`
+	Outcome      string          `json:"outcome,omitempty"`
+	RetryAfterMS int64           `json:"retry_after_ms,omitempty"`
+	Details      json.RawMessage `json:"details,omitempty"`
+	ExitCode     *int            `json:"exit_code,omitempty"`
+	Signal       string          `json:"signal,omitempty"`
+	Line         string          `json:"line,omitempty"`
+}
+
+// Wire returns e as JSON-RPC carries it. An ExtensionError keeps the child's code
+// and data as they were; stderr lines stay with the host.
+func (e *Error) Wire() WireError {
+	if e.Kind == ExtensionError {
+		code := e.Code
+		if code == 0 {
+			code = e.Kind.Code()
+		}
+		return WireError{Code: code, Message: e.Message, Data: e.Data}
+	}
+	d := errorData{Kind: e.Kind, Extension: e.Extension, Tool: e.Tool, Outcome: e.Outcome,
+		RetryAfterMS: e.RetryAfter.Milliseconds(), Details: e.Data}
+	if ev := e.Evidence; ev != nil {
+		d.ExitCode, d.Signal, d.Line = ev.ExitCode, ev.Signal, ev.Line
+	}
+	data, err := json.Marshal(d)
+	if err != nil { // only Data can be at fault
+		d.Details = nil
+		data, _ = json.Marshal(d)
+	}
+	return WireError{Code: e.Kind.Code(), Message: e.Error(), Data: data}
+}

@@ -1,0 +1,33 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Peer is the other end of a conversation: a child or a client. Payloads stay raw.
+type Peer interface {
+	// Call sends a request and waits for its answer or the end of ctx.
+	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Notify sends a notification; it may block until ctx ends when the other end is slow.
+	Notify(ctx context.Context, method string, params json.RawMessage) error
+}
+
+// Session is one client's stay with the host.
+type Session struct {
+	ID           string          // unique among live sessions; "" for a stateless request
+	Caller       string          // the authenticated caller; "" when anonymous
+	Version      string          // MCP revision the client speaks; "" for Go callers
+	Capabilities json.RawMessage // the client's MCP capabilities, as sent
+	Client       Peer            // reaches the client outside any request; nil when that is impossible
+}
+
+// Call is one exchange on its way to an extension.
+type Call struct {
+	Session   *Session        // nil for an anonymous Go caller
+	Extension string          // "" means all of them, tool names prefixed
+	Method    string          // an MCP method name
+	Params    json.RawMessage // raw; nil means {}
+	Notify    bool            // a notification: no answer is expected
+	Client    Peer            // bound to this request: what the child says meanwhile; nil drops it
+}

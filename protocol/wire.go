@@ -1,0 +1,112 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Method names. The native protocol borrows MCP's wherever one exists.
+const (
+	MethodInitialize       = "initialize"
+	MethodInitialized      = "notifications/initialized"
+	MethodDiscover         = "server/discover"
+	MethodPing             = "ping"
+	MethodShutdown         = "shutdown"
+	MethodToolsList        = "tools/list"
+	MethodToolsCall        = "tools/call"
+	MethodHookPrefix       = "hooks/" // followed by the hook's snake_case name
+	MethodDecide           = "governance/decide"
+	MethodListen           = "subscriptions/listen"
+	MethodProgress         = "notifications/progress"
+	MethodMessage          = "notifications/message"
+	MethodCancelled        = "notifications/cancelled"
+	MethodToolsListChanged = "notifications/tools/list_changed"
+)
+
+// MCP revisions the host speaks, on both of its sides.
+const (
+	MCP20241105 = "2024-11-05"
+	MCP20250326 = "2025-03-26"
+	MCP20250618 = "2025-06-18"
+	MCP20251125 = "2025-11-25" // the last with an initialize handshake and sessions
+	MCP20260728 = "2026-07-28" // stateless: every request carries its own context
+)
+
+// InitializeParams opens a native conversation (request id 0).
+type InitializeParams struct {
+	AgentVersion    string          `json:"agent_version"` // the host's version
+	ExtensionID     string          `json:"extension_id"`
+	ProtocolVersion int             `json:"protocol_version"`
+	Capabilities    json.RawMessage `json:"capabilities"` // what the host can relay, e.g. {"progress":{}}
+	Config          json.RawMessage `json:"config"`       // the extension's merged [config]
+	StateDir        string          `json:"state_dir"`    // private to the extension, survives restarts
+}
+
+// InitializeResult is a native extension's answer.
+type InitializeResult struct {
+	ServerVersion   string            `json:"server_version,omitempty"`
+	ProtocolVersion int               `json:"protocol_version,omitempty"` // 0 means 1
+	Tools           []json.RawMessage `json:"tools,omitempty"`            // descriptors, see [Tool]
+	Hooks           []string          `json:"hooks,omitempty"`
+}
+
+// Tool is a descriptor as an extension offers it. InputSchema may be spelled
+// input_schema or inputSchema; Raw keeps every field as it was sent.
+type Tool struct {
+	Name         string
+	Title        string
+	Description  string
+	InputSchema  json.RawMessage
+	OutputSchema json.RawMessage
+	Annotations  json.RawMessage
+	Raw          json.RawMessage
+}
+
+// ToolsCallParams is the payload of tools/call.
+type ToolsCallParams struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Meta      json.RawMessage `json:"_meta,omitempty"`
+}
+
+// ToolResult is the answer to tools/call, kept as the bytes the extension sent.
+// Its shape is MCP's CallToolResult.
+type ToolResult json.RawMessage
+
+// toolResult is the part of a CallToolResult that ToolResult's methods read.
+type toolResult struct {
+	Content []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+	StructuredContent json.RawMessage `json:"structuredContent"`
+	IsError           bool            `json:"isError"`
+}
+
+func (r ToolResult) parse() (p toolResult) {
+	_ = json.Unmarshal(r, &p) // a result that is not an object reads as an empty one
+	return p
+}
+
+// Text joins the text blocks of the result with newlines.
+func (r ToolResult) Text() string {
+	var texts []string
+	for _, c := range r.parse().Content {
+		if c.Type == "text" {
+			texts = append(texts, c.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Structured returns structuredContent as it was sent, nil when there is none.
+func (r ToolResult) Structured() json.RawMessage { return r.parse().StructuredContent }
+
+// IsError reports whether the tool itself says that it failed.
+func (r ToolResult) IsError() bool {
+	return bytes.Contains(r, []byte(`"isError"`)) && r.parse().IsError
+}
+
+// MarshalJSON returns the result as it was sent.
+func (r ToolResult) MarshalJSON() ([]byte, error) { return json.RawMessage(r).MarshalJSON() }

@@ -1,0 +1,232 @@
+//go:build unix
+
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// recorder is a client that notes what reaches it.
+type recorder struct {
+	mu    sync.Mutex
+	heard []string
+	reply json.RawMessage
+	err   error
+}
+
+func (r *recorder) note(kind, method string, params json.RawMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = append(r.heard, fmt.Sprintf("%s %s %s", kind, method, params))
+}
+
+func (r *recorder) Call(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	r.note("call", method, params)
+	return r.reply, r.err
+}
+
+func (r *recorder) Notify(_ context.Context, method string, params json.RawMessage) error {
+	r.note("notify", method, params)
+	return nil
+}
+
+const withProgress = `{"name":"echo","arguments":{},"_meta":{"progressToken":42,"k":1}}`
+
+func TestProgressReachesItsCaller(t *testing.T) {
+	fault(t)
+	r := start(t, spec(t, `init echo; read; `+
+		`say {"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":$TOKEN,"message":"half"}}; `+
+		`say {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":42}}; `+
+		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"_meta":{"progressToken":$TOKEN},"data":"d"}}; `+
+		`answer; echo`))
+	c := &recorder{}
+	raw, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{ // not the one that guesses at a token
+		`notify notifications/progress {"progress":1,"progressToken":42,"message":"half"}`,
+		`notify notifications/message {"_meta":{"progressToken":42},"data":"d"}`,
+	}
+	if diff := cmp.Diff(want, c.heard); diff != "" {
+		t.Error(diff)
+	}
+	sent := rawjson.Get(rawjson.Get(rawjson.Get(raw, "structuredContent"), "params"), "_meta")
+	if token := rawjson.Get(sent, "progressToken"); !strings.HasPrefix(string(token), `"x`) || string(rawjson.Get(sent, "k")) != "1" {
+		t.Errorf("the child was sent _meta %s, want a token of our own and the rest", sent)
+	}
+}
+
+func TestRequestsOfTheChild(t *testing.T) {
+	fault(t)
+	s := spec(t, `init echo; read; `+
+		`say {"jsonrpc":"2.0","id":"mine","method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; answer; read; `+
+		`say {"jsonrpc":"2.0","id":2,"method":"ping"}; read; `+
+		`say {"jsonrpc":"2.0","id":3,"method":"roots/list","params":{"x":1}}; read; `+
+		`say {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"d"}}; dump; echo`)
+	incoming := &recorder{err: protocol.Errorf(protocol.Rejected, "no roots for you")}
+	told := make(chan struct{})
+	s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+		if notify {
+			defer close(told)
+			return nil, incoming.Notify(ctx, method, params)
+		}
+		return incoming.Call(ctx, method, params)
+	}
+	r := start(t, s)
+	client := &recorder{reply: json.RawMessage(`{"role":"assistant"}`)}
+	if _, err := r.Call(context.Background(), &Request{Method: "hooks/x", Params: json.RawMessage(withProgress), Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, told)
+	r.stop() // after the dump
+	if diff := cmp.Diff([]string{`call sampling/createMessage {"_meta":{"progressToken":42}}`}, client.heard); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{`call roots/list {"x":1}`, `notify notifications/message {"data":"d"}`}, incoming.heard); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{
+		`{"jsonrpc":"2.0","id":"mine","result":{"role":"assistant"}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{}}`,
+		`{"jsonrpc":"2.0","id":3,"error":{"code":-32031,"message":"no roots for you (rejected)","data":{"kind":"rejected"}}}`,
+	}
+	if diff := cmp.Diff(want, r.Info().Stderr); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefusesRequestsNobodyAnswers(t *testing.T) {
+	fault(t)
+	s, m := metAt(t, `init echo; read; `+
+		`say {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"_meta":{"progressToken":$TOKEN}}}; answer; read; `+
+		`say {"jsonrpc":"2.0","id":2,"method":"roots/list"}; read; dump; sync refused; echo`)
+	r := start(t, s)
+	if _, err := r.request("hooks/x", withProgress); err != nil {
+		t.Fatal(err)
+	}
+	m.await("refused")()
+	r.stop()
+	if n := len(r.Info().Stderr); n != 2 {
+		t.Fatalf("%d refusals, want 2", n)
+	}
+	for i, line := range r.Info().Stderr {
+		wantContains(t, line, fmt.Sprintf(`"id":%d,"error":{"code":-32601`, i+1))
+	}
+}
+
+func TestExtensionErrorKeepsCodeAndData(t *testing.T) {
+	fault(t)
+	r := start(t, spec(t, `init echo; read; say {"jsonrpc":"2.0","id":$ID,"error":{"code":-32042,"message":"m","data":{"n":12345678901234567890}}}; echo`))
+	_, err := r.callTool()
+	fault := wantKind(t, err, protocol.ExtensionError)
+	if fault.Code != -32042 || fault.Message != "m" || string(fault.Data) != `{"n":12345678901234567890}` || fault.Outcome != "" {
+		t.Errorf("error = %+v", fault)
+	}
+}
+
+func TestToolsListChanged(t *testing.T) {
+	fault(t)
+	s := spec(t, `init {"tools":[{"name":"old"}],"hooks":["before_tool_call"]}; `+
+		`say {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}; read; answer {"tools":[{"name":"new"},{"name":"undeclared"}]}; echo`)
+	s.Manifest.Capabilities = capabilities("old", "new")
+	changed := make(chan struct{}, 1)
+	s.ToolsChanged = func() { changed <- struct{}{} }
+	r := start(t, s)
+	await(t, changed)
+	h := r.Handshake()
+	if len(h.Tools) != 1 || h.Tools[0].Name != "new" || len(h.Hooks) != 1 || h.ServerVersion != "" {
+		t.Errorf("handshake = %+v", h)
+	}
+}
+
+func TestOutgoingNative(t *testing.T) {
+	d := &native{}
+	for _, c := range []struct{ params, meta, token, want string }{
+		{``, ``, ``, `{}`},
+		{`{"name":"t","arguments":{"b":1e3}}`, ``, ``, `{"name":"t","arguments":{"b":1e3}}`},
+		{`{"name":"t"}`, `{"agent_id":"a"}`, ``, `{"name":"t","arguments":{"_meta":{"agent_id":"a"}}}`},
+		{`{"name":"t","arguments":{"_meta":"forged","x":1}}`, `{"agent_id":"a"}`, ``, `{"name":"t","arguments":{"_meta":{"agent_id":"a"},"x":1}}`},
+		{`{"_meta":{"progressToken":1,"k":2},"name":"t"}`, ``, `"x-1"`, `{"_meta":{"progressToken":"x-1","k":2},"name":"t"}`},
+	} {
+		_, got, err := d.outgoing(request(c.params, c.meta), raw(c.token))
+		if err != nil || string(got) != c.want {
+			t.Errorf("outgoing(%s, %s, %s) = %s, %v, want %s", c.params, c.meta, c.token, got, err, c.want)
+		}
+	}
+}
+
+func TestOutgoingMCP(t *testing.T) {
+	const (
+		envelope = `{"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"exthost","version":"1"},"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+		inside   = `"io.modelcontextprotocol/clientInfo":{"name":"exthost","version":"1"},"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+	)
+	s := spec(t, "")
+	s.HostVersion = "1"
+	for _, c := range []struct {
+		modern                    bool
+		params, meta, token, want string
+	}{
+		{false, ``, ``, ``, `{}`},
+		{false, `{"name":"t","_meta":{"k":1}}`, ``, ``, `{"name":"t","_meta":{"k":1}}`},
+		{false, `{"name":"t"}`, `{"agent_id":"a"}`, ``, `{"name":"t","_meta":{"agent_id":"a"}}`},
+		{false, `{"_meta":{"agent_id":"forged","progressToken":1}}`, `{"agent_id":"a"}`, `"x-1"`, `{"_meta":{"agent_id":"a","progressToken":"x-1"}}`},
+		{true, `{ }`, ``, ``, `{"_meta":` + envelope + ` }`},
+		{true, `{"name":"t"}`, ``, ``, `{"_meta":` + envelope + `,"name":"t"}`},
+		{true, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientCapabilities":{"a":1}}}`, ``, ``,
+			`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"a":1},"io.modelcontextprotocol/clientInfo":{"name":"exthost","version":"1"}}}`},
+		{true, `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"a":1}}}`, ``, `"x-1"`,
+			`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"a":1},` + inside + `,"progressToken":"x-1"}}`},
+	} {
+		d := newMCP(&s)
+		d.modern = c.modern
+		_, got, err := d.outgoing(request(c.params, c.meta), raw(c.token))
+		if err != nil || string(got) != c.want {
+			t.Errorf("outgoing(%s, %s, %s)\n= %s, %v,\nwant %s", c.params, c.meta, c.token, got, err, c.want)
+		}
+	}
+}
+
+func request(params, meta string) *Request {
+	return &Request{Method: protocol.MethodToolsCall, Params: raw(params), Meta: raw(meta)}
+}
+
+func raw(s string) json.RawMessage {
+	if s == "" {
+		return nil
+	}
+	return json.RawMessage(s)
+}
+
+func TestToolResult(t *testing.T) {
+	for in, want := range map[string]string{
+		`"a \"b\"\n"`:                   `{"content":[{"type":"text","text":"a \"b\"\n"}]}`,
+		`12345678901234567890`:          `{"content":[{"type":"text","text":"12345678901234567890"}]}`,
+		`null`:                          `{"content":[{"type":"text","text":"null"}]}`,
+		`[1, "x"]`:                      `{"content":[{"type":"text","text":"[1, \"x\"]"}]}`,
+		`{"a":"\\"}`:                    `{"content":[{"type":"text","text":"{\"a\":\"\\\\\"}"}],"structuredContent":{"a":"\\"}}`,
+		"{\"a\":\t1}":                   `{"content":[{"type":"text","text":"{\"a\":\t1}"}],"structuredContent":{"a":` + "\t1}}",
+		`{"content":"text"}`:            `{"content":[{"type":"text","text":"{\"content\":\"text\"}"}],"structuredContent":{"content":"text"}}`,
+		`{"content":[],"x":1}`:          `{"content":[],"x":1}`,
+		`{"isError":true,"content":[]}`: `{"isError":true,"content":[]}`,
+		``:                              `{"content":[]}`,
+	} {
+		got := toolResult(json.RawMessage(in))
+		if string(got) != want {
+			t.Errorf("toolResult(%s) = %s, want %s", in, got, want)
+		}
+		if !json.Valid(got) {
+			t.Errorf("toolResult(%s) is no JSON: %s", in, got)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/protocol"
+)
+
+// child is one process, its connection and what became of it.
+type child struct {
+	spec      *Spec
+	dialect   dialect
+	traits    traits
+	proc      *process.Process
+	wire      *listener
+	conn      *jsonrpc.Conn
+	noise     *noise
+	slot      *slot // of a child that takes one call at a time
+	startedAt time.Time
+	tokens    tokenMint
+	handshake atomic.Pointer[Handshake] // nil until the child can be called
+	hooks     []string                  // as offered
+
+	fatal   chan *protocol.Error // holds the first reason to end the child
+	changed chan struct{}        // holds a token when the tools are to be listed again
+	hung    chan struct{}        // holds a token when a call timed out
+	tasks   sync.WaitGroup
+
+	served chan struct{} // closed when the connection is over
+	broken error         // why; written before served is closed
+
+	stopping atomic.Bool
+	ended    chan struct{}   // closed when the run is over
+	cause    *protocol.Error // why; written before ended is closed
+}
+
+// spawn starts the process. Nothing is read from it before run.
+func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
+	argv, err := commandLine(s)
+	if err != nil {
+		return nil, spawnFailed(err)
+	}
+	proc, err := process.Start(ctx, process.Spec{
+		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
+		StderrLine: func(l process.Line) { logStderr(s.Logger, l) },
+	})
+	if err != nil {
+		return nil, spawnFailed(err)
+	}
+	c := &child{
+		spec: s, dialect: d, traits: d.traits(), proc: proc,
+		slot: newSlot(), startedAt: time.Now(),
+		fatal: make(chan *protocol.Error, 1), changed: make(chan struct{}, 1), hung: make(chan struct{}, 1),
+		served: make(chan struct{}), ended: make(chan struct{}),
+	}
+	c.tokens.init()
+	c.connect()
+	return c, nil
+}
+
+// connect puts the wire over the process's pipes.
+func (c *child) connect() {
+	c.noise = newNoise(c.spec.Logger)
+	if c.traits.single {
+		c.noise.heard = c.slot.spoil
+	}
+	c.wire = &listener{noise: c.noise, Line: jsonrpc.NewLineTransport(c.proc.Stdout, c.proc.Stdin, jsonrpc.LineOptions{
+		MaxLineBytes: c.spec.Options.MaxLineBytes,
+		Noise:        c.noise.line,
+		WriteTimeout: c.spec.writeTimeout,
+	})}
+	o := jsonrpc.Options{
+		Handle: c.handle, Notified: c.notified, Token: tokenOf, Abandoned: c.abandoned,
+		FirstID: 1, Bare: c.traits.bare,
+	}
+	if c.traits.zeroID {
+		o.FirstID = 0
+	}
+	c.conn = jsonrpc.NewConn(c.wire, o)
+}
+
+// run serves the child to its end and returns why it ended, nil when ctx did it.
+func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
+	c.tasks.Go(func() {
+		c.broken = c.conn.Serve(context.WithoutCancel(ctx))
+		close(c.served)
+	})
+	inner, cancel := context.WithCancel(ctx)
+	cause := c.watch(inner, ready)
+	if cause == nil {
+		c.stopping.Store(true)
+		c.stop(ctx)
+	}
+	c.bury()
+	c.cause = c.obituary(cause)
+	close(c.ended) // before the wait: a task may be waiting for it
+	cancel()
+	c.tasks.Wait()
+	if cause == nil {
+		return nil
+	}
+	return c.epitaph()
+}
+
+// watch waits for whatever ends the run first: nil is the end of ctx.
+func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
+	shaken := make(chan error, 1)
+	c.tasks.Go(func() { shaken <- c.greet(ctx) })
+	var relisted chan struct{} // not nil while a listing runs
+	for {
+		var changed chan struct{}
+		if relisted == nil && c.handshake.Load() != nil {
+			changed = c.changed
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.proc.Done():
+			return c.exited()
+		case <-c.served:
+			return c.disconnected()
+		case fault := <-c.fatal:
+			return fault
+		case err := <-shaken:
+			if errors.Is(err, jsonrpc.ErrClosed) || ctx.Err() != nil {
+				continue // what ended the connection says it better
+			}
+			if err != nil {
+				return c.unshaken(err)
+			}
+			c.tasks.Go(func() { c.dialect.follow(ctx, c.conn) })
+			c.tasks.Go(func() { c.watchHealth(ctx) })
+			ready()
+		case <-changed:
+			done := make(chan struct{})
+			relisted = done
+			c.tasks.Go(func() { defer close(done); c.relist(ctx) })
+		case <-relisted:
+			relisted = nil
+		}
+	}
+}
+
+// greet conducts the handshake within start_timeout.
+func (c *child) greet(ctx context.Context) error {
+	if d := c.spec.Options.StartTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	h, o, err := c.dialect.handshake(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	c.hooks = o.hooks
+	c.noise.settled.Store(true)
+	c.offer(h, o)
+	return nil
+}
+
+// offer makes h, with what is accepted of o, the handshake in force.
+func (c *child) offer(h *Handshake, o offer) {
+	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
+	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
+	for _, d := range r.diagnostics {
+		c.spec.Logger.Warn(d.Message, "code", d.Code)
+	}
+	c.handshake.Store(h)
+}
+
+// relist asks for the tools again after the child said that they changed.
+func (c *child) relist(ctx context.Context) {
+	if d := c.spec.Options.StartTimeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	tools, err := c.dialect.relist(ctx, c.conn)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.spec.Logger.Warn("changed tools could not be listed; the old ones stay", "error", err)
+		}
+		return
+	}
+	h := *c.handshake.Load()
+	c.offer(&h, offer{tools: tools, hooks: c.hooks})
+	if c.spec.ToolsChanged != nil {
+		c.spec.ToolsChanged()
+	}
+}

@@ -1,0 +1,77 @@
+package runtime
+
+import (
+	"errors"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/protocol"
+)
+
+// commandLine returns the argv that the transport asks for, its first word resolved.
+func commandLine(s *Spec) ([]string, error) {
+	t := &s.Manifest.Transport
+	switch {
+	case t.Script != "":
+		argv, err := process.LaunchScript(t.Script, s.Dir, pathOf(s.Env))
+		return append(argv, t.Args...), err
+	case len(t.Cmd) > 0:
+		return resolved(s, t.Cmd)
+	}
+	return resolved(s, append([]string{t.Command}, t.Args...))
+}
+
+// resolved returns a copy of words with the executable in place of the first.
+func resolved(s *Spec, words []string) ([]string, error) {
+	if len(words) == 0 {
+		words = []string{""} // refused by Resolve, with words for it
+	}
+	path, err := process.Resolve(words[0], s.Dir, pathOf(s.Env))
+	return append([]string{path}, words[1:]...), err
+}
+
+func workDir(s *Spec) string {
+	cwd := s.Manifest.Transport.Cwd
+	if filepath.IsAbs(cwd) {
+		return cwd
+	}
+	return filepath.Join(s.Dir, cwd)
+}
+
+func pathOf(env []string) string {
+	for _, kv := range env {
+		name, path, _ := strings.Cut(kv, "=")
+		if name == "PATH" || goruntime.GOOS == "windows" && strings.EqualFold(name, "PATH") {
+			return path
+		}
+	}
+	return ""
+}
+
+// spawnFailed says why a process could not be started.
+func spawnFailed(err error) *protocol.Error {
+	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
+	var start *process.StartError
+	if errors.As(err, &start) {
+		e.Data = mustJSON(map[string]string{"reason": string(start.Reason)})
+	}
+	return e
+}
+
+// evidenceOf returns what a process left behind; little while it still lives.
+func evidenceOf(p *process.Process) *protocol.Evidence {
+	e := &protocol.Evidence{Stderr: p.Tail()}
+	select {
+	case <-p.Done():
+	default:
+		return e
+	}
+	exit := p.Exit()
+	e.Signal = exit.Signal
+	if exit.Signal == "" && exit.Err == nil {
+		e.ExitCode = &exit.Code
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// ExecRuntime runs an extension without a wire: each call is a process of its
+// own, and none runs between calls.
+type ExecRuntime struct {
+	spec      Spec
+	startedAt time.Time
+	handshake atomic.Pointer[Handshake] // nil until the commands were found
+	commands  map[string]*template      // by tool name; written before handshake
+
+	calls    atomic.Uint64
+	inFlight atomic.Int64
+
+	mu      sync.Mutex
+	halt    sync.Once
+	stopped chan struct{}  // closed when no call may begin or go on
+	running sync.WaitGroup // calls; added to under mu while stopped is open
+}
+
+var _ Instance = (*ExecRuntime)(nil)
+
+func newExec(s Spec) *ExecRuntime {
+	return &ExecRuntime{spec: s, startedAt: time.Now(), stopped: make(chan struct{})}
+}
+
+// Serve implements [Instance]. It looks for the commands of all tools and then
+// only waits; calls in flight when ctx ends are killed.
+func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
+	h, err := e.prepare()
+	if err != nil {
+		return blame(&e.spec, spawnFailed(err))
+	}
+	e.handshake.Store(h)
+	ready()
+	select {
+	case <-ctx.Done():
+		e.Kill()
+	case <-e.stopped:
+		err = blame(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
+	}
+	e.running.Wait()
+	return err
+}
+
+// Kill implements [Instance]: it kills all calls and lets none begin.
+func (e *ExecRuntime) Kill() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.halt.Do(func() { close(e.stopped) })
+}
+
+// prepare finds the command of each tool. A tool without one is dropped; an
+// error means that there is none left.
+func (e *ExecRuntime) prepare() (*Handshake, error) {
+	m := e.spec.Manifest
+	r := reviewOffer(e.spec.ID, declaredOffer(m), m.Capabilities)
+	h := &Handshake{Protocol: manifest.KindExec}
+	e.commands = make(map[string]*template, len(m.Tools))
+	var failed error
+	for i := range m.Tools {
+		t, err := e.template(&m.Tools[i])
+		if err != nil {
+			failed = err
+			r.warn("spawn_failed", "", "tool %q is dropped: %v", m.Tools[i].Name, err)
+			continue
+		}
+		e.commands[m.Tools[i].Name] = t
+	}
+	for _, t := range r.tools {
+		if e.commands[t.Name] != nil {
+			h.Tools = append(h.Tools, t)
+		}
+	}
+	h.Diagnostics = r.diagnostics
+	if len(h.Tools) == 0 && failed != nil {
+		return nil, failed
+	}
+	return h, nil
+}
+
+func (e *ExecRuntime) template(t *manifest.ToolSpec) (*template, error) {
+	if len(t.Command) > 0 {
+		argv, err := resolved(&e.spec, t.Command)
+		return newTemplate(argv), err
+	}
+	argv, err := commandLine(&e.spec)
+	return newTemplate(argv), err
+}
+
+// begin admits a call; the end must be told to e.running.
+func (e *ExecRuntime) begin() *protocol.Error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case <-e.stopped:
+		return protocol.Errorf(protocol.ShuttingDown, "it is stopping")
+	default:
+	}
+	if e.handshake.Load() == nil {
+		return protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet")
+	}
+	e.running.Add(1)
+	return nil
+}
+
+// Call implements [Instance].
+func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
+	if fault := e.begin(); fault != nil {
+		return nil, blame(&e.spec, fault)
+	}
+	defer e.running.Done()
+	e.calls.Add(1)
+	e.inFlight.Add(1)
+	defer e.inFlight.Add(-1)
+	raw, fault := e.call(ctx, r)
+	if fault != nil {
+		return nil, blame(&e.spec, fault)
+	}
+	return raw, nil
+}
+
+func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
+	if r.Method != protocol.MethodToolsCall {
+		return nil, noMethod(manifest.KindExec, r.Method)
+	}
+	name := textOf(r.Params, "name")
+	command := e.commands[name]
+	if command == nil {
+		return nil, noTool(name)
+	}
+	argv, stdin, fault := command.fill(arguments(r))
+	if fault != nil {
+		return nil, fault
+	}
+	return e.execute(ctx, argv, stdin)
+}
+
+// Notify implements [Instance]: there is nobody to hear.
+func (e *ExecRuntime) Notify(_ context.Context, method string, _ json.RawMessage) error {
+	return blame(&e.spec, noMethod(manifest.KindExec, method))
+}
+
+// Handshake implements [Instance].
+func (e *ExecRuntime) Handshake() *Handshake { return e.handshake.Load() }
+
+// Info implements [Instance].
+func (e *ExecRuntime) Info() Info {
+	return Info{StartedAt: e.startedAt, Protocol: manifest.KindExec, Calls: e.calls.Load(), InFlight: int(e.inFlight.Load())}
+}

@@ -1,0 +1,141 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Keys of the _meta that every request to a stateless MCP server carries.
+const (
+	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaClient       = "io.modelcontextprotocol/clientInfo"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+)
+
+// mcp is the dialect of MCP servers, of both eras: with a session opened by
+// initialize, and stateless with the context in the _meta of every request.
+type mcp struct {
+	log      *slog.Logger
+	version  string          // as the manifest states it
+	probe    time.Duration   // see probeTimeout
+	client   json.RawMessage // clientInfo
+	relayed  json.RawMessage // client capabilities
+	envelope json.RawMessage // the _meta of a request to a stateless server
+
+	// Settled by the handshake.
+	modern bool // the server is stateless
+	tells  bool // of changed tools
+}
+
+func newMCP(s *Spec) *mcp {
+	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
+	d.envelope = mustJSON(map[string]json.RawMessage{
+		metaVersion:      mustJSON(protocol.MCP20260728),
+		metaClient:       d.client,
+		metaCapabilities: d.relayed,
+	})
+	return d
+}
+
+func (*mcp) traits() traits { return traits{cancels: true} }
+
+// ping returns server/discover for a stateless server, which has no ping.
+func (d *mcp) ping() (string, json.RawMessage) {
+	if d.modern {
+		return protocol.MethodDiscover, d.params(nil)
+	}
+	return protocol.MethodPing, emptyObject
+}
+
+func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMessage, err error) {
+	params := d.params(nil)
+	for range limits.pages {
+		raw, err := c.Call(ctx, protocol.MethodToolsList, params, nil)
+		if err != nil {
+			return nil, err
+		}
+		page, ok := arrayOf[json.RawMessage](raw, "tools")
+		if !ok || !isObject(raw) {
+			return nil, notObject(protocol.MethodToolsList, raw)
+		}
+		if tools = append(tools, page...); len(tools) > limits.tools {
+			return nil, tooManyTools(len(tools))
+		}
+		cursor := textOf(raw, "nextCursor")
+		if cursor == "" {
+			return tools, nil
+		}
+		params = d.params(map[string]string{"cursor": cursor})
+	}
+	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list does not end: more than %d pages", limits.pages)
+}
+
+// params returns the params of a request of our own.
+func (d *mcp) params(own map[string]string) json.RawMessage {
+	params := emptyObject
+	if own != nil {
+		params = mustJSON(own)
+	}
+	if d.modern {
+		return rawjson.Set(params, "_meta", d.envelope)
+	}
+	return params
+}
+
+// outgoing keeps what the caller put into _meta, except that a stateless server
+// is told the revision that this host speaks to it. Capabilities and client of
+// a stateless caller pass as they are: it is the one that has to act on them.
+func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
+	params := orEmpty(r.Params)
+	if token == nil && r.Meta == nil {
+		if !d.modern {
+			return r.Method, params, nil
+		}
+		if !mayHave(params, "_meta") {
+			return r.Method, prepend(params, "_meta", d.envelope), nil
+		}
+	}
+	meta := rawjson.Get(params, "_meta")
+	edits := make(map[string]json.RawMessage)
+	if d.modern {
+		maps.Insert(edits, rawjson.Members(d.envelope))
+		for _, key := range []string{metaClient, metaCapabilities} {
+			if rawjson.Get(meta, key) != nil {
+				delete(edits, key)
+			}
+		}
+	}
+	if r.Meta != nil {
+		maps.Insert(edits, rawjson.Members(r.Meta))
+	}
+	if token != nil {
+		edits["progressToken"] = token
+	}
+	return r.Method, rawjson.Set(params, "_meta", rawjson.Edit(meta, edits)), nil
+}
+
+func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
+
+// follow subscribes to changes where a server has to be asked for them. The
+// request is answered when the subscription ends.
+func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) {
+	if !d.modern || !d.tells {
+		return
+	}
+	params := rawjson.Set(json.RawMessage(`{"notifications":{"toolsListChanged":true}}`), "_meta", d.envelope)
+	_, err := c.Call(ctx, protocol.MethodListen, params, nil)
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) {
+		d.log.Warn("it refuses to say when its tools change", "error", err)
+	}
+}

@@ -1,0 +1,140 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// probeTimeout is how long server/discover alone may take before initialize is
+// tried beside it.
+const probeTimeout = 2 * time.Second
+
+// legacyVersions are the revisions with an initialize handshake, newest first.
+var legacyVersions = []string{protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
+
+func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
+	h, err := d.greet(ctx, c)
+	if err != nil {
+		return nil, offer{}, err
+	}
+	h.Protocol = manifest.ProtocolMCP
+	d.tells = string(rawjson.Get(rawjson.Get(h.Capabilities, "tools"), "listChanged")) == "true"
+	d.modern = h.Era == protocol.MCP20260728
+	tools, err := d.relist(ctx, c)
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) && rawjson.Get(h.Capabilities, "tools") == nil {
+		return h, offer{}, nil // it said that it has none
+	}
+	if err != nil {
+		return nil, offer{}, handshakeError(protocol.MethodToolsList, err)
+	}
+	return h, offer{tools: tools}, nil
+}
+
+func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	switch d.version {
+	case protocol.MCP20260728:
+		return d.discover(ctx, c)
+	case "", manifest.MCPVersionAuto:
+		return d.negotiate(ctx, c)
+	}
+	return d.initialize(ctx, c)
+}
+
+// negotiate asks for the newer era first. Anything but a usable answer leads to
+// initialize; a server that is slow to start gets both questions, and a late
+// answer to the first still counts if the second is refused.
+func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	type answer struct {
+		h   *Handshake
+		err error
+	}
+	discovered := make(chan answer, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h, err := d.discover(ctx, c)
+		discovered <- answer{h, err}
+	}()
+	defer func() { cancel(); <-done }()
+
+	patience := time.NewTimer(d.probe)
+	defer patience.Stop()
+	select {
+	case a := <-discovered:
+		if a.err == nil {
+			return a.h, nil
+		}
+		return d.initialize(ctx, c)
+	case <-patience.C:
+	}
+	h, err := d.initialize(ctx, c)
+	if protocol.KindOf(err) != protocol.HandshakeInvalid {
+		return h, err
+	}
+	if a := <-discovered; a.err == nil {
+		return a.h, nil
+	}
+	return nil, err
+}
+
+func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	raw, err := c.Call(ctx, protocol.MethodDiscover, rawjson.Set(emptyObject, "_meta", d.envelope), nil)
+	if err != nil {
+		return nil, handshakeError(protocol.MethodDiscover, err)
+	}
+	versions, ok := arrayOf[string](raw, "supportedVersions")
+	if !ok || len(versions) == 0 {
+		return nil, notObject(protocol.MethodDiscover, raw)
+	}
+	if !slices.Contains(versions, protocol.MCP20260728) {
+		return nil, protocol.Errorf(protocol.ProtocolVersion, "it speaks MCP %v, not %s", versions, protocol.MCP20260728)
+	}
+	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), "io.modelcontextprotocol/serverInfo"))
+	h.Era = protocol.MCP20260728
+	return h, nil
+}
+
+func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(map[string]any{
+		"protocolVersion": protocol.MCP20251125,
+		"capabilities":    d.relayed,
+		"clientInfo":      d.client,
+	}), nil)
+	if err != nil {
+		return nil, handshakeError(protocol.MethodInitialize, err)
+	}
+	version := textOf(raw, "protocolVersion")
+	switch {
+	case version == "" && (rawjson.Get(raw, "tools") != nil || rawjson.Get(raw, "server_version") != nil):
+		return nil, protocol.Errorf(protocol.HandshakeInvalid,
+			`it answered the MCP handshake as a native extension does; set protocol = "native" under [transport]`)
+	case version == "":
+		return nil, notObject(protocol.MethodInitialize, raw)
+	case !slices.Contains(legacyVersions, version):
+		return nil, protocol.Errorf(protocol.ProtocolVersion, "it wants to speak MCP %s; this host speaks %v", cutLine([]byte(version)), legacyVersions)
+	}
+	if err := c.Notify(ctx, protocol.MethodInitialized, nil); err != nil {
+		return nil, err
+	}
+	h := readServer(raw, rawjson.Get(raw, "serverInfo"))
+	h.Era = version
+	return h, nil
+}
+
+func readServer(raw, info json.RawMessage) *Handshake {
+	return &Handshake{
+		ServerVersion: textOf(info, "version"),
+		Capabilities:  rawjson.Get(raw, "capabilities"),
+		Instructions:  textOf(raw, "instructions"),
+	}
+}

@@ -1,0 +1,133 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// native is the dialect of extensions written for this host.
+type native struct{ spec *Spec }
+
+func (*native) traits() traits {
+	return traits{cancels: true, shutdown: true, zeroID: true}
+}
+
+func (*native) ping() (string, json.RawMessage) { return protocol.MethodPing, emptyObject }
+
+func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
+	raw, err := c.Call(ctx, protocol.MethodInitialize, mustJSON(protocol.InitializeParams{
+		AgentVersion:    d.spec.HostVersion,
+		ExtensionID:     d.spec.ID,
+		ProtocolVersion: protocol.Version,
+		Capabilities:    orEmpty(d.spec.Capabilities),
+		Config:          orEmpty(d.spec.Config),
+		StateDir:        d.spec.StateDir,
+	}), nil)
+	if err != nil {
+		return nil, offer{}, nativeRefused(err)
+	}
+	if textOf(raw, "protocolVersion") != "" || rawjson.Get(raw, "serverInfo") != nil {
+		return nil, offer{}, speaksMCP()
+	}
+	return readInitialize(raw)
+}
+
+// readInitialize reads a native answer to initialize.
+func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
+	version, err := protocolVersion(raw)
+	if err != nil {
+		return nil, offer{}, err
+	}
+	if version != protocol.Version {
+		return nil, offer{}, protocol.Errorf(protocol.ProtocolVersion,
+			"it speaks version %d of the native protocol, this host version %d", version, protocol.Version)
+	}
+	tools, okTools := arrayOf[json.RawMessage](raw, "tools")
+	hooks, okHooks := arrayOf[string](raw, "hooks")
+	if !isObject(raw) || !okTools || !okHooks {
+		return nil, offer{}, notObject(protocol.MethodInitialize, raw)
+	}
+	if len(tools) > limits.tools {
+		return nil, offer{}, tooManyTools(len(tools))
+	}
+	h := &Handshake{Protocol: manifest.ProtocolNative, ServerVersion: textOf(raw, "server_version")}
+	return h, offer{tools: tools, hooks: hooks}, nil
+}
+
+func protocolVersion(raw json.RawMessage) (int, error) {
+	version := 0
+	if value := rawjson.Get(raw, "protocol_version"); value != nil && json.Unmarshal(value, &version) != nil {
+		return 0, protocol.Errorf(protocol.ProtocolVersion, "its protocol_version %s is not a whole number", cutLine(value))
+	}
+	if version == 0 {
+		return protocol.Version, nil
+	}
+	return version, nil
+}
+
+func tooManyTools(n int) error {
+	return protocol.Errorf(protocol.HandshakeInvalid, "it offers %d tools; the limit is %d", n, limits.tools)
+}
+
+func speaksMCP() error {
+	return protocol.Errorf(protocol.HandshakeInvalid,
+		`it answered the native handshake as an MCP server does; set protocol = "mcp" under [transport]`)
+}
+
+// nativeRefused recognises an MCP server that turns down native params.
+func nativeRefused(err error) error {
+	var refused *jsonrpc.Error
+	if errors.As(err, &refused) {
+		said := refused.Message + string(refused.Data)
+		for _, word := range []string{"protocolVersion", "clientInfo", "protocol version"} {
+			if strings.Contains(said, word) {
+				return speaksMCP()
+			}
+		}
+	}
+	return handshakeError(protocol.MethodInitialize, err)
+}
+
+func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage, error) {
+	raw, err := c.Call(ctx, protocol.MethodToolsList, emptyObject, nil)
+	if err != nil {
+		return nil, err
+	}
+	tools, ok := arrayOf[json.RawMessage](raw, "tools")
+	switch {
+	case !ok || !isObject(raw):
+		return nil, notObject(protocol.MethodToolsList, raw)
+	case len(tools) > limits.tools:
+		return nil, tooManyTools(len(tools))
+	}
+	return tools, nil
+}
+
+// outgoing puts Meta inside the arguments, where an extension of any language
+// finds it without knowing the envelope.
+func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
+	params := orEmpty(r.Params)
+	if r.Meta != nil {
+		params = rawjson.Set(params, "arguments", rawjson.Set(rawjson.Get(params, "arguments"), "_meta", r.Meta))
+	}
+	if token != nil {
+		params = withToken(params, token)
+	}
+	return r.Method, params, nil
+}
+
+func (*native) result(method string, raw json.RawMessage) json.RawMessage {
+	if method == protocol.MethodToolsCall {
+		return toolResult(raw)
+	}
+	return raw
+}
+
+func (*native) follow(context.Context, *jsonrpc.Conn) {}

@@ -1,0 +1,97 @@
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/protocol"
+)
+
+// maxNoise is how many lines that are not frames are skipped: before the
+// handshake in all, afterwards in a row.
+const maxNoise = 64
+
+// noise judges the lines on stdout that are not frames.
+type noise struct {
+	log     *slog.Logger
+	heard   func(line []byte) // told of every such line; may be nil
+	settled atomic.Bool       // the handshake is over
+
+	// These belong to the connection's reader; verdict reads them after its end.
+	limit *rate.Limiter
+	muted int // lines not logged since the last one that was
+	row   int // lines that count
+	last  string
+}
+
+func newNoise(log *slog.Logger) *noise {
+	return &noise{log: log, limit: rate.NewLimiter(1, 10)}
+}
+
+// line takes a line that is not a frame; an error ends the connection.
+func (n *noise) line(line []byte, err error) error {
+	n.last = cutLine(line)
+	if n.limit.Allow() {
+		n.log.Warn("stdout carries a line that is not a frame; logs belong on stderr",
+			"line", process.Escape(n.last), "reason", err, "unlogged", n.muted)
+		n.muted = 0
+	} else {
+		n.muted++
+	}
+	if n.heard != nil {
+		n.heard(line)
+	}
+	if n.row++; n.row > maxNoise {
+		return jsonrpc.ErrNoise
+	}
+	return nil
+}
+
+// frame takes note of a line that is one.
+func (n *noise) frame() {
+	if n.settled.Load() {
+		n.row = 0
+	}
+}
+
+// verdict is why a child that wrote too much noise was killed.
+func (n *noise) verdict() *protocol.Error {
+	fault := protocol.Errorf(protocol.InvalidJSON, "it wrote more than %d lines in a row to stdout that are not frames, and was killed", maxNoise)
+	if !n.settled.Load() {
+		fault = protocol.Errorf(protocol.HandshakeInvalid,
+			"it wrote more than %d lines to stdout that are not frames before it answered the handshake; logs belong on stderr", maxNoise)
+	}
+	fault.Evidence = &protocol.Evidence{Line: n.last}
+	return fault
+}
+
+// listener is a wire that tells noise of the frames in between.
+type listener struct {
+	*jsonrpc.Line
+	noise *noise
+}
+
+func (l *listener) Read() (jsonrpc.Message, error) {
+	m, err := l.Line.Read()
+	if err == nil {
+		l.noise.frame()
+	}
+	return m, err
+}
+
+// logStderr writes a line of the child's stderr to the log.
+func logStderr(log *slog.Logger, l process.Line) {
+	attrs := []slog.Attr{slog.String("stream", "stderr")}
+	if l.Truncated {
+		attrs = append(attrs, slog.Bool("truncated", true))
+	}
+	if l.Dropped > 0 {
+		attrs = append(attrs, slog.Int("dropped", l.Dropped))
+	}
+	log.LogAttrs(context.Background(), l.Level, l.Text, attrs...)
+}

@@ -1,0 +1,96 @@
+package runtime
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// emptyObject is the params of a request that has none.
+var emptyObject = json.RawMessage(`{}`)
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return emptyObject
+	}
+	return raw
+}
+
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	return len(raw) > 0 && raw[0] == '{'
+}
+
+// mayHave reports whether raw can have a member called key; when it says no,
+// there is none. It is much faster than looking.
+func mayHave(raw json.RawMessage, key string) bool {
+	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))
+}
+
+// prepend returns the object raw with one more member, which it must not have.
+func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMessage {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	if len(raw) == 0 || raw[0] != '{' {
+		raw = emptyObject
+	}
+	out := make([]byte, 0, len(raw)+len(key)+len(value)+4)
+	out = append(append(append(out, `{"`...), key...), `":`...)
+	out = append(out, value...)
+	if rest := bytes.TrimLeft(raw[1:], " \t\r\n"); len(rest) > 0 && rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, raw[1:]...)
+}
+
+// textOf returns the string member called key, "" when there is none.
+func textOf(raw json.RawMessage, key string) (text string) {
+	_ = json.Unmarshal(rawjson.Get(raw, key), &text)
+	return text
+}
+
+// arrayOf decodes the array member called key; ok is false when it is neither
+// an array nor absent nor null.
+func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
+	value := rawjson.Get(raw, key)
+	return list, value == nil || json.Unmarshal(value, &list) == nil
+}
+
+// mustJSON encodes a value that holds nothing but text and valid JSON.
+func mustJSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("runtime: " + err.Error())
+	}
+	return raw
+}
+
+// cutLine makes a frame fit to be shown: at most 2 KiB of valid UTF-8.
+func cutLine(line []byte) string {
+	const most = 2 << 10
+	if len(line) <= most {
+		return string(bytes.ToValidUTF8(line, []byte("\uFFFD")))
+	}
+	return string(bytes.ToValidUTF8(line[:most], nil)) + "…"
+}
+
+// appendString appends text, which must be valid UTF-8, as a JSON string.
+func appendString(out, text []byte) []byte {
+	const hex = "0123456789abcdef"
+	out = append(out, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			out = append(out, '\\', c)
+		case c == '\n':
+			out = append(out, '\\', 'n')
+		case c == '\t':
+			out = append(out, '\\', 't')
+		case c < 0x20:
+			out = append(out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			out = append(out, c)
+		}
+	}
+	return append(out, '"')
+}

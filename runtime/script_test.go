@@ -1,0 +1,198 @@
+//go:build unix
+
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+func TestMain(m *testing.M) {
+	processtest.Main(m, map[string]processtest.Verb{
+		"read":   func(string) { stdin.read() },
+		"init":   stdin.initialize,
+		"answer": stdin.answer,
+		"last":   stdin.answerLast,
+		"say":    stdin.say,
+		"echo":   stdin.echo,
+		"noise":  writeNoise,
+		"bytes":  writeBytes,
+		"sync":   meet,
+		"dump":   stdin.dump,
+		"half":   func(text string) { fmt.Print(text) },
+		"cat":    func(string) { io.Copy(os.Stdout, os.Stdin) },
+		"orphan": orphan,
+		"mcp":    serveMCP,
+
+		"parrot":  stdin.parrot,
+		"until":   stdin.until,
+		"endless": func(string) { stdin.pages() },
+	})
+}
+
+// syncVar names the socket at which a child meets its test.
+const syncVar = "EXTHOST_TEST_SYNC"
+
+type scriptStdin struct {
+	lines   *bufio.Reader
+	pending []json.RawMessage // requests read and not answered
+}
+
+var stdin = &scriptStdin{lines: bufio.NewReaderSize(os.Stdin, 1<<20)}
+
+func (s *scriptStdin) read() bool {
+	line, err := s.lines.ReadBytes('\n')
+	if err == nil {
+		s.pending = append(s.pending, bytes.TrimSpace(line))
+	}
+	return err == nil
+}
+
+// initialize reads the handshake and answers it with a result, or with the tools named.
+func (s *scriptStdin) initialize(args string) {
+	s.read()
+	if !strings.HasPrefix(args, "{") {
+		var tools []string
+		for _, name := range strings.Fields(args) {
+			tools = append(tools, fmt.Sprintf(`{"name":%q,"description":"d","input_schema":{"type":"object"}}`, name))
+		}
+		args = `{"server_version":"1.2.3","tools":[` + strings.Join(tools, ",") + `],"hooks":[]}`
+	}
+	s.answer(args)
+}
+
+// answer answers the oldest request, by default with its method and params.
+func (s *scriptStdin) answer(result string) {
+	request := s.pending[0]
+	s.pending = s.pending[1:]
+	reply(request, result)
+}
+
+func (s *scriptStdin) answerLast(result string) {
+	last := len(s.pending) - 1
+	request := s.pending[last]
+	s.pending = s.pending[:last]
+	reply(request, result)
+}
+
+func reply(request json.RawMessage, result string) {
+	id := rawjson.Get(request, "id")
+	if id == nil {
+		return
+	}
+	if result == "" {
+		result = fmt.Sprintf(`{"method":%s,"params":%s}`, rawjson.Get(request, "method"), orEmpty(rawjson.Get(request, "params")))
+	}
+	if rawjson.Get(request, "jsonrpc") == nil {
+		fmt.Printf(`{"id":%s,"result":%s}`+"\n", id, result)
+	} else {
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result)
+	}
+}
+
+// say writes a line in which $ID and $TOKEN are those of the oldest request.
+func (s *scriptStdin) say(line string) {
+	if len(s.pending) > 0 {
+		meta := rawjson.Get(rawjson.Get(s.pending[0], "params"), "_meta")
+		line = strings.ReplaceAll(line, "$TOKEN", string(rawjson.Get(meta, "progressToken")))
+		line = strings.ReplaceAll(line, "$ID", string(rawjson.Get(s.pending[0], "id")))
+	}
+	fmt.Println(strings.ReplaceAll(line, `\xff`, "\xff"))
+}
+
+func (s *scriptStdin) echo(string) {
+	for s.read() {
+		s.answer("")
+	}
+}
+
+// parrot answers every request with the same result, quickly.
+func (s *scriptStdin) parrot(result string) {
+	for {
+		line, err := s.lines.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if id := rawjson.Get(line, "id"); id != nil {
+			fmt.Fprintf(os.Stdout, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result)
+		}
+	}
+}
+
+// until reads up to a request for method and leaves only that one to be answered.
+func (s *scriptStdin) until(method string) {
+	for s.read() {
+		s.pending = s.pending[len(s.pending)-1:]
+		if string(rawjson.Get(s.pending[0], "method")) == `"`+method+`"` {
+			return
+		}
+	}
+}
+
+// pages answers every request with a page that is not the last one.
+func (s *scriptStdin) pages() {
+	for s.read() {
+		s.answerLast(`{"tools":[],"nextCursor":"more"}`)
+	}
+}
+
+// dump writes the requests that are not answered to stderr.
+func (s *scriptStdin) dump(string) {
+	for _, request := range s.pending {
+		fmt.Fprintln(os.Stderr, string(request))
+	}
+	s.pending = nil
+}
+
+// orphan starts a process in a session of its own that holds our stdout.
+func orphan(steps string) {
+	cmd := exec.Command(os.Args[0])
+	os.Setenv(processtest.ScriptVar, strings.ReplaceAll(steps, ",", ";"))
+	cmd.Stdout = os.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if cmd.Start() != nil {
+		os.Exit(96)
+	}
+}
+
+func writeNoise(n string) {
+	var count int
+	fmt.Sscan(n, &count)
+	for i := range count {
+		fmt.Println("npm WARN line", i)
+	}
+}
+
+func writeBytes(n string) {
+	var count int
+	fmt.Sscan(n, &count)
+	chunk := bytes.Repeat([]byte("x"), 1<<20)
+	for ; count > 0; count -= len(chunk) {
+		if _, err := os.Stdout.Write(chunk[:min(count, len(chunk))]); err != nil {
+			os.Exit(98)
+		}
+	}
+}
+
+// meet tells the test how far the script is and waits to be sent on.
+func meet(name string) {
+	conn, err := net.Dial("unix", os.Getenv(syncVar))
+	if err != nil {
+		os.Exit(97)
+	}
+	fmt.Fprintln(conn, name)
+	bufio.NewReader(conn).ReadString('\n')
+	conn.Close()
+}

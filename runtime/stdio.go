@@ -1,0 +1,117 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// StdioRuntime runs an extension as one child process that answers requests on
+// its stdin with frames on its stdout.
+type StdioRuntime struct {
+	spec  Spec
+	calls atomic.Uint64
+	child atomic.Pointer[child] // nil before the process was started
+}
+
+var _ Instance = (*StdioRuntime)(nil)
+
+// newDialect returns the dialect that the manifest names.
+func newDialect(s *Spec) (dialect, error) {
+	switch p := s.Manifest.Transport.Protocol; p {
+	case manifest.ProtocolNative, "":
+		return &native{spec: s}, nil
+	case manifest.ProtocolMCP:
+		return newMCP(s), nil
+	case manifest.ProtocolLite:
+		return newLite(s.Manifest), nil
+	default:
+		return nil, protocol.Errorf(protocol.ManifestInvalid, "protocol %q is not one of native, mcp, lite", p)
+	}
+}
+
+// Serve implements [Instance].
+func (s *StdioRuntime) Serve(ctx context.Context, ready func()) error {
+	d, err := newDialect(&s.spec)
+	if err != nil {
+		return blame(&s.spec, faultOf(err, protocol.ManifestInvalid))
+	}
+	c, fault := spawn(ctx, &s.spec, d)
+	if fault != nil {
+		return blame(&s.spec, fault)
+	}
+	s.child.Store(c)
+	if fault := c.run(ctx, ready); fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// Kill implements [Instance].
+func (s *StdioRuntime) Kill() {
+	if c := s.child.Load(); c != nil {
+		c.proc.Kill()
+	}
+}
+
+// Call implements [Instance].
+func (s *StdioRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
+	c := s.child.Load()
+	if fault := c.available(); fault != nil {
+		return nil, blame(&s.spec, fault)
+	}
+	s.calls.Add(1)
+	raw, fault := c.call(ctx, r)
+	if fault != nil {
+		return nil, blame(&s.spec, fault)
+	}
+	return raw, nil
+}
+
+// Notify implements [Instance].
+func (s *StdioRuntime) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	c := s.child.Load()
+	if fault := c.available(); fault != nil {
+		return blame(&s.spec, fault)
+	}
+	if c.traits.bare {
+		return blame(&s.spec, noMethod(manifest.ProtocolLite, method))
+	}
+	if err := c.conn.Notify(ctx, method, params); err != nil {
+		return blame(&s.spec, c.fault(ctx, err))
+	}
+	return nil
+}
+
+// Handshake implements [Instance].
+func (s *StdioRuntime) Handshake() *Handshake {
+	if c := s.child.Load(); c != nil {
+		return c.handshake.Load()
+	}
+	return nil
+}
+
+// Info implements [Instance].
+func (s *StdioRuntime) Info() Info {
+	info := Info{Protocol: s.spec.Manifest.Transport.Protocol, Calls: s.calls.Load()}
+	c := s.child.Load()
+	if c == nil {
+		return info
+	}
+	stats := c.conn.Stats()
+	info.StartedAt, info.Stderr = c.startedAt, c.proc.Tail()
+	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
+	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
+	if h := c.handshake.Load(); h != nil {
+		info.Era = h.Era
+	}
+	select {
+	case <-c.proc.Done():
+	default:
+		info.PID = c.proc.PID()
+	}
+	return info
+}

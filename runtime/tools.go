@@ -1,0 +1,182 @@
+package runtime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// limits bound what one extension may offer.
+var limits = struct {
+	tools      int // descriptors of one handshake
+	pages      int // answers to tools/list of one listing
+	descriptor int // bytes of one descriptor; a longer one is dropped
+}{tools: 4096, pages: 256, descriptor: 256 << 10}
+
+// offer is what an extension put forward, unchecked.
+type offer struct {
+	tools []json.RawMessage
+	hooks []string
+}
+
+// review keeps what the host accepts of an offer and says why it leaves the rest.
+type review struct {
+	extension   string
+	tools       []protocol.Tool
+	hooks       []string
+	diagnostics []protocol.Diagnostic
+}
+
+// reviewOffer checks every descriptor for shape and the whole against declared,
+// the manifest's [capabilities]: a list that is stated there admits nothing
+// else, nil admits whatever is offered.
+func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *review {
+	r := &review{extension: extension, hooks: o.hooks}
+	names := r.readTools(o.tools)
+	if declared == nil {
+		return r
+	}
+	if declared.Tools != nil {
+		r.tools = slices.DeleteFunc(r.tools, func(t protocol.Tool) bool { return r.undeclared("tool", declared.Tools, t.Name) })
+		r.missing("tool", declared.Tools, names)
+	}
+	if declared.Hooks != nil {
+		r.hooks = slices.DeleteFunc(slices.Clone(o.hooks), func(h string) bool { return r.undeclared("hook", declared.Hooks, h) })
+		r.missing("hook", declared.Hooks, o.hooks)
+	}
+	return r
+}
+
+// readTools fills r.tools and returns the names of all well-formed tools.
+func (r *review) readTools(raws []json.RawMessage) (names []string) {
+	seen := make(map[string]bool, len(raws))
+	r.tools = make([]protocol.Tool, 0, len(raws))
+	for i, raw := range raws {
+		t, err := parseTool(raw)
+		if err != nil {
+			r.warn("tool_invalid", "the extension's author must mend it", "tool %d is dropped: %v", i+1, err)
+			continue
+		}
+		if seen[t.Name] {
+			r.warn("tool_duplicate", "", "tool %q is offered twice; the first one counts", t.Name)
+			continue
+		}
+		seen[t.Name] = true
+		names = append(names, t.Name)
+		r.tools = append(r.tools, t)
+	}
+	return names
+}
+
+func (r *review) undeclared(what string, declared []string, name string) bool {
+	if slices.Contains(declared, name) {
+		return false
+	}
+	r.warn("capability_undeclared", "if it is welcome, add it to [capabilities]",
+		"%s %q is dropped: the manifest does not declare it", what, name)
+	return true
+}
+
+func (r *review) missing(what string, declared, offered []string) {
+	for _, name := range declared {
+		if !slices.Contains(offered, name) {
+			r.warn("capability_missing", "", "the manifest declares %s %q, but the extension does not offer it", what, name)
+		}
+	}
+}
+
+func (r *review) warn(code, hint, format string, args ...any) {
+	r.diagnostics = append(r.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: code,
+		Extension: r.extension, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// parseTool reads a descriptor. It checks the shape only: names and schemas
+// have limits of their own where they are registered.
+func parseTool(raw json.RawMessage) (protocol.Tool, error) {
+	if len(raw) > limits.descriptor {
+		return protocol.Tool{}, fmt.Errorf("its descriptor is %d bytes long; the limit is %d", len(raw), limits.descriptor)
+	}
+	if !isObject(raw) {
+		return protocol.Tool{}, errors.New("its descriptor is not an object")
+	}
+	t := protocol.Tool{Raw: raw}
+	for key, value := range rawjson.Members(raw) {
+		var err error
+		switch key {
+		case "name":
+			err = textMember(value, &t.Name)
+		case "title":
+			err = textMember(value, &t.Title)
+		case "description":
+			err = textMember(value, &t.Description)
+		case "input_schema", "inputSchema":
+			t.InputSchema, err = objectMember(value)
+		case "output_schema", "outputSchema":
+			t.OutputSchema, err = objectMember(value)
+		case "annotations":
+			t.Annotations, err = objectMember(value)
+		}
+		if err != nil {
+			return t, fmt.Errorf("its %s %w", key, err)
+		}
+	}
+	if t.Name == "" {
+		return t, errors.New("it has no name")
+	}
+	return t, nil
+}
+
+func textMember(value json.RawMessage, text *string) error {
+	if bytes.Equal(value, []byte("null")) {
+		return nil
+	}
+	if json.Unmarshal(value, text) != nil {
+		return errors.New("is not a string")
+	}
+	return nil
+}
+
+// objectMember returns value when it is an object and nil when it is null.
+func objectMember(value json.RawMessage) (json.RawMessage, error) {
+	switch {
+	case bytes.Equal(value, []byte("null")):
+		return nil, nil
+	case !isObject(value):
+		return nil, errors.New("is not an object")
+	}
+	return value, nil
+}
+
+// Declared returns the tools that the manifest itself declares, those of an
+// extension without a handshake (exec and lite).
+func Declared(m *manifest.Manifest) []protocol.Tool {
+	return reviewOffer(m.Plugin.ID, declaredOffer(m), m.Capabilities).tools
+}
+
+func declaredOffer(m *manifest.Manifest) (o offer) {
+	for _, s := range m.Tools {
+		schema := s.InputSchema
+		if schema == nil {
+			schema = map[string]any{"type": "object"}
+		}
+		d := map[string]any{"name": s.Name, "description": s.Description, "inputSchema": schema}
+		if s.Title != "" {
+			d["title"] = s.Title
+		}
+		if s.Annotations != nil {
+			d["annotations"] = s.Annotations
+		}
+		raw, err := manifest.JSON(d)
+		if err != nil { // a value JSON has no word for, such as infinity
+			raw = emptyObject // reviewed as a tool without a name, and dropped
+		}
+		o.tools = append(o.tools, raw)
+	}
+	return o
+}

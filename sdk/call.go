@@ -1,0 +1,77 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// call is what a tool's ctx knows about the call it serves.
+type call struct {
+	extension *Extension
+	params    json.RawMessage
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, x *Extension, params json.RawMessage) context.Context {
+	return context.WithValue(ctx, callKey{}, &call{x, params})
+}
+
+// Progress tells the caller of ctx's tool call how far it is: done of total, in
+// any unit; total 0 means that it is not known. It also keeps a long call from
+// timing out. Without a caller that listens it does nothing.
+func Progress(ctx context.Context, done, total float64, message string) {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil {
+		return
+	}
+	token := rawjson.Get(rawjson.Get(c.params, "_meta"), "progressToken")
+	if token == nil {
+		return
+	}
+	c.notify(ctx, protocol.MethodProgress, struct {
+		Token    json.RawMessage `json:"progressToken"`
+		Progress float64         `json:"progress"`
+		Total    float64         `json:"total,omitempty"`
+		Message  string          `json:"message,omitempty"`
+	}{token, done, total, message})
+}
+
+// Log sends a message to the caller of ctx's tool call. What only the operator
+// should read belongs on stderr.
+func Log(ctx context.Context, level slog.Level, message string) {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil {
+		return
+	}
+	c.notify(ctx, protocol.MethodMessage, struct {
+		Level string          `json:"level"`
+		Data  string          `json:"data"`
+		Meta  json.RawMessage `json:"_meta,omitempty"`
+	}{levelName(level), message, rawjson.Get(c.params, "_meta")})
+}
+
+func (c *call) notify(ctx context.Context, method string, params any) {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return // a progress of NaN, say
+	}
+	_ = c.extension.conn.Notify(ctx, method, data) // lost with the conversation
+}
+
+// levelName is MCP's name of a level.
+func levelName(l slog.Level) string {
+	switch {
+	case l >= slog.LevelError:
+		return "error"
+	case l >= slog.LevelWarn:
+		return "warning"
+	case l >= slog.LevelInfo:
+		return "info"
+	}
+	return "debug"
+}

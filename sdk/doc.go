@@ -1,0 +1,19 @@
+// Package sdk is the author's side of the native protocol: it turns Go functions
+// into the tools of an extension.
+//
+//	func main() {
+//		x := sdk.New("0.1.0")
+//		sdk.AddTool(x, sdk.Tool{Name: "greet", Description: "Greets somebody."},
+//			func(ctx context.Context, in struct {
+//				Name string `json:"name" jsonschema_description:"Whom to greet"`
+//			}) (string, error) {
+//				return "Hello, " + in.Name + "!", nil
+//			})
+//		os.Exit(x.Main())
+//	}
+//
+// The tool's schema comes from the type of its input. Tools run concurrently; ctx
+// ends when the caller gives up, and [Progress] and [Log] speak to it meanwhile.
+// Whatever the program itself prints to stdout goes to stderr, where the host
+// logs it, because stdout carries the protocol.
+package sdk

@@ -1,0 +1,215 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// drainTimeout is how long tools may still run, and answer, once the host has
+// closed our stdin.
+const drainTimeout = 3 * time.Second
+
+// Extension is a set of tools and the conversation that serves them. Tools are
+// added before [Extension.Main] or [Extension.Serve] runs.
+type Extension struct {
+	version string
+	tools   map[string]*tool
+	order   []string
+	setup   func(ctx context.Context, s Setup) error
+
+	mu       sync.Mutex
+	inFlight map[string]context.CancelFunc // by request id
+	conn     *jsonrpc.Conn
+}
+
+// tool is one registered tool.
+type tool struct {
+	descriptor json.RawMessage
+	call       func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error)
+}
+
+// New returns an extension of the given version, which the host shows.
+func New(version string) *Extension {
+	return &Extension{version: version, tools: make(map[string]*tool), inFlight: make(map[string]context.CancelFunc)}
+}
+
+// Setup is what the host says when it opens the conversation.
+type Setup struct {
+	ExtensionID string          // this extension's id
+	HostVersion string          // semver
+	StateDir    string          // private to this extension, survives restarts
+	Config      json.RawMessage // the merged [config], valid against [config_schema]
+}
+
+// OnSetup sets a function that runs before the first call. Its error refuses to
+// start, and the operator reads why. It panics when one is set already.
+func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
+	if x.setup != nil {
+		panic("sdk: OnSetup is called twice")
+	}
+	x.setup = f
+}
+
+// Main serves the host on stdin and stdout until it closes the conversation, and
+// returns the exit code for os.Exit. From here on os.Stdout is stderr.
+func (x *Extension) Main() int {
+	out := os.Stdout
+	os.Stdout = os.Stderr
+	if err := x.Serve(context.Background(), os.Stdin, out); err != nil {
+		fmt.Fprintln(os.Stderr, "E! "+err.Error())
+		return 1
+	}
+	return 0
+}
+
+// Serve serves one host on r and w. It returns nil when the host has closed the
+// conversation, ctx's error when that ends first, and closes r and w. While it
+// runs, pipes and sockets are in non-blocking mode: an answer that fits then
+// leaves without another goroutine.
+func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
+	r, releaseInput := jsonrpc.Pollable(r)
+	defer releaseInput()
+	w, releaseOutput := jsonrpc.Pollable(w)
+	defer releaseOutput()
+	conn := jsonrpc.NewConn(jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{}), jsonrpc.Options{
+		Handle: x.handle, Notified: x.notified, Inline: true, MaxHandlers: 1024, Drain: drainTimeout,
+	})
+	x.mu.Lock()
+	x.conn = conn
+	x.mu.Unlock()
+	err := conn.Serve(ctx)
+	if errors.Is(err, io.EOF) || errors.Is(err, jsonrpc.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
+	switch req.Method {
+	case protocol.MethodToolsCall:
+		return x.call(ctx, req)
+	case protocol.MethodPing:
+		return json.RawMessage("{}"), nil
+	case protocol.MethodInitialize:
+		return x.initialize(ctx, req.Params)
+	case protocol.MethodToolsList:
+		return json.Marshal(map[string]any{"tools": x.descriptors()})
+	case protocol.MethodShutdown:
+		return json.RawMessage("{}"), nil // the end of stdin follows
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + req.Method}
+}
+
+func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	var p protocol.InitializeParams
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, invalidParams("initialize: " + err.Error())
+	}
+	if p.ProtocolVersion > protocol.Version {
+		return nil, invalidParams(fmt.Sprintf("this extension speaks version %d of the protocol, the host %d", protocol.Version, p.ProtocolVersion))
+	}
+	if x.setup != nil {
+		if err := x.setup(ctx, Setup{ExtensionID: p.ExtensionID, HostVersion: p.AgentVersion, StateDir: p.StateDir, Config: p.Config}); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors()})
+}
+
+func (x *Extension) descriptors() []json.RawMessage {
+	list := make([]json.RawMessage, len(x.order))
+	for i, name := range x.order {
+		list[i] = x.tools[name].descriptor
+	}
+	return list
+}
+
+// call runs one tool. Its error becomes a result with isError, which a model can
+// read and act on; a *[Error] goes out as a JSON-RPC error.
+func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
+	var name string
+	if err := json.Unmarshal(rawjson.Get(req.Params, "name"), &name); err != nil {
+		return nil, invalidParams("tools/call needs a name")
+	}
+	t, ok := x.tools[name]
+	if !ok {
+		return nil, invalidParams("there is no tool " + name)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	id := string(req.ID)
+	x.mu.Lock()
+	x.inFlight[id] = cancel
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		delete(x.inFlight, id)
+		x.mu.Unlock()
+	}()
+	result, err := t.run(withCall(ctx, x, req.Params), rawjson.Get(req.Params, "arguments"))
+	var wire *Error
+	switch {
+	case errors.As(err, &wire):
+		return nil, (*jsonrpc.Error)(wire)
+	case err != nil:
+		return textResult(err.Error(), true), nil
+	}
+	return result, nil
+}
+
+// run calls the tool and survives its panic, which the author finds on stderr.
+func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("the tool panicked: %v", p)
+		}
+	}()
+	return t.call(ctx, arguments)
+}
+
+// notified cancels the call that the host gave up.
+func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
+	if n.Method != protocol.MethodCancelled {
+		return
+	}
+	x.mu.Lock()
+	cancel := x.inFlight[string(rawjson.Get(n.Params, "requestId"))]
+	x.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+// Error is a failure of the protocol rather than of the tool: it reaches the
+// caller as a JSON-RPC error with this code and data, not as a result.
+type Error jsonrpc.Error
+
+func (e *Error) Error() string { return e.Message }
+
+func invalidParams(message string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
+}
+
+// add registers a tool; a name that is taken is the author's mistake.
+func (x *Extension) add(name string, t *tool) {
+	if _, taken := x.tools[name]; taken || name == "" {
+		panic("sdk: tool " + cmp.Or(name, "without a name") + " is added twice or has no name")
+	}
+	x.tools[name] = t
+	x.order = append(x.order, name)
+	slices.Sort(x.order) // the same list at every start
+}

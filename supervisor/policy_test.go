@@ -1,0 +1,133 @@
+package supervisor
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+var defaults = Options{Restart: Restart{MaxAttempts: 5}}.withDefaults()
+
+func newPolicy(o Restart, seed uint64) *policy {
+	return &policy{Restart: o, rand: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// storm is how many random events the model tests run.
+func storm() int {
+	if os.Getenv("EXTHOST_STORM") == "1" {
+		return 1_000_000
+	}
+	return 100_000
+}
+
+func TestPolicyBackoff(t *testing.T) {
+	p := newPolicy(Restart{MaxAttempts: -1, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 16 * time.Second, HealthyAfter: time.Minute}, 1)
+	bounds := []time.Duration{0, 1, 2, 4, 8, 16, 16, 16}
+	largest := make([]time.Duration, len(bounds))
+	for range 2000 {
+		p.reset()
+		for i := range bounds {
+			d, ok := p.failed(time.Time{}, 0)
+			if !ok || d > bounds[i]*time.Second || p.attempt() != i+1 {
+				t.Fatalf("restart %d (attempt %d): %s, %v; the bound is %d s", i, p.attempt(), d, ok, bounds[i])
+			}
+			largest[i] = max(largest[i], d)
+		}
+	}
+	for i, l := range largest { // full jitter uses the whole range
+		if l < bounds[i]*time.Second*95/100 {
+			t.Errorf("restart %d never waited longer than %s", i, l)
+		}
+	}
+	if p.recent != nil {
+		t.Error("an unlimited policy remembers failures")
+	}
+}
+
+func TestPolicyBudget(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		max     int
+		at      []time.Duration // failures
+		allowed []bool
+	}{
+		{"never", 0, []time.Duration{0}, []bool{false}},
+		{"one", 1, []time.Duration{0, 299 * time.Second}, []bool{true, false}},
+		{"the window slides", 2, []time.Duration{0, 200 * time.Second, 300 * time.Second, 499 * time.Second, 600 * time.Second},
+			[]bool{true, true, true, false, true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := defaults.Restart
+			o.MaxAttempts = tt.max
+			p := newPolicy(o, 1)
+			var got []bool
+			for _, at := range tt.at {
+				_, ok := p.failed(time.Time{}.Add(at), 0)
+				got = append(got, ok)
+			}
+			if !slices.Equal(got, tt.allowed) {
+				t.Errorf("allowed %v, want %v", got, tt.allowed)
+			}
+		})
+	}
+}
+
+func TestR4HealthyResetsBackoff(t *testing.T) {
+	p := newPolicy(defaults.Restart, 1)
+	now := time.Time{}
+	for range 4 {
+		p.failed(now, 0)
+	}
+	now = now.Add(10 * time.Minute)
+	if d, ok := p.failed(now, time.Minute-1); !ok || p.streak != 5 {
+		t.Errorf("not yet healthy: %s, %v, streak %d; want the backoff to go on", d, ok, p.streak)
+	}
+	if d, ok := p.failed(now, time.Minute); !ok || d != 0 {
+		t.Errorf("healthy: %s, %v; want an immediate restart", d, ok)
+	}
+	if d, ok := p.failed(now, 0); !ok || d > time.Second {
+		t.Errorf("after that: %s, %v; want the base backoff", d, ok)
+	}
+}
+
+// TestPolicyModel compares the policy with a model that keeps the whole history
+// and draws the same jitter.
+func TestPolicyModel(t *testing.T) {
+	o := Restart{MaxAttempts: 4, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 7 * time.Second, HealthyAfter: 20 * time.Second}
+	p, random, jitter := newPolicy(o, 7), rand.New(rand.NewPCG(1, 1)), rand.New(rand.NewPCG(7, 0))
+	var granted []time.Duration
+	var now time.Duration
+	streak, refused := 0, 0
+	for i := range storm() {
+		now += time.Duration(random.Int64N(int64(25 * time.Second)))
+		healthy := time.Duration(random.Int64N(int64(22 * time.Second)))
+		if healthy >= o.HealthyAfter {
+			streak = 0
+		}
+		inWindow := 0
+		for j := len(granted) - 1; j >= 0 && granted[j] > now-o.Window; j-- {
+			inWindow++
+		}
+		var want time.Duration
+		wantOK := inWindow < 4
+		if wantOK {
+			if streak > 0 {
+				bounds := []time.Duration{1, 2, 4, 7}
+				want = time.Duration(jitter.Int64N(int64(bounds[min(streak, 4)-1]*time.Second) + 1))
+			}
+			granted = append(granted, now)
+			streak++
+		} else {
+			refused++
+		}
+		got, ok := p.failed(time.Time{}.Add(now), healthy)
+		if got != want || ok != wantOK {
+			t.Fatalf("event %d at %s: %s, %v, want %s, %v", i, now, got, ok, want, wantOK)
+		}
+	}
+	if refused == 0 || refused == storm() {
+		t.Errorf("the events refused %d restarts: they prove little", refused)
+	}
+}

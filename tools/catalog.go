@@ -1,0 +1,208 @@
+package tools
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Source is what one extension offers.
+type Source struct {
+	Extension string
+	// Tools are read from Raw, the descriptor as it was sent; the other fields
+	// count only for a tool without one, which was declared in a file.
+	Tools []protocol.Tool
+}
+
+// Catalog is an immutable, sorted set of tools. It is safe for concurrent use.
+type Catalog struct {
+	generation uint64
+	entries    []*Entry            // by Name
+	byName     map[string]*Entry   // by Name
+	extensions map[string][]*Entry // by Tool
+	checkers   map[[sha256.Size]byte]*checker
+}
+
+// Entry is one tool. It is immutable.
+type Entry struct {
+	Name        string // the registered name, unique in the catalog
+	Extension   string // the extension's id
+	Tool        string // the name the extension knows it by
+	Title       string // without invisible characters; "" when there is none
+	Description string // labelled with the extension and without invisible characters
+
+	// Descriptor is the MCP form under Name and Description, Own the one under
+	// the extension's own name and without the label. Every other member has the
+	// bytes, order and number text it was sent with, unknown ones included; but
+	// inputSchema and outputSchema are spelled MCP's way, an input schema without
+	// a type gets "object", optional members that are null are left out and raw
+	// newlines between tokens go.
+	Descriptor, Own json.RawMessage
+
+	InputSchema json.RawMessage // as in Descriptor
+	Annotations json.RawMessage // as sent; nil when there are none
+	Raw         json.RawMessage // the descriptor as sent, for pinning
+
+	checker *checker
+	tokens  int
+}
+
+// Tokens estimates what the tool's definition costs in a model's context: a
+// quarter of the bytes of its [Anthropic] form, rounded up.
+func (e *Entry) Tokens() int { return e.tokens }
+
+// NewCatalog builds the catalog of one generation. Sources come in discovery
+// order, which decides who keeps a name that two tools want; within a source the
+// order does not matter. prev, which may be nil, only lends schemas it has
+// compiled. An extension has one source; a second one panics. The diagnostics tell of every tool that was dropped (LevelError) and
+// of every one that was renamed or goes unchecked (LevelWarn).
+func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
+	c := &Catalog{
+		generation: generation,
+		byName:     map[string]*Entry{},
+		extensions: map[string][]*Entry{},
+		checkers:   map[[sha256.Size]byte]*checker{},
+	}
+	var ds []protocol.Diagnostic
+	for _, s := range sources {
+		if c.extensions[s.Extension] != nil {
+			panic("tools: two sources for extension " + s.Extension)
+		}
+		for _, d := range c.add(s, prev) {
+			d.Extension = s.Extension
+			ds = append(ds, d)
+		}
+	}
+	slices.SortFunc(c.entries, func(a, b *Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return c, ds
+}
+
+// offer is a descriptor on its way to becoming an Entry.
+type offer struct {
+	protocol.Tool
+	members []member
+}
+
+// add enters the tools of one source. They are sorted first, so that an extension
+// that lists them in another order each time gets the same names each time.
+func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
+	offers := make([]offer, 0, len(s.Tools))
+	for _, t := range s.Tools {
+		if len(t.Raw) == 0 {
+			t.Raw = declared(t)
+		}
+		parsed, ms, err := parse(t.Raw)
+		if err != nil {
+			ds = append(ds, finding("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
+			continue
+		}
+		offers = append(offers, offer{parsed, ms})
+	}
+	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(a.Name, b.Name) })
+	for i, o := range offers {
+		if i > 0 && offers[i-1].Name == o.Name {
+			ds = append(ds, finding("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
+			continue
+		}
+		if len(c.extensions[s.Extension]) == MaxTools {
+			ds = append(ds, finding("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
+			continue
+		}
+		ds = append(ds, c.enter(s.Extension, o, prev)...)
+	}
+	return ds
+}
+
+// enter checks, names and compiles one tool.
+func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Diagnostic {
+	doc, ds := inspect(o.Tool)
+	if slices.ContainsFunc(ds, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
+		return ds
+	}
+	name, renamed, ok := register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
+	if !ok {
+		return append(ds, finding("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
+			o.Name, name, c.byName[name].Tool, c.byName[name].Extension))
+	}
+	if renamed {
+		d := finding("tool_renamed", "tool %q is registered as %s; %s belongs to an earlier tool",
+			o.Name, name, plainName(extension, o.Name))
+		d.Level, d.Hint = protocol.LevelWarn, "rename the tool or the extension"
+		ds = append(ds, d)
+	}
+	e := newEntry(name, extension, o)
+	if e.checker = c.checkerOf(e.InputSchema, doc, prev); e.checker != nil && e.checker.err != nil {
+		d := finding("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name, cut(e.checker.err.Error(), 300))
+		d.Level, d.Hint = protocol.LevelWarn, "correct the input schema"
+		ds = append(ds, d)
+	}
+	c.entries = append(c.entries, e)
+	c.byName[name] = e
+	c.extensions[extension] = append(c.extensions[extension], e)
+	return ds
+}
+
+func newEntry(name, extension string, o offer) *Entry {
+	plain := visible(o.Description)
+	e := &Entry{
+		Name: name, Extension: extension, Tool: o.Name,
+		Title: visible(o.Title), Description: label(extension, plain),
+		InputSchema: o.InputSchema, Annotations: o.Annotations, Raw: o.Raw,
+	}
+	schema := member{"inputSchema", o.InputSchema}
+	e.Descriptor = object(set(o.members, member{"name", quote(name)}, member{"description", quote(e.Description)}, schema))
+	own := []member{schema}
+	if plain != o.Description {
+		own = append(own, member{"description", quote(plain)})
+	}
+	e.Own = object(set(o.members, own...))
+	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4
+	return e
+}
+
+// checkerOf returns what checks arguments against schema, compiled at most once
+// in this catalog and those before it; nil when every object will do.
+func (c *Catalog) checkerOf(schema json.RawMessage, doc document, prev *Catalog) *checker {
+	if string(schema) == noSchema {
+		return nil
+	}
+	key := sha256.Sum256(schema)
+	k := c.checkers[key]
+	if k == nil && prev != nil {
+		k = prev.checkers[key]
+	}
+	if k == nil {
+		k = compile(doc)
+	}
+	c.checkers[key] = k
+	return k
+}
+
+// Generation returns the number the catalog was built with.
+func (c *Catalog) Generation() uint64 { return c.generation }
+
+// Lookup finds a tool by its registered name.
+func (c *Catalog) Lookup(name string) (*Entry, bool) {
+	e, ok := c.byName[name]
+	return e, ok
+}
+
+// LookupIn finds a tool by the name its extension gave it.
+func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
+	es := c.extensions[extension]
+	i, ok := slices.BinarySearchFunc(es, tool, func(e *Entry, tool string) int { return cmp.Compare(e.Tool, tool) })
+	if !ok {
+		return nil, false
+	}
+	return es[i], true
+}
+
+// Entries returns all tools, sorted by Name. The slice must not be changed.
+func (c *Catalog) Entries() []*Entry { return c.entries }
+
+// Extension returns the tools of one extension, sorted by Tool, their own names.
+// The slice must not be changed.
+func (c *Catalog) Extension(id string) []*Entry { return c.extensions[id] }

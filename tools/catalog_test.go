@@ -1,0 +1,224 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// raw is a tool as an extension sends it.
+func raw(descriptor string) protocol.Tool { return protocol.Tool{Raw: json.RawMessage(descriptor)} }
+
+// one is the catalog's only entry made of a descriptor of extension "x".
+func one(t testing.TB, descriptor string) *Entry {
+	t.Helper()
+	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{raw(descriptor)}}}, nil)
+	if len(c.Entries()) != 1 || len(ds) != 0 {
+		t.Fatalf("%d tools from %s, diagnostics %v", len(c.Entries()), cut(descriptor, 200), ds)
+	}
+	return c.Entries()[0]
+}
+
+func names(es []*Entry) (list []string) {
+	for _, e := range es {
+		list = append(list, e.Name)
+	}
+	return list
+}
+
+func TestCatalog(t *testing.T) {
+	sources := []Source{
+		{"b_a", []protocol.Tool{raw(`{"name":"c"}`)}},
+		{"b", []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
+		{"owner.server", []protocol.Tool{{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}},
+	}
+	c, ds := NewCatalog(7, sources, nil)
+	want := []string{"ext_b_a_c", hashedName("b", "a_c"), "ext_b_z", "ext_owner_server_declared"}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, names(c.Entries())); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if len(ds) != 1 || ds[0].Code != "tool_renamed" || ds[0].Level != protocol.LevelWarn || ds[0].Extension != "b" {
+		t.Errorf("diagnostics %v, want one tool_renamed of b", ds)
+	}
+	if e, ok := c.Lookup("ext_b_a_c"); !ok || e.Extension != "b_a" || e.Tool != "c" {
+		t.Errorf("Lookup found %+v", e)
+	}
+	if e, ok := c.LookupIn("b", "a_c"); !ok || e.Name != hashedName("b", "a_c") {
+		t.Errorf("LookupIn found %+v", e)
+	}
+	if _, ok := c.LookupIn("b", "c"); ok {
+		t.Error("LookupIn found a tool of another extension")
+	}
+	if got := c.Extension("b"); len(got) != 2 || got[0].Tool != "a_c" || got[1].Tool != "z" {
+		t.Errorf("Extension(b) = %v", names(got))
+	}
+	if c.Generation() != 7 {
+		t.Errorf("generation %d", c.Generation())
+	}
+}
+
+// TestH6SameSetInAnyOrder: an extension that lists its tools in another order
+// after each restart keeps their names, duplicates and limits included.
+func TestH6SameSetInAnyOrder(t *testing.T) {
+	var tools []protocol.Tool
+	for i := range MaxTools + 5 {
+		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%c%d"}`, "._"[i%2], i/2)))
+	}
+	var want []string
+	for range 3 {
+		c, ds := NewCatalog(1, []Source{{"x", tools}}, nil)
+		got := names(c.Entries())
+		if len(got) != MaxTools || strings.Count(codes(ds), "tool_limit") != 5 {
+			t.Fatalf("%d tools, want %d and 5 tool_limit", len(got), MaxTools)
+		}
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("another order, other names:\n%s", diff)
+		}
+		rand.Shuffle(len(tools), func(i, j int) { tools[i], tools[j] = tools[j], tools[i] })
+	}
+}
+
+func TestH6Duplicate(t *testing.T) {
+	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{
+		raw(`{"name":"a","description":"first"}`), raw(`{"name":"b"}`), raw(`{"name":"a","description":"second"}`),
+	}}}, nil)
+	if codes(ds) != "tool_duplicate" || len(c.Entries()) != 2 || c.Entries()[0].Description != "[ext:x] first" {
+		t.Errorf("%v, diagnostics %v", names(c.Entries()), ds)
+	}
+}
+
+func TestBadDescriptorCostsOneTool(t *testing.T) {
+	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{
+		raw(`{"name":"good"}`), raw(`{`), raw(`{"name":3}`), raw(`{"name":"type","inputSchema":{"type":"string"}}`),
+		raw(`{"name":"a\u202eb"}`), raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
+	}}}, nil)
+	if got := names(c.Entries()); !slices.Equal(got, []string{"ext_x_good", "ext_x_remote"}) {
+		t.Errorf("left: %v", got)
+	}
+	want := "tool_descriptor_invalid tool_descriptor_invalid tool_descriptor_invalid tool_name_invalid tool_schema_unchecked"
+	if codes(ds) != want {
+		t.Errorf("diagnostics %v", ds)
+	}
+}
+
+func TestCompiledSchemasAreReused(t *testing.T) {
+	sources := []Source{{"x", []protocol.Tool{raw(`{"name":"a","inputSchema":{"type":"object","required":["q"]}}`),
+		raw(`{"name":"bad","inputSchema":{"type":"object","properties":{"p":{"pattern":"(?=a)"}}}}`)}}}
+	first, ds1 := NewCatalog(1, sources, nil)
+	second, ds2 := NewCatalog(2, sources, first)
+	for i := range first.Entries() {
+		if first.Entries()[i].checker != second.Entries()[i].checker {
+			t.Errorf("%s was compiled again", first.Entries()[i].Name)
+		}
+	}
+	if diff := cmp.Diff(ds1, ds2); diff != "" || codes(ds2) != "tool_schema_unchecked" {
+		t.Errorf("diagnostics of the second generation differ: %v\n%s", ds2, diff)
+	}
+}
+
+func TestPage(t *testing.T) {
+	var tools []protocol.Tool
+	for i := range 25 {
+		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%02d"}`, i)))
+	}
+	c, _ := NewCatalog(3, []Source{{"x", tools}, {"y", tools[:1]}}, nil)
+	for _, test := range []struct {
+		extension    string
+		limit, total int
+		first        string
+	}{{"", 10, 26, "ext_x_t00"}, {"x", 10, 25, "t00"}, {"", 0, 26, "ext_x_t00"}, {"y", 1, 1, "t00"}, {"x", 5, 25, "t00"}, {"none", 5, 0, ""}} {
+		var got []json.RawMessage
+		for cursor := ""; ; {
+			page, next, err := c.Page(test.extension, cursor, test.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.limit > 0 && len(page) > test.limit {
+				t.Errorf("a page of %d, limit %d", len(page), test.limit)
+			}
+			if got = append(got, page...); next == "" {
+				break
+			}
+			cursor = next
+		}
+		if len(got) != test.total || test.total > 0 && !strings.Contains(string(got[0]), `"`+test.first+`"`) {
+			t.Errorf("%+v: %d tools, first %s", test, len(got), got[:min(1, len(got))])
+		}
+	}
+}
+
+func TestPageEndsAtBytes(t *testing.T) {
+	var tools []protocol.Tool
+	big := strings.Repeat("v", 200<<10)
+	for i := range 50 {
+		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%d","x":%q}`, i, big)))
+	}
+	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
+	page, next, err := c.Page("", "", 0)
+	if size := len(page) * len(big); err != nil || next == "" || size > maxPageBytes || size < maxPageBytes/2 {
+		t.Errorf("%d bytes in the page, next %q, %v", size, next, err)
+	}
+}
+
+func TestPageRefusesForeignCursor(t *testing.T) {
+	tools := []protocol.Tool{raw(`{"name":"a"}`), raw(`{"name":"b"}`)}
+	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
+	later, _ := NewCatalog(2, []Source{{"x", tools}}, c)
+	_, cursor, err := c.Page("", "", 1)
+	if err != nil || cursor == "" {
+		t.Fatalf("cursor %q, %v", cursor, err)
+	}
+	for _, test := range []struct {
+		name              string
+		catalog           *Catalog
+		extension, cursor string
+	}{
+		{"another generation", later, "", cursor},
+		{"another extension", c, "x", cursor},
+		{"garbage", c, "", "garbage!"},
+		{"out of range", c, "", c.cursor("", 2)},
+		{"negative", c, "", c.cursor("", -1)},
+	} {
+		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1); protocol.KindOf(err) != protocol.InvalidArguments {
+			t.Errorf("%s: %v, want invalid_arguments", test.name, err)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	e := one(t, `{"name":"a","description":"b"}`)
+	form := `{"name":"ext_x_a","description":"[ext:x] b","input_schema":{"type":"object"}}`
+	if want := (len(form) + 3) / 4; e.Tokens() != want {
+		t.Errorf("%d tokens, want %d", e.Tokens(), want)
+	}
+}
+
+func BenchmarkNewCatalog(b *testing.B) {
+	var tools []protocol.Tool
+	for i := range 1000 {
+		tools = append(tools, raw(fmt.Sprintf(`{"name":"tool_%d","description":"Does thing %[1]d.","inputSchema":{"type":"object",
+			"properties":{"city":{"type":"string","description":"City %[1]d"},"days":{"type":"integer","minimum":1},
+			"units":{"enum":["metric","imperial"]}},"required":["city"],"additionalProperties":false}}`, i)))
+	}
+	sources := []Source{{"x", tools}}
+	prev, _ := NewCatalog(1, sources, nil)
+	for name, prev := range map[string]*Catalog{"first": nil, "next": prev} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				NewCatalog(2, sources, prev)
+			}
+		})
+	}
+}

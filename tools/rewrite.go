@@ -1,0 +1,183 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Where schemas stand inside a schema.
+var (
+	schemaKeys = []string{"items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties",
+		"propertyNames", "contains", "not", "if", "then", "else", "contentSchema"}
+	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+
+// children applies f to every schema directly inside the schema ms.
+func children(ms []member, f func(json.RawMessage) json.RawMessage) []member {
+	ms = slices.Clone(ms)
+	for i, m := range ms {
+		switch {
+		case isObject(m.value) && slices.Contains(schemaMaps, m.key):
+			inner := mustMembers(m.value)
+			for j := range inner {
+				inner[j].value = f(inner[j].value)
+			}
+			ms[i].value = object(inner)
+		case isArray(m.value) && slices.Contains(schemaLists, m.key):
+			list := items(m.value)
+			for j := range list {
+				list[j] = f(list[j])
+			}
+			ms[i].value = array(list)
+		case isObject(m.value) && slices.Contains(schemaKeys, m.key):
+			ms[i].value = f(m.value)
+		}
+	}
+	return ms
+}
+
+// rewrite applies f to every schema inside schema, innermost first. A schema f
+// changes nothing in keeps its bytes.
+func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) json.RawMessage {
+	out, changed := rewriteChanged(schema, f)
+	if !changed {
+		return schema
+	}
+	return out
+}
+
+func rewriteChanged(schema json.RawMessage, f func([]member) ([]member, bool)) (json.RawMessage, bool) {
+	if !isObject(schema) {
+		return schema, false
+	}
+	inside := false
+	ms := children(mustMembers(schema), func(child json.RawMessage) json.RawMessage {
+		out, changed := rewriteChanged(child, f)
+		inside = inside || changed
+		return out
+	})
+	ms, changed := f(ms)
+	if !inside && !changed {
+		return schema, false
+	}
+	return object(ms), true
+}
+
+// completeArray gives the schema of an array the items that mean the same as
+// none, and turns a tuple of the older drafts into prefixItems.
+func completeArray(ms []member) ([]member, bool) {
+	t := at(ms, "type")
+	var many []string
+	if string(t) != `"array"` && (json.Unmarshal(t, &many) != nil || !slices.Contains(many, "array")) {
+		return ms, false
+	}
+	i := slices.IndexFunc(ms, func(m member) bool { return m.key == "items" })
+	switch {
+	case i < 0:
+		return append(ms, member{"items", json.RawMessage("{}")}), true
+	case isArray(ms[i].value):
+		rest := at(ms, "additionalItems")
+		if rest == nil {
+			rest = json.RawMessage("{}")
+		}
+		ms[i].key = "prefixItems"
+		ms = slices.DeleteFunc(ms, func(m member) bool { return m.key == "additionalItems" })
+		return append(ms, member{"items", rest}), true
+	}
+	return ms, false
+}
+
+// flatten removes the keywords a vendor does not take at the top of a schema
+// where that loses nothing, and says which one it could not remove.
+func flatten(description string, schema json.RawMessage, refused ...string) (string, json.RawMessage, error) {
+	ms := mustMembers(schema)
+	changed := false
+	for _, key := range refused {
+		value := at(ms, key)
+		if value == nil {
+			continue
+		}
+		changed = true
+		without := slices.DeleteFunc(slices.Clone(ms), func(m member) bool { return m.key == key })
+		var ok bool
+		switch key {
+		case "allOf":
+			ms, ok = mergeAll(without, value)
+		case "anyOf", "oneOf":
+			var choice string
+			if choice, ok = requiredChoice(value, key); ok {
+				ms, description = without, description+choice
+			}
+		}
+		if !ok {
+			return "", nil, fmt.Errorf("the vendor takes no %s at the top level of a schema", key)
+		}
+	}
+	if !changed {
+		return description, schema, nil
+	}
+	return description, object(ms), nil
+}
+
+// mergeAll merges branches that only add properties and required names to ms.
+// Two definitions of one property must be the same text.
+func mergeAll(ms []member, branches json.RawMessage) ([]member, bool) {
+	if at(ms, "additionalProperties") != nil { // it would take the branches' properties into account
+		return nil, false
+	}
+	properties := mustMembers(at(ms, "properties"))
+	var required []string
+	_ = json.Unmarshal(at(ms, "required"), &required)
+	for _, branch := range items(branches) {
+		for _, m := range mustMembers(branch) {
+			var names []string
+			switch {
+			case m.key == "type" && string(m.value) == `"object"`, m.key == "title", m.key == "description":
+			case m.key == "required" && json.Unmarshal(m.value, &names) == nil:
+				required = append(required, names...)
+			case m.key == "properties" && isObject(m.value):
+				for _, p := range mustMembers(m.value) {
+					if have := at(properties, p.key); have == nil {
+						properties = append(properties, p)
+					} else if !bytes.Equal(have, p.value) {
+						return nil, false
+					}
+				}
+			default:
+				return nil, false
+			}
+		}
+		if !isObject(branch) {
+			return nil, false
+		}
+	}
+	ms = set(ms, member{"properties", object(properties)})
+	if len(required) > 0 {
+		slices.Sort(required)
+		names, _ := json.Marshal(slices.Compact(required))
+		ms = set(ms, member{"required", names})
+	}
+	return ms, true
+}
+
+// requiredChoice puts alternatives that only name required properties in words.
+func requiredChoice(branches json.RawMessage, key string) (string, bool) {
+	var choices []string
+	for _, branch := range items(branches) {
+		ms, err := members(branch)
+		var names []string
+		if err != nil || len(ms) != 1 || ms[0].key != "required" || json.Unmarshal(ms[0].value, &names) != nil || len(names) == 0 {
+			return "", false
+		}
+		choices = append(choices, strings.Join(names, " and "))
+	}
+	what := "at least"
+	if key == "oneOf" {
+		what = "exactly"
+	}
+	return fmt.Sprintf(" (Required: %s one of: %s.)", what, strings.Join(choices, "; ")), true
+}

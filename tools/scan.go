@@ -1,0 +1,245 @@
+package tools
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// bounds limits one JSON text.
+type bounds struct{ nodes, depth int }
+
+// maxNumberBytes and maxExponent keep exact (big rational) arithmetic on a
+// number cheap: 1e1000000 is nine bytes and a million digits.
+const (
+	maxNumberBytes = 1000
+	maxExponent    = 1000
+)
+
+var errNotJSON = errors.New("not valid JSON")
+
+// scanner walks JSON text that json.Valid has accepted, so it looks for what
+// that does not: size, depth, duplicate keys and numbers out of all proportion.
+type scanner struct {
+	data  []byte
+	pos   int
+	max   bounds
+	nodes int // values seen
+	refs  int // members named $ref, $dynamicRef or $recursiveRef
+}
+
+// decode reads data as jsonschema.UnmarshalJSON would (numbers stay json.Number)
+// in one pass that also enforces max and refuses duplicate keys, which two
+// readers of the same text may resolve differently.
+func decode(data []byte, max bounds) (any, *scanner, error) {
+	if !json.Valid(data) {
+		return nil, nil, errNotJSON
+	}
+	s := &scanner{data: data, max: max}
+	v, err := s.value(0)
+	return v, s, err
+}
+
+func (s *scanner) value(depth int) (any, error) {
+	if s.nodes++; s.nodes > s.max.nodes {
+		return nil, fmt.Errorf("more than %d values", s.max.nodes)
+	}
+	if depth > s.max.depth {
+		return nil, fmt.Errorf("nested deeper than %d levels", s.max.depth)
+	}
+	switch s.peek() {
+	case '{':
+		return s.object(depth)
+	case '[':
+		list := []any{}
+		err := s.elements(func() error {
+			v, err := s.value(depth + 1)
+			list = append(list, v)
+			return err
+		})
+		return list, err
+	case '"':
+		return s.text(), nil
+	case 't':
+		s.pos += len("true")
+		return true, nil
+	case 'f':
+		s.pos += len("false")
+		return false, nil
+	case 'n':
+		s.pos += len("null")
+		return nil, nil
+	}
+	return s.number()
+}
+
+func (s *scanner) object(depth int) (any, error) {
+	object := map[string]any{}
+	err := s.elements(func() error {
+		key := s.key()
+		if _, ok := object[key]; ok {
+			return fmt.Errorf("duplicate key %q", cut(key, 64))
+		}
+		switch key {
+		case "$ref", "$dynamicRef", "$recursiveRef":
+			s.refs++
+		}
+		v, err := s.value(depth + 1)
+		object[key] = v
+		return err
+	})
+	return object, err
+}
+
+// elements calls f at each element of the object or array at pos and leaves pos
+// behind the closing bracket.
+func (s *scanner) elements(f func() error) error {
+	s.pos++ // the opening bracket
+	for {
+		switch s.peek() {
+		case '}', ']':
+			s.pos++
+			return nil
+		case ',':
+			s.pos++
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+}
+
+// peek skips white space and returns the byte it stops at.
+func (s *scanner) peek() byte {
+	for {
+		switch c := s.data[s.pos]; c {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return c
+		}
+	}
+}
+
+// key reads a member's name and the colon behind it.
+func (s *scanner) key() string {
+	s.peek()
+	key := s.text()
+	s.peek()
+	s.pos++
+	return key
+}
+
+// text reads the string at pos.
+func (s *scanner) text() string {
+	token := s.token()
+	if raw := token[1 : len(token)-1]; utf8.Valid(raw) && !hasEscape(raw) {
+		return string(raw)
+	}
+	var t string
+	_ = json.Unmarshal(token, &t) // valid by the scanner's precondition
+	return t
+}
+
+func hasEscape(b []byte) bool {
+	for _, c := range b {
+		if c == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+// token moves behind the string at pos and returns it with its quotes.
+func (s *scanner) token() []byte {
+	start := s.pos
+	for s.pos++; s.data[s.pos] != '"'; s.pos++ {
+		if s.data[s.pos] == '\\' {
+			s.pos++
+		}
+	}
+	s.pos++
+	return s.data[start:s.pos]
+}
+
+func (s *scanner) number() (any, error) {
+	start, exponent := s.pos, 0
+	for s.pos < len(s.data) && isNumberByte(s.data[s.pos]) {
+		if c := s.data[s.pos]; c|0x20 == 'e' {
+			exponent = s.pos + 1
+		}
+		s.pos++
+	}
+	text := string(s.data[start:s.pos])
+	if len(text) > maxNumberBytes {
+		return nil, fmt.Errorf("a number of %d digits", len(text))
+	}
+	if exponent > 0 {
+		e, err := strconv.Atoi(text[exponent-start:])
+		if err != nil || e > maxExponent || e < -maxExponent {
+			return nil, fmt.Errorf("number %s is out of range", cut(text, 40))
+		}
+	}
+	return json.Number(text), nil
+}
+
+func isNumberByte(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+// skip moves behind the value at pos.
+func (s *scanner) skip() {
+	for depth := 0; ; {
+		switch c := s.data[s.pos]; {
+		case c == '"':
+			s.token()
+		case c == '{' || c == '[':
+			depth++
+			s.pos++
+		case c == '}' || c == ']':
+			depth--
+			s.pos++
+		case isNumberByte(c) || c >= 'a' && c <= 'z':
+			for s.pos < len(s.data) && (isNumberByte(s.data[s.pos]) || s.data[s.pos] >= 'a' && s.data[s.pos] <= 'z') {
+				s.pos++
+			}
+		default: // white space, comma, colon
+			s.pos++
+			continue
+		}
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// typeName names the type of the JSON value that starts with c.
+func typeName(c byte) string {
+	switch c {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// cut shortens s to at most max bytes, an ellipsis included, at a rune boundary.
+func cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	end := max - len("…")
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}

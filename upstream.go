@@ -1,0 +1,51 @@
+package exthost
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+// upstream is the caller of one exchange as its extension sees it: what the
+// extension asks and tells meanwhile is the same exchange with the ends swapped,
+// and passes the same pipeline.
+type upstream struct {
+	of *routed
+}
+
+var _ protocol.Peer = upstream{}
+
+// upstream returns nil when the caller cannot be reached.
+func (r *routed) upstream() protocol.Peer {
+	if r.call.Client == nil {
+		return nil
+	}
+	return upstream{r}
+}
+
+// Call implements [protocol.Peer].
+func (u upstream) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	x := u.exchange(method, params)
+	err := u.of.gen.policy.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
+		x.Response, err = u.of.call.Client.Call(ctx, x.Method, x.Request)
+		return err
+	})
+	return x.Response, err
+}
+
+// Notify implements [protocol.Peer].
+func (u upstream) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	x := u.exchange(method, params)
+	x.Notify = true
+	return u.of.gen.policy.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
+		return u.of.call.Client.Notify(ctx, x.Method, x.Request)
+	})
+}
+
+func (u upstream) exchange(method string, params json.RawMessage) *governance.Exchange {
+	x := u.of.exchange
+	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
+	return &x
+}
