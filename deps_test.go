@@ -20,10 +20,14 @@ var house = map[string]struct {
 	reason string
 }{
 	"protocol":         {nil, "shared by host and authors, so it drags nothing in"},
-	"internal/jsonrpc": {nil, "knows none of our methods"},
+	"internal/jsonrpc": {[]string{"internal/rawjson"}, "knows none of our methods"},
 	"internal/process": {nil, "process hygiene is not about extensions"},
 	"internal/rawjson": {nil, "edits bytes"},
 	"internal/nearest": {nil, "compares words"},
+	"internal/redact":  {nil, "masks texts"},
+	"internal/latency": {nil, "counts durations"},
+	"internal/journal": {nil, "keeps log records"},
+	"internal/daemon":  {nil, "finds a running host; what is said to it is not its matter"},
 	"internal/mcphttp": {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
 	"manifest":             {[]string{"protocol", "internal/nearest"}, "the model of plugin.toml"},
@@ -37,12 +41,13 @@ var house = map[string]struct {
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
 
-	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest"},
+	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "mcpserver", "config", "protocol"}, "mounts the fronts on HTTP"},
+	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
 
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
+	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 }
 
 // TestHouse holds the import graph against the table.

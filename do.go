@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
@@ -21,6 +23,14 @@ import (
 // that reaches an extension ends here. The result is the bytes the extension
 // sent; an error is always a *protocol.Error.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	if len(c.Params) > 0 {
+		if err := rawjson.Check(c.Params); err != nil { // or they could end the frame they are put into
+			return nil, protocol.Errorf(protocol.InvalidJSON, "the params of %s are not JSON: %w", c.Method, err)
+		}
+	}
+	if c.Notify && !strings.HasPrefix(c.Method, "notifications/") {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", c.Method)
+	}
 	if c.Method != protocol.MethodToolsCall {
 		return h.exchange(ctx, c, nil)
 	}
@@ -63,8 +73,11 @@ func encodeArguments(args any) (json.RawMessage, error) {
 	case nil:
 		return json.RawMessage("{}"), nil
 	case json.RawMessage:
-		if !json.Valid(args) {
-			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON")
+		if len(args) == 0 {
+			return json.RawMessage("{}"), nil
+		}
+		if err := rawjson.Check(args); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "arguments are not JSON: %w", err)
 		}
 		return args, nil
 	}
@@ -85,8 +98,8 @@ type routed struct {
 	sent     *toolCall // what exchange.Request was made of
 }
 
-// startPatience is how long a caller that comes before the extensions have
-// started is kept waiting for them.
+// startPatience is how long after Open a caller that comes before the extensions
+// have started is kept waiting for them.
 const startPatience = 5 * time.Second
 
 // route finds out whom c is for. Only a caller that asks for what is not there
@@ -94,7 +107,7 @@ const startPatience = 5 * time.Second
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
 	r, err := h.gen.Load().route(c, t)
 	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
-		ctx, cancel := context.WithTimeout(ctx, startPatience)
+		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
 		r, err = h.gen.Load().route(c, t)
@@ -231,8 +244,8 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 	if err != nil {
 		event.Point, event.Payload = hooks.ToolCallFailed, nil
 	}
-	if hookErr := r.gen.hooks.Run(ctx, &event); err == nil {
-		err = hookErr
+	if hookErr := r.gen.hooks.Run(ctx, &event); hookErr != nil { // what has happened cannot be refused
+		r.target.log.Warn("a hook failed after the call", "tool", x.Tool, "error", hookErr)
 	}
 	if err != nil {
 		return err
@@ -244,28 +257,31 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 // forward gives the request to an instance of the target and waits for its answer.
 // A request that an ending instance never got goes to the next one, once.
 func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	result, err := r.try(ctx, params)
-	var e *protocol.Error
-	if errors.As(err, &e) && e.Kind == protocol.ChildExited && e.Outcome == "" {
-		return r.try(ctx, params)
+	result, unsent, err := r.try(ctx, params)
+	if unsent && ctx.Err() == nil {
+		result, _, err = r.try(ctx, params)
 	}
 	return result, err
 }
 
-func (r *routed) try(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+// try is one attempt. unsent says that the instance ended before it got the
+// request.
+func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
 	i, release, err := r.target.group.Acquire(ctx, instanceKey(r.call))
 	if err != nil {
-		return nil, err
+		r.target.calls.refused.Add(1)
+		return nil, false, err
 	}
-	var result json.RawMessage
+	began := time.Now()
 	if r.call.Notify {
 		err = i.Notify(ctx, r.call.Method, params)
 	} else {
 		result, err = i.Call(ctx, &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call)})
 	}
+	r.target.calls.record(time.Since(began), err)
 	release(err)
-	r.target.calls.record(err)
-	return result, err
+	e, ok := errors.AsType[*protocol.Error](err)
+	return result, ok && e.Outcome == "" && processEnded(err), err
 }
 
 // instanceKey says which instance of a per_session extension c belongs to.

@@ -3,15 +3,16 @@ package exthost
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -25,8 +26,15 @@ type extension struct {
 	group     *supervisor.Group[*instance]
 	stateDir  string
 	env       process.EnvReport // what its children are not given, and which secrets they are
+	secrets   []string          // values in its environment that must not be shown
+	redactor  *redact.Redactor
+	log       *slog.Logger
 	handshake atomic.Pointer[runtime.Handshake]
 	calls     callStats
+	crash     atomic.Pointer[Crash] // the latest
+
+	mu        sync.Mutex // guards instances
+	instances map[*instance]struct{}
 }
 
 // instance is one running child of an extension. It notes what its handshake
@@ -34,19 +42,73 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
+	key       string // of its slot
 	offer     func() // told when the extension's tools may have changed
+	pid       int    // once it could be called
 }
 
 // Serve implements [supervisor.Service].
 func (i *instance) Serve(ctx context.Context, ready func()) error {
-	return i.Instance.Serve(ctx, func() {
+	i.extension.running(i, true)
+	defer i.extension.running(i, false)
+	err := i.Instance.Serve(ctx, func() {
+		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
 		ready()
 		i.offer()
 	})
+	err = i.extension.masked(err)
+	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+		i.extension.crash.Store(i.postMortem(err))
+	}
+	return err
+}
+
+// Call implements [runtime.Instance].
+func (i *instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessage, error) {
+	result, err := i.Instance.Call(ctx, r)
+	return result, i.extension.masked(err)
+}
+
+// masked returns err without the secrets that the extension was given: what it
+// left on stderr and stdout goes to the log, to status and to callers.
+func (x *extension) masked(err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || len(x.secrets) == 0 {
+		return err
+	}
+	masked := *e
+	masked.Message = x.redactor.String(e.Message)
+	if e.Evidence != nil {
+		evidence := *e.Evidence
+		evidence.Stderr, evidence.Line = x.redactor.Strings(evidence.Stderr), x.redactor.String(evidence.Line)
+		masked.Evidence = &evidence
+	}
+	return &masked
 }
 
 var _ supervisor.Service = (*instance)(nil)
+
+// running notes the instances that may have a process.
+func (x *extension) running(i *instance, is bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if is {
+		x.instances[i] = struct{}{}
+	} else {
+		delete(x.instances, i)
+	}
+}
+
+// kill ends every process of the extension at once.
+func (x *extension) kill() {
+	x.mu.Lock()
+	instances := slices.Collect(maps.Keys(x.instances))
+	x.mu.Unlock()
+	for _, i := range instances {
+		i.Kill()
+	}
+}
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
 // the diagnostics that say why.
@@ -54,13 +116,16 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
+	if diag := unsupported(&c); diag != nil {
+		return nil, []protocol.Diagnostic{*diag}
+	}
 	spec, report, err := h.spec(c)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report}
-	x.group = supervisor.NewGroup(func(string) (*instance, error) {
-		i := &instance{extension: x, offer: h.offersChanged}
+	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
+		i := &instance{extension: x, key: key, offer: h.offersChanged}
 		s := spec
 		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); h.offersChanged() }
 		child, err := runtime.New(s)
@@ -70,58 +135,7 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
-	return x, nil
-}
-
-// gate is what the requirements of extensions are held against.
-func (h *Host) gate() discovery.Host {
-	vars := make(map[string]string, len(h.opts.Environ))
-	for _, entry := range h.opts.Environ {
-		name, value, _ := strings.Cut(entry, "=")
-		vars[name] = value
-	}
-	return discovery.Host{
-		LookupEnv: func(name string) (string, bool) { v, ok := vars[name]; return v, ok },
-		Path:      vars["PATH"], Version: h.opts.Version,
-	}
-}
-
-// spec is everything the runtime needs to run one instance of c.
-func (h *Host) spec(c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
-	entry := h.cfg.Extensions.Entries[c.ID]
-	options := entry.Runtime.Over(c.Manifest.Runtime.Over(h.cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport)
-	state := filepath.Join(h.opts.StateDir, c.ID)
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return runtime.Spec{}, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
-	}
-	env, report := h.childEnv(c, entry.Env, entry.EnvDeny, state)
-	cfg, err := c.Manifest.MergeConfig(entry.Config)
-	if err != nil {
-		return runtime.Spec{}, report, protocol.Errorf(protocol.ConfigInvalid, "%w; mend extensions.entries.%s.config", err, c.ID)
-	}
-	return runtime.Spec{
-		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest, Options: options,
-		Config: cfg, StateDir: state, HostVersion: h.opts.Version,
-		Env: env, Logger: h.log.With("extension", c.ID),
-	}, report, nil
-}
-
-// childEnv is the environment of c's processes: the host's less what looks
-// secret, what the manifest and the operator state, and the host's own names.
-func (h *Host) childEnv(c discovery.Candidate, set map[string]string, deny []string, state string) ([]string, process.EnvReport) {
-	stated := map[string]string{}
-	maps.Copy(stated, c.Manifest.Transport.Env)
-	maps.Copy(stated, set)
-	maps.Copy(stated, map[string]string{
-		"EXTHOST_EXTENSION_ID":     c.ID,
-		"EXTHOST_VERSION":          h.opts.Version,
-		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
-		"EXTHOST_STATE_DIR":        state,
-	})
-	return process.Environ(h.opts.Environ, process.EnvPolicy{
-		Mode: h.cfg.Extensions.Env.Mode, Pass: h.cfg.Extensions.Env.Pass,
-		Declared: c.Manifest.Requires.Env, Deny: deny, Set: stated,
-	})
+	return x, ignored(&c, spec.Options)
 }
 
 // lazy reports whether the extension's tools are known without starting it.
@@ -135,15 +149,17 @@ func (x *extension) start(ctx context.Context) error {
 	if x.options.Activation != manifest.ActivationLazy && !x.options.Instances.PerSession() {
 		return x.group.Start(ctx)
 	}
-	const key = "first handshake"
-	_, release, err := x.group.Acquire(ctx, key)
+	_, release, err := x.group.Acquire(ctx, firstHandshake)
 	if err != nil {
 		return err
 	}
 	release(nil)
-	x.group.Release(key)
+	x.group.Release(firstHandshake)
 	return nil
 }
+
+// firstHandshake is the key of the instance that is started for what it offers.
+const firstHandshake = "first handshake"
 
 // offered are the tools of the last handshake, or the declared ones of an
 // extension that has none, with what the handshake found wrong.
@@ -163,11 +179,14 @@ func (x *extension) context(c *protocol.Call) json.RawMessage {
 		return nil
 	}
 	var meta struct {
-		AgentID   string `json:"agent_id"`
-		SessionID string `json:"session_id,omitempty"`
+		AgentID   *string `json:"agent_id"` // null, and never left out: a caller must not supply either
+		SessionID *string `json:"session_id"`
 	}
-	if c.Session != nil {
-		meta.AgentID, meta.SessionID = c.Session.Caller, c.Session.ID
+	if s := c.Session; s != nil && s.Caller != "" {
+		meta.AgentID = &s.Caller
+	}
+	if s := c.Session; s != nil && s.ID != "" {
+		meta.SessionID = &s.ID
 	}
 	out, _ := json.Marshal(meta) // strings always encode
 	return out
@@ -180,6 +199,8 @@ func startDiagnostic(x *extension, err error) protocol.Diagnostic {
 	}
 	return protocol.Diagnostic{
 		Level: protocol.LevelError, Code: string(kind), Extension: x.candidate.ID, Path: x.candidate.Path,
-		Message: "did not start: " + message(err),
+		Message: didNotStart + message(err),
 	}
 }
+
+const didNotStart = "did not start: "

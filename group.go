@@ -6,6 +6,7 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -19,6 +20,10 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 		mode = supervisor.Fixed(n)
 	}
 	log = log.With("extension", c.ID)
+	ended := processEnded
+	if c.Manifest.Transport.Kind == manifest.KindExec {
+		ended = nil // a process ends with its call, and the next call has another
+	}
 	return supervisor.Options{
 		Name: "ext:" + c.Manifest.Transport.Kind + ":" + c.ID, Mode: mode,
 		Lazy:         o.Activation == manifest.ActivationLazy,
@@ -28,8 +33,21 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
 			BaseBackoff: o.Restart.BaseBackoff, MaxBackoff: o.Restart.MaxBackoff, HealthyAfter: o.Restart.HealthyAfter,
 		},
-		OnEvent: func(e supervisor.Event) { logEvent(log, e) },
+		Ended:    ended,
+		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
+		OnEvent:  func(e supervisor.Event) { logEvent(log, c.ID, e) },
 	}
+}
+
+// processEnded reports whether err says that the process behind an instance is
+// gone or about to be.
+func processEnded(err error) bool {
+	switch protocol.KindOf(err) {
+	case protocol.ChildExited, protocol.LineTooLong, protocol.StdoutClosed, protocol.WriteStalled,
+		protocol.Overloaded: // by calls that nobody waits for any more: the host replaces it
+		return true
+	}
+	return false
 }
 
 // orNone spells 0, none, as the supervisor does.
@@ -41,7 +59,7 @@ func orNone(n int) int {
 }
 
 // logEvent says what happened to an extension, loud only when somebody must act.
-func logEvent(log *slog.Logger, e supervisor.Event) {
+func logEvent(log *slog.Logger, id string, e supervisor.Event) {
 	if e.Key != "" {
 		log = log.With("instance", e.Key)
 	}
@@ -49,9 +67,11 @@ func logEvent(log *slog.Logger, e supervisor.Event) {
 	switch {
 	case e.Kind == supervisor.BreakerChanged:
 		log.LogAttrs(ctx, slog.LevelWarn, "breaker "+string(e.Breaker), slog.Time("until", e.Next))
+	case e.State == supervisor.Failed && e.Asked:
+		// Whoever asked for it reports the error once.
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
-			slog.String("reason", message(e.Err)), slog.String("next", "exthost restart ID"))
+			slog.String("reason", message(e.Err)), slog.String("next", "mend it, then exthost restart "+id))
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", message(e.Err)),
 			slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))

@@ -1,17 +1,13 @@
 package exthost
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
-	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +16,9 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/journal"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -39,6 +38,10 @@ type Options struct {
 	// StateDir is where extensions keep their private state. Default: exthost
 	// below $XDG_STATE_HOME or ~/.local/state, apart for each working directory.
 	StateDir string
+	// Self is the program that command = "exthost" names. Default: this executable
+	// when it is the exthost program, else the exthost on PATH, never an embedding
+	// program, which would only start itself.
+	Self string
 	// Environ is the environment extensions are started from. Default: os.Environ().
 	Environ []string
 	// Policies are asked about every exchange, before any policy of the config.
@@ -48,6 +51,8 @@ type Options struct {
 	// Start says which extensions are started; the others are only looked at.
 	// Default: all.
 	Start func(id string) bool
+	// StartLazy starts the lazy extensions as well, to see whether they can.
+	StartLazy bool
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.
 	Background bool
@@ -56,9 +61,14 @@ type Options struct {
 // Host runs the extensions of one configuration. Its methods may be called by
 // many goroutines at once.
 type Host struct {
-	cfg  *config.Config
-	opts Options
-	log  *slog.Logger
+	cfg      *config.Config
+	opts     Options
+	log      *slog.Logger     // to Options.Logger and the journal
+	redactor *redact.Redactor // of what extensions are given and nobody else may see
+	journal  *journal.Journal
+	// containment holds the processes of all extensions.
+	containment *process.Containment
+	openedAt    time.Time
 
 	extensions map[string]*extension
 	order      []string              // the ids of extensions as discovered
@@ -67,42 +77,46 @@ type Host struct {
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
 	changed    chan struct{} // holds one token when a new generation is due
+	announce   chan struct{} // holds one token when clients are to be told of other tools
 	settled    chan struct{} // closed when every eager extension has started or failed
 
 	stop     context.CancelFunc
 	running  sync.WaitGroup // startAll and rebuildLoop
 	stopping sync.Once
 
-	mu          sync.Mutex // guards what follows
-	diagnostics []protocol.Diagnostic
-	sessions    map[*protocol.Session]struct{}
-}
+	mu          sync.Mutex            // guards what follows
+	diagnostics []protocol.Diagnostic // of files and of starts
 
-// generation is everything a call needs, swapped as one. An exchange uses the
-// generation it entered with to its end.
-type generation struct {
-	catalog    *tools.Catalog
-	hooks      *hooks.Set
-	policy     *governance.Pipeline
-	extensions map[string]*extension
+	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
+	sessions         map[*protocol.Session]struct{}
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
 // returns the host. An extension that is broken, gated or fails to start is in
-// [Host.Status] with its reason and never fails Open, whose own errors are an
-// unusable state directory and the end of ctx.
+// [Host.Status] with its reason and never fails Open, whose own errors are a
+// configuration that asks for what this version cannot do, an unusable state
+// directory and the end of ctx.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
+	if err := refuseUnsupported(cfg); err != nil {
+		return nil, err
+	}
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	kept, secrets := journal.New(), new(redact.Redactor)
 	h := &Host{
-		cfg: cfg, opts: o, log: o.Logger, stop: stop,
-		changed:    make(chan struct{}, 1),
-		settled:    make(chan struct{}),
-		extensions: make(map[string]*extension),
-		sessions:   make(map[*protocol.Session]struct{}),
+		cfg: cfg, opts: o, stop: stop,
+		redactor: secrets,
+		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
+		journal:  kept, openedAt: time.Now(),
+		containment: process.Contain(guardianProgram(o.Self)),
+		changed:     make(chan struct{}, 1),
+		announce:    make(chan struct{}, 1),
+		settled:     make(chan struct{}),
+		extensions:  make(map[string]*extension),
+		sessions:    make(map[*protocol.Session]struct{}),
 	}
 	if err := h.discover(ctx); err != nil {
 		stop()
@@ -111,6 +125,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.rebuild()
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
+	h.running.Go(func() { h.announceLoop(running) })
 	if o.Background {
 		return h, nil
 	}
@@ -127,11 +142,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Version == "" {
 		o.Version = Version()
 	}
+	if o.Self == "" {
+		o.Self = ownProgram()
+	}
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
 	if o.StateDir == "" {
-		dir, err := defaultStateDir()
+		dir, err := DefaultStateDir()
 		if err != nil {
 			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
 		}
@@ -157,6 +175,11 @@ func (h *Host) discover(ctx context.Context) error {
 		return err
 	}
 	h.diagnostics = found.Diagnostics
+	if e.Watch.Enabled {
+		h.diagnostics = append(h.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported,
+			Message: "extensions.watch has no effect in this version", Hint: "restart the host after a change"})
+	}
+	var secrets []string
 	for _, c := range found.Candidates {
 		x, diags := h.newExtension(c)
 		h.diagnostics = append(h.diagnostics, diags...)
@@ -166,7 +189,9 @@ func (h *Host) discover(ctx context.Context) error {
 		}
 		h.extensions[c.ID] = x
 		h.order = append(h.order, c.ID)
+		secrets = append(secrets, x.secrets...)
 	}
+	h.redactor.Know(secrets)
 	for _, d := range h.diagnostics {
 		h.logDiagnostic(d)
 	}
@@ -181,7 +206,7 @@ func (h *Host) startAll(ctx context.Context) {
 	slots := make(chan struct{}, startsAtOnce)
 	for _, id := range h.order {
 		x := h.extensions[id]
-		if x.lazy() || !h.opts.starts(id) {
+		if x.lazy() && !h.opts.StartLazy || !h.opts.starts(id) {
 			continue
 		}
 		wg.Go(func() {
@@ -233,95 +258,15 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	return nil
 }
 
-// endSession stops the instances that belonged to s alone.
+// endSession stops the instances that belonged to s alone. Those of stateless
+// callers belong to nobody's session.
 func (h *Host) endSession(s *protocol.Session) {
+	if s.ID == "" {
+		return
+	}
 	for _, x := range h.gen.Load().extensions {
 		x.group.Release(sessionKey(s))
 	}
-}
-
-// offersChanged asks for a new generation; many askers share one.
-func (h *Host) offersChanged() {
-	select {
-	case h.changed <- struct{}{}:
-	default: // one is due already and will see this change too
-	}
-}
-
-// rebuildLoop makes new generations as extensions come, go and change their tools.
-func (h *Host) rebuildLoop(ctx context.Context) {
-	for {
-		select {
-		case <-h.changed:
-			h.rebuild()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// rebuild makes the next generation from what the extensions offer now and swaps
-// it in; clients are told when their list of tools is another.
-func (h *Host) rebuild() {
-	h.rebuilding.Lock()
-	defer h.rebuilding.Unlock()
-	var sources []tools.Source
-	var diags []protocol.Diagnostic
-	for _, id := range h.order {
-		offered, found := h.extensions[id].offered()
-		for _, d := range found {
-			d.Extension = id
-			diags = append(diags, d)
-		}
-		sources = append(sources, tools.Source{Extension: id, Tools: offered})
-	}
-	var before *tools.Catalog
-	number := uint64(1)
-	if prev := h.gen.Load(); prev != nil {
-		before, number = prev.catalog, prev.catalog.Generation()+1
-	}
-	catalog, found := tools.NewCatalog(number, sources, before)
-	h.gen.Store(&generation{
-		catalog:    catalog,
-		hooks:      hooks.NewSet(h.opts.Hooks...),
-		policy:     governance.NewPipeline(h.opts.Policies...),
-		extensions: h.extensions,
-	})
-	for _, d := range append(diags, found...) {
-		h.report(d)
-	}
-	if before != nil && !sameTools(before, catalog) {
-		h.notifyListChanged()
-	}
-}
-
-func sameTools(a, b *tools.Catalog) bool {
-	return slices.EqualFunc(a.Entries(), b.Entries(), func(x, y *tools.Entry) bool {
-		return x.Name == y.Name && bytes.Equal(x.Descriptor, y.Descriptor)
-	})
-}
-
-// listChangedTimeout bounds what slow clients can cost the next generation.
-const listChangedTimeout = 2 * time.Second
-
-func (h *Host) notifyListChanged() {
-	h.mu.Lock()
-	listeners := slices.Collect(maps.Keys(h.sessions))
-	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), listChangedTimeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, s := range listeners {
-		if s.Client == nil {
-			continue
-		}
-		wg.Go(func() {
-			if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
-				h.log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // report keeps a diagnostic for status and logs it.
@@ -337,11 +282,24 @@ func (h *Host) report(d protocol.Diagnostic) {
 	}
 }
 
+// forget drops what was reported of an earlier start of x.
+func (h *Host) forget(x *extension) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.diagnostics = slices.DeleteFunc(h.diagnostics, func(d protocol.Diagnostic) bool {
+		return d.Extension == x.candidate.ID && strings.HasPrefix(d.Message, didNotStart)
+	})
+}
+
 func (h *Host) logDiagnostic(d protocol.Diagnostic) {
 	level := map[protocol.Level]slog.Level{
 		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
 	}[d.Level]
-	h.log.Log(context.Background(), level, d.String(), "code", d.Code)
+	log := h.log
+	if d.Extension != "" {
+		log = log.With("extension", d.Extension)
+	}
+	log.Log(context.Background(), level, d.String(), "code", d.Code)
 }
 
 // Close stops every extension and waits for them, at most 5 s: what still lives
@@ -352,6 +310,8 @@ func (h *Host) Close() error {
 	h.stopping.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 		defer cancel()
+		lastResort := time.AfterFunc(killAfter, h.kill)
+		defer lastResort.Stop()
 		var wg sync.WaitGroup
 		errs := make([]error, len(h.order))
 		for i, id := range h.order {
@@ -360,27 +320,21 @@ func (h *Host) Close() error {
 		wg.Wait()
 		h.stop()
 		h.running.Wait()
+		h.containment.Close()
+		h.journal.Close()
 		failed = errors.Join(errs...)
 	})
 	return failed
 }
 
-// hostDrain is how long calls in flight may still run when the host stops.
-const hostDrain = time.Second
+const (
+	hostDrain = time.Second             // what Close leaves to calls in flight
+	killAfter = 4500 * time.Millisecond // when Close loses its patience with slow children
+)
 
-func defaultStateDir() (string, error) {
-	base := os.Getenv("XDG_STATE_HOME")
-	if base == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", err
-		}
-		base = filepath.Join(home, ".local", "state")
+// kill ends every process of every extension at once.
+func (h *Host) kill() {
+	for _, x := range h.extensions {
+		x.kill()
 	}
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(wd)) // two checkouts of one name are two projects
-	return filepath.Join(base, "exthost", filepath.Base(wd)+"-"+hex.EncodeToString(sum[:4])), nil
 }

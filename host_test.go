@@ -112,6 +112,7 @@ func TestErrorsNameTheCulprit(t *testing.T) {
 		{"ext_x_greet", `[1]`, protocol.InvalidArguments, "object"},
 		{"ext_x_greet", `{"name":`, protocol.InvalidArguments, "JSON"},
 		{"ext_x_refuse", `{}`, protocol.ExtensionError, "closed"},
+		{"ext_x_greet", `{},"name":"ext_x_die"`, protocol.InvalidArguments, "JSON"},
 	} {
 		_, err := h.Call(deadline(t), tt.tool, json.RawMessage(tt.args))
 		var e *protocol.Error
@@ -194,26 +195,15 @@ func TestCancellationReachesTheExtension(t *testing.T) {
 		_, err := h.Call(ctx, "ext_x_wait", nil)
 		done <- err
 	}()
-	for statusOf(t, h, "x").Instances[0].InFlight == 0 {
-		if ctx.Err() != nil {
-			t.Fatal("the call never got under way")
-		}
-	}
+	eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
 	cancel()
 	if err := <-done; protocol.KindOf(err) != protocol.Canceled {
 		t.Errorf("a cancelled call: %v", err)
 	}
-	for { // the tool writes it when its own ctx ends
-		if _, err := os.Stat(filepath.Join(state, "x", "cancelled")); err == nil {
-			return
-		}
-		if deadline(t).Err() != nil {
-			t.Fatal("the extension was not told")
-		}
-		if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	eventually(t, "the tool hears of it and leaves its mark", func() bool {
+		_, err := os.Stat(filepath.Join(state, "x", "cancelled"))
+		return err == nil
+	})
 }
 
 func TestProgressComesBeforeTheAnswer(t *testing.T) {
@@ -296,11 +286,9 @@ func TestPerSessionInstances(t *testing.T) {
 		}
 	}
 	end() // and with the session its instance
-	for slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i exthost.InstanceStatus) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" }) {
-		if deadline(t).Err() != nil {
-			t.Fatal("the instance outlives its session")
-		}
-	}
+	eventually(t, "the instance ends with its session", func() bool {
+		return !slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i exthost.InstanceStatus) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
+	})
 }
 
 func TestListChangedReachesAttachedSessions(t *testing.T) {
@@ -334,5 +322,81 @@ func TestCloseDuringStart(t *testing.T) {
 	}
 	if _, err := h.Call(deadline(t), "ext_good_greet", nil); err == nil {
 		t.Error("a closed host answers")
+	}
+}
+
+// What looks like other clients' configuration is expanded, but never with what
+// the child may not know.
+func TestSidecarVariables(t *testing.T) {
+	f := newFolder(t)
+	f.add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sidecar, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"good": map[string]any{"command": exe, "env": map[string]string{
+			processtest.ScriptVar: "mcp", "TOKEN_COPY": "${GITHUB_TOKEN}", "GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "${MODE:-fast}"}},
+		"bad": map[string]any{"command": exe, "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("side/.mcp.json", string(sidecar))
+	h := f.open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "GITHUB_TOKEN=t", "AWS_SECRET_ACCESS_KEY=canary"}})
+	got, err := h.Call(deadline(t), "ext_side_good_environ", nil)
+	for _, want := range []string{"TOKEN_COPY=t\n", "MODE=fast\n", "GITHUB_TOKEN=t\n"} {
+		if err != nil || !strings.Contains(got.Text()+"\n", want) {
+			t.Errorf("the server's environment lacks %q: %s, %v", want, got.Text(), err)
+		}
+	}
+	bad := statusOf(t, h, "side.bad")
+	if bad.State != exthost.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") || strings.Contains(bad.Reason, "canary") {
+		t.Errorf("side.bad: %+v", bad)
+	}
+}
+
+// X1: Close keeps its deadline with a child that obeys nothing.
+func TestX1CloseOutlivesTheDeaf(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("deaf", strings.Replace(child("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"), `["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]`, `["x"]`, 1))
+	h := f.open(exthost.Options{})
+	ctx, cancel := context.WithCancel(deadline(t))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = h.Call(ctx, "ext_deaf_x", nil)
+	}()
+	eventually(t, "the call is under way", func() bool {
+		s := statusOf(t, h, "deaf")
+		return len(s.Instances) > 0 && s.Instances[0].InFlight > 0
+	})
+	cancel()
+	<-done
+	if err := h.Close(); err != nil { // its lite grace would be 30 s
+		t.Error(err)
+	}
+}
+
+// T19: what could mean one thing to a policy and another to a child is refused.
+func TestT19AmbiguousCallsAreRefused(t *testing.T) {
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
+	for params, kind := range map[string]protocol.Kind{
+		`{"name":"ext_x_greet","Name":"die","arguments":{}}`:                   protocol.InvalidArguments,
+		`{"name":"ext_x_greet","argument\u017f":{},"arguments":{}}`:            protocol.InvalidArguments,
+		`{"name":"ext_x_greet"},"method":"tools/call","params":{"name":"die"}`: protocol.InvalidJSON,
+		`{"name":"ext_x_greet","arguments":{"name":"Ada"}`:                     protocol.InvalidJSON,
+	} {
+		_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		if protocol.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %s", params, err, kind)
+		}
+	}
+	_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Notify: true, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+	if protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a call as a notification: %v", err)
+	}
+	if s := statusOf(t, h, "x"); s.Calls != 0 {
+		t.Errorf("%d calls reached the extension", s.Calls)
 	}
 }

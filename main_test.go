@@ -18,6 +18,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/benchtest"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
@@ -30,6 +31,9 @@ func TestMain(m *testing.M) {
 	processtest.Main(m, map[string]processtest.Verb{
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
+
+		"floor": benchtest.FloorVerb,
+		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
 }
 
@@ -80,6 +84,10 @@ func serveMCP() {
 			Text string `json:"text"`
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
+		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
 		})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -199,4 +207,23 @@ func deadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// canceled is a context that has ended.
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// eventually polls for what cannot be awaited from outside.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for ctx := deadline(t); !is(); <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
 }

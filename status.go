@@ -2,21 +2,24 @@ package exthost
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/supervisor"
 )
 
 // Status is what an operator wants to know at a glance.
 type Status struct {
+	Host        *HostStatus           `json:"host,omitempty"` // see [Admin.Status]
 	Version     string                `json:"version"`
 	Generation  uint64                `json:"generation"` // of the tool catalog
+	Containment Containment           `json:"containment"`
 	Extensions  []ExtensionStatus     `json:"extensions"` // in discovery order, the skipped ones last
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
@@ -38,10 +41,15 @@ type ExtensionStatus struct {
 	StateDir string            `json:"state_dir,omitempty"` // private to it, survives restarts
 	Requires manifest.Requires `json:"requires,omitzero"`
 
-	Tools  []string `json:"tools"` // registered names
-	Hooks  []string `json:"hooks,omitempty"`
-	Calls  int64    `json:"calls"`
-	Errors int64    `json:"errors"`
+	Tools []string `json:"tools"` // registered names
+	Hooks []string `json:"hooks,omitempty"`
+
+	Calls   int64    `json:"calls"`             // that an instance had
+	Errors  int64    `json:"errors"`            // of these, the ones that failed
+	Refused int64    `json:"refused"`           // that no instance had: it was not ready, overloaded, failed …
+	Latency *Latency `json:"latency,omitempty"` // nil before the first call
+
+	LastCrash *Crash `json:"last_crash,omitempty"` // stays after a restart
 
 	EnvWithheld      []string         `json:"env_withheld,omitempty"`       // names not passed on to it
 	EnvPassedSecrets []string         `json:"env_passed_secrets,omitempty"` // secret-like names it declared and gets
@@ -57,9 +65,9 @@ const (
 // Status returns a snapshot of the host.
 func (h *Host) Status() Status {
 	g := h.gen.Load()
-	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation()}
+	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains()}
 	h.mu.Lock()
-	s.Diagnostics = slices.Clone(h.diagnostics)
+	s.Diagnostics = slices.Concat(h.diagnostics, h.offerDiagnostics)
 	h.mu.Unlock()
 	for _, id := range h.order {
 		s.Extensions = append(s.Extensions, h.extensions[id].status(g))
@@ -67,7 +75,7 @@ func (h *Host) Status() Status {
 	for _, c := range h.skipped {
 		x := extension{candidate: c}
 		e := x.describe()
-		e.State, e.Reason = StateSkipped, reasonFor(c.ID, s.Diagnostics)
+		e.State, e.Reason = StateSkipped, reasonFor(c, s.Diagnostics)
 		s.Extensions = append(s.Extensions, e)
 	}
 	for _, d := range s.Diagnostics {
@@ -85,11 +93,12 @@ var leftOut = map[string]string{
 	discovery.CodeNotAllowlisted: "extensions.allowlist does not name it",
 }
 
-// reasonFor is everything that keeps the extension from running.
-func reasonFor(id string, diags []protocol.Diagnostic) string {
+// reasonFor is everything that keeps the candidate from running. Another file may
+// claim the same id.
+func reasonFor(c discovery.Candidate, diags []protocol.Diagnostic) string {
 	var reasons []string
 	for _, d := range diags {
-		if d.Extension == id && d.Level != protocol.LevelInfo {
+		if d.Extension == c.ID && d.Path == c.Path && d.Level != protocol.LevelInfo {
 			reasons = append(reasons, d.Message)
 		}
 	}
@@ -130,17 +139,41 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if hs := x.handshake.Load(); hs != nil {
 		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
 	}
-	s.Calls, s.Errors = x.calls.count.Load(), x.calls.errors.Load()
+	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
+	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
+	processes := x.processes()
 	for i, slot := range x.group.Status() {
 		one := instanceStatus(slot)
+		if p, ok := processes[slot.Key]; ok {
+			one.PID, one.StartedAt = p.PID, p.StartedAt
+		}
 		s.Instances = append(s.Instances, one)
 		s.Restarts += one.Restarts
 		if i == 0 || s.State != string(supervisor.Ready) { // the best of them speaks for all
 			s.State, s.Reason = one.State, one.Reason
 		}
 	}
+	if s.State == string(supervisor.Ready) {
+		s.Reason = "" // of a failure that is over
+	}
 	return s
+}
+
+// processes returns what is known of the running instances, by the key of their
+// slot; of two with one key, the later.
+func (x *extension) processes() map[string]runtime.Info {
+	x.mu.Lock()
+	instances := slices.Collect(maps.Keys(x.instances))
+	x.mu.Unlock()
+	all := make(map[string]runtime.Info, len(instances))
+	for _, i := range instances {
+		info := i.Info()
+		if other, ok := all[i.key]; !ok || info.StartedAt.After(other.StartedAt) {
+			all[i.key] = info
+		}
+	}
+	return all
 }
 
 // InstanceStatus is one running, or no longer running, copy of an extension.
@@ -155,6 +188,10 @@ type InstanceStatus struct {
 	Breaker   string             `json:"breaker,omitempty"`
 	InFlight  int                `json:"in_flight"`
 	Queued    int                `json:"queued"`
+
+	PID       int       `json:"pid,omitempty"` // 0 when no process lives
+	StartedAt time.Time `json:"started_at,omitzero"`
+	RSS       int64     `json:"rss_bytes,omitempty"` // of the process and those it started; see [Admin.Status]
 }
 
 func instanceStatus(s supervisor.SlotStatus) InstanceStatus {
@@ -170,18 +207,6 @@ func instanceStatus(s supervisor.SlotStatus) InstanceStatus {
 		i.NextRetry = &s.Next
 	}
 	return i
-}
-
-// callStats counts the calls of one extension.
-type callStats struct {
-	count, errors atomic.Int64
-}
-
-func (s *callStats) record(err error) {
-	s.count.Add(1)
-	if err != nil {
-		s.errors.Add(1)
-	}
 }
 
 // message is err without the culprit, for texts that name it already.

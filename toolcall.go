@@ -3,9 +3,11 @@ package exthost
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
 )
 
 // toolCall is the params of one tools/call, taken apart once.
@@ -28,13 +30,18 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 		case "arguments":
 			t.arguments = value
 		default:
+			for _, own := range []string{"name", "arguments", "_meta"} {
+				if key != own && strings.EqualFold(key, own) { // to some children it is the same
+					return nil, protocol.Errorf(protocol.InvalidArguments, "tools/call has a member %q: write %q", key, own)
+				}
+			}
 			t.rest = params
 		}
 	}
 	if members > 2 {
 		t.rest = params // a repeated member, which Edit makes one
 	}
-	if json.Unmarshal(name, &t.name) != nil || t.name == "" {
+	if t.name, _ = rawjson.Text(name); t.name == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, `tools/call needs params {"name": "...", "arguments": {...}}`)
 	}
 	t.normalize()
@@ -42,9 +49,7 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 }
 
 func (t *toolCall) normalize() {
-	if len(t.arguments) == 0 || bytes.Equal(t.arguments, []byte("null")) {
-		t.arguments = json.RawMessage("{}")
-	}
+	t.arguments = tools.Arguments(t.arguments)
 	// An escape could spell the name as well.
 	if bytes.Contains(t.arguments, []byte("_meta")) || bytes.IndexByte(t.arguments, '\\') >= 0 {
 		t.arguments = rawjson.Delete(t.arguments, "_meta")
@@ -57,11 +62,8 @@ func (t *toolCall) params(tool string) json.RawMessage {
 		return rawjson.Edit(t.rest, map[string]json.RawMessage{"name": quote(tool), "arguments": t.arguments})
 	}
 	out := make([]byte, 0, len(tool)+len(t.arguments)+len(`{"name":"","arguments":}`))
-	out = append(append(append(out, `{"name":`...), quote(tool)...), `,"arguments":`...)
+	out = append(rawjson.AppendText(append(out, `{"name":`...), tool), `,"arguments":`...)
 	return append(append(out, t.arguments...), '}')
 }
 
-func quote(s string) json.RawMessage {
-	quoted, _ := json.Marshal(s) // a string always encodes
-	return quoted
-}
+func quote(s string) json.RawMessage { return rawjson.AppendText(nil, s) }

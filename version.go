@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"os"
 	"runtime/debug"
 	"strings"
 )
@@ -17,4 +18,20 @@ func Version() string {
 		}
 	}
 	return release
+}
+
+// programPath is the package that is the exthost program.
+const programPath = "github.com/exthost/exthost/cmd/exthost"
+
+// ownProgram is this executable when it is the exthost program, else "".
+func ownProgram() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || strings.TrimSuffix(info.Path, ".test") != programPath {
+		return ""
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
 }

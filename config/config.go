@@ -81,7 +81,7 @@ func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
 // Server is the HTTP front.
 type Server struct {
 	Listen         string        `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free one
-	Auth           Auth          `json:"auth,omitzero"`                      // the bearer token; default: one made at start
+	Auth           Auth          `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
 	AllowedOrigins []string      `json:"allowed_origins"`                    // beyond those of this machine
 	AllowedHosts   []string      `json:"allowed_hosts"`                      // beyond those of this machine
 	TLS            TLS           `json:"tls,omitzero"`                       // default: none
@@ -89,7 +89,7 @@ type Server struct {
 	MaxBody        manifest.Size `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
 }
 
-// Auth names the bearer token in one of three ways; all empty: one is made at start.
+// Auth names the bearer token in one of three ways; all empty: only loopback is served.
 type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it

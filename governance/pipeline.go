@@ -77,24 +77,21 @@ func (p *Pipeline) decide(ctx context.Context, flow Flow, x *Exchange) error {
 		d, err := policy.Decide(ctx, flow, x)
 		switch {
 		case err != nil:
-			e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide: %w", policy.Name(), err)
-			e.Extension, e.Tool = x.Extension, x.Tool
-			return e
+			return refusal(protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide: %w", policy.Name(), err), policy, flow, "", x)
 		case d.Deny:
-			return denial(policy, flow, d, x)
+			return refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", policy.Name(), d.Reason), policy, flow, d.Code, x)
 		}
 	}
 	return nil
 }
 
-// denial tells the caller who said no and why, and whether the tool has run.
-func denial(policy Policy, flow Flow, d Decision, x *Exchange) *protocol.Error {
-	e := protocol.Errorf(protocol.Rejected, "policy %s: %s", policy.Name(), d.Reason)
+// refusal completes e for the caller: who said so, and whether the tool has run.
+func refusal(e *protocol.Error, policy Policy, flow Flow, code string, x *Exchange) *protocol.Error {
 	e.Extension, e.Tool = x.Extension, x.Tool
 	e.Data, _ = json.Marshal(struct { // strings and a bool always encode
 		Policy   string `json:"policy"`
 		Code     string `json:"code,omitempty"`
 		Executed bool   `json:"executed,omitempty"`
-	}{policy.Name(), d.Code, flow == Response})
+	}{policy.Name(), code, flow == Response})
 	return e
 }

@@ -5,5 +5,5 @@
 // Every route, those that do not exist included, is behind the same guard. The
 // Host header must name this server, so that no web page reaches it by a name of
 // its own (DNS rebinding); a browser's request must come from this server's own
-// pages or an allowed origin; and off loopback everything needs the token.
+// pages or an allowed origin; and a token that is set is needed everywhere but on /healthz.
 package httpserver

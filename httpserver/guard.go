@@ -19,7 +19,6 @@ type guard struct {
 	origins []string        // other than its own
 	cross   *http.CrossOriginProtection
 	token   *[sha256.Size]byte // nil: there is none
-	exposed bool               // others than this machine can connect
 	next    http.Handler
 }
 
@@ -28,7 +27,7 @@ const tokenCaller = "token"
 
 func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
 	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins,
-		cross: http.NewCrossOriginProtection(), exposed: exposed, next: next}
+		cross: http.NewCrossOriginProtection(), next: next}
 	for _, host := range append(slices.Clone(o.AllowedHosts), o.Listen) {
 		if name := hostName(host); name != "" && !isUnspecified(name) {
 			g.hosts[name] = true
@@ -139,15 +138,13 @@ func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// authenticate returns who is calling. On loopback the token may be left out, but
-// not be wrong.
+// authenticate returns who is calling. A token that is set must be shown by
+// everybody, also on loopback, where other users of the machine are callers; only
+// /healthz, which says nothing, is for probes that have none.
 func (g *guard) authenticate(r *http.Request) (caller string, ok bool) {
-	if g.token == nil {
-		return "", true
-	}
 	shown := r.Header.Get("Authorization")
-	if shown == "" {
-		return "", !g.exposed
+	if g.token == nil || r.URL.Path == "/healthz" && shown == "" {
+		return "", true
 	}
 	scheme, token, _ := strings.Cut(shown, " ")
 	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent

@@ -20,7 +20,7 @@ type Options struct {
 	Metrics http.Handler      // served on /metrics; nil: no such route
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	Token          string   // what Authorization: Bearer must show off loopback; "" allows loopback only
+	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
 	CertFile       string   // PEM; with KeyFile, serves TLS; "" serves plain HTTP

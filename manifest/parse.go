@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"reflect"
 
 	"github.com/exthost/exthost/protocol"
@@ -38,6 +39,7 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 	v := validator{source: s, m: m}
 	v.manifest()
 	sortByPosition(s.diags)
+	s.diags = capped(s.diags)
 	if ValidateID(m.Plugin.ID) == nil {
 		for i := range s.diags {
 			s.diags[i].Extension = m.Plugin.ID
@@ -47,4 +49,22 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 		return nil, s.diags
 	}
 	return m, s.diags
+}
+
+// maxDiagnostics of one file are shown: more help nobody and hide its neighbours'.
+const maxDiagnostics = 50
+
+func capped(diags []protocol.Diagnostic) []protocol.Diagnostic {
+	more := len(diags) - maxDiagnostics
+	if more <= 0 {
+		return diags
+	}
+	last := diags[maxDiagnostics]
+	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", more), ""
+	for _, d := range diags[maxDiagnostics:] {
+		if d.Level == protocol.LevelError {
+			last.Level = d.Level
+		}
+	}
+	return append(diags[:maxDiagnostics:maxDiagnostics], last)
 }

@@ -334,3 +334,32 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("a large file: %v", diags)
 	}
 }
+
+func TestPlaceholdersAreHeldAgainstTheSchema(t *testing.T) {
+	const manifest = `[plugin]
+id = "x"
+version = "1.0.0"
+[transport]
+kind = "exec"
+[[tools]]
+name = "date"
+command = ["date", "%s", "{print $1}"]
+[tools.input_schema.properties.format]
+type = "string"
+`
+	for word, want := range map[string]string{
+		"{format}":  "",
+		"{frmat}":   `8:1: tools[0].command: {frmat} is no property of input_schema; did you mean {format}?`,
+		"+{format}": `8:1: tools[0].command: {format} inside "+{format}" is not replaced; make it a word of its own`,
+		"+{other}":  "",
+	} {
+		_, diags := Parse("p", []byte(fmt.Sprintf(manifest, word)))
+		got := ""
+		for _, d := range diags {
+			got += strings.TrimPrefix(d.String(), "p:")
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}

@@ -181,6 +181,7 @@ func (v *validator) tools() {
 		if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0]) != "") {
 			v.errorf(at("tools", i, "command"), "", "tools[%d].command names no program", i)
 		}
+		v.placeholders(i, tool)
 		if tool.Method != "" && t.Protocol != ProtocolLite {
 			v.errorf(at("tools", i, "method"), "", "a tool's method is for protocol lite")
 		}

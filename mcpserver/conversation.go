@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +39,7 @@ type conversation struct {
 	ended    bool
 	drained  chan struct{} // closed when none is running any more; nil until somebody waits
 	idle     *time.Timer   // ends an HTTP session; nil for the others
+	rested   time.Time     // when the last request or stream of an HTTP session ended
 
 	// The following are set before the conversation is shared.
 	onEnd   func()          // called, perhaps repeatedly, when the conversation ends
@@ -48,8 +48,8 @@ type conversation struct {
 }
 
 var (
-	errCancelled = errors.New("cancelled by the client")
-	errEnded     = errors.New("the session has ended")
+	errCancelled = protocol.Errorf(protocol.Canceled, "cancelled by the client")
+	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
 )
 
 func (s *Server) newConversation(ctx context.Context, id, caller string, write writer) *conversation {
@@ -136,8 +136,17 @@ func (c *conversation) restLocked() {
 		c.drained = nil
 	}
 	if c.idle != nil && c.streams == 0 && !c.ended {
+		c.rested = time.Now()
 		c.idle.Reset(c.server.options.SessionIdle)
 	}
+}
+
+// idleSince returns since when an HTTP session has done nothing; false while it
+// does something, and for conversations that end with their connection.
+func (c *conversation) idleSince() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rested, c.idle != nil && c.running == 0 && c.streams == 0 && !c.ended
 }
 
 // idleEnd is the idle timer's. A request that came meanwhile sets it again.

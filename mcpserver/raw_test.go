@@ -2,6 +2,7 @@ package mcpserver_test
 
 import (
 	"context"
+	"github.com/exthost/exthost/protocol"
 	"slices"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestErrors(t *testing.T) {
 			{"test/unencodable", ``, `"error":{"code":-32603,"message":"plain failure"}`},
 			{"tools/call", `"name":"child"`, `"error":{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}, "n":12345678901234567890}}`},
 			{"tools/call", `"name":"none"`, `"code":-32601,"message":"there is no tool \"none\" (tool_not_found)"`},
-			{"tools/call", `"name":"bad"`, `"content":[{"type":"text","text":"argument city is missing"}],"structuredContent":{"kind":"invalid_arguments"},"isError":true`},
+			{"tools/call", `"name":"bad"`, `"content":[{"type":"text","text":"argument city is missing"}],"isError":true,"_meta":{"exthost/error":{"kind":"invalid_arguments"}}`},
 		} {
 			c.request(`5`, test.method, test.members)
 			got := get(t, c.heard, test.method)
@@ -127,7 +128,7 @@ func TestC1TooManyInFlight(t *testing.T) {
 			t.Errorf("heard %s", got)
 		}
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if err := get(t, b.ended, "the call to end"); err.Error() != "cancelled by the client" {
+		if err := get(t, b.ended, "the call to end"); protocol.KindOf(err) != protocol.Canceled {
 			t.Errorf("the call ended with %v", err)
 		}
 	})

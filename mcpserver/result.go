@@ -47,6 +47,11 @@ func encodeError(err error) json.RawMessage {
 	return append(object, '}')
 }
 
+// failureKey is where a tool failure made by the host carries its error data for
+// programs. structuredContent is not the place: clients hold it against the
+// tool's outputSchema and lose the whole result.
+const failureKey = "exthost/error"
+
 // toolFailure returns the result that tells a model why its tools/call was not
 // run, nil when err is for the client's program instead: bad arguments can be
 // mended and a refusal explained, by the one who wrote the call.
@@ -61,10 +66,10 @@ func toolFailure(method string, err error) json.RawMessage {
 		Text string `json:"text"`
 	}
 	result, err := json.Marshal(struct {
-		Content    []text          `json:"content"`
-		Structured json.RawMessage `json:"structuredContent"`
-		IsError    bool            `json:"isError"`
-	}{[]text{{"text", e.Message}}, e.Wire().Data, true})
+		Content []text                     `json:"content"`
+		IsError bool                       `json:"isError"`
+		Meta    map[string]json.RawMessage `json:"_meta"`
+	}{[]text{{"text", e.Message}}, true, map[string]json.RawMessage{failureKey: e.Wire().Data}})
 	if err != nil {
 		return nil // Data is at fault, so the plain error has to do
 	}
@@ -116,7 +121,7 @@ func prepend(members []byte, object json.RawMessage) json.RawMessage {
 
 // member is rawjson.Get for keys that are mostly not there: results can be large.
 func member(object json.RawMessage, key string) json.RawMessage {
-	if !bytes.Contains(object, []byte(key)) {
+	if !bytes.Contains(object, []byte(key)) && !bytes.Contains(object, []byte(`\u`)) { // an escape could spell it
 		return nil
 	}
 	return rawjson.Get(object, key)

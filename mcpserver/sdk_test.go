@@ -141,8 +141,8 @@ func TestClientHearsOfFailures(t *testing.T) {
 		if !result.IsError || text == nil || text.Text != "argument city is missing" {
 			t.Errorf("bad arguments: %+v", result)
 		}
-		if kind := result.StructuredContent.(map[string]any)["kind"]; kind != "invalid_arguments" {
-			t.Errorf("bad arguments: kind %v", kind)
+		if data, _ := result.Meta["exthost/error"].(map[string]any); data["kind"] != "invalid_arguments" {
+			t.Errorf("bad arguments: data %v", data)
 		}
 		if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "nothing"}); err == nil || !strings.Contains(err.Error(), "there is no tool") {
 			t.Errorf("unknown tool: %v", err)

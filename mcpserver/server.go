@@ -35,7 +35,7 @@ type Options struct {
 
 	MaxBody      int64         // bytes in one message of a client; default 16 MiB
 	MaxInFlight  int           // requests one conversation may have running, more are answered overloaded; default 256
-	MaxSessions  int           // HTTP sessions and subscriptions at once, more are answered 429; default 1024
+	MaxSessions  int           // HTTP sessions and subscriptions at once, idle ones make room, beyond that 429; default 1024
 	SessionIdle  time.Duration // how long an HTTP session lives without request or stream; default 30 min
 	DrainTimeout time.Duration // how long requests may still run after the end of stdin; default 5 s
 }

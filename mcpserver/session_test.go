@@ -131,13 +131,19 @@ func TestF4ClientVanishes(t *testing.T) {
 	}
 }
 
+// An idle session makes room for a new one; what is in use does not.
 func TestF3TooManySessions(t *testing.T) {
 	b := newFake()
 	server := serveHTTP(t, mcpserver.New(b, mcpserver.Options{MaxSessions: 2}))
 	url := server.URL + "/mcp"
-	id := openSession(t, url, nil)
+	idle := openSession(t, url, nil)
 	listen := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + metaOnly + `}}`
 	do(t, http.MethodPost, url, mirrored(listen), listen)
+	busy := openSession(t, url, nil)
+	if r := do(t, http.MethodPost, url, http.Header{"Mcp-Session-Id": {idle}}, ping); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the session that had to go: %s", r.Status)
+	}
+	do(t, http.MethodGet, url, http.Header{"Mcp-Session-Id": {busy}}, "") // its stream keeps it in use
 	for method, at := range map[string]string{http.MethodPost: "/mcp", http.MethodGet: "/sse"} {
 		r := do(t, method, server.URL+at, nil, initialize)
 		if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
@@ -147,7 +153,7 @@ func TestF3TooManySessions(t *testing.T) {
 	if r := do(t, http.MethodPost, url, mirrored(listen), listen); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("one subscription too many: %s", r.Status)
 	}
-	do(t, http.MethodDelete, url, http.Header{"Mcp-Session-Id": {id}}, "")
+	do(t, http.MethodDelete, url, http.Header{"Mcp-Session-Id": {busy}}, "")
 	openSession(t, url, nil)
 }
 
@@ -179,12 +185,16 @@ func TestF3SessionIdles(t *testing.T) {
 			s.Handler().ServeHTTP(w, r)
 			return w
 		}
+		unused := post(t.Context(), "", initialize).Header().Get("Mcp-Session-Id")
 		id := post(t.Context(), "", initialize).Header().Get("Mcp-Session-Id")
 		for range 3 {
-			time.Sleep(59 * time.Minute)
 			if w := post(t.Context(), id, ping); w.Code != http.StatusOK {
 				t.Fatalf("after 59 minutes: %d", w.Code)
 			}
+			time.Sleep(59 * time.Minute)
+		}
+		if got := <-b.detached; got != unused { // after its first minute
+			t.Errorf("detached %s, want the one that was never used", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
 		post(ctx, id, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)

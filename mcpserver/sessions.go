@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // sessions are the conversations held over HTTP, and a count of all that occupies
@@ -29,6 +30,22 @@ func (s *sessions) take() bool {
 	}
 	s.taken++
 	return true
+}
+
+// evict ends the session that has been idle longest, and reports whether there
+// was one. Its client learns that it is gone and initializes anew.
+func (s *sessions) evict() bool {
+	var oldest *conversation
+	var since time.Time
+	for _, c := range s.all() {
+		if idle, ok := c.idleSince(); ok && (oldest == nil || idle.Before(since)) {
+			oldest, since = c, idle
+		}
+	}
+	if oldest != nil {
+		oldest.end(errEnded)
+	}
+	return oldest != nil
 }
 
 func (s *sessions) give() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -134,6 +135,10 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonr
 	}
 }
 
+// unusedTimeout is how long a session may live before its first request or
+// stream: whoever only opens sessions must not lock others out for long.
+const unusedTimeout = time.Minute
+
 // openSession initializes a session, in the place that admit has taken for it.
 func (s *Server) openSession(caller string, params json.RawMessage) (*conversation, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
@@ -144,7 +149,8 @@ func (s *Server) openSession(caller string, params json.RawMessage) (*conversati
 		s.sessions.remove(c)
 	})
 	c.mu.Lock()
-	c.idle = time.AfterFunc(s.options.SessionIdle, c.idleEnd)
+	c.rested = time.Now()
+	c.idle = time.AfterFunc(min(unusedTimeout, s.options.SessionIdle), c.idleEnd)
 	c.mu.Unlock()
 	result, err := c.initialize(params)
 	s.sessions.add(c)
@@ -193,16 +199,16 @@ func unknownSession(w http.ResponseWriter) {
 	http.Error(w, "no such session", http.StatusNotFound)
 }
 
-// admit takes a place for something that lasts. When there is none it answers and
-// returns false.
+// admit takes a place for something that lasts, at the cost of the session that has
+// been idle longest if need be. When there is none it answers and returns false.
 func (s *Server) admit(w http.ResponseWriter) bool {
 	if s.closing.Err() != nil {
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 		return false
 	}
-	if !s.sessions.take() {
+	if !s.sessions.take() && !(s.sessions.evict() && s.sessions.take()) {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many sessions", http.StatusTooManyRequests)
+		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", s.options.MaxSessions), http.StatusTooManyRequests)
 		return false
 	}
 	return true

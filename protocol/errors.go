@@ -159,9 +159,12 @@ func (e *Error) Is(target error) bool {
 // KindOf returns the kind of err: its own when it is an *Error, Canceled or
 // CallTimeout for the context's errors, and "" for nil and everything else.
 func KindOf(err error) Kind {
-	var e *Error
+	if err == nil {
+		return ""
+	}
+	e, ok := errors.AsType[*Error](err)
 	switch {
-	case errors.As(err, &e):
+	case ok:
 		return e.Kind
 	case errors.Is(err, context.Canceled):
 		return Canceled

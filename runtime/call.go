@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -75,7 +76,8 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	case errors.As(err, &fault):
 	case errors.Is(err, jsonrpc.ErrTimeout):
 		signal(c.hung)
-		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer within call_timeout (%v); the call may have been carried out", c.spec.Options.CallTimeout)
+		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have been carried out",
+			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
 	case errors.Is(err, context.DeadlineExceeded):
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer before the caller's deadline: %w", err)
 	case errors.Is(err, context.Canceled):
@@ -198,7 +200,8 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 }
 
 // abandoned tells the child that nobody waits for an answer any more. A child
-// that owes as many such answers as it may have calls is of no more use.
+// that owes as many such answers as it may have calls is of no more use, unless
+// its silence is what the protocol asks for and it still answers a ping.
 func (c *child) abandoned(ctx context.Context, id uint64, method string, cause error) {
 	if !c.traits.cancels {
 		return
@@ -207,9 +210,15 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // a courtesy
 	}
-	if n := c.conn.Stats().Abandoned; c.spec.Options.MaxInFlight > 0 && n >= c.spec.Options.MaxInFlight {
-		c.end(protocol.Errorf(protocol.CallTimeout, "it owes %d answers that nobody waits for any more, and was killed", n))
+	n := c.conn.Stats().Abandoned
+	if c.spec.Options.MaxInFlight <= 0 || n < c.spec.Options.MaxInFlight {
+		return
 	}
+	if c.traits.mute && !c.silent(ctx, cmp.Or(c.spec.pingTimeout, pingTimeout)) {
+		c.conn.Forgive()
+		return
+	}
+	c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", n))
 }
 
 func unknownMethod(method string) error {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,15 +47,22 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
+	traits, noise := d.traits(), newNoise(s.Logger)
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		StderrLine: func(l process.Line) { logStderr(s.Logger, l) },
+		Limits: process.Limits(s.Options.Limits), Containment: s.Containment,
+		StderrLine: func(l process.Line) {
+			if traits.probed && !noise.settled.Load() {
+				l.Level = min(l.Level, slog.LevelDebug)
+			}
+			logStderr(s.Logger, l)
+		},
 	})
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
 	c := &child{
-		spec: s, dialect: d, traits: d.traits(), proc: proc,
+		spec: s, dialect: d, traits: traits, proc: proc, noise: noise,
 		slot: newSlot(), startedAt: time.Now(),
 		fatal: make(chan *protocol.Error, 1), changed: make(chan struct{}, 1), hung: make(chan struct{}, 1),
 		served: make(chan struct{}), ended: make(chan struct{}),
@@ -66,14 +74,13 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 
 // connect puts the wire over the process's pipes.
 func (c *child) connect() {
-	c.noise = newNoise(c.spec.Logger)
 	if c.traits.single {
 		c.noise.heard = c.slot.spoil
 	}
 	c.wire = &listener{noise: c.noise, Line: jsonrpc.NewLineTransport(c.proc.Stdout, c.proc.Stdin, jsonrpc.LineOptions{
 		MaxLineBytes: c.spec.Options.MaxLineBytes,
 		Noise:        c.noise.line,
-		WriteTimeout: c.spec.writeTimeout,
+		WriteTimeout: c.spec.stallTimeout(),
 	})}
 	o := jsonrpc.Options{
 		Handle: c.handle, Notified: c.notified, Token: tokenOf, Abandoned: c.abandoned,
@@ -128,7 +135,7 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		case fault := <-c.fatal:
 			return fault
 		case err := <-shaken:
-			if errors.Is(err, jsonrpc.ErrClosed) || ctx.Err() != nil {
+			if broke(err) || ctx.Err() != nil {
 				continue // what ended the connection says it better
 			}
 			if err != nil {
@@ -140,11 +147,18 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		case <-changed:
 			done := make(chan struct{})
 			relisted = done
-			c.tasks.Go(func() { defer close(done); c.relist(ctx) })
+			c.tasks.Go(func() { defer close(done); c.relist(ctx); pause(ctx, relistPause) })
 		case <-relisted:
 			relisted = nil
 		}
 	}
+}
+
+// broke reports whether err, of a handshake, is one of the pipes: their end is
+// near, and with it the end of the run.
+func broke(err error) bool {
+	var fault *protocol.Error
+	return err != nil && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // greet conducts the handshake within start_timeout.
@@ -168,10 +182,17 @@ func (c *child) greet(ctx context.Context) error {
 func (c *child) offer(h *Handshake, o offer) {
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
-	for _, d := range r.diagnostics {
-		c.spec.Logger.Warn(d.Message, "code", d.Code)
-	}
 	c.handshake.Store(h)
+}
+
+// relistPause bounds how often a child that keeps announcing changes is asked.
+const relistPause = 250 * time.Millisecond
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // relist asks for the tools again after the child said that they changed.

@@ -23,10 +23,16 @@ func commandLine(s *Spec) ([]string, error) {
 	return resolved(s, append([]string{t.Command}, t.Args...))
 }
 
+// self is the command that names the host's own program.
+const self = "exthost"
+
 // resolved returns a copy of words with the executable in place of the first.
 func resolved(s *Spec, words []string) ([]string, error) {
 	if len(words) == 0 {
 		words = []string{""} // refused by Resolve, with words for it
+	}
+	if words[0] == self && s.Self != "" {
+		return append([]string{s.Self}, words[1:]...), nil
 	}
 	path, err := process.Resolve(words[0], s.Dir, pathOf(s.Env))
 	return append([]string{path}, words[1:]...), err

@@ -42,6 +42,8 @@ type traits struct {
 	bare     bool // frames carry no jsonrpc member
 	single   bool // one call in flight
 	cancels  bool // abandoned requests are announced
+	mute     bool // announced ones need not be answered
+	probed   bool // the handshake tries things that servers may complain about on stderr
 	shutdown bool // a shutdown request precedes the end of stdin
 	zeroID   bool // request ids begin at 0
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -134,6 +135,11 @@ func (c *child) obituary(cause *protocol.Error) *protocol.Error {
 	line := ""
 	if cause.Evidence != nil {
 		line = cause.Evidence.Line
+	}
+	select {
+	case <-c.served:
+		line = cmp.Or(line, c.noise.half)
+	default:
 	}
 	cause.Evidence = evidenceOf(c.proc)
 	cause.Evidence.Line = line

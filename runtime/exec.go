@@ -18,6 +18,7 @@ type ExecRuntime struct {
 	startedAt time.Time
 	handshake atomic.Pointer[Handshake] // nil until the commands were found
 	commands  map[string]*template      // by tool name; written before handshake
+	missing   map[string]error          // why other tools have none; written with commands
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
@@ -66,12 +67,13 @@ func (e *ExecRuntime) prepare() (*Handshake, error) {
 	m := e.spec.Manifest
 	r := reviewOffer(e.spec.ID, declaredOffer(m), m.Capabilities)
 	h := &Handshake{Protocol: manifest.KindExec}
-	e.commands = make(map[string]*template, len(m.Tools))
+	e.commands, e.missing = make(map[string]*template, len(m.Tools)), make(map[string]error)
 	var failed error
 	for i := range m.Tools {
 		t, err := e.template(&m.Tools[i])
 		if err != nil {
 			failed = err
+			e.missing[m.Tools[i].Name] = err
 			r.warn("spawn_failed", "", "tool %q is dropped: %v", m.Tools[i].Name, err)
 			continue
 		}
@@ -136,7 +138,10 @@ func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *p
 	}
 	name := textOf(r.Params, "name")
 	command := e.commands[name]
-	if command == nil {
+	switch err := e.missing[name]; {
+	case err != nil:
+		return nil, spawnFailed(err)
+	case command == nil:
 		return nil, noTool(name)
 	}
 	argv, stdin, fault := command.fill(arguments(r))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -21,6 +22,7 @@ const stderrShown = 5
 func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
+		Limits: process.Limits(e.spec.Options.Limits), Containment: e.spec.Containment,
 		StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
 	if err != nil && ctx.Err() != nil {
@@ -118,7 +120,7 @@ func outputResult(data []byte) json.RawMessage {
 		return toolResult(trimmed)
 	}
 	text := bytes.ToValidUTF8(bytes.TrimSuffix(data, []byte("\n")), []byte("\uFFFD"))
-	return textResult(appendString(nil, text), nil)
+	return textResult(rawjson.AppendText(nil, text), nil)
 }
 
 // exitFault completes fault with what the process left; without one, the way it

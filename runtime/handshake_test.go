@@ -146,7 +146,7 @@ func TestH5SchemaTooDeep(t *testing.T) {
 func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 	fault(t)
 	s := spec(t, `init {"tools":[{"name":"echo"},{"name":"echo"},{"name":"rm"},{"name":5},{"title":"nameless"},`+
-		`{"name":"bad","inputSchema":[]},"text"],"hooks":["before_tool_call","spy"]}; echo`)
+		`"text"],"hooks":["before_tool_call","spy"]}; echo`)
 	s.Manifest.Capabilities = &manifest.Capabilities{Tools: []string{"echo", "absent"}, Hooks: []string{"before_tool_call", "missing"}}
 	h := start(t, s).Handshake()
 	if len(h.Tools) != 1 || h.Tools[0].Name != "echo" || len(h.Hooks) != 1 || h.Hooks[0] != "before_tool_call" {
@@ -159,7 +159,7 @@ func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 			t.Errorf("diagnostic %+v", d)
 		}
 	}
-	want := map[string]int{"tool_invalid": 4, "tool_duplicate": 1, "capability_undeclared": 2, "capability_missing": 2}
+	want := map[string]int{"tool_invalid": 3, "tool_duplicate": 1, "capability_undeclared": 2, "capability_missing": 2}
 	if fmt.Sprint(codes) != fmt.Sprint(want) {
 		t.Errorf("diagnostics %v, want %v", codes, want)
 	}
@@ -172,8 +172,7 @@ func TestDescriptorIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(tool.Raw) != sent || string(tool.InputSchema) != `{"type":"object","x":1e3}` || tool.Title != "T" ||
-		tool.Description != "ü" || string(tool.Annotations) != `{"readOnlyHint":true}` {
+	if string(tool.Raw) != sent || tool.Name != "a.b" {
 		t.Errorf("read %+v", tool)
 	}
 }

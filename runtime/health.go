@@ -3,7 +3,6 @@ package runtime
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -22,7 +21,7 @@ const maxMisses = 2
 // after a call that timed out. Two misses in a row end the run; a child that
 // wrote anything at all meanwhile has not missed.
 func (c *child) watchHealth(ctx context.Context) {
-	method, params := c.dialect.ping()
+	method, _ := c.dialect.ping()
 	every, timeout := c.spec.Options.HealthInterval, cmp.Or(c.spec.pingTimeout, pingTimeout)
 	if method == "" || every <= 0 && !c.spec.Options.RecycleOnHang {
 		return
@@ -45,7 +44,7 @@ func (c *child) watchHealth(ctx context.Context) {
 		case <-hung:
 		}
 		misses := 0
-		for misses < maxMisses && c.silent(ctx, method, params, timeout) {
+		for misses < maxMisses && c.silent(ctx, timeout) {
 			misses++
 		}
 		if misses == maxMisses {
@@ -56,7 +55,8 @@ func (c *child) watchHealth(ctx context.Context) {
 }
 
 // silent reports whether the child let a ping time out and wrote nothing.
-func (c *child) silent(ctx context.Context, method string, params json.RawMessage, timeout time.Duration) bool {
+func (c *child) silent(ctx context.Context, timeout time.Duration) bool {
+	method, params := c.dialect.ping()
 	before := c.conn.Stats().BytesIn
 	_, err := c.conn.Call(ctx, method, params, &jsonrpc.CallOptions{Timeout: timeout})
 	return errors.Is(err, jsonrpc.ErrTimeout) && c.conn.Stats().BytesIn == before

@@ -140,8 +140,7 @@ func TestR2Hangs(t *testing.T) {
 func TestHealthyStaysUp(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; read; answer; read; answer; sync pinged; echo")
-	s.Options.HealthInterval = 20 * time.Millisecond
-	s.pingTimeout = patience
+	s.Options.HealthInterval = 500 * time.Millisecond // also what a ping may take, on a machine that is busy
 	r := start(t, s)
 	m.await("pinged")()
 	if _, err := r.callTool(); err != nil {
@@ -167,7 +166,7 @@ func TestR8Cancellation(t *testing.T) {
 			m.await("told")()
 		}
 	}
-	wantContains(t, r.end(protocol.CallTimeout).Error(), "owes 2 answers") // max_in_flight of them
+	wantContains(t, r.end(protocol.Overloaded).Error(), "owed 2 answers") // max_in_flight of them
 	wantContains(t, stderrOf(r), `"method":"notifications/cancelled"`, `"requestId":1`)
 }
 

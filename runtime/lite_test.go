@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,8 +32,9 @@ func liteSpec(t testing.TB, script string) Spec {
 func TestLite(t *testing.T) {
 	fault(t)
 	r := start(t, liteSpec(t, `read; say {"id":$ID,"result":"done"}; read; dump; exit 0`))
-	if h := r.Handshake(); h.Protocol != "lite" || len(h.Tools) != 2 || h.Tools[0].Description != "echoes" ||
-		string(h.Tools[0].InputSchema) != `{"big":1234567890123456789,"type":"object"}` || string(h.Tools[1].InputSchema) != `{"type":"object"}` {
+	if h := r.Handshake(); h.Protocol != "lite" || len(h.Tools) != 2 ||
+		string(h.Tools[0].Raw) != `{"description":"echoes","inputSchema":{"big":1234567890123456789,"type":"object"},"name":"echo"}` ||
+		!strings.Contains(string(h.Tools[1].Raw), `"inputSchema":{"type":"object"}`) {
 		t.Errorf("handshake = %+v", h)
 	}
 	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{"n":1e2}}`); err != nil || protocol.ToolResult(got).Text() != "done" {
@@ -114,7 +116,7 @@ func TestLiteHungIsRecycled(t *testing.T) {
 	if fault := wantKind(t, err, protocol.Overloaded); fault.Outcome != "" {
 		t.Errorf("outcome = %q for a call that was never sent", fault.Outcome)
 	}
-	r.end(protocol.CallTimeout)
+	r.end(protocol.Overloaded)
 }
 
 func TestLiteExit(t *testing.T) {
@@ -137,5 +139,16 @@ func TestLiteStopIsTheEndOfStdin(t *testing.T) {
 	}
 	if got := stderrOf(r); got != "bye" {
 		t.Errorf("the child heard %q before the end of stdin", got)
+	}
+}
+
+// What a call printed beside its answer is not held against the next one.
+func TestLiteTracebackSpoilsOneCall(t *testing.T) {
+	fault(t)
+	r := start(t, liteSpec(t, `read; out Traceback; out   line 1; out KeyError; read; last "fine"; echo`))
+	_, err := r.callTool()
+	wantKind(t, err, protocol.InvalidJSON)
+	if got, err := r.request(protocol.MethodToolsCall, `{"name":"echo","arguments":{}}`); err != nil || protocol.ToolResult(got).Text() != "fine" {
+		t.Errorf("the next call: %s, %v", got, err)
 	}
 }

@@ -47,7 +47,7 @@ func newMCP(s *Spec) *mcp {
 	return d
 }
 
-func (*mcp) traits() traits { return traits{cancels: true} }
+func (*mcp) traits() traits { return traits{cancels: true, mute: true, probed: true} }
 
 // ping returns server/discover for a stateless server, which has no ping.
 func (d *mcp) ping() (string, json.RawMessage) {

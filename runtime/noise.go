@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"sync/atomic"
 
@@ -22,11 +24,12 @@ type noise struct {
 	heard   func(line []byte) // told of every such line; may be nil
 	settled atomic.Bool       // the handshake is over
 
-	// These belong to the connection's reader; verdict reads them after its end.
+	// These belong to the connection's reader; its owner reads them after its end.
 	limit *rate.Limiter
 	muted int // lines not logged since the last one that was
 	row   int // lines that count
 	last  string
+	half  string // the unfinished line that the stream ended in
 }
 
 func newNoise(log *slog.Logger) *noise {
@@ -36,6 +39,10 @@ func newNoise(log *slog.Logger) *noise {
 // line takes a line that is not a frame; an error ends the connection.
 func (n *noise) line(line []byte, err error) error {
 	n.last = cutLine(line)
+	if errors.Is(err, io.ErrUnexpectedEOF) { // what the child was about to say
+		n.half = n.last
+		return nil
+	}
 	if n.limit.Allow() {
 		n.log.Warn("stdout carries a line that is not a frame; logs belong on stderr",
 			"line", process.Escape(n.last), "reason", err, "unlogged", n.muted)

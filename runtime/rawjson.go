@@ -45,7 +45,7 @@ func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMes
 
 // textOf returns the string member called key, "" when there is none.
 func textOf(raw json.RawMessage, key string) (text string) {
-	_ = json.Unmarshal(rawjson.Get(raw, key), &text)
+	text, _ = rawjson.Text(rawjson.Get(raw, key))
 	return text
 }
 
@@ -72,25 +72,4 @@ func cutLine(line []byte) string {
 		return string(bytes.ToValidUTF8(line, []byte("\uFFFD")))
 	}
 	return string(bytes.ToValidUTF8(line[:most], nil)) + "…"
-}
-
-// appendString appends text, which must be valid UTF-8, as a JSON string.
-func appendString(out, text []byte) []byte {
-	const hex = "0123456789abcdef"
-	out = append(out, '"')
-	for _, c := range text {
-		switch {
-		case c == '"' || c == '\\':
-			out = append(out, '\\', c)
-		case c == '\n':
-			out = append(out, '\\', 'n')
-		case c == '\t':
-			out = append(out, '\\', 't')
-		case c < 0x20:
-			out = append(out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			out = append(out, c)
-		}
-	}
-	return append(out, '"')
 }

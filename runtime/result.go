@@ -19,11 +19,11 @@ func toolResult(raw json.RawMessage) json.RawMessage {
 	case raw[0] == '"':
 		return textResult(raw, nil)
 	case raw[0] != '{':
-		return textResult(appendString(nil, raw), nil)
+		return textResult(rawjson.AppendText(nil, raw), nil)
 	case hasContent(raw):
 		return raw
 	}
-	return textResult(appendString(make([]byte, 0, len(raw)+len(raw)/4+2), raw), raw)
+	return textResult(rawjson.AppendText(make([]byte, 0, len(raw)+len(raw)/4+2), raw), raw)
 }
 
 // textResult wraps a text that is a JSON string already.

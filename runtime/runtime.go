@@ -1,11 +1,13 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"time"
 
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -22,8 +24,10 @@ type Spec struct {
 	Capabilities json.RawMessage // what the host can relay: native capabilities or MCP client capabilities; nil is {}
 	StateDir     string
 	HostVersion  string
-	Env          []string     // the child's complete environment
-	Logger       *slog.Logger // names the extension by itself; nil discards
+	Self         string               // the executable that command = "exthost" names; "" searches PATH for it
+	Env          []string             // the child's complete environment
+	Containment  *process.Containment // holds what the child starts; nil holds its process group
+	Logger       *slog.Logger         // names the extension by itself; nil discards
 
 	// Incoming gets what the child asks and tells outside any call in flight.
 	// The answer to a notification is dropped. Nil refuses requests as unknown
@@ -44,7 +48,9 @@ type Instance interface {
 	// until it is gone and all it left is cleaned up. It is called once. When
 	// ctx ends the extension is stopped by the ladder (shutdown for native,
 	// stdin closed, shutdown_grace, SIGTERM, SIGKILL) and Serve returns nil;
-	// else it returns a *protocol.Error saying why the run ended, with Evidence.
+	// else it returns a *protocol.Error saying why the run ended, with Evidence;
+	// of kind overloaded when the host gave up a child too busy with calls that
+	// nobody waits for.
 	Serve(ctx context.Context, ready func()) error
 
 	// Kill ends the extension's processes at once, without the ladder. It does not
@@ -129,3 +135,14 @@ func blame(s *Spec, err *protocol.Error) *protocol.Error {
 	err.Extension = s.ID
 	return err
 }
+
+// stallTimeout is how long the child may accept nothing: as long as a call may
+// take, since a call that cannot even be written takes no less.
+func (s *Spec) stallTimeout() time.Duration {
+	if s.writeTimeout > 0 {
+		return s.writeTimeout
+	}
+	return cmp.Or(min(s.Options.CallTimeout, maxStall), maxStall)
+}
+
+const maxStall = 30 * time.Second

@@ -14,21 +14,40 @@ import (
 // caller may leave, but the slot stays taken until the child has answered.
 type slot struct {
 	taken chan struct{} // holds a token while a call is in flight
+	noisy chan struct{} // holds a token when there was a line that is no frame
 
 	mu      sync.Mutex
 	spoiled chan string // of the call in flight: a line that was no frame; nil without one
 }
 
-func newSlot() *slot { return &slot{taken: make(chan struct{}, 1)} }
+func newSlot() *slot { return &slot{taken: make(chan struct{}, 1), noisy: make(chan struct{}, 1)} }
 
 // spoil ends the call in flight because of a line that is no frame: to a child
 // that answers one call at a time, whatever it prints is its answer.
 func (s *slot) spoil(line []byte) {
+	signal(s.noisy)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spoiled != nil {
 		s.spoiled <- cutLine(line)
 		s.spoiled = nil
+	}
+}
+
+// quiet is how long a child whose call was spoilt may still go on about it: the
+// rest of a traceback must not be taken for the answer to the next call.
+const quiet = 100 * time.Millisecond
+
+// settle returns when no more lines come, or ctx ends with the answer.
+func (s *slot) settle(ctx context.Context) {
+	for {
+		select {
+		case <-s.noisy:
+		case <-time.After(quiet):
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -58,8 +77,8 @@ func (c *child) single(ctx context.Context, method string, params json.RawMessag
 	case <-c.served:
 		return nil, jsonrpc.ErrClosed
 	case <-clock:
-		c.end(protocol.Errorf(protocol.CallTimeout, "a call that timed out still holds its only slot; it was killed"))
-		return nil, protocol.Errorf(protocol.Overloaded, "it is still busy with a call that timed out; it is killed now")
+		c.end(protocol.Errorf(protocol.Overloaded, "a call that timed out still held its only slot, and it was replaced"))
+		return nil, protocol.Errorf(protocol.Overloaded, "it is still busy with a call that timed out, and is being replaced")
 	}
 	return c.turn(ctx, method, params)
 }
@@ -85,8 +104,8 @@ func (c *child) turn(ctx context.Context, method string, params json.RawMessage)
 	case a := <-answered:
 		return a.raw, a.err
 	case line := <-spoiled:
-		cancel()
-		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is not JSON; anything but answers belongs on stderr")
+		c.tasks.Go(func() { c.slot.settle(inner); cancel() })
+		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is no answer; anything else belongs on stderr")
 		fault.Evidence = &protocol.Evidence{Line: line}
 		return nil, unanswered{fault}
 	case <-ctx.Done():

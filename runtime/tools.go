@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,61 +95,23 @@ func (r *review) warn(code, hint, format string, args ...any) {
 		Extension: r.extension, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// parseTool reads a descriptor. It checks the shape only: names and schemas
-// have limits of their own where they are registered.
+// parseTool reads the name, by which [capabilities] goes. The rest of a descriptor
+// stays as it was sent, for the catalog to judge.
 func parseTool(raw json.RawMessage) (protocol.Tool, error) {
-	if len(raw) > limits.descriptor {
-		return protocol.Tool{}, fmt.Errorf("its descriptor is %d bytes long; the limit is %d", len(raw), limits.descriptor)
-	}
-	if !isObject(raw) {
-		return protocol.Tool{}, errors.New("its descriptor is not an object")
-	}
 	t := protocol.Tool{Raw: raw}
-	for key, value := range rawjson.Members(raw) {
-		var err error
-		switch key {
-		case "name":
-			err = textMember(value, &t.Name)
-		case "title":
-			err = textMember(value, &t.Title)
-		case "description":
-			err = textMember(value, &t.Description)
-		case "input_schema", "inputSchema":
-			t.InputSchema, err = objectMember(value)
-		case "output_schema", "outputSchema":
-			t.OutputSchema, err = objectMember(value)
-		case "annotations":
-			t.Annotations, err = objectMember(value)
-		}
-		if err != nil {
-			return t, fmt.Errorf("its %s %w", key, err)
-		}
+	switch {
+	case len(raw) > limits.descriptor:
+		return t, fmt.Errorf("its descriptor is %d bytes long; the limit is %d", len(raw), limits.descriptor)
+	case !isObject(raw):
+		return t, errors.New("its descriptor is not an object")
+	}
+	if name := rawjson.Get(raw, "name"); name != nil && json.Unmarshal(name, &t.Name) != nil {
+		return t, errors.New("its name is not a string")
 	}
 	if t.Name == "" {
 		return t, errors.New("it has no name")
 	}
 	return t, nil
-}
-
-func textMember(value json.RawMessage, text *string) error {
-	if bytes.Equal(value, []byte("null")) {
-		return nil
-	}
-	if json.Unmarshal(value, text) != nil {
-		return errors.New("is not a string")
-	}
-	return nil
-}
-
-// objectMember returns value when it is an object and nil when it is null.
-func objectMember(value json.RawMessage) (json.RawMessage, error) {
-	switch {
-	case bytes.Equal(value, []byte("null")):
-		return nil, nil
-	case !isObject(value):
-		return nil, errors.New("is not an object")
-	}
-	return value, nil
 }
 
 // Declared returns the tools that the manifest itself declares, those of an

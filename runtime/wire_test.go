@@ -239,7 +239,7 @@ func TestW9HalfLine(t *testing.T) {
 	const half = `{"jsonrpc":"2.0","id":1,"resu`
 	r := start(t, spec(t, "init echo; read; half "+half+"; close; hang"))
 	_, err := r.callTool()
-	if fault := wantKind(t, err, protocol.InvalidResponse); fault.Evidence == nil || fault.Evidence.Line != half {
+	if fault := wantKind(t, err, protocol.StdoutClosed); fault.Evidence == nil || fault.Evidence.Line != half {
 		t.Errorf("evidence = %+v, want the half line", fault.Evidence)
 	}
 	r.end(protocol.StdoutClosed)

@@ -9,16 +9,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// call is what a tool's ctx knows about the call it serves.
+// call is the context of a tool, and what it knows about the call it serves.
 type call struct {
+	context.Context
 	extension *Extension
 	params    json.RawMessage
 }
 
 type callKey struct{}
 
-func withCall(ctx context.Context, x *Extension, params json.RawMessage) context.Context {
-	return context.WithValue(ctx, callKey{}, &call{x, params})
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
 }
 
 // Progress tells the caller of ctx's tool call how far it is: done of total, in

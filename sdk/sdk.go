@@ -68,7 +68,7 @@ func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 func (x *Extension) Main() int {
 	out := os.Stdout
 	os.Stdout = os.Stderr
-	if err := x.Serve(context.Background(), os.Stdin, out); err != nil {
+	if err := x.serve(context.Background(), os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, "E! "+err.Error())
 		return 1
 	}
@@ -77,13 +77,20 @@ func (x *Extension) Main() int {
 
 // Serve serves one host on r and w. It returns nil when the host has closed the
 // conversation, ctx's error when that ends first, and closes r and w. While it
-// runs, pipes and sockets are in non-blocking mode: an answer that fits then
-// leaves without another goroutine.
+// runs, pipes and sockets are in non-blocking mode, so that ctx can end a read.
 func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
-	r, releaseInput := jsonrpc.Pollable(r)
-	defer releaseInput()
-	w, releaseOutput := jsonrpc.Pollable(w)
-	defer releaseOutput()
+	r, release := jsonrpc.Pollable(r)
+	defer release()
+	return x.serve(ctx, r, w)
+}
+
+// serve is Serve for an r that ctx may not end. Where it need not, as in Main,
+// that is better: a thread blocked in a read is awake in half the time that the
+// poller takes. An answer that fits a non-blocking w leaves without another
+// goroutine.
+func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
+	w, release := jsonrpc.Pollable(w)
+	defer release()
 	conn := jsonrpc.NewConn(jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{}), jsonrpc.Options{
 		Handle: x.handle, Notified: x.notified, Inline: true, MaxHandlers: 1024, Drain: drainTimeout,
 	})
@@ -140,8 +147,8 @@ func (x *Extension) descriptors() []json.RawMessage {
 // call runs one tool. Its error becomes a result with isError, which a model can
 // read and act on; a *[Error] goes out as a JSON-RPC error.
 func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
-	var name string
-	if err := json.Unmarshal(rawjson.Get(req.Params, "name"), &name); err != nil {
+	name, ok := rawjson.Text(rawjson.Get(req.Params, "name"))
+	if !ok {
 		return nil, invalidParams("tools/call needs a name")
 	}
 	t, ok := x.tools[name]
@@ -159,15 +166,14 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 		delete(x.inFlight, id)
 		x.mu.Unlock()
 	}()
-	result, err := t.run(withCall(ctx, x, req.Params), rawjson.Get(req.Params, "arguments"))
-	var wire *Error
-	switch {
-	case errors.As(err, &wire):
-		return nil, (*jsonrpc.Error)(wire)
-	case err != nil:
-		return textResult(err.Error(), true), nil
+	result, err := t.run(&call{ctx, x, req.Params}, rawjson.Get(req.Params, "arguments"))
+	if err == nil {
+		return result, nil
 	}
-	return result, nil
+	if wire, ok := errors.AsType[*Error](err); ok {
+		return nil, (*jsonrpc.Error)(wire)
+	}
+	return textResult(err.Error(), true), nil
 }
 
 // run calls the tool and survives its panic, which the author finds on stderr.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/invopop/jsonschema"
 
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -40,8 +41,9 @@ func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in I
 	if t.OutputSchema == nil && reflect.TypeFor[Out]().Kind() == reflect.Struct {
 		t.OutputSchema = schemaOf[Out]()
 	}
-	x.add(t.Name, &tool{descriptor: t.descriptor(), call: func(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
-		in, err := decode[In](arguments)
+	arguments := newDecoder[In]()
+	x.add(t.Name, &tool{descriptor: t.descriptor(), call: func(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+		in, err := arguments.decode(raw)
 		if err != nil {
 			return nil, err
 		}
@@ -51,21 +53,6 @@ func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in I
 		}
 		return encode(out)
 	}})
-}
-
-// decode reads the arguments; what does not fit is the caller's to mend.
-func decode[In any](arguments json.RawMessage) (in In, err error) {
-	if p, ok := any(&in).(*json.RawMessage); ok {
-		*p = arguments
-		return in, nil
-	}
-	if len(arguments) == 0 {
-		arguments = json.RawMessage("{}")
-	}
-	if err := json.Unmarshal(arguments, &in); err != nil {
-		return in, fmt.Errorf("the arguments do not fit: %w", err)
-	}
-	return in, nil
 }
 
 func encode(out any) (json.RawMessage, error) {
@@ -79,8 +66,7 @@ func encode(out any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the result does not encode: %w", err)
 	}
-	text, _ := json.Marshal(string(value)) // a string always encodes
-	result := append(append([]byte(`{"content":[{"type":"text","text":`), text...), `}]`...)
+	result := appendContent(make([]byte, 0, 3*len(value)+64), value)
 	if value[0] == '{' {
 		result = append(append(result, `,"structuredContent":`...), value...)
 	}
@@ -88,12 +74,16 @@ func encode(out any) (json.RawMessage, error) {
 }
 
 func textResult(text string, isError bool) json.RawMessage {
-	quoted, _ := json.Marshal(text) // a string always encodes
-	result := append(append([]byte(`{"content":[{"type":"text","text":`), quoted...), `}]`...)
+	result := appendContent(make([]byte, 0, len(text)+len(text)/16+64), text)
 	if isError {
 		result = append(result, `,"isError":true`...)
 	}
 	return append(result, '}')
+}
+
+// appendContent appends a result's beginning, up to the end of its one text block.
+func appendContent[T string | []byte](dst []byte, text T) []byte {
+	return append(rawjson.AppendText(append(dst, `{"content":[{"type":"text","text":`...), text), `}]`...)
 }
 
 func (t *Tool) descriptor() json.RawMessage {

@@ -92,7 +92,7 @@ func (g *Group[S]) patience(p *pool[S], w *waiter[S]) time.Duration {
 	if p.served.After(from) {
 		from = p.served
 	}
-	return from.Add(g.o.QueueTimeout).Sub(g.st.now)
+	return from.Add(g.o.QueueTimeout).Sub(g.now())
 }
 
 // abandoned is the error of a call whose context ended in the queue.
@@ -110,7 +110,7 @@ func (p *pool[S]) abandoned(cause error) error {
 // slot's next instance changes.
 func (l *lease[S]) release(err error) {
 	g, sl := l.g, l.slot
-	o := g.o.outcomeOf(err)
+	o, ended := g.o.outcomeOf(err), g.o.Ended(err)
 	g.update(sl.pool, func() {
 		inst := l.inst
 		if inst == nil {
@@ -121,8 +121,10 @@ func (l *lease[S]) release(err error) {
 		if sl.inst != inst {
 			return
 		}
-		sl.used = g.st.now
-		inst.gone = inst.gone || ended(err)
+		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // somebody will ask
+			sl.used = g.now()
+		}
+		inst.gone = inst.gone || ended
 		was := sl.breaker.state
 		if sl.breaker.report(l.ticket, o); sl.breaker.state != was {
 			g.emit(sl, BreakerChanged)
@@ -142,7 +144,7 @@ func (g *Group[S]) enter(p *pool[S]) (*lease[S], *waiter[S], error) {
 	if len(p.queue) >= g.o.MaxQueue*len(p.slots) {
 		return nil, nil, protocol.Errorf(protocol.Overloaded, "%d calls are waiting already", len(p.queue))
 	}
-	w := &waiter[S]{since: g.st.now, settled: make(chan struct{})}
+	w := &waiter[S]{since: g.now(), settled: make(chan struct{})}
 	p.queue = append(p.queue, w)
 	return nil, w, nil
 }

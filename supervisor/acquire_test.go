@@ -246,7 +246,8 @@ func TestIdleTimeout(t *testing.T) {
 // A call may learn of an instance's end before Serve returns: later ones wait for
 // the next instance.
 func TestW8InstanceThatEndedTakesNoMoreCalls(t *testing.T) {
-	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}}, func(t *testing.T, w *world) {
+	ended := func(err error) bool { return errors.Is(err, errCrash) }
+	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}, Ended: ended}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
 		dying := w.acquire("")
 		dying.got(t, f)

@@ -25,6 +25,7 @@ type Event struct {
 	Attempt     int       // Restarting, and the Spawning and Ready that follow: which restart this is
 	MaxAttempts int       // of how many; negative: unlimited
 	Err         error     // Restarting and Failed: why
+	Asked       bool      // Failed: Start or Restart waited for this and returns Err
 	Next        time.Time // Restarting: when the next instance is due; Breaker open: when the probe may pass
 	Breaker     BreakerState
 
@@ -41,7 +42,7 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 		st.lost++
 		return
 	}
-	e := Event{Time: st.now, Group: g.o.Name, Key: sl.key, Kind: kind, State: sl.state,
+	e := Event{Time: g.now(), Group: g.o.Name, Key: sl.key, Kind: kind, State: sl.state,
 		Attempt: sl.attempt, MaxAttempts: g.o.Restart.MaxAttempts, Breaker: sl.breaker.state, Lost: st.lost}
 	switch {
 	case kind == BreakerChanged && sl.breaker.state == BreakerOpen:
@@ -49,7 +50,7 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 	case sl.state == Restarting:
 		e.Err, e.Next = sl.err, sl.next
 	case sl.state == Failed:
-		e.Err = sl.err
+		e.Err, e.Asked = sl.err, sl.asked
 	}
 	st.lost = 0
 	st.pending = append(st.pending, e)

@@ -57,6 +57,32 @@ func TestEventsTellTheStory(t *testing.T) {
 	})
 }
 
+// A failure that somebody waits for is told to them, and marked so that it is not
+// told twice; one that comes by itself is not marked.
+func TestEventsTellWhoAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{}) // no restarts allowed
+		w.started(1)[0].die(errCrash)
+		result := w.async(func() error { return w.Restart(context.Background()) })
+		w.take().die(errApp)
+		if err := <-result; !errors.Is(err, errApp) {
+			t.Errorf("Restart: %v", err)
+		}
+		if err := w.Stop(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range w.events {
+			if e.State == Failed {
+				got = append(got, fmt.Sprint(e.Err, " asked ", e.Asked))
+			}
+		}
+		if want := []string{errCrash.Error() + " asked false", errApp.Error() + " asked true"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // A hook may use the group and may be slow: nobody but Stop waits for it, and
 // what it missed is counted.
 func TestEventHookLags(t *testing.T) {

@@ -25,7 +25,7 @@ type Group[S Service] struct {
 
 // groupState is everything about a group that changes. Only update touches it.
 type groupState[S Service] struct {
-	now      time.Time           // of the update under way
+	now      time.Time           // of the update under way; see Group.now
 	pools    map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
 	slots    []*slot[S]          // of all pools, in order of creation; also those of released keys until they have stopped
 	stopping bool
@@ -63,7 +63,7 @@ func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S]
 func (g *Group[S]) update(p *pool[S], change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.st.now = time.Now()
+	g.st.now = time.Time{}
 	change()
 	if p != nil && len(p.queue) > 0 {
 		g.settle(p)
@@ -76,6 +76,15 @@ func (g *Group[S]) update(p *pool[S], change func()) {
 	if g.st.busy == 0 && g.st.stopping {
 		g.broadcast()
 	}
+}
+
+// now is the time of the update under way, the same throughout. The clock is read
+// only when somebody asks, which a call to a healthy instance need not.
+func (g *Group[S]) now() time.Time {
+	if g.st.now.IsZero() {
+		g.st.now = time.Now()
+	}
+	return g.st.now
 }
 
 // broadcast wakes wait.

@@ -25,12 +25,12 @@ const (
 )
 
 func (g *Group[S]) prospectOf(sl *slot[S]) prospect {
-	switch due := sl.next.Sub(g.st.now); {
+	switch due := sl.next.Sub(g.now()); {
 	case sl.state == Idle, sl.state == Restarting && due <= 0:
 		return startable
 	case sl.state == Spawning:
 		return starting
-	case sl.state == Draining, sl.state == Restarting && due <= soon, sl.state == Ready && sl.breaker.permits(g.st.now):
+	case sl.state == Draining, sl.state == Restarting && due <= soon, sl.state == Ready && g.permits(sl):
 		return later
 	}
 	return never
@@ -63,13 +63,18 @@ func (g *Group[S]) offer(p *pool[S], waiting int) (*lease[S], error) {
 	return nil, g.refusal(slots[never])
 }
 
+// permits reports whether sl's breaker lets a call through.
+func (g *Group[S]) permits(sl *slot[S]) bool {
+	return sl.breaker.state == BreakerClosed || sl.breaker.permits(g.now())
+}
+
 // pick returns the Ready slot with the fewest calls that may take one more.
 func (g *Group[S]) pick(p *pool[S]) *slot[S] {
 	var best *slot[S]
 	for i := range p.slots {
 		sl := p.slots[(p.turn+i)%len(p.slots)]
 		if sl.state == Ready && !sl.inst.gone && sl.inst.inFlight < g.o.MaxInFlight &&
-			(best == nil || sl.inst.inFlight < best.inst.inFlight) && sl.breaker.permits(g.st.now) {
+			(best == nil || sl.inst.inFlight < best.inst.inFlight) && g.permits(sl) {
 			best = sl
 		}
 	}
@@ -105,11 +110,11 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 		e := protocol.Errorf(protocol.BreakerOpen, "the last calls got no usable answer; the circuit breaker lets no more through for now")
 		e.RetryAfter = probeRetry
 		if sl.breaker.state == BreakerOpen {
-			e.RetryAfter = sl.breaker.until.Sub(g.st.now)
+			e.RetryAfter = sl.breaker.until.Sub(g.now())
 		}
 		return e
 	case Restarting:
-		wait := sl.next.Sub(g.st.now)
+		wait := sl.next.Sub(g.now())
 		e := protocol.Errorf(protocol.NotReady, "restarting in %s after: %w", wait.Round(time.Millisecond), sl.err)
 		e.RetryAfter, e.Evidence = wait, g.evidence(sl, wait)
 		return e

@@ -54,6 +54,16 @@ type Options struct {
 	// extension's own error counts as a success, the rest as neither.
 	Fault func(error) bool
 
+	// Ended reports whether an outcome says that the instance is ending, which a
+	// call may learn before Serve returns: later calls then wait for what follows.
+	// Default: none does.
+	Ended func(error) bool
+
+	// Replaced reports whether an error of Serve means that the host itself gave
+	// the instance up: the next one starts at once and costs nothing of the budget.
+	// Default: none does.
+	Replaced func(error) bool
+
 	// OnEvent gets the group's events one at a time and in order, on a goroutine
 	// of the group that Stop waits for. It must not call Stop. While it lags, at
 	// most 1024 events are kept for it; see [Event.Lost].
@@ -95,6 +105,12 @@ func (o Options) withDefaults() Options {
 	if o.Fault == nil {
 		o.Fault = TransportFault
 	}
+	if o.Ended == nil {
+		o.Ended = func(error) bool { return false }
+	}
+	if o.Replaced == nil {
+		o.Replaced = func(error) bool { return false }
+	}
 	if o.Rand == nil {
 		o.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}
@@ -124,22 +140,12 @@ func (o *Options) outcomeOf(err error) outcome {
 	return excluded
 }
 
-// ended reports whether err says that the instance has ended, which a call may
-// learn before the instance's Serve returns. The next calls wait for what follows.
-func ended(err error) bool {
-	switch protocol.KindOf(err) {
-	case protocol.ChildExited, protocol.LineTooLong, protocol.StdoutClosed, protocol.WriteStalled:
-		return true
-	}
-	return false
-}
-
 // TransportFault reports whether err says that an instance did not answer a
 // call, or not in a way that can be used. The caller's own cancellation or
 // deadline, refusals of the host and errors of the extension are no such faults.
 func TransportFault(err error) bool {
 	var e *protocol.Error
-	if !errors.As(err, &e) || errors.Is(err, context.Canceled) {
+	if !errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	switch e.Kind {

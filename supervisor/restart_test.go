@@ -231,3 +231,20 @@ func TestAccountingSurvivesDeath(t *testing.T) {
 		}
 	})
 }
+
+// An instance that the host itself gave up is replaced at once, however often.
+func TestReplacedInstancesCostNothing(t *testing.T) {
+	errReplaced := errors.New("given up by the host")
+	inBubble(t, Options{Restart: Restart{MaxAttempts: 2}, Replaced: func(err error) bool { return errors.Is(err, errReplaced) }},
+		func(t *testing.T, w *world) {
+			f := w.started(1)[0]
+			for range 10 {
+				f.die(errReplaced)
+				f = w.take()
+				f.becomeReady()
+			}
+			if s := w.Status()[0]; s.State != Ready || s.Restarts != 0 || w.elapsed() != 0 {
+				t.Errorf("after ten replacements: %+v, %s", s, w.elapsed())
+			}
+		})
+}

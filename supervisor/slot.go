@@ -40,7 +40,7 @@ type instance[S Service] struct {
 
 func (g *Group[S]) setState(sl *slot[S], s State) {
 	sl.clearAlarm()
-	sl.state, sl.since = s, g.st.now
+	sl.state, sl.since = s, g.now()
 	g.emit(sl, StateChanged)
 	g.broadcast()
 }
@@ -75,7 +75,7 @@ func (g *Group[S]) ring(sl *slot[S]) {
 	case Draining:
 		sl.inst.cancel()
 	case Ready:
-		unused := g.st.now.Sub(sl.used)
+		unused := g.now().Sub(sl.used)
 		switch {
 		case sl.inst.inFlight > 0:
 			g.setAlarm(sl, g.o.IdleTimeout)
@@ -115,8 +115,9 @@ func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
 	if err == nil {
 		err = errEnded
 	}
+	replaced := g.o.Replaced(err)
 	g.update(sl.pool, func() {
-		g.ended(sl, err)
+		g.ended(sl, err, replaced)
 		g.st.busy--
 	})
 }
@@ -127,9 +128,9 @@ func (g *Group[S]) ready(sl *slot[S], inst *instance[S], service S) {
 	}
 	inst.service = service
 	if !sl.pool.has(Ready) {
-		sl.pool.served = g.st.now
+		sl.pool.served = g.now()
 	}
-	sl.asked, sl.used = false, g.st.now
+	sl.asked, sl.used = false, g.now()
 	g.setState(sl, Ready)
 	if g.o.IdleTimeout > 0 {
 		g.setAlarm(sl, g.o.IdleTimeout)
@@ -138,7 +139,7 @@ func (g *Group[S]) ready(sl *slot[S], inst *instance[S], service S) {
 
 // ended moves a slot on after its instance has returned err. What the instance
 // still had in flight goes with it.
-func (g *Group[S]) ended(sl *slot[S], err error) {
+func (g *Group[S]) ended(sl *slot[S], err error, replaced bool) {
 	was, asked := sl.state, sl.asked
 	sl.inst, sl.asked = nil, false
 	g.freshBreaker(sl)
@@ -146,9 +147,9 @@ func (g *Group[S]) ended(sl *slot[S], err error) {
 	case was == Draining:
 		g.drained(sl)
 	case was == Spawning && asked:
-		g.fail(sl, err)
+		g.fail(sl, err, true)
 	default:
-		g.died(sl, err)
+		g.died(sl, err, replaced)
 	}
 	if g.o.Mode == PerKey { // another key may have waited for the room
 		for _, other := range g.st.slots {
@@ -157,19 +158,22 @@ func (g *Group[S]) ended(sl *slot[S], err error) {
 	}
 }
 
-// died answers a failure that nobody asked for: a restart, or the end of them.
-func (g *Group[S]) died(sl *slot[S], err error) {
+// died answers an end that nobody outside asked for: a restart, or the end of them.
+func (g *Group[S]) died(sl *slot[S], err error, replaced bool) {
 	var healthy time.Duration
 	started := sl.state == Ready
 	if started {
-		healthy = g.st.now.Sub(sl.since)
+		healthy = g.now().Sub(sl.since)
 	}
-	delay, ok := sl.policy.failed(g.st.now, healthy)
+	delay, ok := time.Duration(0), true
+	if !started || !replaced {
+		delay, ok = sl.policy.failed(g.now(), healthy)
+	}
 	if errors.Is(err, ErrPermanent) || !ok {
-		g.fail(sl, err)
+		g.fail(sl, err, false)
 		return
 	}
-	sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.st.now.Add(delay)
+	sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
 	g.setState(sl, Restarting)
 	g.setAlarm(sl, delay)
 	if g.o.onDemand() && !started && !sl.pool.has(Ready, Spawning) {
@@ -177,9 +181,10 @@ func (g *Group[S]) died(sl *slot[S], err error) {
 	}
 }
 
-func (g *Group[S]) fail(sl *slot[S], err error) {
-	sl.err = err
+func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
+	sl.err, sl.asked = err, asked // for the event
 	g.setState(sl, Failed)
+	sl.asked = false
 }
 
 // freshBreaker puts a closed breaker in place for the next instance.
@@ -209,7 +214,7 @@ func (g *Group[S]) restart(sl *slot[S]) {
 // stop moves a slot towards then. An instance gets up to drain for its calls, or
 // what is left of an earlier, shorter drain.
 func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
-	until := g.st.now.Add(drain)
+	until := g.now().Add(drain)
 	switch {
 	case sl.state == Shutdown:
 		return
@@ -226,7 +231,7 @@ func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	if sl.inst.inFlight == 0 || drain <= 0 {
 		sl.inst.cancel()
 	} else {
-		g.setAlarm(sl, until.Sub(g.st.now))
+		g.setAlarm(sl, until.Sub(g.now()))
 	}
 }
 

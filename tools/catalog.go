@@ -48,6 +48,7 @@ type Entry struct {
 
 	checker *checker
 	tokens  int
+	remarks []protocol.Diagnostic // on the descriptor
 }
 
 // Tokens estimates what the tool's definition costs in a model's context: a
@@ -56,8 +57,8 @@ func (e *Entry) Tokens() int { return e.tokens }
 
 // NewCatalog builds the catalog of one generation. Sources come in discovery
 // order, which decides who keeps a name that two tools want; within a source the
-// order does not matter. prev, which may be nil, only lends schemas it has
-// compiled. An extension has one source; a second one panics. The diagnostics tell of every tool that was dropped (LevelError) and
+// order does not matter. prev, which may be nil, only lends what has not
+// changed since. An extension has one source; a second one panics. The diagnostics tell of every tool that was dropped (LevelError) and
 // of every one that was renamed or goes unchecked (LevelWarn).
 func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
 	c := &Catalog{
@@ -84,22 +85,28 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 type offer struct {
 	protocol.Tool
 	members []member
+	known   *Entry // what an earlier catalog made of the same bytes; only Name and Raw are set besides
 }
 
 // add enters the tools of one source. They are sorted first, so that an extension
 // that lists them in another order each time gets the same names each time.
 func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
+	known := prev.known(s.Extension)
 	offers := make([]offer, 0, len(s.Tools))
 	for _, t := range s.Tools {
 		if len(t.Raw) == 0 {
 			t.Raw = declared(t)
+		}
+		if e := known[string(t.Raw)]; e != nil {
+			offers = append(offers, offer{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, known: e})
+			continue
 		}
 		parsed, ms, err := parse(t.Raw)
 		if err != nil {
 			ds = append(ds, finding("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		offers = append(offers, offer{parsed, ms})
+		offers = append(offers, offer{Tool: parsed, members: ms})
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(a.Name, b.Name) })
 	for i, o := range offers {
@@ -116,14 +123,29 @@ func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
 	return ds
 }
 
-// enter checks, names and compiles one tool.
-func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Diagnostic {
-	doc, ds := inspect(o.Tool)
-	if slices.ContainsFunc(ds, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
-		return ds
+// known are an extension's entries by the bytes they were made from.
+func (c *Catalog) known(extension string) map[string]*Entry {
+	known := make(map[string]*Entry)
+	if c != nil {
+		for _, e := range c.extensions[extension] {
+			known[string(e.Raw)] = e
+		}
 	}
-	name, renamed, ok := register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
-	if !ok {
+	return known
+}
+
+// enter names one tool and takes it in.
+func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Diagnostic {
+	name, renamed, free := register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
+	e := o.known
+	if e == nil || e.Name != name {
+		var faults []protocol.Diagnostic
+		if e, faults = c.make(name, extension, o, prev); faults != nil {
+			return faults
+		}
+	}
+	ds := slices.Clone(e.remarks)
+	if !free {
 		return append(ds, finding("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
 			o.Name, name, c.byName[name].Tool, c.byName[name].Extension))
 	}
@@ -133,16 +155,32 @@ func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Dia
 		d.Level, d.Hint = protocol.LevelWarn, "rename the tool or the extension"
 		ds = append(ds, d)
 	}
+	if e.checker != nil {
+		c.checkers[e.checker.key] = e.checker
+	}
+	c.entries = append(c.entries, e)
+	c.byName[name] = e
+	c.extensions[extension] = append(c.extensions[extension], e)
+	return ds
+}
+
+// make checks and compiles one tool. It returns either an entry or what is wrong.
+func (c *Catalog) make(name, extension string, o offer, prev *Catalog) (*Entry, []protocol.Diagnostic) {
+	if o.known != nil { // its name has changed, since others' have
+		o.Tool, o.members, _ = parse(o.Raw)
+	}
+	doc, ds := inspect(o.Tool)
+	if slices.ContainsFunc(ds, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
+		return nil, ds
+	}
 	e := newEntry(name, extension, o)
 	if e.checker = c.checkerOf(e.InputSchema, doc, prev); e.checker != nil && e.checker.err != nil {
 		d := finding("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name, cut(e.checker.err.Error(), 300))
 		d.Level, d.Hint = protocol.LevelWarn, "correct the input schema"
 		ds = append(ds, d)
 	}
-	c.entries = append(c.entries, e)
-	c.byName[name] = e
-	c.extensions[extension] = append(c.extensions[extension], e)
-	return ds
+	e.remarks = ds
+	return e, nil
 }
 
 func newEntry(name, extension string, o offer) *Entry {
@@ -176,8 +214,8 @@ func (c *Catalog) checkerOf(schema json.RawMessage, doc document, prev *Catalog)
 	}
 	if k == nil {
 		k = compile(doc)
+		k.key = key
 	}
-	c.checkers[key] = k
 	return k
 }
 

@@ -127,6 +127,31 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 	}
 }
 
+// TestEarlierCatalogChangesNothing: what is taken over from an earlier catalog is
+// what would be made anew, even when names come free or are taken.
+func TestEarlierCatalogChangesNothing(t *testing.T) {
+	x := Source{"x", []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
+		raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)}}
+	a, b := Source{"b_a", []protocol.Tool{raw(`{"name":"c"}`)}}, Source{"b", []protocol.Tool{raw(`{"name":"a_c","inputSchema":{"required":["q"]}}`)}}
+	changed := Source{"x", slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools)}
+	var prev *Catalog
+	for i, sources := range [][]Source{{x, a, b}, {x, b}, {b, a, changed}, {x, a, b}, {x, a, b}} {
+		want, wantDiags := NewCatalog(1, sources, nil)
+		got, diags := NewCatalog(1, sources, prev)
+		if diff := cmp.Diff(wantDiags, diags); diff != "" {
+			t.Errorf("step %d, diagnostics (-want +got):\n%s", i, diff)
+		}
+		same := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".checker" }, cmp.Ignore())
+		if diff := cmp.Diff(want.Entries(), got.Entries(), cmp.AllowUnexported(Entry{}), same); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
+		if i == 4 && !slices.Equal(got.Entries(), prev.Entries()) {
+			t.Error("entries were made again although nothing changed")
+		}
+		prev = got
+	}
+}
+
 func TestPage(t *testing.T) {
 	var tools []protocol.Tool
 	for i := range 25 {

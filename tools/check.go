@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // Arguments returns the arguments a tool is called with: raw itself, and {} for
@@ -50,9 +53,11 @@ func checkObject(args json.RawMessage) []fault {
 // one visit per pair of schema value and argument value, and all others, which
 // may visit one value exponentially often, have their visits counted.
 type checker struct {
+	key    [sha256.Size]byte // of the schema's text
 	schema *jsonschema.Schema
 	doc    document
-	err    error // why there is no schema
+	shape  *shape // of the values that need no further check
+	err    error  // why there is no schema
 
 	mu      sync.RWMutex // held to write while visits are counted, to read otherwise
 	metered bool
@@ -63,11 +68,11 @@ const schemaURL = "mem:///schema.json"
 
 // errTooCostly is what the parts called by the schema library panic with, since
 // it offers no other way to stop it.
-var errTooCostly = errors.New("too large or too deeply nested to be checked against the schema")
+var errTooCostly = errors.New("more than can be checked; the tool's schema is too expensive for it, which its author must mend")
 
 // compile turns a decoded schema into a checker, one with err set when it cannot.
 func compile(doc document) (k *checker) {
-	k = &checker{doc: doc}
+	k = &checker{doc: doc, shape: shapeOf(doc.root)}
 	defer func() {
 		if r := recover(); r != nil { // the library panics on some hostile schemas
 			k.schema, k.err = nil, fmt.Errorf("%v", r)
@@ -134,6 +139,9 @@ func (m *meter) Validate(_ *jsonschema.ValidatorContext, v any) {
 
 // check returns what is wrong with args, which are an object.
 func (k *checker) check(args json.RawMessage) []fault {
+	if rawjson.Check(args) == nil && k.shape.fits(args) {
+		return nil
+	}
 	value, s, err := decode(args, bounds{maxArgumentNodes, maxArgumentDepth})
 	if err == nil {
 		err = k.validate(value, s.nodes)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // member is one member of a JSON object; value holds the bytes as they were sent.
@@ -15,8 +17,8 @@ type member struct {
 
 // members splits a JSON object into its members in the order they were sent.
 func members(data []byte) ([]member, error) {
-	if !json.Valid(data) {
-		return nil, errNotJSON
+	if err := rawjson.Check(data); err != nil {
+		return nil, notJSON(err)
 	}
 	s := &scanner{data: data}
 	if s.peek() != '{' {

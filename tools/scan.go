@@ -1,11 +1,13 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // bounds limits one JSON text.
@@ -18,9 +20,9 @@ const (
 	maxExponent    = 1000
 )
 
-var errNotJSON = errors.New("not valid JSON")
+func notJSON(err error) error { return fmt.Errorf("not valid JSON: %w", err) }
 
-// scanner walks JSON text that json.Valid has accepted, so it looks for what
+// scanner walks JSON text that rawjson.Check has accepted, so it looks for what
 // that does not: size, depth, duplicate keys and numbers out of all proportion.
 type scanner struct {
 	data  []byte
@@ -34,8 +36,8 @@ type scanner struct {
 // in one pass that also enforces max and refuses duplicate keys, which two
 // readers of the same text may resolve differently.
 func decode(data []byte, max bounds) (any, *scanner, error) {
-	if !json.Valid(data) {
-		return nil, nil, errNotJSON
+	if err := rawjson.Check(data); err != nil {
+		return nil, nil, notJSON(err)
 	}
 	s := &scanner{data: data, max: max}
 	v, err := s.value(0)
@@ -135,22 +137,15 @@ func (s *scanner) key() string {
 // text reads the string at pos.
 func (s *scanner) text() string {
 	token := s.token()
-	if raw := token[1 : len(token)-1]; utf8.Valid(raw) && !hasEscape(raw) {
-		return string(raw)
+	if !hasEscape(token) {
+		return string(token[1 : len(token)-1])
 	}
 	var t string
 	_ = json.Unmarshal(token, &t) // valid by the scanner's precondition
 	return t
 }
 
-func hasEscape(b []byte) bool {
-	for _, c := range b {
-		if c == '\\' {
-			return true
-		}
-	}
-	return false
-}
+func hasEscape(text []byte) bool { return bytes.IndexByte(text, '\\') >= 0 }
 
 // token moves behind the string at pos and returns it with its quotes.
 func (s *scanner) token() []byte {

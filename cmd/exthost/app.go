@@ -43,8 +43,8 @@ var (
 
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
-		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(), a.validateCommand(), a.doctorCommand(),
-		a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
+		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
+		a.statusCommand(), a.restartCommand(), a.logsCommand(), a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."
 	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
@@ -142,15 +142,16 @@ func (a *app) open(ctx context.Context, start func(id string) bool) (*exthost.Ho
 	if err != nil {
 		return nil, err
 	}
-	return a.openWith(ctx, cfg, start)
+	return a.openWith(ctx, cfg, exthost.Options{Start: start})
 }
 
-func (a *app) openWith(ctx context.Context, cfg *config.Config, start func(id string) bool) (*exthost.Host, error) {
+func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
 	log, err := a.quietLogger(cfg.Log)
 	if err != nil {
 		return nil, err
 	}
-	return exthost.Open(ctx, cfg, exthost.Options{Logger: log, Start: start})
+	o.Logger = log
+	return exthost.Open(ctx, cfg, o)
 }
 
 // none starts no extension.

@@ -6,24 +6,23 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/tools"
 )
 
 // withPairs lays key=value and key:=JSON pairs over arguments. A value is read as
 // the tool's schema types it, so that count=3 is a number and id=007 stays a
 // string; for a list it is the next element.
-func withPairs(arguments json.RawMessage, pairs []string, e *tools.Entry) (json.RawMessage, error) {
-	t := typer{root: e.InputSchema}
+func withPairs(arguments json.RawMessage, pairs []string, tool string, schema json.RawMessage) (json.RawMessage, error) {
+	t := typer{root: schema}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || strings.TrimSuffix(key, ":") == "" {
-			return nil, usagef("exthost tools schema "+e.Name, "%q is not key=value", pair)
+			return nil, usagef("exthost tools schema "+tool, "%q is not key=value", pair)
 		}
 		raw := json.RawMessage(value)
 		if literal, isJSON := strings.CutSuffix(key, ":"); isJSON {
 			key = literal
 			if !json.Valid(raw) {
-				return nil, usagef("exthost call "+e.Name+" '"+key+":=\"text\"', quotes are part of JSON", "%s is not JSON: %s", key, value)
+				return nil, usagef("exthost call "+tool+" '"+key+":=\"text\"', quotes are part of JSON", "%s is not JSON: %s", key, value)
 			}
 		} else {
 			raw = t.read(rawjson.Get(rawjson.Get(t.root, "properties"), key), value, rawjson.Get(arguments, key))

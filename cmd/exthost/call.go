@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -23,8 +25,9 @@ func (a *app) callCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [key=value | key:=JSON ...]",
 		Short: "Call one tool and print its result",
-		Long: "Start the extension that has the tool, call it once and print the text of its result, or\n" +
-			"with -o json all of it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON\n" +
+		Long: "Call a tool of the exthost that runs for this directory, or where none does start the\n" +
+			"extension that has the tool for this one call; print the text of its result, or with -o json\n" +
+			"all of it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON\n" +
 			"says it in JSON, a repeated key makes a list), laid over -d JSON, or -d - for stdin.",
 		Example: "  exthost call ext_notes_add text='buy milk' tags=home tags=food\n" +
 			"  exthost call ext_notes_search limit=5 -o json\n" +
@@ -63,24 +66,66 @@ func (a *app) call(ctx context.Context, name string, pairs []string, data string
 	if err != nil {
 		return err
 	}
-	h, err := a.open(ctx, a.owning(name))
+	cfg, _, err := a.load()
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	entry, ok := h.Tools().Lookup(name)
-	if !ok {
-		return unknownTool(h, name)
+	result, err := protocol.ToolResult(nil), errNotThere
+	if r := a.runningWith(ctx, cfg); r != nil {
+		result, err = callRunning(ctx, r, name, pairs, given)
 	}
-	arguments, err := withPairs(given, pairs, entry)
-	if err != nil {
-		return err
+	if errors.Is(err, errNotThere) {
+		result, err = a.callAlone(ctx, cfg, name, pairs, given)
 	}
-	result, err := h.Call(ctx, name, arguments)
 	if err != nil {
 		return err
 	}
 	return a.printResult(name, result)
+}
+
+// errNotThere says that no running host has the extension: there is none, or the
+// extension came after its start.
+var errNotThere = errors.New("not there")
+
+// callAlone starts the extension for one call.
+func (a *app) callAlone(ctx context.Context, cfg *config.Config, name string, pairs []string, given json.RawMessage) (protocol.ToolResult, error) {
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: a.owning(name)})
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	entry, ok := h.Tools().Lookup(name)
+	if !ok {
+		return nil, unknownTool(h.Status(), name)
+	}
+	arguments, err := withPairs(given, pairs, name, entry.InputSchema)
+	if err != nil {
+		return nil, err
+	}
+	return h.Call(ctx, name, arguments)
+}
+
+// callRunning has the host that runs already make the call.
+func callRunning(ctx context.Context, r *running, name string, pairs []string, given json.RawMessage) (protocol.ToolResult, error) {
+	t, err := r.tool(ctx, name)
+	if protocol.KindOf(err) == protocol.ToolNotFound {
+		s, err := r.status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return tools.MayOwn(x.ID, name) }) {
+			return nil, errNotThere
+		}
+		return nil, unknownTool(s, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	arguments, err := withPairs(given, pairs, name, rawjson.Get(t.Descriptor, "inputSchema"))
+	if err != nil {
+		return nil, err
+	}
+	return r.call(ctx, name, arguments)
 }
 
 // maxData bounds what is read from stdin; no extension takes a longer line.
@@ -166,67 +211,4 @@ func contentOf(result protocol.ToolResult) (text string, others []string) {
 // all of them when the name was cut, which hides the id.
 func (a *app) owning(name string) func(id string) bool {
 	return func(id string) bool { return tools.MayOwn(id, name) }
-}
-
-// unknownTool says why the extension that should have the tool does not offer it,
-// or which tool was meant.
-func unknownTool(h *exthost.Host, name string) error {
-	s := h.Status()
-	for _, x := range s.Extensions {
-		if tools.MayOwn(x.ID, name) && x.Reason != "" {
-			return unavailable(name, x, s.Diagnostics)
-		}
-	}
-	for _, d := range s.Diagnostics {
-		if d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name) {
-			return brokenManifest(s, d.Extension)
-		}
-	}
-	text := fmt.Sprintf("there is no tool %q", name)
-	var names, ids []string
-	for _, e := range h.Tools().Entries() {
-		names = append(names, e.Name)
-	}
-	for _, x := range s.Extensions {
-		ids = append(ids, x.ID)
-	}
-	if near := nearest.Of(name, names); near != "" {
-		text += fmt.Sprintf(", did you mean %q?", near)
-	} else if id := nearestOwner(name, ids); id != "" {
-		text += fmt.Sprintf(", did you mean one of extension %q?", id)
-	}
-	return &exitError{code: exitNotFound, text: text, hint: "exthost tools list"}
-}
-
-// nearestOwner is the extension whose id the beginning of a tool's name resembles.
-func nearestOwner(name string, ids []string) string {
-	words := strings.Split(strings.TrimPrefix(name, "ext_"), "_")
-	for n := len(words); n > 0; n-- {
-		if near := nearest.Of(strings.Join(words[:n], "_"), ids); near != "" {
-			return near
-		}
-	}
-	return ""
-}
-
-// unavailable is why an extension offers no tools, with the exit code of that.
-func unavailable(name string, x exthost.ExtensionStatus, diags []protocol.Diagnostic) error {
-	e := &exitError{code: exitExtension, hint: "exthost info " + x.ID}
-	switch x.State {
-	case exthost.StateSkipped:
-		e.code = exitGated
-		for _, d := range diags {
-			if d.Extension == x.ID && d.Level == protocol.LevelError {
-				e.code = kindCode(protocol.Kind(d.Code))
-			}
-			if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
-				e.hint = d.Hint
-			}
-		}
-	case exthost.StateDisabled:
-		e.code, e.hint = exitDenied, "exthost config show --origin says where"
-	}
-	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)}, lastWords(evidence(x))...)
-	e.text = strings.Join(lines, "\n")
-	return e
 }

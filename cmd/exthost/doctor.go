@@ -78,7 +78,7 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		start = nil
 	}
 	began := time.Now()
-	h, err := a.openWith(cmd.Context(), cfg, start)
+	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{Start: start, StartLazy: handshake})
 	if err != nil {
 		return nil, err
 	}
@@ -96,22 +96,31 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		findings = append(findings, examine(x, s.Diagnostics, handshake))
 	}
 	if handshake {
+		s = h.Status()
 		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
 	}
-	return findings, nil
+	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
+	return append(findings, finding{Check: "containment", Result: "ok", Detail: held}), nil
 }
 
 func examine(x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: "extension " + x.ID, Result: "ok", Detail: x.Version + " " + runsAs(x)}
 	for _, d := range diags {
-		if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
-			f.Hints = append(f.Hints, d.Hint)
+		if !concerns(d, x) || d.Level == protocol.LevelInfo {
+			continue
+		}
+		hint := d.Hint
+		if !said(x, d) {
+			hint = strings.TrimSuffix(d.Message+"; "+d.Hint, "; ")
+		}
+		if hint != "" {
+			f.Hints = append(f.Hints, hint)
 		}
 	}
 	switch {
 	case x.State == exthost.StateSkipped:
 		f.Result, f.Detail = "skip", x.Reason
-		if broken(x.ID, diags) {
+		if broken(x, diags) {
 			f.Result = "fail"
 		}
 	case x.State == exthost.StateDisabled:
@@ -129,9 +138,9 @@ func examine(x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake b
 
 // broken reports whether something is wrong with the extension itself or its
 // configuration, and not only with what it finds on this machine.
-func broken(id string, diags []protocol.Diagnostic) bool {
+func broken(x exthost.ExtensionStatus, diags []protocol.Diagnostic) bool {
 	for _, d := range diags {
-		if d.Extension == id && d.Level == protocol.LevelError {
+		if concerns(d, x) && d.Level == protocol.LevelError {
 			return true
 		}
 	}

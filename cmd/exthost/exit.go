@@ -96,7 +96,12 @@ func describe(err error) string {
 }
 
 func describeKind(e *protocol.Error) []string {
-	lines := append([]string{e.Error()}, lastWords(e.Evidence)...)
+	lines := []string{e.Error()}
+	for _, line := range lastWords(e.Evidence) {
+		if !strings.Contains(e.Message, strings.TrimPrefix(line, "  stderr: ")) {
+			lines = append(lines, line)
+		}
+	}
 	if e.Outcome == "unknown" {
 		lines = append(lines, "  the extension had been asked and may have acted")
 	}
@@ -113,6 +118,8 @@ func nextCommand(e *protocol.Error) string {
 	switch {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
 		return "exthost tools schema " + e.Tool
+	case e.Kind == protocol.Failed && e.Extension != "":
+		return "mend it, then exthost restart " + e.Extension
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
 		return "raise call_timeout under [runtime] if " + e.Extension + " is only slow"
 	case kindCode(e.Kind) == exitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
@@ -128,9 +135,12 @@ func lastWords(e *protocol.Evidence) []string {
 	if e == nil {
 		return nil
 	}
-	lines := make([]string, len(e.Stderr))
-	for i, line := range e.Stderr {
-		lines[i] = "  stderr: " + line
+	lines := make([]string, 0, len(e.Stderr)+1)
+	for _, line := range e.Stderr {
+		lines = append(lines, "  stderr: "+line)
+	}
+	if e.Line != "" {
+		lines = append(lines, "  stdout: "+e.Line)
 	}
 	return lines
 }

@@ -20,6 +20,7 @@ import (
 func (a *app) greet(h *exthost.Host, f front, took time.Duration, log *slog.Logger) {
 	defer a.greeted.Store(true)
 	s := h.Status()
+	log.Debug("extensions are held", "by", s.Containment.Holds, "not_by", s.Containment.Lacks)
 	if !a.greets {
 		a.logGreeting(h, f, s, took, log)
 		return
@@ -116,7 +117,13 @@ func (g *greeting) extension(x exthost.ExtensionStatus, entries []*tools.Entry, 
 		fmt.Fprintf(&g.b, "      %s\n", g.a.paint(dim, cut(safe(strings.TrimSpace(words)), g.width-6)))
 	}
 	for _, d := range diags {
-		if d.Extension == x.ID && d.Hint != "" && d.Level != protocol.LevelInfo {
+		if !concerns(d, x) || d.Level == protocol.LevelInfo {
+			continue
+		}
+		if !said(x, d) {
+			g.text("      "+g.a.paint(yellow, "!")+" ", d.Message)
+		}
+		if d.Hint != "" {
 			g.text("      → ", d.Hint)
 		}
 	}

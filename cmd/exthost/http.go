@@ -32,7 +32,7 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 		return front{}, cannotListen(cfg.Listen, err)
 	}
 	f := front{url: urlOf(listener.Addr(), cfg.TLS.Cert != ""), exposed: !loopback(listener.Addr())}
-	if f.exposed {
+	if token != "" {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
 	if f.exposed && token == "" {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -20,14 +24,17 @@ type extensionInfo struct {
 	Config         map[string]any        `json:"config,omitempty"`          // the manifest's
 	OperatorConfig any                   `json:"operator_config,omitempty"` // what is laid over it, secrets masked
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
+
+	running bool // it is that of the host that serves this directory
 }
 
 func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info ID",
 		Short: "Show one extension: its tools, requirements, environment and faults",
-		Long: "Start one extension, show what its manifest and its handshake say, which environment\n" +
-			"variables it is not given and which secret-like ones it is, and stop it again.",
+		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
+			"it is not given and which secret-like ones it is. Where an exthost runs for this directory\n" +
+			"this is about its processes and their last crash; else the extension is started and stopped\nagain.",
 		Args:              one("the id of an extension"),
 		ValidArgsFunction: a.completeExtension,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,28 +42,51 @@ func (a *app) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, err := a.openWith(cmd.Context(), cfg, func(id string) bool { return id == args[0] })
+			s, list, err := a.lookAt(cmd.Context(), cfg, args[0])
 			if err != nil {
 				return err
 			}
-			defer h.Close()
-			s := h.Status()
 			x, err := find(s, args[0])
 			if err != nil {
 				return err
 			}
-			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID)}
+			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil}
 			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
 				info.Config = m.Config
 			}
 			for _, d := range s.Diagnostics {
-				if d.Extension == x.ID {
+				if concerns(d, x) {
 					info.Diagnostics = append(info.Diagnostics, d)
 				}
 			}
-			return a.print(document{Kind: "extension", Value: info, Names: []string{x.ID}, Rows: info.rows(h.Tools().Extension(x.ID)), Wrap: true})
+			return a.print(document{Kind: "extension", Value: info, Names: []string{x.ID}, Rows: info.rows(list, time.Now()), Wrap: true})
 		},
 	}
+}
+
+// lookAt returns the status of a host and the tools of one of its extensions: of
+// the one that runs here and has it, else of one that runs that extension alone.
+func (a *app) lookAt(ctx context.Context, cfg *config.Config, id string) (exthost.Status, []httpserver.Tool, error) {
+	if r := a.runningWith(ctx, cfg); r != nil {
+		s, err := r.status(ctx)
+		if err != nil {
+			return s, nil, err
+		}
+		if slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == id }) {
+			list, err := r.tools(ctx, id)
+			return s, list, err
+		}
+	}
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: func(other string) bool { return other == id }})
+	if err != nil {
+		return exthost.Status{}, nil, err
+	}
+	defer h.Close()
+	var list []httpserver.Tool
+	for _, e := range h.Tools().Extension(id) {
+		list = append(list, httpserver.ToolOf(e))
+	}
+	return h.Status(), list, nil
 }
 
 // operatorConfig is extensions.entries.ID.config, nil when nothing is set.
@@ -72,7 +102,7 @@ func operatorConfig(cfg *config.Config, id string) any {
 	return at
 }
 
-func (i *extensionInfo) rows(entries []*tools.Entry) (rows [][]string) {
+func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]string) {
 	row := func(name string, values ...string) {
 		for _, value := range values {
 			if value != "" {
@@ -92,7 +122,14 @@ func (i *extensionInfo) rows(entries []*tools.Entry) (rows [][]string) {
 	if i.State != exthost.StateSkipped { // whose diagnostics, below, say it with their hints
 		row("reason", i.Reason)
 	}
-	row("last words", trimmed(lastWords(evidence(i.ExtensionStatus)))...)
+	if i.running {
+		row("processes", i.processes(now)...)
+		row("calls", i.callsMade())
+		row("last crash", i.crash(now))
+	}
+	if c := i.LastCrash; c != nil {
+		row("last words", trimmed(lastWords(c.Evidence))...)
+	}
 	row("requires", i.requirements()...)
 	row("config", compact(i.Config))
 	row("operator's config", compact(i.OperatorConfig))
@@ -100,9 +137,9 @@ func (i *extensionInfo) rows(entries []*tools.Entry) (rows [][]string) {
 	row("env withheld", strings.Join(i.EnvWithheld, " "))
 	row("secrets passed", strings.Join(i.EnvPassedSecrets, " "))
 	row("hooks", strings.Join(i.Hooks, ", "))
-	tools := make([]string, len(entries))
-	for n, e := range entries {
-		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", e.Name, e.Tokens(), ownDescription(e))
+	tools := make([]string, len(list))
+	for n, t := range list {
+		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, unlabelled(t.Description, t.Extension))
 	}
 	row("tools", tools...)
 	for _, d := range i.Diagnostics {
@@ -111,6 +148,36 @@ func (i *extensionInfo) rows(entries []*tools.Entry) (rows [][]string) {
 		}
 	}
 	return rows
+}
+
+func (i *extensionInfo) processes(now time.Time) (lines []string) {
+	for _, one := range i.Instances {
+		if one.PID > 0 {
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID, span(now.Sub(one.StartedAt)), bytesOf(one.RSS), one.Key)))
+		}
+	}
+	return lines
+}
+
+func (i *extensionInfo) callsMade() string {
+	text := fmt.Sprintf("%d, %d failed, %d refused", i.Calls, i.Errors, i.Refused)
+	if i.Latency != nil {
+		text += fmt.Sprintf("; half within %s, 95%% within %s", span(i.Latency.P50), span(i.Latency.P95))
+	}
+	return text
+}
+
+// crash is the post-mortem in a line.
+func (i *extensionInfo) crash(now time.Time) string {
+	c := i.LastCrash
+	if c == nil {
+		return ""
+	}
+	text := span(now.Sub(c.Time)) + " ago"
+	if c.PID > 0 {
+		text += fmt.Sprintf(", pid %d after %s", c.PID, span(c.Time.Sub(c.StartedAt)))
+	}
+	return fmt.Sprintf("%s: %s (%s)", text, c.Reason, c.Kind)
 }
 
 func (i *extensionInfo) requirements() (lines []string) {
@@ -126,8 +193,10 @@ func (i *extensionInfo) requirements() (lines []string) {
 }
 
 // ownDescription is a tool's description without the mark of its extension.
-func ownDescription(e *tools.Entry) string {
-	return strings.TrimPrefix(e.Description, "[ext:"+e.Extension+"] ")
+func ownDescription(e *tools.Entry) string { return unlabelled(e.Description, e.Extension) }
+
+func unlabelled(description, extension string) string {
+	return strings.TrimPrefix(description, "[ext:"+extension+"] ")
 }
 
 func hinted(d protocol.Diagnostic) string {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -67,17 +69,28 @@ func runsAs(x exthost.ExtensionStatus) string {
 // unlisted are the findings, but mere remarks, about files that became no
 // extension.
 func unlisted(s exthost.Status) []protocol.Diagnostic {
-	listed := make(map[string]bool, len(s.Extensions))
+	listed := make(map[string]exthost.ExtensionStatus, len(s.Extensions))
 	for _, x := range s.Extensions {
-		listed[x.ID] = true
+		listed[x.ID] = x
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {
-		if d.Level != protocol.LevelInfo && !listed[d.Extension] {
+		if d.Level != protocol.LevelInfo && !concerns(d, listed[d.Extension]) {
 			out = append(out, d)
 		}
 	}
 	return out
+}
+
+// concerns reports whether d is about x, and not about a second file that claims
+// its id.
+func concerns(d protocol.Diagnostic, x exthost.ExtensionStatus) bool {
+	return d.Extension == x.ID && x.ID != "" && (d.Path == "" || filepath.Dir(d.Path) == filepath.Dir(x.Path))
+}
+
+// said reports whether the reason that x is shown with tells d already.
+func said(x exthost.ExtensionStatus, d protocol.Diagnostic) bool {
+	return x.Reason != "" && (strings.Contains(d.Message, x.Reason) || strings.Contains(x.Reason, d.Message))
 }
 
 // printDiagnostics tells on stderr what is wrong with files that are not listed,

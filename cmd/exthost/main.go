@@ -19,6 +19,7 @@ import (
 )
 
 func main() {
+	process.Reenter()
 	process.CloseOnExecAll()
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -2,23 +2,32 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
+
+var update = flag.Bool("update", false, "write what the program says into the scripts that compare it")
 
 // TestMain lets the test binary be exthost itself, for the scripts and for the
 // extensions whose command is exthost.
 func TestMain(m *testing.M) {
+	process.Reenter()
 	testscript.Main(m, map[string]func(){"exthost": main})
 }
+
+// quickExit spares every process built with the race detector a second's sleep.
+const quickExit = "atexit_sleep_ms=0"
 
 // TestScripts runs the conversations with the program in testdata. No process
 // may be left after them.
@@ -27,6 +36,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			repository, err := filepath.Abs("../..")
 			if err != nil {
@@ -36,6 +46,7 @@ func TestScripts(t *testing.T) {
 				"HOME":            env.WorkDir + "/home",
 				"XDG_STATE_HOME":  env.WorkDir + "/state",
 				"XDG_CONFIG_HOME": env.WorkDir + "/config-home",
+				"GORACE":          quickExit,
 				"BUNDLED":         filepath.Join(repository, "extensions"),
 				"ESC":             "\x1b",
 			} {
@@ -43,7 +54,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "serving": serving},
 	})
 }
 
@@ -66,6 +77,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// serving waits until a host that runs in the background has started everything.
+func serving(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: serving")
+	}
+	state := filepath.Join(ts.Getenv("WORK"), "state", "exthost")
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < patience; <-tick.C {
+		locks, _ := filepath.Glob(filepath.Join(state, "*", ".exthost.lock"))
+		for _, lock := range locks {
+			if text, _ := os.ReadFile(lock); strings.Contains(string(text), "/mcp") && ts.Exec("exthost", "status") == nil && !strings.Contains(ts.ReadFile("stdout"), " spawning ") {
+				return
+			}
+		}
+	}
+	ts.Fatalf("nothing serves after %v", patience)
+}
+
 // harmless wants no byte in the files, stdout and stderr among them, that a
 // terminal acts on.
 func harmless(ts *testscript.TestScript, neg bool, args []string) {
@@ -74,5 +104,20 @@ func harmless(ts *testscript.TestScript, neg bool, args []string) {
 		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && invisible(r) }); (i >= 0) != neg {
 			ts.Fatalf("%s: first character a terminal acts on at %d of %d: %q", name, i, len(text), text[max(i-20, 0):min(max(i, 0)+20, len(text))])
 		}
+	}
+}
+
+// TestThousandTools lists them all.
+func TestThousandTools(t *testing.T) {
+	manifest := strings.Split(kitManifest, "[[tools]]")[0]
+	for i := range 1000 {
+		manifest += "[[tools]]\nname = \"tool_" + strconv.Itoa(i) + "\"\n"
+	}
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": manifest})
+	began := time.Now()
+	out, err := program(dir, "tools", "list", "-o", "name").Output()
+	t.Logf("after %s", time.Since(began))
+	if n := strings.Count(string(out), "\n"); err != nil || n != 1000 {
+		t.Errorf("%d tools, %v", n, err)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // schemaVersion is carried by every JSON and YAML document; it rises when a field
@@ -83,31 +81,6 @@ func safeJSON(data []byte) string {
 	return b.String()
 }
 
-// printYAML goes through JSON, so that both forms have the same keys.
-func (a *app) printYAML(v any) error {
-	data, err := encode(v)
-	if err != nil {
-		return err
-	}
-	var node yaml.Node
-	if err := yaml.Unmarshal(data, &node); err != nil {
-		return err
-	}
-	plainStyle(&node)
-	enc := yaml.NewEncoder(a.out)
-	enc.SetIndent(2)
-	defer enc.Close()
-	return enc.Encode(&node)
-}
-
-// plainStyle undoes JSON's quotes and braces where YAML needs none.
-func plainStyle(n *yaml.Node) {
-	n.Style &^= yaml.FlowStyle | yaml.DoubleQuotedStyle
-	for _, c := range n.Content {
-		plainStyle(c)
-	}
-}
-
 // grid aligns rows in columns, made safe for a terminal. What is too long for the
 // width is cut at the end of its line or, with fold, goes on below.
 func grid(rows [][]string, width int, fold bool) []string {
@@ -132,7 +105,7 @@ func grid(rows [][]string, width int, fold bool) []string {
 }
 
 // leastRoom is what the last cell gets however narrow the terminal.
-const leastRoom = 20
+const leastRoom = 10
 
 func line(row []string, widths []int, width int, fold bool) []string {
 	if len(row) == 0 {

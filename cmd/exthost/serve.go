@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,68 +63,69 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 	if err != nil {
 		return err
 	}
+	d, err := a.claim(cfg, stdio, log)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		defer d.Close() // where nothing else does
+	}
 	f := a.stdioFront(log)
 	if !stdio {
 		if f, err = httpFront(cfg.Server, log); err != nil {
 			return err
 		}
 	}
+	began := time.Now()
 	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true})
 	if err != nil {
 		return err
 	}
-	serving, stop := context.WithCancelCause(ctx)
-	welcomed := make(chan struct{})
-	go func() {
-		defer close(welcomed)
-		if err := a.welcome(serving, host, f, strict, log); err != nil {
-			stop(err)
-		}
-	}()
-	err = f.serve(serving, host)
-	stop(nil)
-	<-welcomed
-	closed := host.Close()
-	if cause := context.Cause(serving); !errors.Is(cause, context.Canceled) {
-		return cause // --strict
+	endControl := control(d, f, host, log)
+	if strict && host.Ready(ctx) == nil {
+		err = strictness(host.Status()) // nothing is served that does not pass
 	}
-	if errors.Is(err, context.Canceled) {
-		err = nil // told to stop, it stopped
+	if err == nil {
+		err = a.serveWelcoming(ctx, host, f, began, log)
 	}
-	return errors.Join(err, closed)
+	return errors.Join(err, host.Close(), endControl())
 }
+
+// serveWelcoming serves until ctx ends, which is no error, or the front does.
+func (a *app) serveWelcoming(ctx context.Context, h *exthost.Host, f front, began time.Time, log *slog.Logger) error {
+	serving, stop := context.WithCancel(ctx)
+	var welcome sync.WaitGroup
+	welcome.Go(func() { a.welcome(serving, h, f, began, log) })
+	err := f.serve(serving, h)
+	stop()
+	welcome.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// stdioDrain is what calls get whose client has closed stdin; closing the
+// extensions takes its own time after it.
+const stdioDrain = 3 * time.Second
 
 // greetPatience is how long the greeting waits for extensions that start slowly,
 // such as those that are downloaded first.
 const greetPatience = 3 * time.Second
 
 // welcome tells the operator what runs once that is known, or as much of it as is
-// known by then. With strict it is known only when everything has started, and a
-// failure is an error.
-func (a *app) welcome(ctx context.Context, h *exthost.Host, f front, strict bool, log *slog.Logger) error {
-	began := time.Now()
-	if !strict {
-		settled, cancel := context.WithTimeout(ctx, greetPatience)
-		defer cancel()
-		if h.Ready(settled) != nil && ctx.Err() == nil {
-			a.greet(h, f, time.Since(began), log)
-		}
+// known by then and the rest in the log.
+func (a *app) welcome(ctx context.Context, h *exthost.Host, f front, began time.Time, log *slog.Logger) {
+	patient, cancel := context.WithTimeout(ctx, greetPatience)
+	defer cancel()
+	late := h.Ready(patient) != nil
+	if late && ctx.Err() != nil {
+		return // stopped before that
 	}
-	if h.Ready(ctx) != nil {
-		return nil // stopped before that
+	a.greet(h, f, time.Since(began), log)
+	if late && h.Ready(ctx) == nil {
+		log.Info("all extensions have started or failed", "after", time.Since(began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
 	}
-	switch {
-	case a.greeted.Load():
-		log.Info("all extensions have started or failed", "after", time.Since(began).Round(time.Millisecond), "tools", len(h.Tools().Entries()))
-	case strict:
-		if err := strictness(h.Status()); err != nil {
-			return err
-		}
-		fallthrough
-	default:
-		a.greet(h, f, time.Since(began), log)
-	}
-	return nil
 }
 
 // strictness is the error that ends serve --strict.
@@ -135,7 +137,7 @@ func strictness(s exthost.Status) error {
 		}
 		lines = append(lines, "  "+nearby(d).String())
 		for _, x := range s.Extensions {
-			if x.ID == d.Extension {
+			if concerns(d, x) {
 				lines = append(lines, indent(lastWords(evidence(x)))...)
 			}
 		}
@@ -167,7 +169,7 @@ func indent(lines []string) []string {
 
 func (a *app) stdioFront(log *slog.Logger) front {
 	return front{serve: func(ctx context.Context, h *exthost.Host) error {
-		server := mcpserver.New(h, mcpserver.Options{Name: "exthost", Version: exthost.Version(), Logger: log})
+		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: log, DrainTimeout: stdioDrain})
 		return server.ServeStdio(ctx, readCloser(a.in), writeCloser(a.out))
 	}}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -30,15 +31,6 @@ func (a *app) toolsCommand() *cobra.Command {
 	return cmd
 }
 
-// listedTool is one line of tools list.
-type listedTool struct {
-	Name        string `json:"name"`
-	Extension   string `json:"extension"`
-	Tool        string `json:"tool"` // the extension's own name for it
-	Description string `json:"description"`
-	Tokens      int    `json:"tokens"`
-}
-
 func (a *app) listTools(cmd *cobra.Command) error {
 	h, err := a.open(cmd.Context(), nil)
 	if err != nil {
@@ -47,10 +39,10 @@ func (a *app) listTools(cmd *cobra.Command) error {
 	defer h.Close()
 	a.printProblems(h.Status())
 	entries := h.Tools().Entries()
-	list, names := []listedTool{}, []string{}
+	list, names := []httpserver.Tool{}, []string{}
 	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
 	for _, e := range entries {
-		list = append(list, listedTool{e.Name, e.Extension, e.Tool, e.Description, e.Tokens()})
+		list = append(list, httpserver.ToolOf(e))
 		names = append(names, e.Name)
 		rows = append(rows, []string{e.Name, strconv.Itoa(e.Tokens()), ownDescription(e)})
 	}
@@ -66,7 +58,7 @@ func (a *app) toolSchema(cmd *cobra.Command, name string) error {
 	defer h.Close()
 	e, ok := h.Tools().Lookup(name)
 	if !ok {
-		return unknownTool(h, name)
+		return unknownTool(h.Status(), name)
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, e.Descriptor, "", "  "); err != nil {

@@ -31,11 +31,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+func options(t *testing.T, state string) exthost.Options {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: state, Self: self}
+}
+
 func open(t *testing.T, state string) *exthost.Host {
 	t.Helper()
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{filepath.Join("..", "..", "extensions")}
-	h, err := exthost.Open(context.Background(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: state})
+	h, err := exthost.Open(context.Background(), cfg, options(t, state))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +146,7 @@ func TestDamagedNotesAreNamedAndKept(t *testing.T) {
 	}
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{filepath.Join("..", "..", "extensions", "notes")}
-	h, err := exthost.Open(context.Background(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: state})
+	h, err := exthost.Open(context.Background(), cfg, options(t, state))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,6 +192,13 @@ func (c *Conn) Stats() (stats Stats) {
 	return stats
 }
 
+// Forgive forgets the calls abandoned so far: they are no longer in flight, and
+// an answer to one of them counts as a duplicate. It is for peers that need not
+// answer a request that they were told to cancel.
+func (c *Conn) Forgive() {
+	c.update(func(s *state) { clear(s.abandoned) })
+}
+
 // Notify sends a notification. It may block until ctx ends when the peer does not
 // read; whether the peer acts on it is unknown.
 func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // wire is a transport whose other end is the test.
@@ -165,7 +167,7 @@ func TestCallErrors(t *testing.T) {
 		{"H4 both", `"result":1,"error":{"code":1,"message":""}`, errBoth},
 		{"H4 neither", `"x":1`, errNeither},
 		{"H4 bad code", `"error":{"code":"x"}`, nil},
-		{"W2 UTF-8", "\"result\":\"\xff\"", errUTF8},
+		{"W2 UTF-8", "\"result\":\"\xff\"", rawjson.ErrUTF8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, conn *Conn, w *wire) {

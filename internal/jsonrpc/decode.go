@@ -1,11 +1,15 @@
 package jsonrpc
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
+
+// MaxDepth is how deep objects and arrays of a frame may nest, the frame itself
+// counted.
+const MaxDepth = rawjson.MaxDepth + 1
 
 var (
 	errDuplicate = errors.New("duplicate member")
@@ -67,16 +71,16 @@ type decoder struct {
 // object walks the members of the outermost object.
 func (d *decoder) object() error {
 	b := d.line
-	i := skipSpace(b, 0)
+	i := rawjson.SkipSpace(b, 0)
 	switch {
 	case i >= len(b):
-		return errEnd
+		return rawjson.ErrEnd
 	case b[i] == '[':
 		return errBatch
 	case b[i] != '{':
 		return errNotObject
 	}
-	if i = skipSpace(b, i+1); i < len(b) && b[i] == '}' {
+	if i = rawjson.SkipSpace(b, i+1); i < len(b) && b[i] == '}' {
 		return d.end(i)
 	}
 	for {
@@ -84,43 +88,43 @@ func (d *decoder) object() error {
 		if err != nil {
 			return fmt.Errorf("%w at byte %d", err, next)
 		}
-		if i = skipSpace(b, next); i >= len(b) {
-			return errEnd
+		if i = rawjson.SkipSpace(b, next); i >= len(b) {
+			return rawjson.ErrEnd
 		}
 		switch b[i] {
 		case ',':
-			i = skipSpace(b, i+1)
+			i = rawjson.SkipSpace(b, i+1)
 		case '}':
 			return d.end(i)
 		default:
-			return fmt.Errorf("%w at byte %d", errSyntax, i)
+			return fmt.Errorf("%w at byte %d", rawjson.ErrSyntax, i)
 		}
 	}
 }
 
 // end accepts nothing but space after the closing brace at i.
 func (d *decoder) end(i int) error {
-	if i = skipSpace(d.line, i+1); i < len(d.line) {
-		return fmt.Errorf("%w at byte %d: more after the object", errSyntax, i)
+	if i = rawjson.SkipSpace(d.line, i+1); i < len(d.line) {
+		return fmt.Errorf("%w at byte %d: more after the object", rawjson.ErrSyntax, i)
 	}
 	return nil
 }
 
 // member reads the key at i and its value and returns the index after both.
 func (d *decoder) member(i int) (int, error) {
-	keyEnd, err := skipString(d.line, i)
+	keyEnd, err := rawjson.SkipString(d.line, i)
 	if err != nil {
 		return keyEnd, err
 	}
-	name := memberOf(d.line[i+1 : keyEnd-1])
+	name := memberOf(d.line[i:keyEnd])
 	if name&(seenMethod|seenParams) != 0 {
 		d.request = true
 	}
-	start, err := skipColon(d.line, keyEnd)
+	start, err := rawjson.SkipColon(d.line, keyEnd)
 	if err != nil {
 		return start, err
 	}
-	end, err := skipValue(d.line, start)
+	end, err := rawjson.SkipValue(d.line, start)
 	if err != nil {
 		return end, err
 	}
@@ -136,10 +140,7 @@ func (d *decoder) member(i int) (int, error) {
 
 // memberOf returns the member that a key names, 0 when it does not count.
 func memberOf(key []byte) int {
-	if bytes.IndexByte(key, '\\') >= 0 {
-		key = []byte(unquote(key))
-	}
-	switch string(key) {
+	switch string(rawjson.Unquote(key)) {
 	case "jsonrpc":
 		return seenVersion
 	case "id":
@@ -171,7 +172,7 @@ func (d *decoder) store(name int, value []byte) error {
 		if value[0] != '"' || len(value) == 2 {
 			return errMethod
 		}
-		d.m.Method = unquote(value[1 : len(value)-1])
+		d.m.Method, _ = rawjson.Text(value)
 	case seenParams:
 		d.m.Params = value
 	case seenResult:
@@ -200,14 +201,4 @@ func (d *decoder) check() error {
 		return errErrorType
 	}
 	return nil
-}
-
-// unquote returns the text of a valid JSON string without its quotes.
-func unquote(inner []byte) string {
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
-	var s string
-	_ = json.Unmarshal(append(append([]byte{'"'}, inner...), '"'), &s) // it was checked before
-	return s
 }

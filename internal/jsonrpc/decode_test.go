@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 func TestDecode(t *testing.T) {
@@ -104,7 +106,7 @@ func TestDecodeDepth(t *testing.T) {
 	if m, err := Decode(nested(MaxDepth)); err != nil || m.Invalid != nil {
 		t.Error("at the limit:", err, m.Invalid)
 	}
-	if m, err := Decode(nested(MaxDepth + 1)); err != nil || !errors.Is(m.Invalid, errDepth) {
+	if m, err := Decode(nested(MaxDepth + 1)); err != nil || !errors.Is(m.Invalid, rawjson.ErrDepth) {
 		t.Error("beyond the limit:", err, m.Invalid)
 	}
 }
@@ -162,35 +164,4 @@ func compact(b []byte) []byte {
 		return nil
 	}
 	return buf.Bytes()
-}
-
-// FuzzSkipValue holds the scanner against encoding/json's in both directions.
-func FuzzSkipValue(f *testing.F) {
-	for _, s := range []string{`-0.0e-0`, `[[],{},{"a":[true,false,null]}]`, `"\ud83d\ude00\/\b"`, `01`, `1.`, `"\x"`, "\"\x7f\xc2\x80\"", `[1 2]`, `{"a" 1}`, `{1:2}`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		i, err := skipValue(b, skipSpace(b, 0))
-		if errors.Is(err, errDepth) {
-			return
-		}
-		got := err == nil && skipSpace(b, i) == len(b)
-		if want := json.Valid(b) && utf8.Valid(b); got != want {
-			t.Errorf("%q: accepted %t, encoding/json %t (%v)", b, got, want, err)
-		}
-	})
-}
-
-// TestSkipString puts each kind of byte at each offset of the eight-byte steps.
-func TestSkipString(t *testing.T) {
-	for at := range 20 {
-		for _, c := range []string{`"`, `\n`, "\x1f", "\x00", "é", "\xff", "\x7f", "!", "#", "[", "]", "\u2028", "😀"} {
-			s := `"` + strings.Repeat("a", at) + c + strings.Repeat("b", 20) + `"`
-			i, err := skipString([]byte(s), 0)
-			got := err == nil && i == len(s)
-			if want := json.Valid([]byte(s)) && utf8.ValidString(s); got != want {
-				t.Errorf("%q at %d: accepted %t, want %t", c, at, got, want)
-			}
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // Append appends m as one line, without its newline, to dst. Payloads are taken
@@ -23,7 +25,7 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 	name, payload := "params", m.Params
 	switch {
 	case m.Method != "":
-		b = appendQuoted(append(b, `"method":`...), m.Method)
+		b = rawjson.AppendText(append(b, `"method":`...), m.Method)
 		if len(payload) == 0 {
 			return append(b, '}'), err
 		}
@@ -44,17 +46,6 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 		return dst, err
 	}
 	return append(b, '}'), nil
-}
-
-// appendQuoted appends s as a JSON string.
-func appendQuoted(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			q, _ := json.Marshal(s) // a string cannot fail
-			return append(b, q...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }
 
 // appendPayload appends raw JSON so that it holds no line break.

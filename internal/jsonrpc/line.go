@@ -2,10 +2,14 @@ package jsonrpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // LineOptions configures [NewLineTransport].
@@ -83,10 +87,14 @@ func (l *Line) Read() (Message, error) {
 			return Message{}, err
 		}
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		if skipSpace(line, 0) == len(line) {
+		if rawjson.SkipSpace(line, 0) == len(line) {
 			continue
 		}
 		m, err := Decode(bytes.Clone(line))
+		if broken := cmp.Or(err, m.Invalid); broken != nil && l.in.ended {
+			// Half a line, left by a peer that is gone: nobody's answer.
+			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, broken)
+		}
 		if err == nil {
 			l.row = 0
 			return m, nil

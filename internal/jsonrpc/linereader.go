@@ -18,8 +18,9 @@ type lineReader struct {
 	buf   []byte // small or a bigger one; what was read is buf[start:end]
 	start int
 	end   int
-	seen  int // buf[start:seen] holds no newline
-	lines int // found since the last read
+	seen  int  // buf[start:seen] holds no newline
+	lines int  // found since the last read
+	ended bool // the stream ended within a line, which is the next one returned
 	total atomic.Uint64
 	once  sync.Once
 
@@ -75,6 +76,7 @@ func (l *lineReader) fill() error {
 		case n > 0:
 			return nil
 		case err == io.EOF && l.start < l.end:
+			l.ended = true
 			l.buf = append(l.buf[:l.end], '\n')
 			l.end++
 			return nil

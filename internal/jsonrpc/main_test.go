@@ -4,36 +4,44 @@ package jsonrpc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// The test binary poses as its own child process.
-const childEnv = "JSONRPC_TEST_CHILD"
-
 func TestMain(m *testing.M) {
-	switch os.Getenv(childEnv) {
-	case "":
-		code := m.Run()
-		if left := leftover(); left != "" {
-			fmt.Println("goroutines left behind:\n" + left)
-			code = 1
-		}
-		os.Exit(code)
-	case "bytes":
-		_, _ = io.CopyBuffer(struct{ io.Writer }{os.Stdout}, struct{ io.Reader }{os.Stdin}, make([]byte, 64<<10))
-	case "echo":
-		_ = syscall.SetNonblock(1, true) // or every answer would need the writing goroutine
-		l := NewLineTransport(os.Stdin, os.NewFile(1, "stdout"), LineOptions{})
-		_ = NewConn(l, Options{Inline: true, Handle: echo}).Serve(context.Background())
+	if _, child := os.LookupEnv(processtest.ScriptVar); child {
+		processtest.Main(m, map[string]processtest.Verb{"floor": benchtest.FloorVerb, "answer": answerAll})
 	}
+	code := m.Run()
+	if left := leftover(); left != "" {
+		fmt.Println("goroutines left behind:\n" + left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// answerAll is a child that answers every request with a result of size bytes.
+func answerAll(size string) {
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		panic(err)
+	}
+	result := json.RawMessage(benchtest.Text(n - 2))
+	out, release := Pollable(os.Stdout)
+	defer release()
+	_ = NewConn(NewLineTransport(os.Stdin, out, LineOptions{}), Options{
+		Inline: true,
+		Handle: func(context.Context, *Message) (json.RawMessage, error) { return result, nil },
+	}).Serve(context.Background())
 }
 
 // leftover returns the goroutines of connections and transports that do not end
@@ -51,31 +59,4 @@ func leftover() string {
 			return strings.Join(left, "\n\n")
 		}
 	}
-}
-
-// startChild runs this binary as a child of the given kind over two pipes.
-func startChild(tb testing.TB, kind string) (in *os.File, out *os.File) {
-	tb.Helper()
-	inR, inW, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	outR, outW, err := os.Pipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+kind)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, os.Stderr
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	inR.Close()
-	outW.Close()
-	tb.Cleanup(func() {
-		inW.Close()
-		outR.Close()
-		_ = cmd.Wait()
-	})
-	return inW, outR
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // Message is one JSON-RPC frame: a request (ID and Method), a notification
@@ -66,11 +68,10 @@ func rawError(err error) json.RawMessage {
 	if !errors.As(err, &e) {
 		e = &Error{Code: CodeInternal, Message: err.Error()}
 	}
-	message, _ := json.Marshal(e.Message) // a string cannot fail
-	b := make([]byte, 0, 40+len(message)+len(e.Data))
+	b := make([]byte, 0, 40+len(e.Message)+len(e.Data))
 	b = strconv.AppendInt(append(b, `{"code":`...), e.Code, 10)
-	b = append(append(b, `,"message":`...), message...)
-	if json.Valid(e.Data) {
+	b = rawjson.AppendText(append(b, `,"message":`...), e.Message)
+	if rawjson.Check(e.Data) == nil {
 		b = append(append(b, `,"data":`...), e.Data...)
 	}
 	return append(b, '}')

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // byProgressToken reads the token of a test message: its params, unquoted.
-func byProgressToken(m *Message) string { return unquote(m.Params[1 : len(m.Params)-1]) }
+func byProgressToken(m *Message) string { return string(rawjson.Unquote(m.Params)) }
 
 const progress = `{"jsonrpc":"2.0","method":"progress","params":"t"}`
 

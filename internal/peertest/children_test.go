@@ -122,7 +122,7 @@ func serveOfficial() {
 	add("grow", func(_ context.Context, _ *mcp.CallToolRequest, args json.RawMessage) string {
 		var name string
 		_ = json.Unmarshal(rawjson.Get(args, "name"), &name)
-		add(name, func(context.Context, *mcp.CallToolRequest, json.RawMessage) string { return "grown" })
+		add(name, func(context.Context, *mcp.CallToolRequest, json.RawMessage) string { return "I am " + name })
 		return "grown"
 	})
 	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {

@@ -19,10 +19,11 @@ const (
 
 // place is where and how a client meets the host.
 type place struct {
-	Transport string   `json:"transport"`         // stdio, http or sse
-	Era       string   `json:"era"`               // legacy, modern or auto: what is best
-	URL       string   `json:"url,omitempty"`     // of the front
-	Command   []string `json:"command,omitempty"` // of the host on stdio
+	Transport string            `json:"transport"`         // stdio, http or sse
+	Era       string            `json:"era"`               // legacy, modern or auto: what is best
+	URL       string            `json:"url,omitempty"`     // of the front
+	Command   []string          `json:"command,omitempty"` // of the host on stdio
+	Env       map[string]string `json:"env,omitempty"`     // that the client adds to its own default for it
 }
 
 // call is a tools/call that every client makes.
@@ -185,7 +186,7 @@ func TestClients(t *testing.T) {
 func (h *host) at(p place, url string) place {
 	switch p.Transport {
 	case "stdio":
-		p.Command = h.argv("--stdio")
+		p.Command, p.Env = h.argv("--stdio"), map[string]string{"GORACE": promptExit}
 	case "http":
 		p.URL = url + "/mcp"
 	case "sse":

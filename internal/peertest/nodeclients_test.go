@@ -78,6 +78,9 @@ func visitWithInspector(t *testing.T, h *host, p place, calls []call) (v visit) 
 func (h *host) inspect(t *testing.T, p place, result any, method string, more ...string) (problem string) {
 	t.Helper()
 	argv := append([]string{h.peers.bin("inspector"), "--cli"}, p.Command...)
+	for name, value := range p.Env {
+		argv = append(argv, "-e", name+"="+value)
+	}
 	if p.URL != "" {
 		argv = append(argv, p.URL)
 	}

@@ -54,6 +54,10 @@ func (p peers) bin(name string) string {
 	return filepath.Join(string(p), "node_modules", ".bin", name)
 }
 
+// promptExit is the GORACE with which a program that looks for races does not
+// linger for a second when it ends.
+const promptExit = "atexit_sleep_ms=0"
+
 // environ is what programs run with: the peers' Node and Python come first on
 // PATH, and home is all they know of the user.
 func (p peers) environ(home string) []string {
@@ -62,6 +66,7 @@ func (p peers) environ(home string) []string {
 		"PATH=" + strings.Join(path, string(os.PathListSeparator)),
 		"HOME=" + home,
 		"LANG=C.UTF-8",
+		"GORACE=" + promptExit,
 		fmt.Sprintf("%s=%s", peersVar, p),
 	}
 }

@@ -8,6 +8,7 @@
 //	      Start ──> Process ── Stdin, Stdout   pipes that belong to the caller
 //	                   │   └── stderr ──────── lines with levels, and a tail
 //	                   └────── Done, Exit      seen from wait, never from EOF
+//	Contain ──> Containment                    what else dies with it, and with us
 //
 // # Death
 //
@@ -17,10 +18,25 @@
 // taken, the child's process group is killed, and only then is the child
 // reaped, so no signal can ever hit a stranger who got the same pid.
 //
-// # What it does not do
+// # Containment
+//
+// On Linux each child's environment has a mark (EXTHOST_COOKIE) that its
+// descendants inherit. When the child is dead and not yet reaped, a look at /proc
+// finds and kills what is in its session, bears its mark, or descends from what
+// does: daemons that left the group die with their child. One guardian process
+// for all children of a host holds the reading end of a pipe; when that ends,
+// because this process has, the guardian does the same for all of them. A process
+// is known by its pid and start time, and is signalled through a handle, so that
+// a reused pid is nobody's death.
+//
+// What escapes: a process that has left the session, cleared its environment and
+// lost its ancestors, all before the look; one that changed its user; one that
+// keeps forking and leaving faster than it is found. Only a pid namespace or a
+// control group could hold these.
+//
+// Limits are set on a child before its first instruction. All children give up
+// core dumps and are offered to the kernel's OOM killer before the host.
 //
 // The parent-death signal of Linux is never used: it fires when the thread that
 // started the child ends, which in a Go program says nothing about the host.
-// A grandchild that leaves the process group (setsid, setpgid) survives, and so
-// do all children when the host itself is killed with SIGKILL.
 package process

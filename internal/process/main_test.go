@@ -11,7 +11,10 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-func TestMain(m *testing.M) { processtest.Main(m, verbs) }
+func TestMain(m *testing.M) {
+	Reenter() // guards the children of the tests
+	processtest.Main(m, verbs)
+}
 
 // verbs are the steps of scripted children that need this package.
 var verbs = map[string]processtest.Verb{}

@@ -42,6 +42,11 @@ type Spec struct {
 	StderrLine func(Line)
 	// Stderr bounds what reaches StderrLine.
 	Stderr StderrOptions
+	// Limits bound the child on systems where [CanLimit] says so.
+	Limits Limits
+	// Containment holds what the child starts, so that it dies with it. Nil holds
+	// the process group alone, and while this process lives.
+	Containment *Containment
 }
 
 // Process is a started child. Its methods may be called from any goroutine.
@@ -56,6 +61,7 @@ type Process struct {
 	Stdout *os.File
 
 	proc   *os.Process
+	hold   *hold
 	stderr *stderrReader
 	done   chan struct{}
 	exit   Exit // written before done is closed
@@ -75,16 +81,20 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if err != nil {
 		return nil, &StartError{Reason: Resource, Path: s.Path, Err: err}
 	}
+	hold := s.Containment.prepare()
+	s.Env = hold.environ(s.Env)
 	proc, err := spawn(ctx, &s, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
 		closeAll(pipes.host[:])
 		return nil, err
 	}
+	hold.take(proc.Pid)
 	p := &Process{
 		Stdin:  pipes.host[0],
 		Stdout: pipes.host[1],
 		proc:   proc,
+		hold:   hold,
 		done:   make(chan struct{}),
 	}
 	p.stderr = readStderr(pipes.host[2], s.StderrLine, s.Stderr)
@@ -107,7 +117,7 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		proc, err := os.StartProcess(s.Path, argv, attr)
+		proc, err := startProcess(s.Path, argv, attr, s.Limits)
 		if err == nil {
 			return proc, nil
 		}
@@ -134,8 +144,8 @@ func (p *Process) watch() {
 // and session. After Done it may belong to somebody else.
 func (p *Process) PID() int { return p.proc.Pid }
 
-// Done is closed when the child has been reaped, its process group killed and
-// its stderr read to the end.
+// Done is closed when the child has been reaped, its process group and whatever
+// else its containment holds killed, and its stderr read to the end.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit returns how the child ended. It is valid after Done.

@@ -22,7 +22,10 @@ func sysProcAttr() *syscall.SysProcAttr {
 // signal ends the child alone: its grandchildren survive.
 func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 
-func (p *Process) reap() (*os.ProcessState, error) { return p.proc.Wait() }
+func (p *Process) reap() (*os.ProcessState, error) {
+	defer p.hold.release()
+	return p.proc.Wait()
+}
 
 // readNow is never reached: pipes have no read deadline here.
 func readNow(*os.File, []byte) (int, error) { return 0, io.EOF }

@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for the child's exit, kills what is left of its process group while
-// the dead child still holds the group's id, and only then collects the child.
+// reap waits for the child's exit, kills what is left of its process group and of
+// all that it started while the dead child still holds the ids of group and
+// session, and only then collects the child.
 func (p *Process) reap() (*os.ProcessState, error) {
 	awaitExit(p.proc.Pid)
+	p.signal(unix.SIGKILL)
+	p.hold.release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.signalGroupLocked(unix.SIGKILL)
 	p.reaped = true
 	return p.proc.Wait()
 }

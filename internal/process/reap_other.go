@@ -17,5 +17,6 @@ func (p *Process) reap() (*os.ProcessState, error) {
 	defer p.mu.Unlock()
 	p.signalGroupLocked(unix.SIGKILL)
 	p.reaped = true
+	p.hold.release()
 	return state, err
 }

@@ -8,23 +8,14 @@ import (
 	"strings"
 )
 
-// Self is the command that names the host's own executable.
-const Self = "exthost"
-
-// Resolve finds the executable that command names: the host's own for "exthost",
-// the file in dir for a command with a slash, else the first executable of that
-// name on path, which is the child's PATH. The current directory is never
-// searched. The result is absolute if dir is. The error is a [*StartError].
+// Resolve finds the executable that command names: the file in dir for a command
+// with a slash, else the first executable of that name on path, which is the
+// child's PATH. The current directory is never searched. The result is absolute
+// if dir is. The error is a [*StartError].
 func Resolve(command, dir, path string) (string, error) {
 	switch {
 	case command == "" || strings.ContainsRune(command, 0):
 		return "", &StartError{Reason: Invalid, Path: command, Err: errors.New("empty, or with a NUL byte")}
-	case command == Self:
-		self, err := os.Executable()
-		if err != nil {
-			return "", &StartError{Reason: Other, Path: command, Err: err}
-		}
-		return self, nil
 	case filepath.IsAbs(command):
 		return withExtension(filepath.Clean(command)), nil
 	case strings.ContainsRune(command, '/') || strings.ContainsRune(command, filepath.Separator):

@@ -23,17 +23,12 @@ func TestResolve(t *testing.T) {
 	}
 	t.Chdir(dir) // where "local" must not be found
 	path := ".::" + bin + ":relative:" + late
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for command, want := range map[string]string{
 		"./tool":       dir + "/tool",
 		"sub/../tool":  dir + "/tool",
 		"./missing":    dir + "/missing", // Start says what is wrong with it
 		"/usr/bin/env": "/usr/bin/env",
 		"tool":         late + "/tool", // the first one may not be executed
-		"exthost":      self,
 		"local":        "not_found",
 		"folder":       "not_found",
 		"plain":        "not_executable",

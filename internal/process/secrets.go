@@ -32,6 +32,17 @@ func secretName(name string) bool {
 func injectsCode(name string) bool { return codeInjection.MatchString(name) }
 func harmless(name string) bool    { return harmlessNames.MatchString(name) }
 
+// Secrets returns the values in env that look like secrets, by the same rules as
+// [Environ]: what must not be shown of a child's environment.
+func Secrets(env []string) (values []string) {
+	for _, entry := range env {
+		if name, value, _ := strings.Cut(entry, "="); secretName(name) || passwordURL(value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // passwordURL reports whether value holds a URL with a password: scheme://user:password@….
 func passwordURL(value string) bool {
 	for {

@@ -1,13 +1,12 @@
-// Package rawjson edits JSON objects in place of rebuilding them: whatever is
-// not touched keeps its bytes, so number text, key order and unknown members
-// come out as they went in.
+// Package rawjson checks JSON, and edits objects in place of rebuilding them:
+// whatever is not touched keeps its bytes, so number text, key order and unknown
+// members come out as they went in.
 //
-// Its functions expect valid JSON, which the transports have checked, and never
-// read past a value; text that is not an object reads as one without members.
+// The functions that edit expect valid JSON, which the transports have checked;
+// an object is read up to its first fault, and anything else has no members.
 package rawjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"iter"
 	"maps"
@@ -16,7 +15,7 @@ import (
 
 // member is one key and value of an object and where they stand in it.
 type member struct {
-	key        string
+	key        []byte
 	start, end int // from the opening quote of the key to the end of the value
 	value      json.RawMessage
 }
@@ -25,7 +24,7 @@ type member struct {
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		for m := range members(obj) {
-			if !yield(m.key, m.value) {
+			if !yield(string(m.key), m.value) {
 				return
 			}
 		}
@@ -36,7 +35,7 @@ func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 // members the last counts, as in encoding/json.
 func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	for m := range members(obj) {
-		if m.key == key {
+		if string(m.key) == key {
 			value = m.value
 		}
 	}
@@ -63,14 +62,14 @@ func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessag
 	out := append(make([]byte, 0, len(obj)+64), '{')
 	placed := make(map[string]bool, len(values))
 	for m := range members(obj) {
-		value, edited := values[m.key]
-		if edited && (value == nil || placed[m.key]) {
+		value, edited := values[string(m.key)]
+		if edited && (value == nil || placed[string(m.key)]) {
 			continue
 		}
 		out = comma(out)
 		out = append(out, obj[m.start:m.end-len(m.value)]...)
 		if edited {
-			placed[m.key] = true
+			placed[string(m.key)] = true
 			out = append(out, value...)
 		} else {
 			out = append(out, m.value...)
@@ -80,8 +79,7 @@ func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessag
 		if values[key] == nil || placed[key] {
 			continue
 		}
-		name, _ := json.Marshal(key) // a string always encodes
-		out = append(append(append(comma(out), name...), ':'), values[key]...)
+		out = append(append(AppendText(comma(out), key), ':'), values[key]...)
 	}
 	return append(out, '}')
 }
@@ -97,95 +95,24 @@ func comma(out []byte) []byte {
 // members walks the top level of obj.
 func members(obj []byte) iter.Seq[member] {
 	return func(yield func(member) bool) {
-		i := space(obj, 0)
+		i := SkipSpace(obj, 0)
 		if i >= len(obj) || obj[i] != '{' {
 			return
 		}
-		i = space(obj, i+1)
-		for i < len(obj) && obj[i] == '"' {
-			start := i
-			i = skipString(obj, i)
-			if i-start < 2 {
+		for more := true; more; more = i < len(obj) && obj[i] == ',' {
+			start := SkipSpace(obj, i+1)
+			end, err := SkipString(obj, start)
+			if err != nil {
+				return // an empty object's end, most likely
+			}
+			from, err := SkipColon(obj, end)
+			if err != nil {
 				return
 			}
-			key := unquote(obj[start:i])
-			i = space(obj, i)
-			if i >= len(obj) || obj[i] != ':' {
+			if i, err = SkipValue(obj, from); err != nil || !yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
 				return
 			}
-			i = space(obj, i+1)
-			from := i
-			i = skipValue(obj, i)
-			if !yield(member{key, start, i, obj[from:i:i]}) {
-				return
-			}
-			i = space(obj, i)
-			if i >= len(obj) || obj[i] != ',' {
-				return
-			}
-			i = space(obj, i+1)
+			i = SkipSpace(obj, i)
 		}
 	}
-}
-
-func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var s string
-	_ = json.Unmarshal(quoted, &s) // valid by the package's condition
-	return s
-}
-
-func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipString returns the index after the string that starts at i.
-func skipString(b []byte, i int) int {
-	for i++; ; {
-		quote := bytes.IndexByte(b[i:], '"')
-		if quote < 0 {
-			return len(b)
-		}
-		escape := bytes.IndexByte(b[i:i+quote], '\\')
-		if escape < 0 {
-			return i + quote + 1
-		}
-		i = min(i+escape+2, len(b)) // past the escaped character
-	}
-}
-
-// skipValue returns the index after the value that starts at i.
-func skipValue(b []byte, i int) int {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
-		case '"':
-			i = skipString(b, i)
-			if depth == 0 {
-				return i
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth == 0 {
-				return i
-			}
-			depth--
-			if depth == 0 {
-				return i + 1
-			}
-		case ',', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return i
-			}
-		}
-		i++
-	}
-	return i
 }

@@ -11,7 +11,7 @@ const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js"
 const { place, calls } = JSON.parse(process.argv[2]);
 
 const transports = {
-  stdio: () => new StdioClientTransport({ command: place.command[0], args: place.command.slice(1) }),
+  stdio: () => new StdioClientTransport({ command: place.command[0], args: place.command.slice(1), env: place.env }),
   http: () => new StreamableHTTPClientTransport(new URL(place.url)),
   sse: () => new SSEClientTransport(new URL(place.url)),
 };

@@ -45,15 +45,17 @@ async def wait(ctx: Context) -> str:
 
 @mcp.tool()
 async def cancelled() -> str:
-    """Returns once wait has been cancelled."""
+    """Returns once wait has been cancelled, each time it was."""
+    global given_up
     await given_up.wait()
+    given_up = anyio.Event()
     return "cancelled"
 
 
 @mcp.tool()
 async def grow(name: str, ctx: Context) -> str:
     """Adds a tool."""
-    mcp.add_tool(lambda: "grown", name=name, description="Was added.")
+    mcp.add_tool(lambda: f"I am {name}", name=name, description="Was added.")
     await ctx.session.send_tool_list_changed()
     return "grown"
 

@@ -133,7 +133,7 @@ func flood(args string) {
 // never becomes our zombie.
 func fork(steps string, daemon bool) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = Env(strings.ReplaceAll(steps, ",", ";"))
+	cmd.Env = append(os.Environ(), Env(strings.ReplaceAll(steps, ",", ";"))...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if daemon {
 		newSession(cmd)

@@ -1,4 +1,4 @@
-package jsonrpc
+package rawjson
 
 import (
 	"encoding/binary"
@@ -7,17 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deep objects and arrays of a frame may nest, the frame itself
-// counted.
-const MaxDepth = 1000
+// MaxDepth is how deep the objects and arrays of a text may nest.
+const MaxDepth = 999
 
+// What is wrong with a text.
 var (
-	errEnd     = errors.New("unexpected end of JSON")
-	errSyntax  = errors.New("invalid JSON")
-	errUTF8    = errors.New("invalid UTF-8")
-	errControl = errors.New("control character in a JSON string")
-	errDepth   = errors.New("JSON nested too deep")
+	ErrEnd     = errors.New("unexpected end of JSON")
+	ErrSyntax  = errors.New("invalid JSON")
+	ErrUTF8    = errors.New("invalid UTF-8")
+	ErrControl = errors.New("control character in a JSON string")
+	ErrDepth   = errors.New("JSON nested too deep")
 )
+
+// Check says what keeps b from being JSON as the transports accept it: also valid
+// UTF-8, and nested at most [MaxDepth] deep.
+func Check(b []byte) error {
+	i, err := SkipValue(b, SkipSpace(b, 0))
+	if err == nil && SkipSpace(b, i) < len(b) {
+		return ErrSyntax
+	}
+	return err
+}
 
 // nesting remembers which of the open containers are objects, one bit each.
 type nesting struct {
@@ -26,8 +36,8 @@ type nesting struct {
 }
 
 func (n *nesting) open(object bool) error {
-	if n.depth++; n.depth >= MaxDepth { // the frame around the value is one
-		return errDepth
+	if n.depth++; n.depth > MaxDepth {
+		return ErrDepth
 	}
 	if w, bit := n.depth/64, uint64(1)<<(n.depth%64); object {
 		n.objects[w] |= bit
@@ -39,9 +49,9 @@ func (n *nesting) open(object bool) error {
 
 func (n *nesting) inObject() bool { return n.objects[n.depth/64]>>(n.depth%64)&1 != 0 }
 
-// skipValue checks syntax, UTF-8 and depth of the value at b[i:], which must not
-// begin with space, and returns the index after it.
-func skipValue(b []byte, i int) (int, error) {
+// SkipValue checks syntax, UTF-8 and depth of the value at b[i:], which must not
+// begin with space, and returns the index after it, or where it is wrong.
+func SkipValue(b []byte, i int) (int, error) {
 	if i < len(b) && b[i] != '{' && b[i] != '[' {
 		return skipScalar(b, i)
 	}
@@ -62,7 +72,7 @@ func skipValue(b []byte, i int) (int, error) {
 func skipOpening(b []byte, i int, n *nesting) (int, error) {
 	for {
 		if i >= len(b) {
-			return i, errEnd
+			return i, ErrEnd
 		}
 		c := b[i]
 		if c != '{' && c != '[' {
@@ -71,7 +81,7 @@ func skipOpening(b []byte, i int, n *nesting) (int, error) {
 		if err := n.open(c == '{'); err != nil {
 			return i, err
 		}
-		if i = skipSpace(b, i+1); i < len(b) && b[i] == c+2 { // '}' is '{'+2, ']' is '['+2
+		if i = SkipSpace(b, i+1); i < len(b) && b[i] == c+2 { // '}' is '{'+2, ']' is '['+2
 			n.depth--
 			return i + 1, nil
 		}
@@ -88,8 +98,8 @@ func skipOpening(b []byte, i int, n *nesting) (int, error) {
 // outermost was closed, a comma and the next key, so that a value follows.
 func skipClosing(b []byte, i int, n *nesting) (int, error) {
 	for n.depth > 0 {
-		if i = skipSpace(b, i); i >= len(b) {
-			return i, errEnd
+		if i = SkipSpace(b, i); i >= len(b) {
+			return i, ErrEnd
 		}
 		object := n.inObject()
 		switch c := b[i]; {
@@ -97,11 +107,11 @@ func skipClosing(b []byte, i int, n *nesting) (int, error) {
 			n.depth--
 			i++
 		case c == ',' && object:
-			return skipKey(b, skipSpace(b, i+1))
+			return skipKey(b, SkipSpace(b, i+1))
 		case c == ',':
-			return skipSpace(b, i+1), nil
+			return SkipSpace(b, i+1), nil
 		default:
-			return i, errSyntax
+			return i, ErrSyntax
 		}
 	}
 	return i, nil
@@ -109,24 +119,27 @@ func skipClosing(b []byte, i int, n *nesting) (int, error) {
 
 // skipKey skips a key, its colon and the space around that.
 func skipKey(b []byte, i int) (int, error) {
-	i, err := skipString(b, i)
+	i, err := SkipString(b, i)
 	if err != nil {
 		return i, err
 	}
-	return skipColon(b, i)
+	return SkipColon(b, i)
 }
 
-func skipColon(b []byte, i int) (int, error) {
-	if i = skipSpace(b, i); i >= len(b) {
-		return i, errEnd
+// SkipColon skips what stands between a key and its value: a colon and the space
+// around it.
+func SkipColon(b []byte, i int) (int, error) {
+	if i = SkipSpace(b, i); i >= len(b) {
+		return i, ErrEnd
 	}
 	if b[i] != ':' {
-		return i, errSyntax
+		return i, ErrSyntax
 	}
-	return skipSpace(b, i+1), nil
+	return SkipSpace(b, i+1), nil
 }
 
-func skipSpace(b []byte, i int) int {
+// SkipSpace returns the index of the first byte at or after i that is no space.
+func SkipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
 	}
@@ -135,11 +148,11 @@ func skipSpace(b []byte, i int) int {
 
 func skipScalar(b []byte, i int) (int, error) {
 	if i >= len(b) {
-		return i, errEnd
+		return i, ErrEnd
 	}
 	switch b[i] {
 	case '"':
-		return skipString(b, i)
+		return SkipString(b, i)
 	case 't':
 		return skipLiteral(b, i, "true")
 	case 'f':
@@ -152,10 +165,10 @@ func skipScalar(b []byte, i int) (int, error) {
 
 func skipLiteral(b []byte, i int, literal string) (int, error) {
 	if len(b)-i < len(literal) {
-		return i, errEnd
+		return i, ErrEnd
 	}
 	if string(b[i:i+len(literal)]) != literal {
-		return i, errSyntax
+		return i, ErrSyntax
 	}
 	return i + len(literal), nil
 }
@@ -194,23 +207,23 @@ func skipDigits(b []byte, i int) (int, error) {
 	case i > start:
 		return i, nil
 	case i >= len(b):
-		return i, errEnd
+		return i, ErrEnd
 	}
-	return i, errSyntax
+	return i, ErrSyntax
 }
 
-// skipString skips the string whose opening quote is at b[i]. Escapes that are a
-// lone half of a surrogate pair are valid JSON and pass.
-func skipString(b []byte, i int) (int, error) {
+// SkipString is SkipValue where only a string will do. Escapes that are a lone
+// half of a surrogate pair are valid JSON and pass.
+func SkipString(b []byte, i int) (int, error) {
 	if i >= len(b) {
-		return i, errEnd
+		return i, ErrEnd
 	}
 	if b[i] != '"' {
-		return i, errSyntax
+		return i, ErrSyntax
 	}
 	for i++; ; {
 		if i = skipPlain(b, i); i >= len(b) {
-			return i, errEnd
+			return i, ErrEnd
 		}
 		switch c := b[i]; {
 		case c == '"':
@@ -221,13 +234,13 @@ func skipString(b []byte, i int) (int, error) {
 				return i, err
 			}
 		case c < ' ':
-			return i, errControl
+			return i, ErrControl
 		case c < utf8.RuneSelf:
 			i++
 		default:
 			r, size := utf8.DecodeRune(b[i:])
 			if r == utf8.RuneError && size == 1 {
-				return i, errUTF8
+				return i, ErrUTF8
 			}
 			i += size
 		}
@@ -254,21 +267,21 @@ func skipPlain(b []byte, i int) int {
 
 func skipEscape(b []byte, i int) (int, error) {
 	if i+1 >= len(b) {
-		return i, errEnd
+		return i, ErrEnd
 	}
 	switch b[i+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return i + 2, nil
 	case 'u':
 		if i+6 > len(b) {
-			return i, errEnd
+			return i, ErrEnd
 		}
 		for _, c := range b[i+2 : i+6] {
 			if !(c-'0' < 10 || c|0x20 >= 'a' && c|0x20 <= 'f') {
-				return i, errSyntax
+				return i, ErrSyntax
 			}
 		}
 		return i + 6, nil
 	}
-	return i, errSyntax
+	return i, ErrSyntax
 }

@@ -1,0 +1,92 @@
+package bench_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/sdk"
+)
+
+var errSize = errors.New("an answer of the wrong size")
+
+// extension returns texts.
+func extension() *sdk.Extension {
+	x := sdk.New("1")
+	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns the text."},
+		func(_ context.Context, in struct {
+			Text string `json:"text"`
+		}) (string, error) {
+			return in.Text, nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "write", Description: "Returns a text as long as it is asked to be."},
+		func(_ context.Context, in struct {
+			Size int    `json:"size"`
+			Text string `json:"text"`
+		}) (string, error) {
+			return strings.Repeat("x", in.Size), nil
+		})
+	return x
+}
+
+const manifest = `[plugin]
+id = "bench"
+version = "1.0.0"
+[transport]
+command = %q
+env = { %s = "extension" }
+[capabilities]
+tools = ["echo", "write"]
+`
+
+// hostCall returns the call of an extension that makes the load.
+func hostCall(tb testing.TB, l benchtest.Load) func() error {
+	tb.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg := config.Default()
+	dir := tb.TempDir()
+	cfg.Extensions.SearchPaths = []string{dir}
+	path := filepath.Join(dir, "bench", "plugin.toml")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, fmt.Appendf(nil, manifest, exe, processtest.ScriptVar), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	h, err := exthost.Open(tb.Context(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := h.Ready(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tool, args := "ext_bench_echo", fmt.Sprintf(`{"text":%s}`, benchtest.Text(l.Up))
+	if l.Up != l.Down {
+		tool, args = "ext_bench_write", fmt.Sprintf(`{"size":%d,"text":%s}`, l.Down, benchtest.Text(l.Up))
+	}
+	return func() error {
+		r, err := h.Call(tb.Context(), tool, json.RawMessage(args))
+		if err == nil && len(r) < l.Down {
+			err = errSize
+		}
+		return err
+	}
+}

@@ -1,0 +1,126 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/sdk"
+)
+
+// benchExtension returns texts.
+func benchExtension() *sdk.Extension {
+	x := sdk.New("1")
+	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns the text."},
+		func(_ context.Context, in struct {
+			Text string `json:"text"`
+		}) (string, error) {
+			return in.Text, nil
+		})
+	sdk.AddTool(x, sdk.Tool{Name: "write", Description: "Returns a text as long as it is asked to be."},
+		func(_ context.Context, in struct {
+			Size int    `json:"size"`
+			Text string `json:"text"`
+		}) (string, error) {
+			return strings.Repeat("x", in.Size), nil
+		})
+	return x
+}
+
+// benchManifest is its manifest.
+var benchManifest = fmt.Sprintf(`[transport]
+command = "%%EXE%%"
+env = { %s = "bench" }
+[capabilities]
+tools = ["echo", "write"]
+`, processtest.ScriptVar)
+
+// benchCall returns the call of a Go extension that makes the load.
+func benchCall(b *testing.B, l benchtest.Load) func() error {
+	h := newFolder(b).add("bench", benchManifest).open(exthost.Options{})
+	if err := h.Ready(deadline(b)); err != nil {
+		b.Fatal(err)
+	}
+	tool, args := "ext_bench_echo", fmt.Sprintf(`{"text":%s}`, benchtest.Text(l.Up))
+	if l.Up != l.Down {
+		tool, args = "ext_bench_write", fmt.Sprintf(`{"size":%d,"text":%s}`, l.Down, benchtest.Text(l.Up))
+	}
+	return func() error {
+		r, err := h.Call(b.Context(), tool, json.RawMessage(args))
+		if err == nil && len(r) < l.Down {
+			err = errors.New("a result of the wrong size")
+		}
+		return err
+	}
+}
+
+// BenchmarkHostCall measures Host.Call to a Go extension against the floor.
+func BenchmarkHostCall(b *testing.B) {
+	for _, l := range benchtest.Loads() {
+		b.Run(l.Name, func(b *testing.B) {
+			l.Compare(b, l.Floor(b), benchtest.Way{Name: "call", Call: benchCall(b, l)})
+		})
+	}
+}
+
+// BenchmarkCall shows what one sequential call allocates.
+func BenchmarkCall(b *testing.B) {
+	call := benchCall(b, benchtest.Sequential)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := call(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkIdle shows what an idle Go extension costs the host.
+func BenchmarkIdle(b *testing.B) {
+	const extensions = 50
+	f := newFolder(b)
+	for i := range extensions {
+		f.add(fmt.Sprintf("idle%d", i), benchManifest)
+	}
+	warm := newFolder(b).add("warm", benchManifest).open(exthost.Options{}) // what a first one loads
+	if err := warm.Ready(deadline(b)); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		memory, goroutines := anonymous(b), runtime.NumGoroutine()
+		h := f.open(exthost.Options{})
+		if err := h.Ready(deadline(b)); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(anonymous(b)-memory)/extensions, "B/extension")
+		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/extensions, "goroutines/extension")
+		if err := h.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// anonymous is this process's anonymous resident memory in bytes.
+func anonymous(b *testing.B) int {
+	runtime.GC()
+	debug.FreeOSMemory()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "RssAnon:")
+	var kib int
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		b.Skip(err)
+	}
+	return kib << 10
+}

@@ -1,0 +1,39 @@
+package exthost
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/latency"
+)
+
+// callStats counts the calls of one extension.
+type callStats struct {
+	count, errors, refused atomic.Int64
+	took                   latency.Histogram
+}
+
+// record counts a call that an instance had.
+func (s *callStats) record(took time.Duration, err error) {
+	s.count.Add(1)
+	if err != nil {
+		s.errors.Add(1)
+	}
+	s.took.Record(took)
+}
+
+// Latency is how long an extension had its calls, their waiting for an instance
+// not included, since the host was opened.
+type Latency struct {
+	P50 time.Duration `json:"p50_ns"` // half of them took at most this, within 7 %
+	P95 time.Duration `json:"p95_ns"` // 19 of 20
+}
+
+// latency returns nil when there was no call.
+func (s *callStats) latency() *Latency {
+	q := s.took.Quantiles(0.5, 0.95)
+	if q == nil {
+		return nil
+	}
+	return &Latency{P50: q[0], P95: q[1]}
+}

@@ -1,0 +1,279 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+const talkManifest = `
+[plugin]
+id = "talk"
+version = "0.1.0"
+[transport]
+kind = "exec"
+command = "true"
+[[tools]]
+name = "say"
+description = "Says it on stderr."
+command = ["sh", "-c", 'echo "D! $0" >&2; echo "I! $0" >&2; echo done', "{text}"]
+input_schema = { type = "object", properties = { text = { type = "string" } } }
+`
+
+// ask runs a command of the operator and returns what it prints.
+func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
+	t.Helper()
+	cmd := program(dir, args...)
+	out, err := cmd.Output()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// F6: a host that was killed leaves its lock and its socket; nobody takes them
+// for a host, and the next one works.
+func TestF6KilledHostIsNoObstacle(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
+	s := startServe(t, dir)
+	if _, code := ask(t, dir, "status"); code != exitOK {
+		t.Fatalf("status of a running host: exit code %d", code)
+	}
+	if err := s.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait()
+	if _, code := ask(t, dir, "status"); code != exitNotFound {
+		t.Errorf("status of a killed host: exit code %d", code)
+	}
+	if out, code := ask(t, dir, "call", "ext_talk_say", "text=x"); code != exitOK || out != "done\n" {
+		t.Errorf("a call starts its own extension: %q, exit code %d", out, code)
+	}
+	s = startServe(t, dir)
+	if out, code := ask(t, dir, "status"); code != exitOK || !strings.Contains(out, fmt.Sprintf("pid %d,", s.Process.Pid)) {
+		t.Errorf("status of the next host: exit code %d, %s", code, out)
+	}
+	if code := s.end(t, os.Interrupt); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// The lock is of the state, and the socket in the runtime directory, both only
+// the user's; after an orderly end only the empty lock is left.
+func TestSocketInRuntimeDirectory(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
+	runtimeDir, err := os.MkdirTemp("", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(runtimeDir)
+	t.Setenv("XDG_RUNTIME_DIR", runtimeDir)
+	s := startServe(t, dir)
+	sockets, _ := filepath.Glob(filepath.Join(runtimeDir, "exthost-*", "control.sock"))
+	if len(sockets) != 1 {
+		t.Fatalf("sockets: %q", sockets)
+	}
+	for path, want := range map[string]os.FileMode{sockets[0]: 0o600, filepath.Dir(sockets[0]): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	t.Setenv("XDG_RUNTIME_DIR", "") // as cron has it
+	if _, code := ask(t, dir, "status"); code != exitOK {
+		t.Errorf("it is not found without the variable: exit code %d", code)
+	}
+	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if left, _ := os.ReadDir(runtimeDir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// stdioHost is exthost serve --stdio with somebody at its stdin.
+func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
+	t.Helper()
+	cmd := program(dir, append([]string{"serve", "--stdio"}, args...)...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.Contains(line, `"id":1`) {
+		t.Fatalf("ping is answered %q, %v", line, err)
+	}
+	return sync.OnceValue(func() error {
+		defer timeout.Stop()
+		stdin.Close()
+		_, _ = io.Copy(io.Discard, stdout)
+		return cmd.Wait()
+	})
+}
+
+// Clients start --stdio as often as they like in one directory. The first has the
+// socket, and keeps no HTTP host from serving.
+func TestManyHostsOnStdio(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
+	first := stdioHost(t, dir)
+	defer first()
+	second := stdioHost(t, dir)
+	defer second()
+	if out, code := ask(t, dir, "status"); code != exitOK || !strings.Contains(out, ", stdio\n") {
+		t.Errorf("status: exit code %d, %s", code, out)
+	}
+	s := startServe(t, dir)
+	if code := s.end(t, os.Interrupt); code != exitOK || !strings.Contains(s.stderr.String(), "serve --stdio, pid") {
+		t.Errorf("an HTTP host beside them: exit code %d, %s", code, s.stderr)
+	}
+	if err := first(); err != nil {
+		t.Error(err)
+	}
+	if _, code := ask(t, dir, "status"); code != exitNotFound {
+		t.Errorf("status after the first has gone: exit code %d", code)
+	}
+	if err := second(); err != nil {
+		t.Error(err)
+	}
+}
+
+// following is exthost logs -f.
+type following struct {
+	*exec.Cmd
+	lines *bufio.Reader
+}
+
+func follow(t *testing.T, dir string, args ...string) *following {
+	t.Helper()
+	f := &following{Cmd: program(dir, append([]string{"logs", "-f"}, args...)...)}
+	stdout, err := f.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.lines = bufio.NewReader(stdout)
+	if err := f.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.AfterFunc(patience, func() { f.Process.Kill() })
+	t.Cleanup(func() { timeout.Stop() })
+	return f
+}
+
+// until reads up to the record with this message.
+func (f *following) until(t *testing.T, message string) {
+	t.Helper()
+	for {
+		line, err := f.lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no %q: %v", message, err)
+		}
+		var r struct{ Extension, Msg string }
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Extension != "talk" {
+			t.Errorf("%q: %v", line, err)
+		}
+		if r.Msg == message {
+			return
+		}
+	}
+}
+
+// logs -f goes on with what comes, ends with Ctrl-C, and with the host.
+func TestFollowLogs(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
+	s := startServe(t, dir)
+	if _, code := ask(t, dir, "call", "ext_talk_say", "text=before"); code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	interrupted := follow(t, dir, "talk", "-o", "json")
+	interrupted.until(t, "before")
+	ended := follow(t, dir, "talk", "-o", "json", "--level", "debug")
+	ended.until(t, "before")
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() { // until the detail is heard: debug is not kept for late followers
+		for ctx.Err() == nil {
+			ask(t, dir, "call", "ext_talk_say", "text=after")
+		}
+	})
+	interrupted.until(t, "after")
+	ended.until(t, "after")
+	cancel()
+	calls.Wait()
+	if err := interrupted.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, interrupted.lines)
+	if err := interrupted.Wait(); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+	if code := s.end(t, os.Interrupt); code != exitOK {
+		t.Errorf("the host: exit code %d, %s", code, s.stderr)
+	}
+	_, _ = io.Copy(io.Discard, ended.lines)
+	if err := ended.Wait(); err != nil {
+		t.Errorf("the end of the host: %v", err)
+	}
+}
+
+// A call that goes through the host is cancelled with the command.
+func TestInterruptedCallOfRunningHost(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+	fifo := filepath.Join(dir, "extensions/kit/running")
+	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
+		t.Skip("mkfifo is missing: an interrupted call is not tested")
+	}
+	s := startServe(t, dir)
+	cmd := program(dir, "call", "ext_kit_say")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	if _, err := os.ReadFile(fifo); err != nil { // until the tool runs
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
+		t.Errorf("exit code %d", code)
+	}
+	for began := time.Now(); ; {
+		if out, _ := ask(t, dir, "status", "-o", "json"); strings.Contains(out, `"in_flight": 0`) {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatal("the call goes on")
+		}
+	}
+	if code := s.end(t, os.Interrupt); code != exitOK {
+		t.Errorf("the host: exit code %d", code)
+	}
+}

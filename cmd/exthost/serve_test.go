@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// patience bounds every wait for the program.
+const patience = 20 * time.Second
+
+// project is a working directory with these files, manifests among them.
+func project(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const kitManifest = `
+[plugin]
+id = "kit"
+version = "0.1.0"
+[transport]
+kind = "exec"
+command = "cat"
+[[tools]]
+name = "say"
+description = "Says its arguments."
+`
+
+const notesManifest = `
+[plugin]
+id = "notes"
+version = "0.1.0"
+[capabilities]
+tools = ["add", "search", "delete"]
+[transport]
+command = "exthost"
+args = ["extension", "notes"]
+`
+
+// served is a running exthost serve.
+type served struct {
+	*exec.Cmd
+	url    string
+	stderr *bytes.Buffer // to be read after Wait
+	read   chan struct{} // closed when stderr has been read
+}
+
+// startServe runs exthost serve on a free port until it says that it serves.
+func startServe(t *testing.T, dir string, args ...string) *served {
+	t.Helper()
+	s := &served{Cmd: program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: new(bytes.Buffer), read: make(chan struct{})}
+	stderr, err := s.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.AfterFunc(patience, func() { s.Process.Kill() })
+	t.Cleanup(func() { timeout.Stop() })
+	lines := bufio.NewReader(io.TeeReader(stderr, s.stderr))
+	for s.url == "" {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("%v; stderr:\n%s", err, s.stderr)
+		}
+		var said struct{ Msg, At string }
+		if json.Unmarshal(line, &said) == nil && said.Msg == "serving" {
+			s.url = said.At
+		}
+	}
+	go func() { defer close(s.read); _, _ = io.Copy(io.Discard, lines) }()
+	return s
+}
+
+func program(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("exthost", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir+"/state", "XDG_CONFIG_HOME="+dir+"/config-home", "GORACE="+quickExit)
+	return cmd
+}
+
+// end sends sig and returns the exit code.
+func (s *served) end(t *testing.T, sig os.Signal) int {
+	t.Helper()
+	if err := s.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	if err := s.Wait(); err != nil && s.ProcessState.ExitCode() < 0 {
+		t.Fatalf("%v; stderr:\n%s", err, s.stderr)
+	}
+	return s.ProcessState.ExitCode()
+}
+
+func (s *served) call(t *testing.T, tool, arguments string) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{`+
+		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, arguments)
+	req, err := http.NewRequest("POST", s.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
+		req.Header.Set(name, value)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// TestServeHTTP goes through a whole life: one line of log, calls, and after the
+// signal nothing is left and the exit code is 0.
+func TestServeHTTP(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			if sig == syscall.SIGHUP && signal.Ignored(sig) {
+				t.Skip("SIGHUP is ignored here, as under nohup, and so it is by the program")
+			}
+			processtest.Leaks(t)
+			s := startServe(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "extensions/notes/plugin.toml": notesManifest}))
+			if answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`); !strings.Contains(answer, `12345678901234567890`) {
+				t.Errorf("ext_kit_say answers %s", answer)
+			}
+			if answer := s.call(t, "ext_notes_add", `{"text":"a"}`); !strings.Contains(answer, `"id":1`) {
+				t.Errorf("ext_notes_add answers %s", answer)
+			}
+			if code := s.end(t, sig); code != exitOK {
+				t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
+			}
+			if n := strings.Count(s.stderr.String(), "\n"); n != 1 {
+				t.Errorf("%d lines on stderr, want one:\n%s", n, s.stderr)
+			}
+		})
+	}
+}
+
+// TestServePortTaken fails before anything is started.
+func TestServePortTaken(t *testing.T) {
+	processtest.Leaks(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
+	out, err := program(dir, "serve", "--listen", taken.Addr().String()).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		t.Errorf("serve on a taken port ends with %v", err)
+	}
+	want := "exthost: cannot listen on " + taken.Addr().String() + ": address already in use\n" +
+		"  next: stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port\n"
+	if string(out) != want {
+		t.Errorf("it says\n%swant\n%s", out, want)
+	}
+}
+
+// TestServeExposed wants a token before other machines can connect.
+func TestServeExposed(t *testing.T) {
+	processtest.Leaks(t)
+	out, err := program(project(t, nil), "serve", "--listen", "0.0.0.0:0").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitInvalid || !strings.Contains(string(out), "no token is set") {
+		t.Errorf("serve on 0.0.0.0 without a token: %v, %s", err, out)
+	}
+}
+
+// TestServeStdioTerminated is what a client does that does not close stdin.
+func TestServeStdioTerminated(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
+	cmd := program(dir, "serve", "--stdio")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	lines := bufio.NewReader(stdout)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"id":1`) {
+		t.Fatalf("ping is answered %q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(lines); len(rest) > 0 {
+		t.Errorf("after SIGTERM: %q", rest)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("serve --stdio ends with %v", err)
+	}
+}
+
+// TestBrokenPipe ends the program quietly when nobody reads on, with its
+// extensions stopped.
+func TestBrokenPipe(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	var stderr bytes.Buffer
+	cmd := program(dir, "tools", "list")
+	cmd.Stdout, cmd.Stderr = w, &stderr
+	if err := cmd.Run(); err != nil || stderr.Len() > 0 {
+		t.Errorf("%v, stderr %q", err, &stderr)
+	}
+}
+
+// TestInterruptedCall is code 8 and takes the extension with it.
+func TestInterruptedCall(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+	fifo := filepath.Join(dir, "extensions/kit/running")
+	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
+		t.Skip("mkfifo is missing: an interrupted call is not tested")
+	}
+	var stderr bytes.Buffer
+	cmd := program(dir, "call", "ext_kit_say")
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	if _, err := os.ReadFile(fifo); err != nil { // until the tool runs
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
+		t.Errorf("exit code %d, stderr %q", code, &stderr)
+	}
+}

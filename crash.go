@@ -1,0 +1,27 @@
+package exthost
+
+import (
+	"errors"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Crash is the end of an instance that nobody asked for.
+type Crash struct {
+	Time      time.Time          `json:"time"`
+	Key       string             `json:"key,omitempty"`       // of the instance
+	PID       int                `json:"pid,omitempty"`       // 0 when it could never be called
+	StartedAt time.Time          `json:"started_at,omitzero"` // zero when there was no process
+	Kind      protocol.Kind      `json:"kind"`
+	Reason    string             `json:"reason"`
+	Evidence  *protocol.Evidence `json:"evidence,omitempty"`
+}
+
+func (i *instance) postMortem(err error) *Crash {
+	c := &Crash{Time: time.Now(), Key: i.key, PID: i.pid, StartedAt: i.Info().StartedAt, Kind: protocol.KindOf(err), Reason: message(err)}
+	if e := (*protocol.Error)(nil); errors.As(err, &e) {
+		c.Evidence = e.Evidence
+	}
+	return c
+}

@@ -1,0 +1,176 @@
+package exthost_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// D6: what was scanned is what runs; a manifest that is replaced later counts
+// with the next scan.
+func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	h := f.open(exthost.Options{})
+	f.add("x", child("exit 9", ""))
+	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
+		t.Fatal(err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+}
+
+// S6: the gate passes, and then the program is gone.
+func TestS6ProgramVanishesAfterTheGate(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.write("bin/tool", "#!/bin/sh\necho ran\n")
+	f.add("x", `[requires]
+bins = ["tool"]
+[transport]
+kind = "exec"
+command = "tool"
+[[tools]]
+name = "run"
+`)
+	bin := filepath.Join(f.dir, "bin")
+	h := f.open(exthost.Options{Environ: []string{"PATH=" + bin + ":" + os.Getenv("PATH")}})
+	if result, err := h.Call(deadline(t), "ext_x_run", nil); err != nil || !strings.Contains(result.Text(), "ran") {
+		t.Fatalf("run = %s, %v", result, err)
+	}
+	if err := os.Remove(filepath.Join(bin, "tool")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Call(deadline(t), "ext_x_run", nil)
+	if protocol.KindOf(err) != protocol.SpawnFailed || !strings.Contains(err.Error(), "tool") {
+		t.Errorf("without its program: %v; want spawn_failed that names it", err)
+	}
+}
+
+// S7: many extensions start at once, and one that hangs among them delays none.
+func TestS7ManyStartAtOnce(t *testing.T) {
+	processtest.Leaks(t)
+	const many = 200
+	f := newFolder(t)
+	for i := range many {
+		f.add(fmt.Sprintf("x%03d", i), `[capabilities]
+tools = ["t"]
+[transport]
+command = "sh"
+args = ["-c", '''read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"type":"object"}}]}}'; while read -r line; do :; done''']
+`)
+	}
+	f.add("hung", child("hang", "[runtime]\nstart_timeout = \"30s\"\n"))
+	h := f.open(exthost.Options{Background: true})
+	eventually(t, "all but one are ready", func() bool { return len(names(h)) == many })
+	if h.Ready(canceled()) == nil {
+		t.Error("the hung one has started")
+	}
+}
+
+// C2: no place for the state of extensions.
+func TestC2StateDirectoryUnusable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{StateDir: file})
+	s := statusOf(t, h, "x")
+	if s.State != exthost.StateSkipped || !strings.Contains(s.Reason, "state directory") || !strings.Contains(s.Reason, file) {
+		t.Errorf("x: %+v", s)
+	}
+}
+
+// An exec process that is killed or says too much ends its own call and no other.
+func TestExecFaultsEndWithTheirCall(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", `[transport]
+kind = "exec"
+command = "sh"
+[runtime]
+call_timeout = "2s"
+max_line_bytes = "64KiB"
+[[tools]]
+name = "killed"
+command = ["sh", "-c", "kill -9 $$"]
+[[tools]]
+name = "verbose"
+command = ["sh", "-c", "yes"]
+[[tools]]
+name = "fine"
+command = ["echo", "fine"]
+`).open(exthost.Options{})
+	for tool, kind := range map[string]protocol.Kind{"killed": protocol.ChildExited, "verbose": protocol.LineTooLong} {
+		if _, err := h.Call(deadline(t), "ext_x_"+tool, nil); protocol.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %s", tool, err, kind)
+		}
+		if got, err := h.Call(deadline(t), "ext_x_fine", nil); err != nil || strings.TrimSpace(got.Text()) != "fine" {
+			t.Errorf("after %s: %s, %v", tool, got, err)
+		}
+	}
+}
+
+// E2: a secret that an extension was given and prints is in no log, error or
+// status.
+func TestE2SecretsAreMasked(t *testing.T) {
+	processtest.Leaks(t)
+	const canary = "SUPERSECRETCANARY"
+	var log bytes.Buffer
+	f := newFolder(t)
+	f.add("lines", `[requires]
+env = ["MY_TOKEN"]
+[transport]
+script = "x.sh"
+protocol = "lite"
+[[tools]]
+name = "leak"
+`)
+	f.write("lines/x.sh", `#!/bin/sh
+read -r line
+echo "E! token is $MY_TOKEN" >&2
+echo "noise $MY_TOKEN"
+exit 3
+`)
+	f.add("once", `[requires]
+env = ["MY_TOKEN"]
+[transport]
+kind = "exec"
+[[tools]]
+name = "leak"
+command = ["sh", "-c", "echo dying with $MY_TOKEN >&2; exit 3"]
+`)
+	h := f.open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "MY_TOKEN=" + canary},
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	for _, tool := range []string{"ext_lines_leak", "ext_once_leak"} {
+		_, err := h.Call(deadline(t), tool, nil)
+		e, ok := errors.AsType[*protocol.Error](err)
+		if !ok || e.Evidence == nil || len(e.Evidence.Stderr)+len(e.Evidence.Line) == 0 {
+			t.Fatalf("%s: %+v, want evidence", tool, err)
+		}
+		wire, _ := json.Marshal(e.Wire())
+		if all := fmt.Sprintf("%v %+v %s", err, e.Evidence, wire); strings.Contains(all, canary) || !strings.Contains(all, "***") {
+			t.Errorf("%s: %s", tool, all)
+		}
+	}
+	status, err := json.Marshal(h.Status())
+	if err != nil || bytes.Contains(status, []byte(canary)) {
+		t.Errorf("status: %s, %v", status, err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(log.String(), canary) || !strings.Contains(log.String(), "***") {
+		t.Errorf("log: %s", log.String())
+	}
+}

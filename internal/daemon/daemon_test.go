@@ -1,0 +1,265 @@
+//go:build unix
+
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	processtest.Main(m, map[string]processtest.Verb{
+		// holds a claim until it is killed
+		"claim": func(dir string) {
+			d, err := Claim(dir, os.Getenv("RUNTIME"), Info{})
+			if err != nil {
+				os.Stdout.WriteString(err.Error() + "\n")
+				return
+			}
+			os.Stdout.WriteString("socket " + d.Info().Socket + "\n")
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		},
+	})
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// shortDir is a directory whose name leaves room in the address of a socket.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func claim(t *testing.T, state, runtimeDir string) *Daemon {
+	t.Helper()
+	d, err := Claim(state, runtimeDir, Info{Scope: "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func modeOf(t *testing.T, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode()
+}
+
+// T12: the socket is the user's alone, wherever it is, and found there.
+func TestT12WhereTheSocketIs(t *testing.T) {
+	processtest.Leaks(t)
+	long := filepath.Join(shortDir(t), strings.Repeat("long", 30))
+	taken := shortDir(t)
+	state := filepath.Join(shortDir(t), "project-0123abcd")
+	if err := os.WriteFile(filepath.Join(taken, "exthost-project-0123abcd"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtime := shortDir(t)
+	open := filepath.Join(runtime, "exthost-project-0123abcd")
+	if err := os.Mkdir(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, state, runtime, want string }{
+		{"runtime directory, too open before", state, runtime, open},
+		{"no runtime directory", state, "", state},
+		{"relative runtime directory", state, "run", state},
+		{"runtime directory that cannot be used", state, taken, state},
+		{"no room for the path", long, "", os.TempDir()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := claim(t, tt.state, tt.runtime)
+			socket := d.Info().Socket
+			if !strings.HasPrefix(socket, tt.want) {
+				t.Errorf("it is %s, not below %s", socket, tt.want)
+			}
+			if m := modeOf(t, socket); m.Perm() != 0o600 || m.Type() != fs.ModeSocket {
+				t.Errorf("the socket has mode %v", m)
+			}
+			if m := modeOf(t, filepath.Dir(socket)); m.Perm() != 0o700 {
+				t.Errorf("its directory has mode %v", m)
+			}
+			if m := modeOf(t, filepath.Join(tt.state, lockName)); m.Perm() != 0o600 {
+				t.Errorf("the lock has mode %v", m)
+			}
+			if err := d.Serves("http://127.0.0.1:7800/mcp"); err != nil {
+				t.Error(err)
+			}
+			got, err := Find(deadline(t), tt.state)
+			want := Info{PID: os.Getpid(), Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here"}
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Error(err, diff)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := Find(deadline(t), tt.state); !errors.Is(err, ErrNotRunning) {
+				t.Errorf("after Close: %v", err)
+			}
+			if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("after Close the socket: %v", err)
+			}
+		})
+	}
+}
+
+// F6: a second daemon on the same state is refused with the pid of the first.
+func TestF6SecondDaemon(t *testing.T) {
+	processtest.Leaks(t)
+	state := shortDir(t)
+	d := claim(t, state, "")
+	_, err := Claim(state, "", Info{})
+	var running *RunningError
+	if !errors.As(err, &running) || running.Info.PID != os.Getpid() || running.Info.Scope != "here" {
+		t.Errorf("the second: %v", err)
+	}
+	if _, err := Find(deadline(t), state); err != nil {
+		t.Errorf("the first, after the attempt: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	claim(t, state, "")
+}
+
+// F6: what a killed daemon left is no obstacle, wherever its socket was, and
+// nobody takes it for a running one.
+func TestF6StaleSocket(t *testing.T) {
+	processtest.Leaks(t)
+	state, runtime := shortDir(t), shortDir(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), processtest.ScriptVar+"=claim "+state, "RUNTIME="+runtime)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	socket, ok := strings.CutPrefix(strings.TrimSpace(line), "socket ")
+	if !ok {
+		t.Fatalf("it says %q", line)
+	}
+	var running *RunningError
+	if _, err := Claim(state, "", Info{}); !errors.As(err, &running) || running.Info.PID != cmd.Process.Pid {
+		t.Errorf("while it lives: %v", err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if modeOf(t, socket).Type() != fs.ModeSocket {
+		t.Fatal("it left no socket: the test tests nothing")
+	}
+	if _, err := Find(deadline(t), state); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after its death: %v", err)
+	}
+	claim(t, state, "")
+	if _, err := os.Lstat(filepath.Dir(socket)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its socket and the directory of it are still there: %v", err)
+	}
+}
+
+// What is in the way of the socket and is none is not removed.
+func TestForeignFileStays(t *testing.T) {
+	state := shortDir(t)
+	file := filepath.Join(state, socketName)
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := claim(t, state, "")
+	if strings.HasPrefix(d.Info().Socket, state) {
+		t.Errorf("the socket is %s", d.Info().Socket)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
+		t.Errorf("the file says %q, %v", text, err)
+	}
+}
+
+// T12: the system is asked who connects, not only the mode of a file.
+func TestT12OtherUsersAreKeptOut(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux is asked")
+	}
+	processtest.Leaks(t)
+	d := claim(t, shortDir(t), "")
+	if uid, err := peerOf(t, d); err != nil || uid != os.Geteuid() {
+		t.Errorf("peer = %d, %v; this process is %d", uid, err, os.Geteuid())
+	}
+	l := d.Listener(slog.New(slog.DiscardHandler)).(*guarded)
+	l.uid++ // as if the socket were another user's
+	accepted := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		accepted <- err
+	}()
+	conn, err := d.Info().Dial(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("another user reads %d bytes, %v", n, err)
+	}
+	l.Close()
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+}
+
+func peerOf(t *testing.T, d *Daemon) (int, error) {
+	t.Helper()
+	conn, err := d.Info().Dial(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	accepted, err := d.socket.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	return peer(accepted, os.Geteuid())
+}

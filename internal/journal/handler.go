@@ -1,0 +1,131 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+)
+
+// sourceKey is the attribute that names the extension a record is about.
+const sourceKey = "extension"
+
+// Handler returns a handler that adds to the journal. It is enabled for what is
+// kept or followed, and never fails.
+func (j *Journal) Handler() slog.Handler { return &handler{journal: j} }
+
+// handler collects what With adds. Groups become prefixes: "http.status".
+type handler struct {
+	journal   *Journal
+	extension string
+	prefix    string // of the groups that are open, each with a dot
+	attrs     []slog.Attr
+}
+
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return int64(level) >= h.journal.level.Load()
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	with := *h
+	with.prefix += name + "."
+	return &with
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := *h
+	with.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
+	for _, a := range attrs {
+		with.add(h.prefix, a)
+	}
+	return &with
+}
+
+// add takes in one attribute; one that holds several becomes those.
+func (h *handler) add(prefix string, a slog.Attr) {
+	a.Value = a.Value.Resolve()
+	switch {
+	case a.Equal(slog.Attr{}):
+	case a.Value.Kind() == slog.KindGroup:
+		if a.Key != "" {
+			prefix += a.Key + "."
+		}
+		for _, inner := range a.Value.Group() {
+			h.add(prefix, inner)
+		}
+	case prefix == "" && a.Key == sourceKey && a.Value.Kind() == slog.KindString:
+		h.extension = a.Value.String()
+	default:
+		a.Key = prefix + a.Key
+		h.attrs = append(h.attrs, a)
+	}
+}
+
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	with := *h
+	with.attrs = h.attrs[:len(h.attrs):len(h.attrs)]
+	r.Attrs(func(a slog.Attr) bool {
+		with.add(h.prefix, a)
+		return true
+	})
+	h.journal.add(Record{Time: r.Time, Level: r.Level, Extension: with.extension, Message: cut(r.Message), Attrs: encode(with.attrs)})
+	return nil
+}
+
+// encode writes attributes as an object, in their order; nil when there are none
+// or they take too much room.
+func encode(attrs []slog.Attr) json.RawMessage {
+	if len(attrs) == 0 {
+		return nil
+	}
+	b := []byte{'{'}
+	for i, a := range attrs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, value(a.Key)...), ':'), value(plain(a.Value))...)
+	}
+	if len(b) >= maxText {
+		return json.RawMessage(`{"attrs":"too long"}`)
+	}
+	return append(b, '}')
+}
+
+// plain is what of v goes into JSON.
+func plain(v slog.Value) any {
+	switch v.Kind() {
+	case slog.KindDuration:
+		return v.Duration().String()
+	case slog.KindAny:
+		if err, ok := v.Any().(error); ok {
+			return err.Error()
+		}
+	}
+	return v.Any()
+}
+
+func value(v any) []byte {
+	if s, ok := v.(string); ok {
+		v = cut(s)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		b.Reset()
+		_ = enc.Encode("!" + err.Error()) // a string always encodes
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// cut bounds a text, and leaves whole characters.
+func cut(s string) string {
+	if len(s) <= maxText/2 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText/2], "") + "…"
+}

@@ -1,0 +1,93 @@
+package latency
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Quantiles of any durations are near those of the sorted list.
+func TestQuantilesAgainstSorting(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, draw := range map[string]func() time.Duration{
+		"even":        func() time.Duration { return time.Duration(r.Int64N(int64(time.Second))) },
+		"many orders": func() time.Duration { return time.Duration(1<<r.IntN(41)) + time.Duration(r.Int64N(1000)) },
+		"all alike":   func() time.Duration { return 137 * time.Microsecond },
+		"short":       func() time.Duration { return time.Duration(r.Int64N(int64(20 * time.Microsecond))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h Histogram
+			list := make([]time.Duration, 10_000)
+			for i := range list {
+				list[i] = draw()
+				h.Record(list[i])
+			}
+			slices.Sort(list)
+			qs := []float64{0, 0.5, 0.95, 0.99, 1}
+			for i, got := range h.Quantiles(qs...) {
+				want := list[min(len(list)-1, int(qs[i]*float64(len(list))))]
+				if qs[i] == 0.5 || qs[i] == 0.95 || qs[i] == 0.99 {
+					want = list[int(qs[i]*float64(len(list)))-1]
+				}
+				if off := (got - want).Abs(); off > want*7/100+time.Microsecond {
+					t.Errorf("quantile %v: %v, the list says %v", qs[i], got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestEmptyAndExtremes(t *testing.T) {
+	var h Histogram
+	if got := h.Quantiles(0.5); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+	h.Record(-time.Second)
+	if got := h.Quantiles(0.5)[0]; got > time.Microsecond {
+		t.Errorf("of a negative duration: %v", got)
+	}
+	h.Record(1000 * time.Hour)
+	if got := h.Quantiles(1)[0]; got < 60*time.Minute {
+		t.Errorf("of a thousand hours: %v", got)
+	}
+}
+
+// Buckets are without gap and in order: the bucket of a bound is the next one.
+func TestBucketsMeet(t *testing.T) {
+	for i := range buckets {
+		if got := bucket(lower(i)); got != i {
+			t.Errorf("bucket %d begins at %v, which is in bucket %d", i, lower(i), got)
+		}
+		if i > 0 && bucket(lower(i)-1) != i-1 {
+			t.Errorf("just before bucket %d is bucket %d", i, bucket(lower(i)-1))
+		}
+	}
+}
+
+func TestConcurrentRecords(t *testing.T) {
+	var h Histogram
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 1000 {
+				h.Record(time.Millisecond)
+				h.Quantiles(0.5)
+			}
+		})
+	}
+	wg.Wait()
+	if n := h.counts[bucket(time.Millisecond)].Load(); n != 8000 {
+		t.Errorf("%d of 8000 were counted", n)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	var h Histogram
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			h.Record(300 * time.Microsecond)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package peertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// ear is a client that keeps what it is told.
+type ear struct {
+	*listener
+	progress chan *mcp.ProgressNotificationParams
+	started  int // calls
+}
+
+func newEar(t *testing.T, h *host, p place) *ear {
+	t.Helper()
+	e := &ear{listener: newListener(), progress: make(chan *mcp.ProgressNotificationParams, 64)}
+	o := e.options()
+	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { e.progress <- r.Params }
+	e.ClientSession = connectGo(t, h, p, o)
+	return e
+}
+
+// pending is a call that may still be running.
+type pending struct {
+	token   string
+	outcome chan string // gets the first text of the result, or the error
+}
+
+// start calls a tool with a progress token of its own.
+func (e *ear) start(ctx context.Context, tool string, arguments args) *pending {
+	e.started++
+	c := &pending{token: fmt.Sprint(tool, " ", e.started), outcome: make(chan string, 1)}
+	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
+	params.SetProgressToken(c.token)
+	go func() {
+		r, err := e.CallTool(ctx, params)
+		if err != nil {
+			c.outcome <- "error: " + err.Error()
+			return
+		}
+		c.outcome <- r.Content[0].(*mcp.TextContent).Text
+	}()
+	return c
+}
+
+// call calls a tool and wants its text.
+func (e *ear) call(t *testing.T, tool string, arguments args, want string) {
+	t.Helper()
+	if got := get(t, e.start(deadline(t), tool, arguments).outcome, tool); got != want {
+		t.Errorf("%s returned %q, want %q", tool, got, want)
+	}
+}
+
+// hear wants progress number i of c, and passes over what is late of other calls.
+func (e *ear) hear(t *testing.T, c *pending, i int) *mcp.ProgressNotificationParams {
+	t.Helper()
+	for {
+		p := get(t, e.progress, "progress of "+c.token)
+		if p.ProgressToken != c.token {
+			continue
+		}
+		if p.Progress != float64(i) {
+			t.Errorf("progress %s of %s, want %d", encode(p), c.token, i)
+		}
+		return p
+	}
+}
+
+// begun waits until c reports progress; if it ends instead, it returns its outcome.
+func (e *ear) begun(c *pending) (outcome string) {
+	for {
+		select {
+		case p := <-e.progress:
+			if p.ProgressToken == c.token {
+				return ""
+			}
+		case outcome := <-c.outcome:
+			return outcome
+		}
+	}
+}
+
+// TestRelays has a server of either era send progress, be cancelled and add a
+// tool, for a client of either era on every transport.
+func TestRelays(t *testing.T) {
+	extensions := folder(t.TempDir())
+	h := newHost(t, string(extensions))
+	s := fastMCP(t, h.peers)
+	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
+	extensions.add(t, "official", "protocol = \"mcp\"\n"+scripted(t, "official"))
+	url := h.listen(t)
+	for _, p := range ways {
+		if p.Era == "auto" {
+			continue
+		}
+		t.Run(p.Transport+"/"+p.Era, func(t *testing.T) {
+			e := newEar(t, h, h.at(p, url))
+			for _, id := range []string{s.id, "official"} {
+				t.Run(id+"/progress", func(t *testing.T) { relayProgress(t, e, registered(id, "count")) })
+				t.Run(id+"/cancel", func(t *testing.T) { relayCancellation(t, e, registered(id, "wait"), registered(id, "cancelled")) })
+				t.Run(id+"/changes", func(t *testing.T) {
+					relayChanges(t, e, id, fmt.Sprintf("new_%s_%s", p.Transport, p.Era))
+				})
+			}
+		})
+	}
+}
+
+func relayProgress(t *testing.T, e *ear, tool string) {
+	c := e.start(deadline(t), tool, args{"to": 3})
+	for i := range 3 {
+		p := e.hear(t, c, i+1)
+		if p.Total != 3 || p.Message != fmt.Sprint("step ", i+1) {
+			t.Errorf("progress %s, want step %d of 3", encode(p), i+1)
+		}
+	}
+	if got := get(t, c.outcome, "the result"); got != "counted" {
+		t.Error(got)
+	}
+}
+
+// relayCancellation cancels a call that the server has begun. That the server
+// hears of it is seen by another tool, which waits for that.
+func relayCancellation(t *testing.T, e *ear, tool, witness string) {
+	ctx, cancel := context.WithCancel(deadline(t))
+	c := e.start(ctx, tool, args{})
+	e.hear(t, c, 1)
+	cancel()
+	if got := get(t, c.outcome, "the cancelled call"); !strings.Contains(got, context.Canceled.Error()) {
+		t.Errorf("the cancelled call returned %s", got)
+	}
+	e.call(t, witness, args{}, "cancelled")
+}
+
+func relayChanges(t *testing.T, e *ear, id, name string) {
+	before := e.await(t, 1, registered(id, ""))
+	e.call(t, registered(id, "grow"), args{"name": name}, "grown")
+	after := e.await(t, len(before)+1, registered(id, ""))
+	if after[registered(id, name)] == nil {
+		t.Errorf("%s is not among the tools", name)
+	}
+	e.call(t, registered(id, name), args{}, "I am "+name)
+}
+
+// TestEverythingReportsProgress has the reference server report progress; its
+// last tool comes with a list_changed after the handshake.
+func TestEverythingReportsProgress(t *testing.T) {
+	extensions := folder(t.TempDir())
+	h := newHost(t, string(extensions))
+	s := everything(h.peers)
+	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			e := newEar(t, h, h.at(place{Transport: "stdio", Era: era}, ""))
+			e.await(t, s.tools, registered(s.id, ""))
+			c := e.start(deadline(t), registered(s.id, "trigger-long-running-operation"), args{"duration": 0.1, "steps": 4})
+			for i := range 4 {
+				e.hear(t, c, i+1)
+			}
+			if got := get(t, c.outcome, "the result"); !strings.Contains(got, "Steps: 4") {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// TestManyCancellations cancels more calls than a server may have in flight. The
+// reference server does as MCP asks and does not answer these, which must cost
+// nobody else a call.
+func TestManyCancellations(t *testing.T) {
+	extensions := folder(t.TempDir())
+	h := newHost(t, string(extensions))
+	s := everything(h.peers)
+	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv)+"[runtime]\nmax_in_flight = 4\n")
+	e := newEar(t, h, h.at(place{Transport: "stdio", Era: "legacy"}, ""))
+	e.await(t, s.tools, registered(s.id, ""))
+	tool := registered(s.id, "trigger-long-running-operation")
+	neighbour := e.start(deadline(t), tool, args{"duration": 1, "steps": 1})
+	for i := range 8 {
+		ctx, cancel := context.WithCancel(deadline(t))
+		c := e.start(ctx, tool, args{"duration": 0.5, "steps": 50})
+		if got := e.begun(c); got != "" {
+			t.Errorf("call %d, after as many were cancelled: %s", i, got)
+		}
+		cancel()
+	}
+	if got := get(t, neighbour.outcome, "the neighbour"); !strings.Contains(got, "completed") {
+		t.Errorf("the neighbour's call: %s", got)
+	}
+}

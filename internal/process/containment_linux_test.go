@@ -1,0 +1,242 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+func contained(c *Containment) func(*Spec) { return func(s *Spec) { s.Containment = c } }
+
+// contain returns a containment without a guardian.
+func contain(t *testing.T) *Containment {
+	c := Contain("")
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A daemon that left group and session dies with its own child and no other.
+func TestX3DaemonDiesWithItsChild(t *testing.T) {
+	processtest.Leaks(t)
+	c := contain(t)
+	for script, end := range map[string]func(*child){
+		"daemon pid, hang; read; exit 3": func(p *child) { p.Stdin.Close() },
+		"daemon pid, kill 19; hang":      func(p *child) { p.Kill() },
+		"daemon ignore, pid, hang; read": func(p *child) { _ = p.Stop(t.Context(), patience) },
+	} {
+		other := start(t, "daemon pid, hang; hang", contained(c))
+		spared := other.pid()
+		p := start(t, script, contained(c))
+		daemon := p.pid()
+		end(p)
+		p.ended()
+		if alive(daemon) {
+			t.Errorf("%q: the daemon outlives its child", script)
+		}
+		if !alive(spared) || !alive(other.PID()) {
+			t.Errorf("%q: another child's daemon is dead", script)
+		}
+		p.rest() // ends: nobody holds stdout
+		other.Kill()
+		other.ended()
+	}
+}
+
+// A daemon born of one that is being killed is found by the next pass.
+func TestX3DaemonsOfDaemons(t *testing.T) {
+	processtest.Leaks(t)
+	// Each starts the next in a session of its own and ends; a thousand at most.
+	const line = `if [ $1 -lt 1000 ]; then sleep 0.01; setsid sh -c "$0" "$0" $(($1+1)) & fi`
+	sh, err := Resolve("sh", "/", os.Getenv("PATH"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "", func(s *Spec) {
+		s.Path, s.Args = sh, []string{"-c", `setsid sh -c "$0" "$0" 0 & echo ready; exec sleep 3600`, line}
+		s.Env, s.Containment = []string{"PATH=" + os.Getenv("PATH")}, contain(t)
+	})
+	p.expect("ready")
+	p.Kill()
+	p.ended()
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("%d live", left)
+	}
+}
+
+// Without a containment the same daemon survives: what the tests above see is
+// its work.
+func TestX3UncontainedDaemonSurvives(t *testing.T) {
+	processtest.Leaks(t)
+	p := start(t, "daemon pid, hang; read", nil)
+	daemon := p.pid()
+	p.Stdin.Close()
+	p.ended()
+	if !alive(daemon) {
+		t.Fatal("the daemon is dead")
+	}
+	killOrphan(t, daemon)
+}
+
+// A pid may have become another process's between being found and being killed,
+// and a leader's pid another leader's.
+func TestX3StrangersAreSpared(t *testing.T) {
+	processtest.Leaks(t)
+	stranger := start(t, "out ready; hang", nil)
+	stranger.expect("ready")
+	began := startTime(stranger.PID())
+	for _, q := range []*quarry{
+		{mark: []byte("host.1"), ours: map[int]uint64{stranger.PID(): began - 1}},               // another's session
+		{mark: []byte("host.1"), ours: map[int]uint64{stranger.PID(): began}, since: began + 1}, // too young
+	} {
+		q.sweep(patience)
+	}
+	var q quarry
+	if err := q.kill(procStat{pid: stranger.PID(), start: began - 1}); err != nil {
+		t.Error(err)
+	}
+	if err := stranger.Stop(t.Context(), 0); err != nil || stranger.Exit().Signal != "SIGTERM" {
+		t.Errorf("%v, exit: %v", err, stranger.Exit()) // a SIGKILL would have come first
+	}
+}
+
+// A marked process in a session that is older than the child goes alone.
+func TestX3OlderSessionIsSpared(t *testing.T) {
+	processtest.Leaks(t)
+	user := shell(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`, Limits{})
+	began := startTime(user.PID())
+	younger := func() uint64 { p := start(t, "eof", nil); p.Stdin.Close(); defer p.ended(); return startTime(p.PID()) }
+	for younger() <= began { // the system's clock has ticked
+	}
+	if _, err := user.Stdin.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	member := user.pid()
+	q := quarry{mark: []byte("host.1"), since: began + 1, ours: make(map[int]uint64)}
+	q.sweep(patience)
+	user.expect("spared")
+	if alive(member) {
+		t.Error("the marked one lives")
+	}
+}
+
+func TestMarks(t *testing.T) {
+	processtest.Leaks(t)
+	for _, test := range []struct {
+		environ, mark string
+		want          bool
+	}{
+		{"EXTHOST_COOKIE=a.1", "a.1", true},
+		{"EXTHOST_COOKIE=a.1", "a.", true},
+		{"EXTHOST_COOKIE=a.12", "a.1", false},
+		{"EXTHOST_COOKIE=b.7 a.1", "a.1", true},
+		{"EXTHOST_COOKIE=b.7 a.1", "b.", true},
+		{"EXTHOST_COOKIE=ba.1", "a.", false},
+		{"XEXTHOST_COOKIE=a.1", "a.1", false},
+		{"X=EXTHOST_COOKIE=a.1", "a.1", false},
+		{"LONG=" + strings.Repeat("x", 100<<10), "a.1", false},
+	} {
+		p := start(t, "out ready; hang", func(s *Spec) { s.Env = append([]string{test.environ}, s.Env...) })
+		p.expect("ready")
+		var r procReader
+		if got := r.marked(p.PID(), []byte(test.mark)); got != test.want {
+			t.Errorf("%.30q has mark %q: %t", test.environ, test.mark, got)
+		}
+		p.Kill()
+		p.ended()
+	}
+}
+
+func TestGuardianIsReplaced(t *testing.T) {
+	processtest.Leaks(t)
+	c := Contain(self(t))
+	t.Cleanup(c.Close)
+	reports(t, c, HoldsGuardian+": starts with the first child")
+	first := start(t, "daemon pid, hang; hang", contained(c))
+	daemon := first.pid()
+	reports(t, c, "")
+	g := c.guardian
+	if err := g.proc.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.done
+	reports(t, c, HoldsGuardian+": it ended; the next start of a child starts another")
+	second := start(t, "pid; hang", contained(c))
+	second.pid()
+	reports(t, c, "")
+	c.guardian.lifeline.Close() // as if this process were dead
+	for _, p := range []*child{first, second} {
+		if exit := p.ended(); exit.Signal != "SIGKILL" {
+			t.Errorf("exit: %v", exit)
+		}
+	}
+	<-c.guardian.done
+	if alive(daemon) {
+		t.Error("the daemon of a child older than the guardian lives")
+	}
+}
+
+// What is no guardian is not taken for one, and children start all the same.
+func TestNoGuardian(t *testing.T) {
+	processtest.Leaks(t)
+	script := writeFile(t, filepath.Join(t.TempDir(), "idle"), "#!/bin/sh\nexec sleep 3600\n", 0o755)
+	for program, want := range map[string]string{
+		"":              "was not told where that is",
+		"/bin/true":     "not ready",
+		script:          "not ready",
+		"/non/existent": "no such file",
+	} {
+		c := Contain(program)
+		p := start(t, "daemon pid, hang; read; exit 3", contained(c))
+		daemon := p.pid()
+		reports(t, c, want)
+		p.Stdin.Close()
+		if exit := p.ended(); exit.Code != 3 || alive(daemon) {
+			t.Errorf("%q: exit %v, daemon alive: %t", program, exit, alive(daemon))
+		}
+		if c.guardian != nil {
+			_ = c.guardian.proc.Kill() // sleep knows nothing of a lifeline
+		}
+		c.Close()
+	}
+}
+
+// Close without a guardian takes what is left.
+func TestCloseSweeps(t *testing.T) {
+	processtest.Leaks(t)
+	c := Contain("")
+	p := start(t, "out ready; hang", contained(c))
+	p.expect("ready")
+	c.Close()
+	if exit := p.ended(); exit.Signal != "SIGKILL" {
+		t.Errorf("exit: %v", exit)
+	}
+	c.Close()
+}
+
+// reports wants the containment to lack what starts with lack, or nothing.
+func reports(t *testing.T, c *Containment, lack string) {
+	t.Helper()
+	holds, lacks := c.Report()
+	if lack == "" {
+		if !slices.Equal(holds, []string{HoldsGroup, HoldsSweep, HoldsGuardian}) || len(lacks) > 0 {
+			t.Errorf("holds %q, lacks %q", holds, lacks)
+		}
+		return
+	}
+	if !slices.Equal(holds, []string{HoldsGroup, HoldsSweep}) || len(lacks) != 1 || !strings.Contains(lacks[0], lack) {
+		t.Errorf("holds %q, lacks %q, want %q", holds, lacks, lack)
+	}
+}
+
+// BenchmarkSweep is what the death of a child without descendants costs.
+func BenchmarkSweep(b *testing.B) {
+	b.ReportMetric(float64(len(pids())), "processes")
+	h := &hold{mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
+	for b.Loop() {
+		h.sweep()
+	}
+}

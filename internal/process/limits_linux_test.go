@@ -1,0 +1,111 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// shell starts a shell command within l.
+func shell(t *testing.T, command string, l Limits) *child {
+	t.Helper()
+	return start(t, "", func(s *Spec) {
+		sh, err := Resolve("sh", "/", os.Getenv("PATH"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Path, s.Args, s.Env, s.Dir, s.Limits = sh, []string{"-c", command}, []string{"PATH=" + os.Getenv("PATH")}, t.TempDir(), l
+	})
+}
+
+func TestR10OpenFiles(t *testing.T) {
+	processtest.Leaks(t)
+	p := shell(t, `ulimit -n; sh -c 'ulimit -n; ulimit -Hn'; ulimit -n 100 2>/dev/null || echo kept`, Limits{OpenFiles: 20})
+	if got := p.rest(); got != "20\n20\n20\nkept\n" {
+		t.Errorf("limits: %q", got)
+	}
+	p = shell(t, `for i in 3 4 5 6 7 8 9; do eval "exec $i</dev/null" || exit; echo $i; done`, Limits{OpenFiles: 8})
+	if got := p.rest(); !strings.HasSuffix(got, "7\n") {
+		t.Errorf("opened: %q", got)
+	}
+}
+
+func TestR10FileSize(t *testing.T) {
+	processtest.Leaks(t)
+	p := shell(t, `exec head -c 5000 /dev/zero > fits`, Limits{FileSize: 5000})
+	if exit := p.ended(); !exit.Success() {
+		t.Errorf("exit: %v, %q", exit, p.Tail())
+	}
+	p = shell(t, `exec head -c 5001 /dev/zero > file`, Limits{FileSize: 5000})
+	if exit := p.ended(); exit.Signal != "SIGXFSZ" || exit.CoreDumped {
+		t.Errorf("exit: %v, %q", exit, p.Tail())
+	}
+}
+
+func TestR10CPUTime(t *testing.T) {
+	processtest.Leaks(t)
+	p := shell(t, `while :; do :; done`, Limits{CPUTime: time.Millisecond}) // rounds up to a second
+	if exit := p.ended(); exit.Signal != "SIGXCPU" || exit.CoreDumped {
+		t.Errorf("exit: %v", exit)
+	}
+	p = shell(t, `trap '' XCPU; while :; do :; done`, Limits{CPUTime: time.Second})
+	if exit := p.ended(); exit.Signal != "SIGKILL" {
+		t.Errorf("exit: %v", exit)
+	}
+}
+
+func TestR10Memory(t *testing.T) {
+	processtest.Leaks(t)
+	for block, fits := range map[string]bool{"10M": true, "200M": false} {
+		p := shell(t, `exec dd if=/dev/zero of=/dev/null count=1 bs=`+block, Limits{Memory: 100 << 20})
+		if exit := p.ended(); exit.Success() != fits {
+			t.Errorf("%s: %v, %q", block, exit, p.Tail())
+		}
+	}
+}
+
+// Programs of any kind start within limits, and what does not start says why.
+func TestLimitedStart(t *testing.T) {
+	processtest.Leaks(t)
+	l := Limits{OpenFiles: 64, Memory: 1 << 30}
+	for range 20 {
+		p := start(t, "out ready; eof; exit 3", func(s *Spec) { s.Limits = l })
+		p.expect("ready")
+		p.Stdin.Close()
+		if exit := p.ended(); exit.Code != 3 {
+			t.Errorf("exit: %v, %q", exit, p.Tail())
+		}
+	}
+	_, err := Start(t.Context(), Spec{Path: "/non/existent", Limits: l})
+	var failed *StartError
+	if !errors.As(err, &failed) || failed.Reason != NotFound {
+		t.Errorf("error: %v", err)
+	}
+	if untraced.Load() {
+		t.Log("this system forbids tracing")
+	}
+}
+
+func TestEveryChildIsTamed(t *testing.T) {
+	processtest.Leaks(t)
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	score, _ := strconv.Atoi(strings.TrimSpace(string(own)))
+	want := "0\n" + strconv.Itoa(min(score+800, 1000)) + "\n"
+	for _, l := range []Limits{{}, {OpenFiles: 64}} {
+		p := shell(t, `read go; ulimit -Hc; cat /proc/self/oom_score_adj`, l)
+		if _, err := p.Stdin.WriteString("go\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.rest(); got != want {
+			t.Errorf("%+v: core limit and score %q, want %q", l, got, want)
+		}
+	}
+}

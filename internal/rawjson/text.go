@@ -1,0 +1,60 @@
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Text returns the text of a JSON string; ok is false for any other value.
+func Text(value json.RawMessage) (text string, ok bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return "", false
+	}
+	return string(Unquote(value)), true
+}
+
+// Unquote returns the text of a JSON string, as a part of it if nothing is
+// escaped.
+func Unquote(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // valid by the package's condition
+	return []byte(text)
+}
+
+// AppendText appends text as a JSON string. What is not UTF-8 becomes U+FFFD.
+func AppendText[T ~string | ~[]byte](dst []byte, text T) []byte {
+	dst = append(dst, '"')
+	start := len(dst)
+	dst = append(dst, text...)
+	if i := skipPlain(dst, start); i < len(dst) {
+		dst = appendEscaped(dst[:i], text[i-start:])
+	}
+	return append(dst, '"')
+}
+
+func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
+	const hex = "0123456789abcdef"
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, '\\', 'n')
+		case c == '\t':
+			dst = append(dst, '\\', 't')
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			dst = append(dst, c)
+		default:
+			r, size := utf8.DecodeRuneInString(string(text[i:min(i+utf8.UTFMax, len(text))]))
+			dst = utf8.AppendRune(dst, r)
+			i += size - 1
+		}
+	}
+	return dst
+}

@@ -1,0 +1,39 @@
+package redact
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestSecretsAreMasked(t *testing.T) {
+	var r Redactor
+	if got := r.String("canary-1"); got != "canary-1" {
+		t.Errorf("knowing nothing: %q", got)
+	}
+	r.Know([]string{"canary", "canary-and-more", "short"})
+	for s, want := range map[string]string{
+		"a canary b":         "a *** b",
+		"canary-and-more":    "***",
+		"canarycanary":       "******",
+		"short stays, so do": "short stays, so do",
+	} {
+		if got := r.String(s); got != want {
+			t.Errorf("String(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+func TestLogIsMasked(t *testing.T) {
+	var r Redactor
+	r.Know([]string{"canary"})
+	var out bytes.Buffer
+	log := slog.New(r.Handler(slog.NewJSONHandler(&out, nil)))
+	log.With("with", "canary").WithGroup("g").Info("says canary", "text", "canary", "error", errors.New("no canary"),
+		"list", []string{"canary"}, slog.Group("in", "deep", "canary"), "n", 3)
+	if got := out.String(); strings.Contains(got, "canary") || strings.Count(got, mask) != 6 || !strings.Contains(got, `"n":3`) {
+		t.Errorf("logged %s", got)
+	}
+}

@@ -1,0 +1,82 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The codes are part of the contract: no two kinds of the host's own share one,
+// and none is a child's.
+func TestCodesAreFixed(t *testing.T) {
+	seen := map[int]Kind{}
+	for _, k := range Kinds() {
+		c := k.Code()
+		if standard := c <= -32600 && c >= -32700; !standard && (c > -32001 || c < -32099) {
+			t.Errorf("%s has code %d", k, c)
+		} else if other, taken := seen[c]; taken && !standard {
+			t.Errorf("%s and %s share %d", k, other, c)
+		}
+		seen[c] = k
+	}
+	if len(Kinds()) != len(codes)+1 { // extension_error has the child's
+		t.Errorf("%d kinds, %d codes", len(Kinds()), len(codes))
+	}
+}
+
+func TestErrorOnTheWire(t *testing.T) {
+	code := 3
+	e := Errorf(ChildExited, "the process ended: %w", context.Canceled)
+	e.Extension, e.Outcome, e.RetryAfter = "weather", "unknown", 1500*time.Millisecond
+	e.Evidence = &Evidence{ExitCode: &code, Stderr: []string{"secret path"}}
+	for name, tt := range map[string]struct {
+		err  *Error
+		want string
+	}{
+		"host": {e, `{"code":-32010,"message":"weather: the process ended: context canceled (child_exited)","data":{"kind":"child_exited","extension":"weather","outcome":"unknown","retry_after_ms":1500,"exit_code":3}}`},
+		"child": {&Error{Kind: ExtensionError, Code: -32042, Message: "closed", Extension: "weather", Data: json.RawMessage(`{"n":12345678901234567890}`)},
+			`{"code":-32042,"message":"closed","data":{"n":12345678901234567890}}`},
+		"bad data": {&Error{Kind: Rejected, Message: "no", Data: json.RawMessage(`{`)}, `{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`},
+	} {
+		if got, err := json.Marshal(tt.err.Wire()); err != nil || string(got) != tt.want {
+			t.Errorf("%s: %s, %v\nwant %s", name, got, err, tt.want)
+		}
+	}
+	if !errors.Is(e, context.Canceled) || !errors.Is(e, &Error{Kind: ChildExited}) || errors.Is(e, &Error{Kind: Failed}) {
+		t.Error("an error is its cause and its kind, and no other")
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for want, err := range map[Kind]error{
+		"": nil, Canceled: fmt.Errorf("x: %w", context.Canceled), CallTimeout: context.DeadlineExceeded,
+		Overloaded: fmt.Errorf("x: %w", Errorf(Overloaded, "full")),
+	} {
+		if got := KindOf(err); got != want {
+			t.Errorf("KindOf(%v) = %q, want %q", err, got, want)
+		}
+	}
+}
+
+func TestToolResult(t *testing.T) {
+	r := ToolResult(`{"content":[{"type":"text","text":"a"},{"type":"image","data":""},{"type":"text","text":"b"}],"structuredContent":{"n":1e3},"isError":true}`)
+	if r.Text() != "a\nb" || string(r.Structured()) != `{"n":1e3}` || !r.IsError() {
+		t.Errorf("read %q, %s, %v", r.Text(), r.Structured(), r.IsError())
+	}
+	if r := ToolResult(`[1]`); r.Text() != "" || r.Structured() != nil || r.IsError() {
+		t.Error("what is no result reads as an empty one")
+	}
+}
+
+func TestDiagnosticText(t *testing.T) {
+	d := Diagnostic{Path: "x/plugin.toml", Line: 3, Column: 1, Message: "no", Hint: "mend it"}
+	if got := d.String(); got != "x/plugin.toml:3:1: no; mend it" {
+		t.Errorf("got %q", got)
+	}
+	if got := (Diagnostic{Extension: "x", Message: "no"}).String(); got != "x: no" {
+		t.Errorf("got %q", got)
+	}
+}

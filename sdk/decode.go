@@ -1,0 +1,78 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// decoder reads a tool's arguments. It takes texts, which most arguments of any
+// size are, by itself: encoding/json goes over every byte several times.
+type decoder[In any] struct {
+	texts map[string]int // the members that are texts, and their fields
+}
+
+func newDecoder[In any]() (d decoder[In]) {
+	t := reflect.TypeFor[In]()
+	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return d
+	}
+	texts := make(map[string]int)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			return d // its fields and ours may hide each other
+		}
+		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" && !strings.Contains(options, "string") {
+			texts[name] = i
+		}
+	}
+	d.texts = texts
+	return d
+}
+
+// decode reads the arguments; what does not fit is the caller's to mend.
+func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
+	if p, ok := any(&in).(*json.RawMessage); ok {
+		*p = arguments
+		return in, nil
+	}
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	if len(d.texts) > 0 && arguments[0] == '{' {
+		if arguments = d.takeTexts(reflect.ValueOf(&in).Elem(), arguments); arguments == nil {
+			return in, nil
+		}
+	}
+	if err := json.Unmarshal(arguments, &in); err != nil {
+		return in, fmt.Errorf("the arguments do not fit: %w", err)
+	}
+	return in, nil
+}
+
+// takeTexts sets the fields of in that are texts and returns an object of the
+// members that are not, nil when there are none.
+func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (rest json.RawMessage) {
+	for name, value := range rawjson.Members(arguments) {
+		if field, ok := d.texts[name]; ok && value[0] == '"' {
+			text, _ := rawjson.Text(value)
+			in.Field(field).SetString(text)
+			continue
+		}
+		if rest == nil {
+			rest = append(rest, '{')
+		} else {
+			rest = append(rest, ',')
+		}
+		rest = append(append(rawjson.AppendText(rest, name), ':'), value...)
+	}
+	if rest == nil {
+		return nil
+	}
+	return append(rest, '}')
+}

@@ -1,0 +1,95 @@
+package exthost
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// gate is what the requirements of extensions are held against.
+func (h *Host) gate() discovery.Host {
+	lookup := process.Lookup(h.opts.Environ)
+	path, _ := lookup("PATH")
+	return discovery.Host{LookupEnv: lookup, Path: path, Version: h.opts.Version}
+}
+
+// spec is everything the runtime needs to run one instance of c, and what its
+// environment lacks.
+func (h *Host) spec(c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
+	entry := h.cfg.Extensions.Entries[c.ID]
+	s := runtime.Spec{
+		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
+		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(h.cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
+		StateDir: filepath.Join(h.opts.StateDir, c.ID), HostVersion: h.opts.Version, Self: h.opts.Self,
+		Logger: h.log.With("extension", c.ID), Containment: h.containment,
+	}
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
+	}
+	var err error
+	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; mend extensions.entries.%s.config", err, c.ID)
+	}
+	var report process.EnvReport
+	if c.Owner != "" { // an MCP server as other clients know it
+		s.Env, report = h.childEnv(&s, nil, entry)
+		if s.Manifest, err = expanded(c.Manifest, process.Lookup(s.Env)); err != nil {
+			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+	}
+	s.Env, report = h.childEnv(&s, s.Manifest.Transport.Env, entry)
+	return s, report, nil
+}
+
+// childEnv is the environment of an extension's processes: the host's less what
+// looks secret, what the manifest and the operator state, and the host's own names.
+func (h *Host) childEnv(s *runtime.Spec, stated map[string]string, entry config.Entry) ([]string, process.EnvReport) {
+	cwd := s.Manifest.Transport.Cwd
+	if !filepath.IsAbs(cwd) {
+		cwd = filepath.Join(s.Dir, cwd)
+	}
+	set := map[string]string{"PWD": cwd}
+	maps.Copy(set, stated)
+	maps.Copy(set, entry.Env)
+	maps.Copy(set, map[string]string{
+		"EXTHOST_EXTENSION_ID":     s.ID,
+		"EXTHOST_VERSION":          s.HostVersion,
+		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
+		"EXTHOST_STATE_DIR":        s.StateDir,
+	})
+	return process.Environ(h.opts.Environ, process.EnvPolicy{
+		Mode: h.cfg.Extensions.Env.Mode, Pass: h.cfg.Extensions.Env.Pass,
+		Declared: s.Manifest.Requires.Env, Deny: entry.EnvDeny, Set: set,
+	})
+}
+
+// expanded returns m with the ${VAR} and ${VAR:-default} of its transport
+// replaced, by what the child itself may know and nothing else.
+func expanded(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
+	out := *m
+	t := &out.Transport
+	t.Args, t.Env = append([]string(nil), t.Args...), maps.Clone(t.Env)
+	var err error
+	expand := func(s *string) {
+		if err == nil {
+			*s, err = process.Expand(*s, lookup)
+		}
+	}
+	for i := range t.Args {
+		expand(&t.Args[i])
+	}
+	for name, value := range t.Env {
+		expand(&value)
+		t.Env[name] = value
+	}
+	expand(&t.Cwd)
+	return &out, err
+}
