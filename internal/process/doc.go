@@ -2,7 +2,7 @@
 // filters the environment, starts the child in a session of its own, reads its
 // stderr line by line and makes sure that it ends.
 //
-//	Resolve, LaunchScript, SplitCommand        what to run
+//	Resolve, LaunchScript                      what to run
 //	Environ, Expand                            with which variables
 //	        │
 //	      Start ──> Process ── Stdin, Stdout   pipes that belong to the caller
