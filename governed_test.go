@@ -23,8 +23,6 @@ type sentinel struct {
 	err  error
 }
 
-func (s *sentinel) Name() string { return "sentinel" }
-
 func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,14 +32,14 @@ func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance
 	}
 	s.seen = append(s.seen, string(flow)+arrow+x.Method+" "+x.Tool)
 	if s.deny != nil && s.deny(flow, x) {
-		return governance.Decision{Deny: true, Code: "no", Reason: "not today"}, s.err
+		return governance.Decision{Action: governance.Deny, Code: "no", Reason: "not today"}, s.err
 	}
 	return governance.Decision{}, s.err
 }
 
 func TestEveryExchangePassesGovernance(t *testing.T) {
 	policy := &sentinel{}
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Policy{policy}})
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel"}, Policy: policy}}})
 	for _, c := range []*protocol.Call{
 		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`)},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"echo"}`)},
@@ -85,7 +83,7 @@ func TestDenialsDoNotExecute(t *testing.T) {
 		{"unavailable", &sentinel{err: errors.New("its database is down")}, protocol.GovernanceUnavailable, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Policy{tt.policy}})
+			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel"}, Policy: tt.policy}}})
 			result, err := h.Call(deadline(t), "ext_x_echo", nil)
 			var e *protocol.Error
 			if !errors.As(err, &e) || e.Kind != tt.kind || len(result) > 0 {

@@ -44,8 +44,8 @@ type Options struct {
 	Self string
 	// Environ is the environment extensions are started from. Default: os.Environ().
 	Environ []string
-	// Policies are asked about every exchange, before any policy of the config.
-	Policies []governance.Policy
+	// Policies are the embedding program's own policies.
+	Policies []governance.Member
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
 	// Start says which extensions are started; the others are only looked at.

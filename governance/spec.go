@@ -78,6 +78,7 @@ type Spec struct {
 	Name     string   `json:"name" jsonschema:"required"`         // unique among all policies
 	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kind mcp: content
 	Kind     Kind     `json:"kind,omitempty"`                     // default: mcp with an mcp block, grpc with cmd, else builtin
+	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: which of the built-in policies
 	Required bool     `json:"required" jsonschema:"default=true"` // a failure to decide ends the call
 	Disabled bool     `json:"disabled,omitempty"`                 // neither in the pipeline nor started
 	Mode     Mode     `json:"mode,omitempty"`                     // enforce (default) or shadow

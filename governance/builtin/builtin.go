@@ -1,0 +1,27 @@
+// Package builtin holds the policies that need no process.
+package builtin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// New makes the policy that s.Builtin names, of s.Config. Its errors say what is
+// wrong with the config and what would be right.
+func New(s governance.Spec) (governance.Policy, error) {
+	maker, ok := makers[s.Builtin]
+	if !ok {
+		return nil, fmt.Errorf("there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
+	}
+	return maker(s)
+}
+
+// Names returns what Spec.Builtin may say, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(makers)) }
+
+// makers are the built-in policies by name.
+var makers = map[string]func(governance.Spec) (governance.Policy, error){}
