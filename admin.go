@@ -49,7 +49,7 @@ func (a Admin) Status() Status {
 // stays so. An extension that may not run here is a requirement_missing error,
 // one that is not there tool_not_found.
 func (a Admin) Restart(ctx context.Context, id string) error {
-	x := a.h.extensions[id]
+	x := a.h.gen.Load().extensions[id]
 	if x == nil {
 		return a.h.cannotRestart(id)
 	}

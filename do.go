@@ -62,6 +62,7 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	if err != nil {
 		return nil, err
 	}
+	defer r.gen.leave()
 	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send); err != nil {
 		return nil, r.blame(err)
 	}
@@ -105,12 +106,15 @@ const startPatience = 5 * time.Second
 // route finds out whom c is for. Only a caller that asks for what is not there
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
-	r, err := h.gen.Load().route(c, t)
+	r, err := h.enter().route(c, t)
 	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
-		r, err = h.gen.Load().route(c, t)
+		if err == nil {
+			r.gen.leave()
+		}
+		r, err = h.enter().route(c, t)
 	}
 	return r, err
 }
@@ -124,8 +128,14 @@ func (h *Host) isSettled() bool {
 	}
 }
 
-func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
+// route finds out whom c is for. With nobody to go to the generation is left.
+func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error) {
 	r := &routed{call: c, gen: g, sent: t}
+	defer func() {
+		if err != nil {
+			g.leave()
+		}
+	}()
 	r.exchange = governance.Exchange{Method: c.Method, Extension: c.Extension, ToChild: true, Notify: c.Notify, Request: c.Params}
 	if s := c.Session; s != nil {
 		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
@@ -137,13 +147,13 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
 	}
 	switch {
 	case t != nil:
-		return r, g.routeTool(r)
+		err = g.routeTool(r)
 	case c.Method == protocol.MethodToolsList:
 		r.target = nil
 	case r.target == nil:
-		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
+		err = protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
 	}
-	return r, nil
+	return r, err
 }
 
 func unknownExtension(id string) error {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
@@ -112,14 +113,14 @@ func (x *extension) kill() {
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
 // the diagnostics that say why.
-func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagnostic) {
+func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extension, []protocol.Diagnostic) {
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
-	spec, report, err := h.spec(c)
+	spec, report, err := h.spec(cfg, c)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}

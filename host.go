@@ -3,7 +3,9 @@ package exthost
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	goruntime "runtime"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/journal"
@@ -61,7 +62,6 @@ type Options struct {
 // Host runs the extensions of one configuration. Its methods may be called by
 // many goroutines at once.
 type Host struct {
-	cfg      *config.Config
 	opts     Options
 	log      *slog.Logger     // to Options.Logger and the journal
 	redactor *redact.Redactor // of what extensions are given and nobody else may see
@@ -70,12 +70,9 @@ type Host struct {
 	containment *process.Containment
 	openedAt    time.Time
 
-	extensions map[string]*extension
-	order      []string              // the ids of extensions as discovered
-	skipped    []discovery.Candidate // found, but may not run here
-
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
+	past       []*generation // replaced, and maybe still in use; guarded by rebuilding
 	changed    chan struct{} // holds one token when a new generation is due
 	announce   chan struct{} // holds one token when clients are to be told of other tools
 	settled    chan struct{} // closed when every eager extension has started or failed
@@ -84,8 +81,9 @@ type Host struct {
 	running  sync.WaitGroup // startAll and rebuildLoop
 	stopping sync.Once
 
-	mu          sync.Mutex            // guards what follows
-	diagnostics []protocol.Diagnostic // of files and of starts
+	mu          sync.Mutex              // guards what follows
+	live        map[*extension]struct{} // every extension that may have a process
+	diagnostics []protocol.Diagnostic   // of starts
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
@@ -107,7 +105,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	kept, secrets := journal.New(), new(redact.Redactor)
 	h := &Host{
-		cfg: cfg, opts: o, stop: stop,
+		opts: o, stop: stop,
 		redactor: secrets,
 		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
 		journal:  kept, openedAt: time.Now(),
@@ -115,14 +113,15 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		changed:     make(chan struct{}, 1),
 		announce:    make(chan struct{}, 1),
 		settled:     make(chan struct{}),
-		extensions:  make(map[string]*extension),
+		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
 	}
-	if err := h.discover(ctx); err != nil {
+	first, err := h.discover(ctx, cfg)
+	if err != nil {
 		stop()
 		return nil, err
 	}
-	h.rebuild()
+	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
 	h.running.Go(func() { h.announceLoop(running) })
@@ -160,65 +159,44 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 
-// discover fills the host's extensions from the search paths. What cannot run
-// here is kept aside with its diagnostics.
-func (h *Host) discover(ctx context.Context) error {
-	if !h.cfg.Extensions.Enabled {
-		return nil
-	}
-	e := h.cfg.Extensions
-	found, err := discovery.Discover(ctx, discovery.Options{
-		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
-	})
-	if err != nil {
-		return err
-	}
-	h.diagnostics = found.Diagnostics
-	if e.Watch.Enabled {
-		h.diagnostics = append(h.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported,
-			Message: "extensions.watch has no effect in this version", Hint: "restart the host after a change"})
-	}
-	var secrets []string
-	for _, c := range found.Candidates {
-		x, diags := h.newExtension(c)
-		h.diagnostics = append(h.diagnostics, diags...)
-		if x == nil {
-			h.skipped = append(h.skipped, c)
-			continue
-		}
-		h.extensions[c.ID] = x
-		h.order = append(h.order, c.ID)
-		secrets = append(secrets, x.secrets...)
-	}
-	h.redactor.Know(secrets)
-	for _, d := range h.diagnostics {
-		h.logDiagnostic(d)
-	}
-	return nil
-}
-
-// startAll starts the eager extensions, a bounded number at a time, and puts each
-// into the catalog as it becomes ready.
+// startAll starts the eager extensions, and puts each into the catalog as it
+// becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, startsAtOnce)
-	for _, id := range h.order {
-		x := h.extensions[id]
-		if x.lazy() && !h.opts.StartLazy || !h.opts.starts(id) {
-			continue
+	for x, err := range h.startEach(ctx, h.gen.Load().inOrder()) {
+		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+			h.report(startDiagnostic(x, err))
 		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := x.start(ctx); err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
-				h.report(startDiagnostic(x, err))
-			}
-		})
 	}
-	wg.Wait()
 	h.rebuild()
+}
+
+// startEach starts those of list that are to be started, a bounded number at a
+// time, and yields each with its outcome.
+func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*extension, error] {
+	type outcome struct {
+		x   *extension
+		err error
+	}
+	return func(yield func(*extension, error) bool) {
+		var wg sync.WaitGroup
+		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
+		for _, x := range list {
+			if x.lazy() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+				continue
+			}
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				outcomes <- outcome{x, x.start(ctx)}
+			})
+		}
+		go func() { wg.Wait(); close(outcomes) }()
+		more := true
+		for o := range outcomes {
+			more = more && yield(o.x, o.err)
+		}
+	}
 }
 
 // startsAtOnce bounds how many extensions start in parallel. A start is mostly
@@ -264,7 +242,7 @@ func (h *Host) endSession(s *protocol.Session) {
 	if s.ID == "" {
 		return
 	}
-	for _, x := range h.gen.Load().extensions {
+	for _, x := range h.alive() {
 		x.group.Release(sessionKey(s))
 	}
 }
@@ -313,9 +291,10 @@ func (h *Host) Close() error {
 		lastResort := time.AfterFunc(killAfter, h.kill)
 		defer lastResort.Stop()
 		var wg sync.WaitGroup
-		errs := make([]error, len(h.order))
-		for i, id := range h.order {
-			wg.Go(func() { errs[i] = h.extensions[id].group.Stop(ctx, hostDrain) })
+		live := h.alive()
+		errs := make([]error, len(live))
+		for i, x := range live {
+			wg.Go(func() { errs[i] = x.group.Stop(ctx, hostDrain) })
 		}
 		wg.Wait()
 		h.stop()
@@ -334,7 +313,15 @@ const (
 
 // kill ends every process of every extension at once.
 func (h *Host) kill() {
-	for _, x := range h.extensions {
+	for _, x := range h.alive() {
 		x.kill()
 	}
+}
+
+// alive returns every extension that may have a process, of this generation or
+// of an earlier one.
+func (h *Host) alive() []*extension {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.live))
 }

@@ -67,12 +67,12 @@ func (h *Host) Status() Status {
 	g := h.gen.Load()
 	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains()}
 	h.mu.Lock()
-	s.Diagnostics = slices.Concat(h.diagnostics, h.offerDiagnostics)
+	s.Diagnostics = slices.Concat(g.diagnostics, h.diagnostics, h.offerDiagnostics)
 	h.mu.Unlock()
-	for _, id := range h.order {
-		s.Extensions = append(s.Extensions, h.extensions[id].status(g))
+	for _, x := range g.inOrder() {
+		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	for _, c := range h.skipped {
+	for _, c := range g.skipped {
 		x := extension{candidate: c}
 		e := x.describe()
 		e.State, e.Reason = StateSkipped, reasonFor(c, s.Diagnostics)

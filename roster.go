@@ -1,0 +1,85 @@
+package exthost
+
+import (
+	"context"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/protocol"
+)
+
+// roster is what a configuration and the search paths make of each other: which
+// extensions may run, in order, and which may not. It is immutable.
+type roster struct {
+	cfg         *config.Config
+	extensions  map[string]*extension
+	order       []string              // the ids of extensions as discovered
+	skipped     []discovery.Candidate // found, but may not run here
+	diagnostics []protocol.Diagnostic // of files
+}
+
+// inOrder returns the extensions as discovered.
+func (r *roster) inOrder() []*extension {
+	list := make([]*extension, len(r.order))
+	for i, id := range r.order {
+		list[i] = r.extensions[id]
+	}
+	return list
+}
+
+// discover makes a roster of cfg and of what is in its search paths. What cannot
+// run here is kept aside with its diagnostics.
+func (h *Host) discover(ctx context.Context, cfg *config.Config) (*roster, error) {
+	r := &roster{cfg: cfg, extensions: make(map[string]*extension)}
+	e := cfg.Extensions
+	if !e.Enabled {
+		return r, nil
+	}
+	found, err := discovery.Discover(ctx, discovery.Options{
+		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
+		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.diagnostics = found.Diagnostics
+	if e.Watch.Enabled {
+		r.diagnostics = append(r.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported,
+			Message: "extensions.watch has no effect in this version", Hint: "restart the host after a change"})
+	}
+	for _, c := range found.Candidates {
+		x, diags := h.newExtension(cfg, c)
+		r.diagnostics = append(r.diagnostics, diags...)
+		if x == nil {
+			r.skipped = append(r.skipped, c)
+			continue
+		}
+		r.extensions[c.ID] = x
+		r.order = append(r.order, c.ID)
+	}
+	return r, nil
+}
+
+// adopt makes r what the host runs: the next generation is made of it.
+func (h *Host) adopt(r *roster) {
+	h.mu.Lock()
+	for _, x := range r.extensions {
+		h.live[x] = struct{}{}
+	}
+	h.mu.Unlock()
+	h.keepSecrets()
+	for _, d := range r.diagnostics {
+		h.logDiagnostic(d)
+	}
+	h.succeed(r)
+}
+
+// keepSecrets tells the redactor what the processes of all extensions know.
+func (h *Host) keepSecrets() {
+	var secrets []string
+	for _, x := range h.alive() {
+		secrets = slices.Concat(secrets, x.secrets)
+	}
+	h.redactor.Know(secrets)
+}
