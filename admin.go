@@ -54,16 +54,20 @@ func (a Admin) Restart(ctx context.Context, id string) error {
 		return a.h.cannotRestart(id)
 	}
 	a.h.log.Info("restarted by the operator", "extension", id)
+	return a.h.restart(ctx, x)
+}
+
+func (h *Host) restart(ctx context.Context, x *extension) error {
 	err := x.group.Restart(ctx)
 	switch {
 	case err == nil:
 		x.group.Release(firstHandshake) // nobody's session
-		a.h.forget(x)
-		a.h.offersChanged()
+		h.forget(x)
+		h.offersChanged()
 	case ctx.Err() != nil:
 	case protocol.KindOf(err) != protocol.ShuttingDown:
-		a.h.forget(x)
-		a.h.report(startDiagnostic(x, err))
+		h.forget(x)
+		h.report(startDiagnostic(x, err))
 	}
 	return err
 }

@@ -23,6 +23,7 @@ import (
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
 	candidate discovery.Candidate
+	source    source
 	options   manifest.Options
 	group     *supervisor.Group[*instance]
 	stateDir  string
@@ -31,8 +32,12 @@ type extension struct {
 	redactor  *redact.Redactor
 	log       *slog.Logger
 	handshake atomic.Pointer[runtime.Handshake]
-	calls     callStats
+	calls     *callStats            // goes on in the next build
 	crash     atomic.Pointer[Crash] // the latest
+
+	after   <-chan struct{} // closed when a process may start; nil: at once
+	stopped chan struct{}   // closed when no process will be left
+	retired bool            // guarded by Host.reloading
 
 	mu        sync.Mutex // guards instances
 	instances map[*instance]struct{}
@@ -50,6 +55,9 @@ type instance struct {
 
 // Serve implements [supervisor.Service].
 func (i *instance) Serve(ctx context.Context, ready func()) error {
+	if !i.extension.awaitTurn(ctx) {
+		return ctx.Err()
+	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
 	err := i.Instance.Serve(ctx, func() {
@@ -90,6 +98,20 @@ func (x *extension) masked(err error) error {
 
 var _ supervisor.Service = (*instance)(nil)
 
+// awaitTurn waits until the build before has stopped, if x is to; false when ctx
+// ended first.
+func (x *extension) awaitTurn(ctx context.Context) bool {
+	if x.after == nil {
+		return true
+	}
+	select {
+	case <-x.after:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // running notes the instances that may have a process.
 func (x *extension) running(i *instance, is bool) {
 	x.mu.Lock()
@@ -124,7 +146,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), stopped: make(chan struct{}), calls: new(callStats), source: sourceOf(&spec), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key, offer: h.offersChanged}
 		s := spec
@@ -142,6 +164,11 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 // lazy reports whether the extension's tools are known without starting it.
 func (x *extension) lazy() bool {
 	return x.options.Activation == manifest.ActivationLazy && len(x.candidate.Manifest.Tools) > 0
+}
+
+// hasFailed reports whether some instance will not be started again by itself.
+func (x *extension) hasFailed() bool {
+	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to

@@ -54,6 +54,9 @@ type Options struct {
 	Start func(id string) bool
 	// StartLazy starts the lazy extensions as well, to see whether they can.
 	StartLazy bool
+	// Reread reads the configuration again for a reload; its error leaves everything
+	// as it is. Default: the configuration stays the one that the host was opened with.
+	Reread func() (*config.Config, error)
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.
 	Background bool
@@ -77,9 +80,12 @@ type Host struct {
 	announce   chan struct{} // holds one token when clients are to be told of other tools
 	settled    chan struct{} // closed when every eager extension has started or failed
 
-	stop     context.CancelFunc
-	running  sync.WaitGroup // startAll and rebuildLoop
-	stopping sync.Once
+	closing   context.Context    // ends when the host begins to close
+	close     context.CancelFunc // makes it end
+	reloading sync.Mutex         // one reload at a time
+	stop      context.CancelFunc
+	running   sync.WaitGroup // startAll and rebuildLoop
+	stopping  sync.Once
 
 	mu          sync.Mutex              // guards what follows
 	live        map[*extension]struct{} // every extension that may have a process
@@ -103,9 +109,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	closing, closeNow := context.WithCancel(running)
 	kept, secrets := journal.New(), new(redact.Redactor)
 	h := &Host{
-		opts: o, stop: stop,
+		opts: o, stop: stop, closing: closing, close: closeNow,
 		redactor: secrets,
 		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
 		journal:  kept, openedAt: time.Now(),
@@ -286,6 +293,9 @@ func (h *Host) logDiagnostic(d protocol.Diagnostic) {
 func (h *Host) Close() error {
 	var failed error
 	h.stopping.Do(func() {
+		h.close()
+		h.reloading.Lock() // which a reload gives up when it notices
+		defer h.reloading.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 		defer cancel()
 		lastResort := time.AfterFunc(killAfter, h.kill)

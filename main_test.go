@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
 
-		"floor": benchtest.FloorVerb,
-		"bench": func(string) { os.Exit(benchExtension().Main()) },
+		"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
+		"floor":  benchtest.FloorVerb,
+		"bench":  func(string) { os.Exit(benchExtension().Main()) },
 	})
 }
 
@@ -74,6 +75,19 @@ func testExtension() *sdk.Extension {
 	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
 		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
 	return x
+}
+
+// holdingALock runs main while nobody else with the same state directory does.
+func holdingALock(main func() int) int {
+	name := filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "lock")
+	lock, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 4
+	}
+	lock.Close()
+	defer os.Remove(name)
+	return main()
 }
 
 // serveMCP is an MCP server by the official SDK.
@@ -140,9 +154,14 @@ tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
 // open opens a host over the folder and closes it with the test.
 func (f *folder) open(o exthost.Options) *exthost.Host {
 	f.t.Helper()
+	return f.openWith(f.config(), o)
+}
+
+// config searches the folder alone.
+func (f *folder) config() *config.Config {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{f.dir}
-	return f.openWith(cfg, o)
+	return cfg
 }
 
 func (f *folder) openWith(cfg *config.Config, o exthost.Options) *exthost.Host {

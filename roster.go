@@ -63,16 +63,27 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config) (*roster, error
 
 // adopt makes r what the host runs: the next generation is made of it.
 func (h *Host) adopt(r *roster) {
+	h.enlist(r)
+	var known []protocol.Diagnostic
+	if g := h.gen.Load(); g != nil {
+		known = g.diagnostics
+	}
+	for _, d := range r.diagnostics {
+		if !slices.Contains(known, d) {
+			h.logDiagnostic(d)
+		}
+	}
+	h.succeed(r)
+}
+
+// enlist notes that the extensions of r may have processes from now on.
+func (h *Host) enlist(r *roster) {
 	h.mu.Lock()
 	for _, x := range r.extensions {
 		h.live[x] = struct{}{}
 	}
 	h.mu.Unlock()
 	h.keepSecrets()
-	for _, d := range r.diagnostics {
-		h.logDiagnostic(d)
-	}
-	h.succeed(r)
 }
 
 // keepSecrets tells the redactor what the processes of all extensions know.

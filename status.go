@@ -73,7 +73,7 @@ func (h *Host) Status() Status {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
 	for _, c := range g.skipped {
-		x := extension{candidate: c}
+		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
 		e.State, e.Reason = StateSkipped, reasonFor(c, s.Diagnostics)
 		s.Extensions = append(s.Extensions, e)
