@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -27,8 +28,10 @@ type extension struct {
 	options   manifest.Options
 	group     *supervisor.Group[*instance]
 	stateDir  string
-	env       process.EnvReport // what its children are not given, and which secrets they are
-	secrets   []string          // values in its environment that must not be shown
+	execHooks []hooks.Handler             // those that are commands
+	admit     func(context.Context) error // whether it may start
+	env       process.EnvReport           // what its children are not given, and which secrets they are
+	secrets   []string                    // values in its environment that must not be shown
 	redactor  *redact.Redactor
 	log       *slog.Logger
 	handshake atomic.Pointer[runtime.Handshake]
@@ -60,6 +63,9 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	if err := i.extension.admit(ctx); err != nil {
+		return err
+	}
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
@@ -139,6 +145,11 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
+	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
@@ -147,6 +158,9 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
 	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), stopped: make(chan struct{}), calls: new(callStats), source: sourceOf(&spec), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	o := groupOptions(c, spec.Options, h.log)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) { logged(e); h.stateChanged(c.ID, e) }
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key, offer: h.offersChanged}
 		s := spec
@@ -154,11 +168,15 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		child, err := runtime.New(s)
 		i.Instance = child
 		return i, err
-	}, groupOptions(c, spec.Options, h.log))
+	}, o)
+	hookDiags, err := h.addHooks(x, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
+	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
-	return x, ignored(&c, spec.Options)
+	return x, append(hookDiags, ignored(&c, spec.Options)...)
 }
 
 // lazy reports whether the extension's tools are known without starting it.

@@ -86,9 +86,9 @@ func (h *Host) succeed(r *roster) {
 	catalog, diags := r.catalog(number, before)
 	next := &generation{
 		roster: r, catalog: catalog, left: make(chan struct{}),
-		hooks:  hooks.NewSet(h.opts.Hooks...),
 		policy: governance.NewPipeline(h.opts.Policies...),
 	}
+	next.hooks = h.newHooks(next)
 	next.users.Store(1)
 	h.gen.Store(next)
 	h.reportOffers(diags)

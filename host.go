@@ -73,6 +73,9 @@ type Host struct {
 	containment *process.Containment
 	openedAt    time.Time
 
+	runner *hooks.Runner    // of the commands of hooks
+	states chan hooks.Event // of extensions, for the hooks of extension_state
+
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
 	past       []*generation // replaced, and maybe still in use; guarded by rebuilding
@@ -84,7 +87,7 @@ type Host struct {
 	close     context.CancelFunc // makes it end
 	reloading sync.Mutex         // one reload at a time
 	stop      context.CancelFunc
-	running   sync.WaitGroup // startAll and rebuildLoop
+	running   sync.WaitGroup // startAll, the loops, and what runs beside them: added to before sealed is set
 	stopping  sync.Once
 
 	mu          sync.Mutex              // guards what follows
@@ -93,6 +96,7 @@ type Host struct {
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
+	sealed           bool // nothing more may run beside the host
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
@@ -102,6 +106,9 @@ type Host struct {
 // directory and the end of ctx.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if err := refuseUnsupported(cfg); err != nil {
+		return nil, err
+	}
+	if err := o.checkHooks(); err != nil {
 		return nil, err
 	}
 	o, err := o.withDefaults()
@@ -122,7 +129,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		settled:     make(chan struct{}),
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
+		states:      make(chan hooks.Event, stateEvents),
 	}
+	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
 	first, err := h.discover(ctx, cfg)
 	if err != nil {
 		stop()
@@ -132,6 +141,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
 	h.running.Go(func() { h.announceLoop(running) })
+	h.running.Go(func() { h.stateLoop(running) })
 	if o.Background {
 		return h, nil
 	}
@@ -234,10 +244,12 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	h.mu.Lock()
 	h.sessions[s] = struct{}{}
 	h.mu.Unlock()
+	began := h.sessionBegan(s)
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		delete(h.sessions, s)
 		h.mu.Unlock()
+		h.sessionEnded(s, began)
 		h.endSession(s)
 	})
 	return nil
@@ -308,6 +320,10 @@ func (h *Host) Close() error {
 		}
 		wg.Wait()
 		h.stop()
+		h.mu.Lock()
+		h.sealed = true
+		h.mu.Unlock()
+		h.runner.Close()
 		h.running.Wait()
 		h.containment.Close()
 		h.journal.Close()

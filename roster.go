@@ -6,6 +6,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -17,6 +18,7 @@ type roster struct {
 	order       []string              // the ids of extensions as discovered
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
+	hooks       []hooks.Handler       // of the configuration
 }
 
 // inOrder returns the extensions as discovered.
@@ -32,6 +34,10 @@ func (r *roster) inOrder() []*extension {
 // run here is kept aside with its diagnostics.
 func (h *Host) discover(ctx context.Context, cfg *config.Config) (*roster, error) {
 	r := &roster{cfg: cfg, extensions: make(map[string]*extension)}
+	var err error
+	if r.hooks, err = h.operatorHooks(cfg); err != nil {
+		return nil, err
+	}
 	e := cfg.Extensions
 	if !e.Enabled {
 		return r, nil

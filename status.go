@@ -137,8 +137,9 @@ func (x *extension) status(g *generation) ExtensionStatus {
 		s.Tools = append(s.Tools, e.Name)
 	}
 	if hs := x.handshake.Load(); hs != nil {
-		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		s.Protocol = hs.Protocol
 	}
+	s.Hooks = x.hookPoints()
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)

@@ -23,7 +23,6 @@ func refuseUnsupported(cfg *config.Config) error {
 		stated bool
 	}{
 		{"plugins", slices.ContainsFunc(cfg.Plugins, func(s governance.Spec) bool { return !s.Disabled })},
-		{"hooks", len(cfg.Hooks) > 0},
 		{"destinations", len(cfg.Destinations) > 0},
 		{"audit.path", cfg.Audit.Path != ""},
 	} {
@@ -39,9 +38,6 @@ func unsupported(c *discovery.Candidate) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path}
 	switch kind := c.Manifest.Transport.Kind; kind {
 	case manifest.KindStdio, manifest.KindExec:
-	case "":
-		d.Message = "its [[hooks]] are not run by this version"
-		return d
 	default:
 		d.Message = fmt.Sprintf("transport kind %s is not built in yet", kind)
 		return d
@@ -56,7 +52,6 @@ func ignored(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagn
 		key    string
 		stated bool
 	}{
-		{"[[hooks]]", len(m.Hooks) > 0},
 		{"[runtime.limits]", unkeptLimits(m)},
 		{"runtime.replay", o.Replay != manifest.ReplayNever},
 	} {

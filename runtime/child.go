@@ -180,6 +180,7 @@ func (c *child) greet(ctx context.Context) error {
 
 // offer makes h, with what is accepted of o, the handshake in force.
 func (c *child) offer(h *Handshake, o offer) {
+	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
 	c.handshake.Store(h)
