@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -101,6 +102,9 @@ type Command struct {
 //	            context, else nothing; the reason is the JSON's, else stderr
 //	any other   a failure, unless stdout is JSON that denies or asks
 func (r *Runner) Handler(c Command) (Handler, error) {
+	if !slices.Contains(points, c.Point) {
+		return Handler{}, fmt.Errorf("%q is not a hook point", c.Point)
+	}
 	if err := CheckMatcher(c.Matcher); err != nil {
 		return Handler{}, err
 	}

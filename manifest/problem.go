@@ -91,7 +91,7 @@ func (h HookSpec) Validate() []Problem {
 	}
 	p.oneOf("on_error", h.OnError, "allow", "deny")
 	if _, err := toolmatch.Parse(h.Matcher); err != nil {
-		p.add("matcher", "", "matcher is neither a list of names, nor a pattern, nor a regular expression: %v", err)
+		p.add("matcher", "", "matcher is not a regular expression (nor a list of names, nor a pattern): %v", err)
 	}
 	if h.Timeout != nil && *h.Timeout == 0 {
 		p.add("timeout", "", "timeout is more than 0: without it a hook that hangs would hold up every call")
