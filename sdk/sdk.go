@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,12 +24,13 @@ import (
 // closed our stdin.
 const drainTimeout = 3 * time.Second
 
-// Extension is a set of tools and the conversation that serves them. Tools are
-// added before [Extension.Main] or [Extension.Serve] runs.
+// Extension is a set of tools and hooks and the conversation that serves them. They
+// are added before [Extension.Main] or [Extension.Serve] runs.
 type Extension struct {
 	version string
 	tools   map[string]*tool
 	order   []string
+	hooks   map[string]hook // by point
 	setup   func(ctx context.Context, s Setup) error
 
 	mu       sync.Mutex
@@ -118,6 +120,9 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	case protocol.MethodShutdown:
 		return json.RawMessage("{}"), nil // the end of stdin follows
 	}
+	if strings.HasPrefix(req.Method, protocol.MethodHookPrefix) {
+		return x.runHook(ctx, req)
+	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + req.Method}
 }
 
@@ -134,7 +139,7 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 			return nil, err
 		}
 	}
-	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors()})
+	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: x.points()})
 }
 
 func (x *Extension) descriptors() []json.RawMessage {
