@@ -67,7 +67,7 @@ func (h *Host) rebuild() {
 	h.gen.Store(&generation{
 		catalog:    catalog,
 		hooks:      hooks.NewSet(h.opts.Hooks...),
-		policy:     governance.NewPipeline(h.opts.Policies...),
+		policy:     h.policy,
 		extensions: h.extensions,
 	})
 	h.reportOffers(append(diags, found...))

@@ -74,6 +74,7 @@ type Host struct {
 	order      []string              // the ids of extensions as discovered
 	skipped    []discovery.Candidate // found, but may not run here
 
+	policy     *governance.Pipeline // of every generation
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
 	changed    chan struct{} // holds one token when a new generation is due
@@ -118,6 +119,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		extensions:  make(map[string]*extension),
 		sessions:    make(map[*protocol.Session]struct{}),
 	}
+	h.policy = governance.NewPipeline(governance.Options{Log: h.log}, o.Policies...)
 	if err := h.discover(ctx); err != nil {
 		stop()
 		return nil, err
@@ -318,6 +320,7 @@ func (h *Host) Close() error {
 			wg.Go(func() { errs[i] = h.extensions[id].group.Stop(ctx, hostDrain) })
 		}
 		wg.Wait()
+		h.closePolicy(ctx)
 		h.stop()
 		h.running.Wait()
 		h.containment.Close()
@@ -325,6 +328,15 @@ func (h *Host) Close() error {
 		failed = errors.Join(errs...)
 	})
 	return failed
+}
+
+// closePolicy leaves what policies still have to decide as long as calls.
+func (h *Host) closePolicy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hostDrain)
+	defer cancel()
+	if err := h.policy.Close(ctx); err != nil {
+		h.log.Warn("policies were still deciding when the host closed", "error", err)
+	}
 }
 
 const (
