@@ -125,15 +125,16 @@ func (g *passage) again(ctx context.Context, flow Flow) error {
 			members = append(members, m)
 		}
 	}
-	if flow == Request {
-		g.clean = false
+	sent, clean := g.sent, g.clean
+	if flow == Request { // which is not out yet
+		g.sent, g.clean = false, false
 	}
 	left := g.p.o.ChainTimeout
-	err := g.each(ctx, flow, members, &left, true)
-	if err == nil && flow == Request {
-		g.clean = true
+	if err := g.each(ctx, flow, members, &left, true); err != nil {
+		return err
 	}
-	return err
+	g.sent, g.clean = sent, clean
+	return nil
 }
 
 // observe asks the observers, all at once.
