@@ -24,7 +24,9 @@ func (f policyFunc) Decide(ctx context.Context, flow governance.Flow, x *governa
 
 // always decides the same about everything.
 func always(d governance.Decision) policyFunc {
-	return func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) { return d, nil }
+	return func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
+		return d, nil
+	}
 }
 
 // in decides d in one flow.
