@@ -37,7 +37,7 @@ var house = map[string]struct {
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
-	"governance/builtin":   {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
+	"governance/builtin":   {[]string{"governance", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
 	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
@@ -47,6 +47,7 @@ var house = map[string]struct {
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
 
+	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 }

@@ -242,11 +242,12 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 }
 
 func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
-	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: r.sent.arguments}
+	arguments := tools.Arguments(rawjson.Get(x.Request, "arguments")) // as policies left them
+	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: arguments}
 	if err := r.gen.hooks.Run(ctx, &event); err != nil {
 		return err
 	}
-	if err := r.entry.Validate(r.sent.arguments); err != nil {
+	if err := r.entry.Validate(arguments); err != nil {
 		return err
 	}
 	result, err := r.forward(ctx, x.Request)

@@ -128,6 +128,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		stop()
 		return nil, err
 	}
+	first.policy = governance.NewPipeline(governance.Options{Log: h.log}, o.Policies...)
 	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
@@ -307,6 +308,7 @@ func (h *Host) Close() error {
 			wg.Go(func() { errs[i] = x.group.Stop(ctx, hostDrain) })
 		}
 		wg.Wait()
+		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
 		h.running.Wait()
 		h.containment.Close()
@@ -314,6 +316,15 @@ func (h *Host) Close() error {
 		failed = errors.Join(errs...)
 	})
 	return failed
+}
+
+// closePolicy leaves what policies still have to decide as long as calls.
+func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
+	ctx, cancel := context.WithTimeout(ctx, hostDrain)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		h.log.Warn("policies were still deciding when the host closed", "error", err)
+	}
 }
 
 const (
