@@ -31,13 +31,17 @@ type Exchange struct {
 	Response  json.RawMessage // the result; nil until there is one
 	Failure   *protocol.Error // why there is no result: a refusal or what went wrong; nil otherwise
 	Verdict   Verdict         // what ended it, for those who record
+	Began     time.Time       // when the host took it; zero while nobody looks
+	Replayed  bool            // it was sent again after the child had died
 }
 
-// Verdict is the decision that counted.
+// Verdict is the decision that counted. The zero value says that every policy
+// let the exchange pass, unasked.
 type Verdict struct {
-	Action Action
-	Policy string // whose it was; "" when every policy let it pass
-	Code   string
+	Action Action `json:"action"`         // Deny, Respond, or Ask for a question answered with yes
+	Policy string `json:"policy"`         // whose it was
+	Code   string `json:"code,omitempty"` // of a denial
+	By     string `json:"by,omitempty"`   // who answered the question, if there was one
 }
 
 // Action is what a policy wants to happen.
@@ -76,6 +80,23 @@ type Policy interface {
 // must be quick: it is asked for each tool of a list.
 type Visibler interface {
 	Visible(caller, tool string) bool
+}
+
+// Question is what a policy wants a person to decide.
+type Question struct {
+	Policy string
+	Flow   Flow
+	Code   string          // "" when the policy gave none
+	Reason string          // for the person
+	Data   json.RawMessage // for programs; nil is none
+	Expiry time.Duration   // how long there is for an answer
+}
+
+// Approver has people answer questions. Ask waits for the answer and returns soon
+// after ctx ends, which it does when the caller gives up or the question expires.
+// by names who answered. It must not keep or change x.
+type Approver interface {
+	Ask(ctx context.Context, x *Exchange, q Question) (approved bool, by string, err error)
 }
 
 // Member is a policy with its place in the pipeline.

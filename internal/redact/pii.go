@@ -94,7 +94,7 @@ func isLetter(c byte) bool { return c|0x20-'a' < 26 }
 // begins and ends where a group does.
 func cardsOf(list []span, text []byte, start, end int) []span {
 	for i := start; i < end; i++ {
-		if !isDigit(text[i]) || i > 0 && isDigit(text[i-1]) || inOther(text, i) {
+		if !isDigit(text[i]) || i > 0 && isDigit(text[i-1]) {
 			continue
 		}
 		if to := cardAt(text, i, end); to > 0 {
@@ -111,19 +111,22 @@ func inOther(text []byte, i int) bool {
 	return i > 0 && isLetter(text[i-1]) && !escaped(text, i-1) || i > 1 && text[i-1] == '.' && isDigit(text[i-2])
 }
 
-// cardAt returns the end of the card number that begins at text[i] and ends before
-// end, 0 when none does.
-func cardAt(text []byte, i, end int) int {
+// cardAt returns the end of the card number that begins at text[start] and ends
+// before end, 0 when none does. Digits that are not in groups must stand alone.
+func cardAt(text []byte, start, end int) int {
 	var digits [19]byte
-	n, to := 0, 0
-	for ; i < end && n < len(digits); i++ {
+	n, to, other := 0, 0, inOther(text, start)
+	for i := start; i < end && n < len(digits); i++ {
 		if !isDigit(text[i]) {
 			continue
 		}
 		digits[n] = text[i] - '0'
 		n++
-		ends := i+1 == len(text) || !isDigit(text[i+1]) && !isLetter(text[i+1])
-		if n >= minCard && ends && isCard(digits[:n]) {
+		if n < minCard || i+1 < len(text) && isDigit(text[i+1]) {
+			continue
+		}
+		alone := !other && (i+1 == len(text) || !isLetter(text[i+1]))
+		if grouped := i+1-start > n; (grouped || alone) && isCard(digits[:n]) {
 			to = i + 1
 		}
 	}
