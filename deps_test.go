@@ -24,7 +24,7 @@ var house = map[string]struct {
 	"internal/process": {nil, "process hygiene is not about extensions"},
 	"internal/rawjson": {nil, "edits bytes"},
 	"internal/nearest": {nil, "compares words"},
-	"internal/redact":  {nil, "masks texts"},
+	"internal/redact":  {[]string{"internal/nearest"}, "masks texts"},
 	"internal/latency": {nil, "counts durations"},
 	"internal/journal": {nil, "keeps log records"},
 	"internal/daemon":  {nil, "finds a running host; what is said to it is not its matter"},

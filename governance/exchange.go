@@ -31,6 +31,8 @@ type Exchange struct {
 	Response  json.RawMessage // the result; nil until there is one. While content decides about an extension's own error: its {code, message, data}
 	Failure   *protocol.Error // why there is no result: a refusal or what went wrong; nil otherwise
 	Verdict   Verdict         // what ended it, for those who record
+	Began     time.Time       // when the host took it; zero while nobody looks
+	Replayed  bool            // it was sent again after the child had died
 }
 
 // Verdict is the decision that counted. The zero value says that every policy
