@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -37,7 +38,8 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 	var header, trailer metadata.MD
 	answer, err := ask(ctx, m, grpc.Header(&header), grpc.Trailer(&trailer))
 	if err != nil {
-		return governance.Decision{}, unanswered(ctx, rpc, err, len(header)+len(trailer) > 0)
+		heard := len(header)+len(trailer) > 0 && l.conn.GetState() == connectivity.Ready
+		return governance.Decision{}, unanswered(ctx, rpc, err, heard)
 	}
 	return s.decision(flow, x, m, answer)
 }
@@ -80,7 +82,9 @@ const (
 
 // argued reports whether the service sees a method's arguments in the place of
 // its params.
-func argued(method string) bool { return method == protocol.MethodToolsCall || method == methodPromptsGet }
+func argued(method string) bool {
+	return method == protocol.MethodToolsCall || method == methodPromptsGet
+}
 
 func direction(x *governance.Exchange) string {
 	if x.ToChild {

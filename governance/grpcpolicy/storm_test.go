@@ -50,11 +50,11 @@ func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
 
 // lane is one policy that is killed and started again, and what it decided.
 type lane struct {
-	t       *testing.T
-	id      int
-	random  *rand.Rand
-	mu      sync.Mutex
-	allowed []string
+	t              *testing.T
+	id             int
+	random         *rand.Rand
+	mu             sync.Mutex
+	allowed        []string
 	denied, failed int
 }
 
@@ -91,7 +91,8 @@ func (l *lane) note(id string, d governance.Decision, err error) {
 		l.allowed = append(l.allowed, id)
 	case err == nil && d.Code == "odd":
 		l.denied++
-	case kind == protocol.ChildExited || kind == protocol.NotReady:
+	case kind == protocol.ChildExited || kind == protocol.NotReady,
+		kind == protocol.ExtensionError: // it died between the head of its answer and the rest
 		l.failed++
 	default:
 		l.t.Errorf("%s: %+v, %v", id, d, err)
