@@ -42,6 +42,9 @@ type Spec struct {
 	StderrLine func(Line)
 	// Stderr bounds what reaches StderrLine.
 	Stderr StderrOptions
+	// StdoutToStderr makes the child's stdout its stderr, for one that is spoken
+	// to in another way; Process.Stdout is nil then.
+	StdoutToStderr bool
 	// Limits bound the child on systems where [CanLimit] says so.
 	Limits Limits
 	// Containment holds what the child starts, so that it dies with it. Nil holds
@@ -57,7 +60,7 @@ type Process struct {
 	// Stdout is our end of the child's stdout. It belongs to the caller, who
 	// reads and closes it: what the child wrote before it died is still in
 	// there after Done. A grandchild outside the group may keep it from ending,
-	// so reading on after Done needs a deadline.
+	// so reading on after Done needs a deadline. Nil with Spec.StdoutToStderr.
 	Stdout *os.File
 
 	proc   *os.Process
@@ -80,6 +83,9 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	pipes, err := openPipes()
 	if err != nil {
 		return nil, &StartError{Reason: Resource, Path: s.Path, Err: err}
+	}
+	if s.StdoutToStderr {
+		pipes.joinOutputs()
 	}
 	hold := s.Containment.prepare()
 	s.Env = hold.environ(s.Env)
@@ -213,6 +219,14 @@ func openPipes() (s pipeEnds, err error) {
 	return s, nil
 }
 
+// joinOutputs makes the pipe of stderr that of stdout, too.
+func (s *pipeEnds) joinOutputs() {
+	s.child[1].Close()
+	s.host[1].Close()
+	s.child[1], s.host[1] = s.child[2], nil
+}
+
+// closeAll closes files; those that are nil or closed already do no harm.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
