@@ -51,7 +51,7 @@ type Options struct {
 	// Start says which extensions are started; the others are only looked at.
 	// Default: all.
 	Start func(id string) bool
-	// StartLazy starts the lazy extensions as well, to see whether they can.
+	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.
@@ -206,7 +206,7 @@ func (h *Host) startAll(ctx context.Context) {
 	slots := make(chan struct{}, startsAtOnce)
 	for _, id := range h.order {
 		x := h.extensions[id]
-		if x.lazy() && !h.opts.StartLazy || !h.opts.starts(id) {
+		if x.known() && !h.opts.StartLazy || !h.opts.starts(id) {
 			continue
 		}
 		wg.Go(func() {

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
 
+		"begun":   func(string) { appendState("begun", "x") },
+		"journal": func(string) { os.Exit(journalExtension().Main()) },
+
 		"floor": benchtest.FloorVerb,
 		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
