@@ -42,6 +42,9 @@ var house = map[string]struct {
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
 
+	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
+	"governance/grpcpolicy/pluginv1": {nil, "generated"},
+
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},

@@ -52,7 +52,7 @@ type Options struct {
 	// Start says which extensions are started; the others are only looked at.
 	// Default: all.
 	Start func(id string) bool
-	// StartLazy starts the lazy extensions as well, to see whether they can.
+	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
@@ -190,7 +190,7 @@ func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*exte
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
 		for _, x := range list {
-			if x.lazy() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+			if x.known() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
 				continue
 			}
 			wg.Go(func() {

@@ -32,9 +32,12 @@ func TestMain(m *testing.M) {
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
 
-		"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
-		"floor":  benchtest.FloorVerb,
-		"bench":  func(string) { os.Exit(benchExtension().Main()) },
+		"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
+		"begun":   func(string) { appendState("begun", "x") },
+		"journal": func(string) { os.Exit(journalExtension().Main()) },
+
+		"floor": benchtest.FloorVerb,
+		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
 }
 

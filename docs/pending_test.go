@@ -17,7 +17,6 @@ import (
 // that read them does, [TestPending] wants them gone from here.
 var pending = []struct{ key, code, effect, until string }{
 	{"manifest:hooks[]", `Manifest\.Hooks\b`, "no effect", "exec hooks run"},
-	{"manifest:runtime.replay", `\.Replay\b`, "no effect", "calls are sent again"},
 	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
 	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
 	{"config:extensions.entries.ID.hooks", `entry\.Hooks\b|HooksOwn\b`, "no effect", "extensions' hooks run"},
