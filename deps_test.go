@@ -44,6 +44,8 @@ var house = map[string]struct {
 
 	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
 	"governance/grpcpolicy/pluginv1": {nil, "generated"},
+	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
+	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},

@@ -30,6 +30,7 @@ type Extension struct {
 	tools   map[string]*tool
 	order   []string
 	setup   func(ctx context.Context, s Setup) error
+	policy  Policy
 
 	mu       sync.Mutex
 	inFlight []*call
@@ -109,6 +110,8 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	switch req.Method {
 	case protocol.MethodToolsCall:
 		return x.call(ctx, req)
+	case protocol.MethodDecide:
+		return x.decide(ctx, req)
 	case protocol.MethodPing:
 		return json.RawMessage("{}"), nil
 	case protocol.MethodInitialize:
@@ -156,10 +159,16 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	if !ok {
 		return nil, invalidParams("there is no tool " + name)
 	}
+<<<<<<< HEAD
 	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
 	x.begin(c)
 	defer x.end(c)
 	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
+=======
+	ctx, end := x.cancelable(ctx, req)
+	defer end()
+	result, err := t.run(&call{ctx, x, req.Params}, rawjson.Get(req.Params, "arguments"))
+>>>>>>> ffb0edc (Ask policies over the native protocol and plugins over MCP)
 	if err == nil {
 		return result, nil
 	}
@@ -167,6 +176,21 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 		return nil, (*jsonrpc.Error)(wire)
 	}
 	return textResult(err.Error(), true), nil
+}
+
+// cancelable returns a context that notified can end, to be ended in any case.
+func (x *Extension) cancelable(ctx context.Context, req *jsonrpc.Message) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	id := string(req.ID)
+	x.mu.Lock()
+	x.inFlight[id] = cancel
+	x.mu.Unlock()
+	return ctx, func() {
+		x.mu.Lock()
+		delete(x.inFlight, id)
+		x.mu.Unlock()
+		cancel()
+	}
 }
 
 // run calls the tool and survives its panic, which the author finds on stderr.

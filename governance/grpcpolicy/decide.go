@@ -109,7 +109,8 @@ func (s *Service) decision(flow governance.Flow, x *governance.Exchange, m *plug
 	if len(changed) == 0 || bytes.Equal(changed, sent) {
 		return governance.Decision{}, nil
 	}
-	if err := isObject(changed); err != nil {
+	changed, err := object(changed)
+	if err != nil {
 		return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "the %s it answered with cannot be used: %w", field, err)
 	}
 	if flow == governance.Request && argued(x.Method) {
@@ -126,17 +127,12 @@ var rejectCodes = map[governance.Category]string{
 	governance.Validation:     "invalid_request",
 }
 
-func isObject(b []byte) error {
+// object returns b if it can be a request's params or a result.
+func object(b []byte) (json.RawMessage, error) {
 	if len(b) > maxJSON {
-		return fmt.Errorf("%d bytes, and %d is the limit", len(b), maxJSON)
+		return nil, fmt.Errorf("%d bytes, and %d is the limit", len(b), maxJSON)
 	}
-	if err := rawjson.Check(b); err != nil {
-		return err
-	}
-	if i := rawjson.SkipSpace(b, 0); b[i] != '{' {
-		return errors.New("not a JSON object")
-	}
-	return nil
+	return rawjson.Object(b)
 }
 
 // unanswered is the error of a call without a decision. Heard says that err is

@@ -21,7 +21,7 @@ func TestDecisions(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
 	p := started(t, spec(t, "plugin"))
-	changedRequest := `{"name":"change","arguments":{` + "\n" + ` "n": 12345678901234567890},"later":1}`
+	changedRequest := `{"name":"change","arguments":{"n":12345678901234567890},"later":1}`
 	for _, tt := range []struct {
 		tool string
 		flow governance.Flow
@@ -37,7 +37,7 @@ func TestDecisions(t *testing.T) {
 		{tool: "echo", flow: governance.Request},
 		{tool: "echo", flow: governance.Response},
 		{tool: "change", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(changedRequest)}},
-		{tool: "change", flow: governance.Response, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage("{\n \"n\": 12345678901234567890}")}},
+		{tool: "change", flow: governance.Response, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"n":12345678901234567890}`)}},
 		{tool: "array", flow: governance.Request, kind: protocol.InvalidResponse, text: "the request_json it answered with cannot be used: not a JSON object"},
 		{tool: "garbage", flow: governance.Response, kind: protocol.InvalidResponse, text: "the response_json it answered with cannot be used: unexpected end of JSON"},
 		{tool: "big", flow: governance.Request, kind: protocol.InvalidResponse, text: "16777224 bytes, and 16777216 is the limit"},
