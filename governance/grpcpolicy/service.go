@@ -164,6 +164,7 @@ func (s *Service) farewell(ctx context.Context, l *live) {
 		saying, cancel := context.WithTimeout(ctx, farewellTimeout)
 		_, _ = l.client.Shutdown(saying, &emptypb.Empty{}) // SIGTERM says the same
 		cancel()
+		l.conn.Close() // a plugin that ends gracefully waits for its calls
 	}
 	// No plugin waits for the end of its stdin, so there is none to wait for.
 	if err := s.proc.Load().Stop(ctx, 0); err != nil {
