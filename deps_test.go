@@ -24,11 +24,11 @@ var house = map[string]struct {
 	"internal/process":    {nil, "process hygiene is not about extensions"},
 	"internal/rawjson":    {nil, "edits bytes"},
 	"internal/nearest":    {nil, "compares words"},
-	"internal/redact":     {nil, "masks texts"},
+	"internal/redact":     {[]string{"internal/nearest"}, "masks texts"},
 	"internal/toolmatch":  {nil, "compares names"},
+	"internal/hookimport": {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/toolmatch"}, "reads the hooks of another program, for the command line"},
 	"internal/latency":    {nil, "counts durations"},
 	"internal/journal":    {nil, "keeps log records"},
-	"internal/hookimport": {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/toolmatch"}, "reads the hooks of another program, for the command line"},
 	"internal/daemon":     {nil, "finds a running host; what is said to it is not its matter"},
 	"internal/mcphttp":    {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
@@ -39,16 +39,22 @@ var house = map[string]struct {
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process", "internal/rawjson", "internal/toolmatch"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
-	"governance/builtin":   {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
+	"governance/builtin":   {[]string{"governance", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
 	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
+
+	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
+	"governance/grpcpolicy/pluginv1": {nil, "generated"},
+	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
+	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
 
+	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 }

@@ -62,7 +62,7 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 		return nil, err
 	}
 	defer r.gen.leave()
-	if err := r.govern(ctx); err != nil {
+	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...); err != nil {
 		return nil, r.blame(err)
 	}
 	return r.exchange.Response, nil
@@ -254,7 +254,7 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 	r.hooked.called = true
 	result, err := r.forward(ctx, x.Request)
 	r.hooked.took = time.Since(began)
-	if r.hooked.failed = err != nil; r.hooked.failed {
+	if err != nil {
 		return err
 	}
 	x.Response = result
@@ -262,8 +262,25 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 }
 
 // forward gives the request to an instance of the target and waits for its answer.
-// A request that an ending instance never got goes to the next one, once.
+// One that died over it is followed by another, once, if the operator and the tool
+// allow that. When the second never got it, the first is the outcome: it may have
+// been carried out.
 func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	result, err := r.deliver(ctx, params)
+	if !r.replays(err) || ctx.Err() != nil {
+		return result, err
+	}
+	r.target.log.Info("sent again, since its process ended before the answer", "tool", r.entry.Name, "reason", message(err))
+	again, second := r.deliver(ctx, params)
+	if second != nil && !reached(second) {
+		return nil, err
+	}
+	return again, second
+}
+
+// deliver sends the request once. One that an ending instance never got goes to the
+// next, once.
+func (r *routed) deliver(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	result, unsent, err := r.try(ctx, params)
 	if unsent && ctx.Err() == nil {
 		result, _, err = r.try(ctx, params)

@@ -42,6 +42,10 @@ type extension struct {
 	stopped chan struct{}   // closed when no process will be left
 	retired bool            // guarded by Host.reloading
 
+	memory   memory
+	learning sync.Mutex // guards last and its file
+	last     *offer     // of the last handshake, in this host's life or before; nil before the first
+
 	mu        sync.Mutex // guards instances
 	instances map[*instance]struct{}
 }
@@ -51,9 +55,10 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
-	key       string // of its slot
-	offer     func() // told when the extension's tools may have changed
-	pid       int    // once it could be called
+	key       string               // of its slot
+	print     string               // the fingerprint of what it runs; "" when that does not count
+	learn     func(announced bool) // told of its handshake, and of later ones
+	pid       int                  // once it could be called
 }
 
 // Serve implements [supervisor.Service].
@@ -69,8 +74,8 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
+		i.learn(false)
 		ready()
-		i.offer()
 	})
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
@@ -157,18 +162,26 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), stopped: make(chan struct{}), calls: new(callStats), source: sourceOf(&spec), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	x := &extension{
+		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
+		memory: memoryOf(h.opts.StateDir),
+	}
+	print := func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	o := groupOptions(c, spec.Options, h.log)
 	logged := o.OnEvent
 	o.OnEvent = func(e supervisor.Event) { logged(e); h.stateChanged(c.ID, e) }
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key, offer: h.offersChanged}
+		i := &instance{extension: x, key: key, print: print()}
+		i.learn = func(announced bool) { h.learn(i, announced) }
 		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); h.offersChanged() }
+		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
 		child, err := runtime.New(s)
 		i.Instance = child
 		return i, err
 	}, o)
+	x.remember(print)
 	hookDiags, err := h.addHooks(x, spec.Env)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
@@ -179,9 +192,18 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	return x, append(hookDiags, ignored(&c, spec.Options)...)
 }
 
-// lazy reports whether the extension's tools are known without starting it.
-func (x *extension) lazy() bool {
-	return x.options.Activation == manifest.ActivationLazy && len(x.candidate.Manifest.Tools) > 0
+// onDemand reports whether the extension starts when somebody calls it.
+func (x *extension) onDemand() bool {
+	return x.options.Activation == manifest.ActivationLazy || x.options.Instances.PerSession()
+}
+
+// declares reports whether its tools stand in its manifest.
+func (x *extension) declares() bool { return len(x.candidate.Manifest.Tools) > 0 }
+
+// known reports whether the extension starts on demand and its tools are known
+// without: from its manifest, or from an earlier handshake.
+func (x *extension) known() bool {
+	return x.onDemand() && (x.declares() || x.handshake.Load() != nil)
 }
 
 // hasFailed reports whether some instance will not be started again by itself.
@@ -192,7 +214,7 @@ func (x *extension) hasFailed() bool {
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
-	if x.options.Activation != manifest.ActivationLazy && !x.options.Instances.PerSession() {
+	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}
 	_, release, err := x.group.Acquire(ctx, firstHandshake)
@@ -213,7 +235,7 @@ func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
 		return hs.Tools, hs.Diagnostics
 	}
-	if x.lazy() {
+	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.candidate.Manifest), nil
 	}
 	return nil, nil

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -22,7 +21,6 @@ type generation struct {
 	*roster
 	catalog *tools.Catalog
 	hooks   *hooks.Set
-	policy  *governance.Pipeline
 
 	users atomic.Int64  // exchanges in it, and the host while it is the current one
 	left  chan struct{} // closed when the last of them has left
@@ -86,7 +84,6 @@ func (h *Host) succeed(r *roster) {
 	catalog, diags := r.catalog(number, before)
 	next := &generation{
 		roster: r, catalog: catalog, left: make(chan struct{}),
-		policy: governance.NewPipeline(h.opts.Policies...),
 	}
 	next.hooks = h.newHooks(next)
 	next.users.Store(1)

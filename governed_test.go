@@ -39,7 +39,7 @@ func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance
 
 func TestEveryExchangePassesGovernance(t *testing.T) {
 	policy := &sentinel{}
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel"}, Policy: policy}}})
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
 	for _, c := range []*protocol.Call{
 		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`)},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"echo"}`)},
@@ -83,7 +83,7 @@ func TestDenialsDoNotExecute(t *testing.T) {
 		{"unavailable", &sentinel{err: errors.New("its database is down")}, protocol.GovernanceUnavailable, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel"}, Policy: tt.policy}}})
+			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: tt.policy}}})
 			result, err := h.Call(deadline(t), "ext_x_echo", nil)
 			var e *protocol.Error
 			if !errors.As(err, &e) || e.Kind != tt.kind || len(result) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,6 @@ type hooked struct {
 	id      string        // of the call; "" until a hook is told
 	context []string      // what the hooks before it want the model to be told
 	called  bool          // the extension was asked
-	failed  bool          // and has no result
 	took    time.Duration // for how long
 }
 
@@ -45,6 +45,29 @@ func (r *routed) tellHooks(ctx context.Context, x *governance.Exchange, e hooks.
 	return r.gen.hooks.Run(context.WithValue(ctx, sessionKeyOf{}, instanceKey(r.call)), &e)
 }
 
+// legs are what comes behind the response flow: nothing where nobody listens.
+func (r *routed) legs() []governance.Leg {
+	set := r.gen.hooks
+	if r.entry == nil || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) && !set.Has(hooks.ToolCallFailed) {
+		return nil
+	}
+	return []governance.Leg{r.afterCall}
+}
+
+// refused notes that hooks ended the exchange, for those who record it.
+func (r *routed) refused(x *governance.Exchange, by string, err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || e.Kind != protocol.Rejected {
+		return err
+	}
+	code, _ := rawjson.Text(rawjson.Get(e.Data, "code"))
+	x.Verdict = governance.Verdict{Action: governance.Deny, Policy: "hook " + by, Code: code}
+	if x.ID != "" {
+		e.Data = rawjson.Set(e.Data, "decision_id", quote(x.ID))
+	}
+	return e
+}
+
 // beforeCall lets the hooks decide about the arguments and change them. What they
 // change governance sees once more.
 func (r *routed) beforeCall(ctx context.Context, x *governance.Exchange) error {
@@ -53,13 +76,16 @@ func (r *routed) beforeCall(ctx context.Context, x *governance.Exchange) error {
 	}
 	out, err := r.tellHooks(ctx, x, hooks.Event{Point: hooks.BeforeToolCall, Payload: r.arguments(x)})
 	r.hooked.context = out.Context
-	if err != nil || !out.Changed {
-		return err
+	if err != nil {
+		return r.refused(x, out.By, err)
+	}
+	if !out.Changed {
+		return nil
 	}
 	changed := toolCall{arguments: out.Payload}
 	changed.normalize() // who calls is not for hooks to say either
 	x.Request = rawjson.Set(x.Request, "arguments", changed.arguments)
-	return r.again(ctx, governance.Request, x)
+	return r.gen.policy.Again(ctx, governance.Request, x)
 }
 
 // afterCall tells the hooks what governance let pass of the outcome, and lets them
@@ -75,7 +101,7 @@ func (r *routed) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if r.gen.hooks.Has(hooks.AfterToolCall) {
 		out, err := r.tellHooks(ctx, x, hooks.Event{Point: hooks.AfterToolCall, Payload: x.Response, Arguments: r.arguments(x), Took: r.hooked.took})
 		if err != nil {
-			return err
+			return r.refused(x, out.By, err)
 		}
 		x.Response, changed = out.Payload, out.Changed
 		told = append(told, out.Context...)
@@ -86,7 +112,7 @@ func (r *routed) afterCall(ctx context.Context, x *governance.Exchange) error {
 	if !changed {
 		return nil
 	}
-	return r.again(ctx, governance.Response, x)
+	return r.gen.policy.Again(ctx, governance.Response, x)
 }
 
 // callFailed tells the hooks why there is no result. What they have to say about
@@ -102,7 +128,7 @@ func (r *routed) callFailed(ctx context.Context, x *governance.Exchange) error {
 	}
 	said := *x
 	said.Failure, said.Response = nil, withContext(json.RawMessage(`{}`), told)
-	if err := r.again(ctx, governance.Response, &said); err != nil {
+	if err := r.gen.policy.Again(ctx, governance.Response, &said); err != nil {
 		return nil // and is not said
 	}
 	failure := *x.Failure

@@ -42,7 +42,7 @@ func hookExtension() *sdk.Extension {
 			_ = json.Unmarshal(e.Arguments, &in)
 			switch in.Hook + " " + e.Point {
 			case "deny before_tool_call":
-				return sdk.Deny("not on Mondays"), nil
+				return &sdk.HookReply{Decision: "deny", Reason: "not on Mondays"}, nil
 			case "change before_tool_call":
 				return &sdk.HookReply{Override: json.RawMessage(`{"name":"changed","_meta":{"agent_id":"root"}}`)}, nil
 			case "fail before_tool_call":
@@ -50,7 +50,7 @@ func hookExtension() *sdk.Extension {
 			case "result after_tool_call":
 				return &sdk.HookReply{Override: json.RawMessage(`{"content":[{"type":"text","text":"replaced"}]}`)}, nil
 			case "hold after_tool_call":
-				return sdk.Deny("too much"), nil
+				return &sdk.HookReply{Decision: "deny", Reason: "too much"}, nil
 			case "context before_tool_call", "context after_tool_call", "context tool_call_failed":
 				return &sdk.HookReply{Context: "from " + e.Point}, nil
 			}
@@ -181,7 +181,7 @@ func TestOperatorNarrowsHooks(t *testing.T) {
 // A hook call passes governance and fires no hooks; a denied one is a failed one.
 func TestHookCallsAreGoverned(t *testing.T) {
 	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "hooks/after_tool_call" }}
-	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel"}, Policy: policy}}})
+	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization}, Policy: policy}}})
 	if _, err := h.Call(deadline(t), "ext_x_echo", nil); err != nil {
 		t.Fatal(err)
 	}

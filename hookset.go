@@ -2,12 +2,14 @@ package exthost
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -86,7 +88,38 @@ func (h *Host) newHooks(g *generation) *hooks.Set {
 			all = append(all, handler)
 		}
 	}
-	return hooks.NewSet(hooks.Options{Observe: h.hookRan}, all...)
+	o := hooks.Options{Observe: h.hookRan}
+	if h.opts.Approver != nil {
+		o.Approver = approver{h.opts.Approver}
+	}
+	return hooks.NewSet(o, all...)
+}
+
+// approver puts the questions of hooks to whom those of policies go.
+type approver struct{ of governance.Approver }
+
+// Approve implements [hooks.Approver].
+func (a approver) Approve(ctx context.Context, e *hooks.Event, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, governance.DefaultExpiry)
+	defer cancel()
+	x := governance.Exchange{Method: string(e.Point), Caller: e.Caller, Session: e.Session, Extension: e.Extension, Tool: e.Tool, ToChild: true, Request: e.Payload}
+	if e.Tool != "" {
+		x.Method, x.Request = protocol.MethodToolsCall, (&toolCall{arguments: e.Payload}).params(e.OwnName)
+	}
+	flow := governance.Request
+	if e.Point == hooks.AfterToolCall {
+		flow, x.Response = governance.Response, e.Payload
+	}
+	approved, by, err := a.of.Ask(ctx, &x, governance.Question{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
+	switch {
+	case err != nil:
+		return err
+	case !approved && by != "":
+		return errors.New(by + " said no")
+	case !approved:
+		return errors.New("the answer was no")
+	}
+	return nil
 }
 
 // hooksOffered are the points that x wants to be told of in its own protocol: those
@@ -99,7 +132,7 @@ func (h *Host) hooksOffered(x *extension) []string {
 		return nil
 	case hs != nil:
 		return hs.Hooks
-	case m.Capabilities != nil && (x.lazy() || !h.opts.starts(x.candidate.ID)):
+	case m.Capabilities != nil && (x.known() || !h.opts.starts(x.candidate.ID)):
 		return m.Capabilities.Hooks
 	}
 	return nil

@@ -47,12 +47,15 @@ type Options struct {
 	Environ []string
 	// Policies are the embedding program's own policies.
 	Policies []governance.Member
+	// Approver answers the questions of policies and hooks. Default: every answer is
+	// no.
+	Approver governance.Approver
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
 	// Start says which extensions are started; the others are only looked at.
 	// Default: all.
 	Start func(id string) bool
-	// StartLazy starts the lazy extensions as well, to see whether they can.
+	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
@@ -137,6 +140,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		stop()
 		return nil, err
 	}
+	first.policy = governance.NewPipeline(governance.Options{Log: h.log, Approver: o.Approver}, o.Policies...)
 	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
@@ -199,7 +203,7 @@ func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*exte
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
 		for _, x := range list {
-			if x.lazy() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+			if x.known() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
 				continue
 			}
 			wg.Go(func() {
@@ -319,6 +323,7 @@ func (h *Host) Close() error {
 			wg.Go(func() { errs[i] = x.group.Stop(ctx, hostDrain) })
 		}
 		wg.Wait()
+		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
 		h.mu.Lock()
 		h.sealed = true
@@ -330,6 +335,15 @@ func (h *Host) Close() error {
 		failed = errors.Join(errs...)
 	})
 	return failed
+}
+
+// closePolicy leaves what policies still have to decide as long as calls.
+func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
+	ctx, cancel := context.WithTimeout(ctx, hostDrain)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		h.log.Warn("policies were still deciding when the host closed", "error", err)
+	}
 }
 
 const (

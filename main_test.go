@@ -32,11 +32,13 @@ func TestMain(m *testing.M) {
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
 
-		"hooks": func(string) { os.Exit(hookExtension().Main()) },
+		"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
+		"begun":   func(string) { appendState("begun", "x") },
+		"hooks":   func(string) { os.Exit(hookExtension().Main()) },
+		"journal": func(string) { os.Exit(journalExtension().Main()) },
 
-		"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
-		"floor":  benchtest.FloorVerb,
-		"bench":  func(string) { os.Exit(benchExtension().Main()) },
+		"floor": benchtest.FloorVerb,
+		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
 }
 

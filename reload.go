@@ -90,6 +90,7 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	next.policy = now.policy
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
 		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}}
 	for _, id := range next.order {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 )
@@ -14,6 +15,7 @@ import (
 // extensions may run, in order, and which may not. It is immutable.
 type roster struct {
 	cfg         *config.Config
+	policy      *governance.Pipeline
 	extensions  map[string]*extension
 	order       []string              // the ids of extensions as discovered
 	skipped     []discovery.Candidate // found, but may not run here

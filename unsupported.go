@@ -7,6 +7,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -53,7 +54,7 @@ func ignored(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagn
 		stated bool
 	}{
 		{"[runtime.limits]", unkeptLimits(m)},
-		{"runtime.replay", o.Replay != manifest.ReplayNever},
+		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {
 		if part.stated {
 			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,

@@ -106,7 +106,8 @@ type Step struct {
 // Run tells the handlers of e.Point about e, in order; each sees the payload as
 // the ones before it left it. A denial ends it. At a gate, and after a tool call,
 // whose result it holds back, a denial is an error of kind rejected, as is a
-// question that nobody approves. The other errors are the end of ctx.
+// question that nobody approves, with data as policies give it: policy, code and
+// executed. The other errors are the end of ctx.
 func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	out := Outcome{Payload: e.Payload}
 	if !s.Has(e.Point) {
@@ -241,16 +242,16 @@ func (s *Set) settle(ctx context.Context, e *Event, o *Outcome) error {
 	case !e.Point.deniable():
 		return nil
 	case o.Decision == Deny:
-		return rejected(e, o, "denied", o.Reason)
+		return rejected(e, o, "rejected", o.Reason)
 	case o.Decision != Ask:
 		return nil
 	case s.o.Approver == nil:
-		return rejected(e, o, "not_approved", "it asks for approval, and there is nobody to ask: "+o.Reason)
+		return rejected(e, o, "approval_unavailable", "it asks for approval, and there is nobody to ask: "+o.Reason)
 	}
 	asked := *e
 	asked.Payload = o.Payload
 	if err := s.o.Approver.Approve(ctx, &asked, o.Reason); err != nil {
-		return rejected(e, o, "not_approved", "not approved: "+err.Error())
+		return rejected(e, o, "approval_denied", "not approved: "+err.Error())
 	}
 	return nil
 }
@@ -258,10 +259,10 @@ func (s *Set) settle(ctx context.Context, e *Event, o *Outcome) error {
 func rejected(e *Event, o *Outcome, code, reason string) error {
 	err := protocol.Errorf(protocol.Rejected, "hook %s: %s", o.By, cmp.Or(reason, "no reason given"))
 	err.Data, _ = json.Marshal(struct { // strings and a bool always encode
-		Hook     string `json:"hook"`
+		Policy   string `json:"policy"`
 		Code     string `json:"code"`
 		Executed bool   `json:"executed,omitempty"`
-	}{o.By, code, e.Point == AfterToolCall})
+	}{"hook " + o.By, code, e.Point == AfterToolCall})
 	return named(e, err)
 }
 

@@ -40,9 +40,6 @@ type HookReply struct {
 	Context  string          `json:"context,omitempty"`  // told the model
 }
 
-// Deny is the reply that refuses what is about to happen.
-func Deny(reason string) *HookReply { return &HookReply{Decision: "deny", Reason: reason} }
-
 // OnHook sets the function that the host asks at a point of the agent loop, such as
 // before_tool_call; the manifest's [capabilities] has to name it too. f runs in many
 // goroutines at once, within 15 s; what its error amounts to is the operator's to

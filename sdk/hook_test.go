@@ -16,7 +16,7 @@ func TestHooks(t *testing.T) {
 	x.OnHook("before_tool_call", func(_ context.Context, e sdk.HookEvent) (*sdk.HookReply, error) {
 		switch got = e; e.Tool {
 		case "deny":
-			return sdk.Deny("not on Mondays"), nil
+			return &sdk.HookReply{Decision: "deny", Reason: "not on Mondays"}, nil
 		case "change":
 			return &sdk.HookReply{Override: json.RawMessage(`{"n":12345678901234567890,"x":null}`), Context: "changed"}, nil
 		case "fail":

@@ -32,6 +32,7 @@ type Extension struct {
 	order   []string
 	hooks   map[string]hook // by point
 	setup   func(ctx context.Context, s Setup) error
+	policy  Policy
 
 	mu       sync.Mutex
 	inFlight []*call
@@ -111,6 +112,8 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	switch req.Method {
 	case protocol.MethodToolsCall:
 		return x.call(ctx, req)
+	case protocol.MethodDecide:
+		return x.decide(ctx, req)
 	case protocol.MethodPing:
 		return json.RawMessage("{}"), nil
 	case protocol.MethodInitialize:

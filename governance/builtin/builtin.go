@@ -24,4 +24,6 @@ func New(s governance.Spec) (governance.Policy, error) {
 func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers are the built-in policies by name.
-var makers = map[string]func(governance.Spec) (governance.Policy, error){}
+var makers = map[string]func(governance.Spec) (governance.Policy, error){
+	"redact": newRedaction,
+}
