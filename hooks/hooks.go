@@ -26,7 +26,7 @@ type Point string
 // sessions that its fronts attach; the embedding loop fires the others.
 const (
 	SessionStart       Point = "session_start"        // a client's stay begins
-	SessionEnd         Point = "session_end"          // and ends
+	SessionEnd         Point = "session_end"          // a client's stay ends
 	BeforeMessage      Point = "before_message"       // gate: the user's message, before the model sees it
 	AfterMessage       Point = "after_message"        // the loop's turn is over; a denial asks it to go on
 	BeforeModelRequest Point = "before_model_request" // gate: what the model is sent
