@@ -195,8 +195,9 @@ func (g *generation) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// listTools answers tools/list for all extensions or for one.
-func (g *generation) listTools(extension string, params json.RawMessage) (json.RawMessage, error) {
+// listTools answers tools/list for all extensions or for one, with what the caller
+// may see.
+func (g *generation) listTools(caller, extension string, params json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Cursor string `json:"cursor"`
 	}
@@ -205,7 +206,7 @@ func (g *generation) listTools(extension string, params json.RawMessage) (json.R
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	list, next, err := g.catalog.Page(extension, p.Cursor, listPage)
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage, func(e *tools.Entry) bool { return g.policy.Visible(caller, e.Extension, e.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	case r.target != nil:
 		x.Response, err = r.forward(ctx, x.Request)
 	default:
-		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -39,6 +40,8 @@ type extension struct {
 	stopped chan struct{}   // closed when no process will be left
 	retired bool            // guarded by Host.reloading
 
+	policy   *governance.Spec // that it decides for; nil for an extension
+	print    func() string    // the fingerprint of what would run; nil for a policy
 	memory   memory
 	learning sync.Mutex // guards last and its file
 	last     *offer     // of the last handshake, in this host's life or before; nil before the first
@@ -151,27 +154,36 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
+	x := h.newWorker(c, spec, report, runtime.New)
+	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
+	x.remember()
+	if len(report.Withheld) > 0 {
+		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
+	}
+	return x, ignored(&c, spec.Options)
+}
+
+// newWorker prepares what runs spec; start makes one run of it.
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
 	x := &extension{
 		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
 		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	print := func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key, print: print()}
+		i := &instance{extension: x, key: key}
+		if x.print != nil {
+			i.print = x.print()
+		}
 		i.learn = func(announced bool) { h.learn(i, announced) }
 		s := spec
 		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
-		child, err := runtime.New(s)
-		i.Instance = child
+		run, err := start(s)
+		i.Instance = run
 		return i, err
 	}, groupOptions(c, spec.Options, h.log))
-	x.remember(print)
-	if len(report.Withheld) > 0 {
-		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
-	}
-	return x, ignored(&c, spec.Options)
+	return x
 }
 
 // onDemand reports whether the extension starts when somebody calls it.

@@ -73,6 +73,8 @@ type Host struct {
 	containment *process.Containment
 	openedAt    time.Time
 
+	traces *governance.Traces
+
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
 	past       []*generation // replaced, and maybe still in use; guarded by rebuilding
@@ -119,16 +121,17 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		containment: process.Contain(guardianProgram(o.Self)),
 		changed:     make(chan struct{}, 1),
 		announce:    make(chan struct{}, 1),
+		traces:      governance.NewTraces(0),
 		settled:     make(chan struct{}),
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
 	}
-	first, err := h.discover(ctx, cfg)
+	first, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		stop()
 		return nil, err
 	}
-	first.policy = governance.NewPipeline(governance.Options{Log: h.log}, o.Policies...)
+	first.policy = h.pipeline(first.members, nil)
 	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
@@ -171,7 +174,7 @@ func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 // becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	for x, err := range h.startEach(ctx, h.gen.Load().inOrder()) {
+	for x, err := range h.startEach(ctx, slices.Concat(h.gen.Load().officers, h.gen.Load().inOrder())) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.report(startDiagnostic(x, err))
 		}

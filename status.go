@@ -20,7 +20,8 @@ type Status struct {
 	Version     string                `json:"version"`
 	Generation  uint64                `json:"generation"` // of the tool catalog
 	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"` // in discovery order, the skipped ones last
+	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
+	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
 
@@ -72,6 +73,7 @@ func (h *Host) Status() Status {
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
+	s.Policies = g.policies()
 	for _, c := range g.skipped {
 		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
@@ -139,6 +141,12 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if hs := x.handshake.Load(); hs != nil {
 		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
 	}
+	s.running(x)
+	return s
+}
+
+// running adds what there is to say of the processes of x.
+func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
@@ -157,7 +165,6 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if s.State == string(supervisor.Ready) {
 		s.Reason = "" // of a failure that is over
 	}
-	return s
 }
 
 // processes returns what is known of the running instances, by the key of their

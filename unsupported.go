@@ -2,11 +2,9 @@ package exthost
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -23,7 +21,6 @@ func refuseUnsupported(cfg *config.Config) error {
 		key    string
 		stated bool
 	}{
-		{"plugins", slices.ContainsFunc(cfg.Plugins, func(s governance.Spec) bool { return !s.Disabled })},
 		{"hooks", len(cfg.Hooks) > 0},
 		{"destinations", len(cfg.Destinations) > 0},
 		{"audit.path", cfg.Audit.Path != ""},

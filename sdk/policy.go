@@ -90,9 +90,9 @@ func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	if err := json.Unmarshal(req.Params, &e); err != nil {
 		return nil, invalidParams(req.Method + ": " + err.Error())
 	}
-	ctx, end := x.cancelable(ctx, req)
-	defer end()
-	d, err := x.policy.run(ctx, &e)
+	c := x.begin(ctx, req)
+	defer x.end(c)
+	d, err := x.policy.run(c, &e)
 	if err != nil {
 		return nil, err
 	}

@@ -159,16 +159,9 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	if !ok {
 		return nil, invalidParams("there is no tool " + name)
 	}
-<<<<<<< HEAD
-	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
-	x.begin(c)
+	c := x.begin(ctx, req)
 	defer x.end(c)
 	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
-=======
-	ctx, end := x.cancelable(ctx, req)
-	defer end()
-	result, err := t.run(&call{ctx, x, req.Params}, rawjson.Get(req.Params, "arguments"))
->>>>>>> ffb0edc (Ask policies over the native protocol and plugins over MCP)
 	if err == nil {
 		return result, nil
 	}
@@ -178,19 +171,13 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	return textResult(err.Error(), true), nil
 }
 
-// cancelable returns a context that notified can end, to be ended in any case.
-func (x *Extension) cancelable(ctx context.Context, req *jsonrpc.Message) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	id := string(req.ID)
+// begin returns the context of a call, which notified can cancel until its end.
+func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
+	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
 	x.mu.Lock()
-	x.inFlight[id] = cancel
-	x.mu.Unlock()
-	return ctx, func() {
-		x.mu.Lock()
-		delete(x.inFlight, id)
-		x.mu.Unlock()
-		cancel()
-	}
+	defer x.mu.Unlock()
+	x.inFlight = append(x.inFlight, c)
+	return c
 }
 
 // run calls the tool and survives its panic, which the author finds on stderr.
@@ -202,12 +189,6 @@ func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.
 		}
 	}()
 	return t.call(ctx, arguments)
-}
-
-func (x *Extension) begin(c *call) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inFlight = append(x.inFlight, c)
 }
 
 func (x *Extension) end(c *call) {
