@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -143,7 +144,8 @@ func mismatch(flow governance.Flow, x *governance.Exchange, err error) governanc
 	d := governance.Decision{Action: governance.Deny, Reason: fmt.Sprintf(what, x.Tool)}
 	var invalid *jsonschema.ValidationError
 	if errors.As(err, &invalid) {
-		d.Reason += ": " + strings.Join(faults(invalid, nil), ", ")
+		found := slices.Sorted(slices.Values(faults(invalid, nil)))
+		d.Reason += ": " + strings.Join(found[:min(len(found), maxFaults)], ", ")
 	}
 	return d
 }
@@ -152,7 +154,7 @@ func faults(e *jsonschema.ValidationError, found []string) []string {
 	for _, cause := range e.Causes {
 		found = faults(cause, found)
 	}
-	if len(e.Causes) == 0 && len(found) < maxFaults {
+	if len(e.Causes) == 0 {
 		fault := "/" + strings.Join(e.InstanceLocation, "/") + " is not allowed"
 		if keyword := e.ErrorKind.KeywordPath(); len(keyword) > 0 {
 			fault = "/" + strings.Join(e.InstanceLocation, "/") + " fails " + strings.Join(keyword, "/")
