@@ -38,6 +38,7 @@ var house = map[string]struct {
 	"hooks":                {[]string{"protocol", "internal/process"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
 	"governance/builtin":   {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
+	"governance/audit":     {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "records; who reads it needs no host"},
 	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
