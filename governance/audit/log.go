@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -85,7 +84,7 @@ func Open(o Options) (*Log, error) {
 // ends. While nothing can be written it returns why; the record is then written
 // later if there is room for it, else counted as lost.
 func (l *Log) Append(ctx context.Context, r Record) error {
-	line, err := json.Marshal(r)
+	line, err := r.encode()
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (l *Log) putLocked(line []byte) {
 // noteLocked puts a record of the log's own.
 func (l *Log) noteLocked(r Record) {
 	r.Time = time.Now().UTC()
-	line, _ := json.Marshal(r) // strings and numbers always encode
+	line, _ := r.encode() // strings and numbers always encode
 	l.putLocked(line)
 }
 
@@ -158,12 +157,14 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 // write is the goroutine that writes what is pending until the log is closed.
 func (l *Log) write(f *file) {
 	defer close(l.ended)
+	var batch []byte
 	for {
 		<-l.wake
-		batch, closing := l.take()
-		for len(batch) > 0 {
+		var closing bool
+		batch, closing = l.take(batch)
+		for rest := batch; len(rest) > 0; {
 			var err error
-			batch, err = f.append(batch)
+			rest, err = f.append(rest)
 			l.health(err)
 			if err != nil && (closing || l.rest()) {
 				closing = true
@@ -177,15 +178,16 @@ func (l *Log) write(f *file) {
 	}
 }
 
-// take returns what is pending, after a record of what was lost, if anything was.
-func (l *Log) take() (batch []byte, closing bool) {
+// take returns what is pending, with a record of what was lost, if anything was,
+// and leaves the space of done for what comes.
+func (l *Log) take(done []byte) (batch []byte, closing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost > 0 {
 		l.noteLocked(Record{Kind: KindLost, Lost: l.lost})
 		l.lost = 0
 	}
-	batch, l.pending = l.pending, nil
+	batch, l.pending = l.pending, done[:0]
 	l.makeRoomLocked()
 	return batch, l.closing
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -136,11 +137,50 @@ func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error)
 	p.Bytes, p.SHA256 = len(raw), hex.EncodeToString(sum[:])
 	masked, _, err := redact.Default().JSON(ctx, raw[:min(len(raw), maxCopy+maxAhead)])
 	if len(raw) <= maxCopy && rawjson.Check(masked) == nil {
-		p.JSON = masked
+		p.JSON = oneLine(masked)
 	} else {
 		p.Cut = cut(string(masked), maxCopy)
 	}
 	return p, err
+}
+
+// oneLine returns JSON without line breaks.
+func oneLine(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, raw) // is JSON
+	return b.Bytes()
+}
+
+// encode returns r as JSON. The copies of payloads are put in as they are: they may
+// be most of it, and are known to be JSON of one line.
+func (r Record) encode() ([]byte, error) {
+	request, response := r.Request, r.Response
+	r.Request, r.Response = Payload{}, Payload{}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	line = request.appendTo(line[:len(line)-1], "request")
+	return append(response.appendTo(line, "response"), '}'), nil
+}
+
+func (p *Payload) appendTo(dst []byte, name string) []byte {
+	if p.SHA256 == "" {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":{"bytes":`...)
+	dst = strconv.AppendInt(dst, int64(p.Bytes), 10)
+	dst = append(append(append(dst, `,"sha256":"`...), p.SHA256...), '"')
+	if p.JSON != nil {
+		dst = append(append(dst, `,"json":`...), p.JSON...)
+	}
+	if p.Cut != "" {
+		dst = rawjson.AppendText(append(dst, `,"cut":`...), p.Cut)
+	}
+	return append(dst, '}')
 }
 
 // cut returns the first n bytes of s, less what would be a part of a character.
