@@ -25,5 +25,6 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers are the built-in policies by name.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
-	"redact": newRedaction,
+	"approval": newApproval,
+	"redact":   newRedaction,
 }
