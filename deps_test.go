@@ -39,7 +39,7 @@ var house = map[string]struct {
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
 	"governance/builtin":   {[]string{"governance", "governance/results", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
-	"governance/pins":      {[]string{"protocol", "internal/rawjson"}, "compares descriptors with what was approved"},
+	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":     {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "records; who reads it needs no host"},
 	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
