@@ -27,4 +27,5 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"approval": newApproval,
 	"redact":   newRedaction,
+	"size_cap": newSizeCap,
 }
