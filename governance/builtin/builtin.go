@@ -30,6 +30,8 @@ var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"cel":        newCEL,
 	"loop":       newLoop,
 	"rate_limit": newRateLimit,
-	"redact":     newRedaction,
 	"schema":     newSchema,
+	"approval":   newApproval,
+	"redact":     newRedaction,
+	"size_cap":   newSizeCap,
 }
