@@ -37,7 +37,7 @@ var house = map[string]struct {
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
-	"governance/builtin":   {[]string{"governance", "governance/results", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
+	"governance/builtin":   {[]string{"governance", "governance/results", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
@@ -46,11 +46,17 @@ var house = map[string]struct {
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
 
-	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
+	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
+	"governance/grpcpolicy/pluginv1": {nil, "generated"},
+	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
+	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
+
+	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
 
+	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 }

@@ -62,6 +62,7 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	if err != nil {
 		return nil, err
 	}
+	defer r.gen.leave()
 	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send); err != nil {
 		return nil, r.blame(err)
 	}
@@ -105,12 +106,15 @@ const startPatience = 5 * time.Second
 // route finds out whom c is for. Only a caller that asks for what is not there
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
-	r, err := h.gen.Load().route(c, t)
+	r, err := h.enter().route(c, t)
 	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
-		r, err = h.gen.Load().route(c, t)
+		if err == nil {
+			r.gen.leave()
+		}
+		r, err = h.enter().route(c, t)
 	}
 	return r, err
 }
@@ -124,8 +128,14 @@ func (h *Host) isSettled() bool {
 	}
 }
 
-func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
+// route finds out whom c is for. With nobody to go to the generation is left.
+func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error) {
 	r := &routed{call: c, gen: g, sent: t}
+	defer func() {
+		if err != nil {
+			g.leave()
+		}
+	}()
 	r.exchange = governance.Exchange{Method: c.Method, Extension: c.Extension, ToChild: true, Notify: c.Notify, Request: c.Params}
 	if s := c.Session; s != nil {
 		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
@@ -137,13 +147,13 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
 	}
 	switch {
 	case t != nil:
-		return r, g.routeTool(r)
+		err = g.routeTool(r)
 	case c.Method == protocol.MethodToolsList:
 		r.target = nil
 	case r.target == nil:
-		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
+		err = protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
 	}
-	return r, nil
+	return r, err
 }
 
 func unknownExtension(id string) error {
@@ -185,8 +195,9 @@ func (g *generation) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// listTools answers tools/list for all extensions or for one.
-func (g *generation) listTools(extension string, params json.RawMessage) (json.RawMessage, error) {
+// listTools answers tools/list for all extensions or for one, with what the caller
+// may see.
+func (g *generation) listTools(caller, extension string, params json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Cursor string `json:"cursor"`
 	}
@@ -195,7 +206,7 @@ func (g *generation) listTools(extension string, params json.RawMessage) (json.R
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	list, next, err := g.catalog.Page(extension, p.Cursor, listPage)
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage, func(e *tools.Entry) bool { return g.policy.Visible(caller, e.Extension, e.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -226,17 +237,18 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	case r.target != nil:
 		x.Response, err = r.forward(ctx, x.Request)
 	default:
-		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
 	}
 	return err
 }
 
 func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
-	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: r.sent.arguments}
+	arguments := tools.Arguments(rawjson.Get(x.Request, "arguments")) // as policies left them
+	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: arguments}
 	if err := r.gen.hooks.Run(ctx, &event); err != nil {
 		return err
 	}
-	if err := r.entry.Validate(r.sent.arguments); err != nil {
+	if err := r.entry.Validate(arguments); err != nil {
 		return err
 	}
 	result, err := r.forward(ctx, x.Request)
@@ -255,8 +267,26 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 }
 
 // forward gives the request to an instance of the target and waits for its answer.
-// A request that an ending instance never got goes to the next one, once.
+// One that died over it is followed by another, once, if the operator and the tool
+// allow that. When the second never got it, the first is the outcome: it may have
+// been carried out.
 func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	result, err := r.deliver(ctx, params)
+	if !r.replays(err) || ctx.Err() != nil {
+		return result, err
+	}
+	r.target.log.Info("sent again, since its process ended before the answer", "tool", r.entry.Name, "reason", message(err))
+	r.exchange.Replayed = true
+	again, second := r.deliver(ctx, params)
+	if second != nil && !reached(second) {
+		return nil, err
+	}
+	return again, second
+}
+
+// deliver sends the request once. One that an ending instance never got goes to the
+// next, once.
+func (r *routed) deliver(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	result, unsent, err := r.try(ctx, params)
 	if unsent && ctx.Err() == nil {
 		result, _, err = r.try(ctx, params)

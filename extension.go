@@ -10,7 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -22,6 +24,7 @@ import (
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
 	candidate discovery.Candidate
+	source    source
 	options   manifest.Options
 	group     *supervisor.Group[*instance]
 	stateDir  string
@@ -30,8 +33,18 @@ type extension struct {
 	redactor  *redact.Redactor
 	log       *slog.Logger
 	handshake atomic.Pointer[runtime.Handshake]
-	calls     callStats
+	calls     *callStats            // goes on in the next build
 	crash     atomic.Pointer[Crash] // the latest
+
+	after   <-chan struct{} // closed when a process may start; nil: at once
+	stopped chan struct{}   // closed when no process will be left
+	retired bool            // guarded by Host.reloading
+
+	policy   *governance.Spec // that it decides for; nil for an extension
+	print    func() string    // the fingerprint of what would run; nil for a policy
+	memory   memory
+	learning sync.Mutex // guards last and its file
+	last     *offer     // of the last handshake, in this host's life or before; nil before the first
 
 	mu        sync.Mutex // guards instances
 	instances map[*instance]struct{}
@@ -42,20 +55,24 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
-	key       string // of its slot
-	offer     func() // told when the extension's tools may have changed
-	pid       int    // once it could be called
+	key       string               // of its slot
+	print     string               // the fingerprint of what it runs; "" when that does not count
+	learn     func(announced bool) // told of its handshake, and of later ones
+	pid       int                  // once it could be called
 }
 
 // Serve implements [supervisor.Service].
 func (i *instance) Serve(ctx context.Context, ready func()) error {
+	if !i.extension.awaitTurn(ctx) {
+		return ctx.Err()
+	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
+		i.learn(false)
 		ready()
-		i.offer()
 	})
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
@@ -89,6 +106,20 @@ func (x *extension) masked(err error) error {
 
 var _ supervisor.Service = (*instance)(nil)
 
+// awaitTurn waits until the build before has stopped, if x is to; false when ctx
+// ended first.
+func (x *extension) awaitTurn(ctx context.Context) bool {
+	if x.after == nil {
+		return true
+	}
+	select {
+	case <-x.after:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // running notes the instances that may have a process.
 func (x *extension) running(i *instance, is bool) {
 	x.mu.Lock()
@@ -112,41 +143,72 @@ func (x *extension) kill() {
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
 // the diagnostics that say why.
-func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagnostic) {
+func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extension, []protocol.Diagnostic) {
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
-	spec, report, err := h.spec(c)
+	spec, report, err := h.spec(cfg, c)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key, offer: h.offersChanged}
-		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); h.offersChanged() }
-		child, err := runtime.New(s)
-		i.Instance = child
-		return i, err
-	}, groupOptions(c, spec.Options, h.log))
+	x := h.newWorker(c, spec, report, runtime.New)
+	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
+	x.remember()
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
 	return x, ignored(&c, spec.Options)
 }
 
-// lazy reports whether the extension's tools are known without starting it.
-func (x *extension) lazy() bool {
-	return x.options.Activation == manifest.ActivationLazy && len(x.candidate.Manifest.Tools) > 0
+// newWorker prepares what runs spec; start makes one run of it.
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
+	x := &extension{
+		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
+		memory: memoryOf(h.opts.StateDir),
+	}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
+		i := &instance{extension: x, key: key}
+		if x.print != nil {
+			i.print = x.print()
+		}
+		i.learn = func(announced bool) { h.learn(i, announced) }
+		s := spec
+		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
+		run, err := start(s)
+		i.Instance = run
+		return i, err
+	}, groupOptions(c, spec.Options, h.log))
+	return x
+}
+
+// onDemand reports whether the extension starts when somebody calls it.
+func (x *extension) onDemand() bool {
+	return x.options.Activation == manifest.ActivationLazy || x.options.Instances.PerSession()
+}
+
+// declares reports whether its tools stand in its manifest.
+func (x *extension) declares() bool { return len(x.candidate.Manifest.Tools) > 0 }
+
+// known reports whether the extension starts on demand and its tools are known
+// without: from its manifest, or from an earlier handshake.
+func (x *extension) known() bool {
+	return x.onDemand() && (x.declares() || x.handshake.Load() != nil)
+}
+
+// hasFailed reports whether some instance will not be started again by itself.
+func (x *extension) hasFailed() bool {
+	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
-	if x.options.Activation != manifest.ActivationLazy && !x.options.Instances.PerSession() {
+	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}
 	_, release, err := x.group.Acquire(ctx, firstHandshake)
@@ -167,7 +229,7 @@ func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
 		return hs.Tools, hs.Diagnostics
 	}
-	if x.lazy() {
+	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.candidate.Manifest), nil
 	}
 	return nil, nil

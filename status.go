@@ -20,7 +20,8 @@ type Status struct {
 	Version     string                `json:"version"`
 	Generation  uint64                `json:"generation"` // of the tool catalog
 	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"` // in discovery order, the skipped ones last
+	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
+	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
 
@@ -67,13 +68,14 @@ func (h *Host) Status() Status {
 	g := h.gen.Load()
 	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains()}
 	h.mu.Lock()
-	s.Diagnostics = slices.Concat(h.diagnostics, h.offerDiagnostics)
+	s.Diagnostics = slices.Concat(g.diagnostics, h.diagnostics, h.offerDiagnostics)
 	h.mu.Unlock()
-	for _, id := range h.order {
-		s.Extensions = append(s.Extensions, h.extensions[id].status(g))
+	for _, x := range g.inOrder() {
+		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	for _, c := range h.skipped {
-		x := extension{candidate: c}
+	s.Policies = g.policies()
+	for _, c := range g.skipped {
+		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
 		e.State, e.Reason = StateSkipped, reasonFor(c, s.Diagnostics)
 		s.Extensions = append(s.Extensions, e)
@@ -139,6 +141,12 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if hs := x.handshake.Load(); hs != nil {
 		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
 	}
+	s.running(x)
+	return s
+}
+
+// running adds what there is to say of the processes of x.
+func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
@@ -157,7 +165,6 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if s.State == string(supervisor.Ready) {
 		s.Reason = "" // of a failure that is over
 	}
-	return s
 }
 
 // processes returns what is known of the running instances, by the key of their

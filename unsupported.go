@@ -2,11 +2,10 @@ package exthost
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -22,7 +21,6 @@ func refuseUnsupported(cfg *config.Config) error {
 		key    string
 		stated bool
 	}{
-		{"plugins", slices.ContainsFunc(cfg.Plugins, func(s governance.Spec) bool { return !s.Disabled })},
 		{"hooks", len(cfg.Hooks) > 0},
 		{"destinations", len(cfg.Destinations) > 0},
 		{"audit.path", cfg.Audit.Path != ""},
@@ -58,7 +56,7 @@ func ignored(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagn
 	}{
 		{"[[hooks]]", len(m.Hooks) > 0},
 		{"[runtime.limits]", unkeptLimits(m)},
-		{"runtime.replay", o.Replay != manifest.ReplayNever},
+		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {
 		if part.stated {
 			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,

@@ -17,12 +17,9 @@ import (
 // that read them does, [TestPending] wants them gone from here.
 var pending = []struct{ key, code, effect, until string }{
 	{"manifest:hooks[]", `Manifest\.Hooks\b`, "no effect", "exec hooks run"},
-	{"manifest:runtime.replay", `\.Replay\b`, "no effect", "calls are sent again"},
-	{"manifest:runtime.reload", `\.Reload\b`, "no effect", "a running host reloads"},
 	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
 	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
 	{"config:extensions.entries.ID.hooks", `entry\.Hooks\b|HooksOwn\b`, "no effect", "extensions' hooks run"},
-	{"config:plugins[]", `[cC]fg\.Plugins\b|[cC]onfig\.Plugins\b`, "refused", "policies of the configuration run"},
 	{"config:hooks", `[cC]fg\.Hooks\b|[cC]onfig\.Hooks\b`, "refused", "exec hooks run"},
 	{"config:destinations.NAME", `[cC]fg\.Destinations\b|[cC]onfig\.Destinations\b`, "refused", "the bridge is there"},
 	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},

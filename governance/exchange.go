@@ -28,7 +28,7 @@ type Exchange struct {
 	ToChild   bool            // false: an extension asks or tells its caller
 	Notify    bool            // a notification: no response flow
 	Request   json.RawMessage // the params, as they will be sent
-	Response  json.RawMessage // the result; nil until there is one
+	Response  json.RawMessage // the result; nil until there is one. While content decides about an extension's own error: its {code, message, data}
 	Failure   *protocol.Error // why there is no result: a refusal or what went wrong; nil otherwise
 	Verdict   Verdict         // what ended it, for those who record
 	Began     time.Time       // when the host took it; zero while nobody looks
@@ -71,7 +71,9 @@ type Decision struct {
 const DefaultExpiry = 5 * time.Minute
 
 // Policy decides about one flow of an exchange. It is called by many goroutines
-// at once and must not keep or change x.
+// at once, must not keep or change x, and returns soon after ctx ends: nothing
+// else interrupts it. An error says that it could not decide; a panic counts as
+// one.
 type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }
@@ -79,7 +81,7 @@ type Policy interface {
 // Visibler is a policy that also says which tools a caller may see in lists. It
 // must be quick: it is asked for each tool of a list.
 type Visibler interface {
-	Visible(caller, tool string) bool
+	Visible(caller, extension, tool string) bool
 }
 
 // Question is what a policy wants a person to decide.
@@ -99,7 +101,8 @@ type Approver interface {
 	Ask(ctx context.Context, x *Exchange, q Question) (approved bool, by string, err error)
 }
 
-// Member is a policy with its place in the pipeline.
+// Member is a policy with its place in the pipeline. The spec's zero value is not
+// required: policies that guard something state Required.
 type Member struct {
 	Spec   Spec
 	Policy Policy

@@ -59,6 +59,7 @@ func (r Runtime) Validate() []Problem {
 	p.oneOf("activation", r.Activation, ActivationEager, ActivationLazy)
 	p.oneOf("replay", r.Replay, ReplayNever, ReplayIdempotent)
 	p.oneOf("reload", r.Reload, ReloadOverlap, ReloadStopFirst)
+	p.oneOf("isolate", r.Isolate, IsolateNone, IsolatePID)
 	p.atLeast("max_instances", r.MaxInstances, 1)
 	p.atLeast("max_in_flight", r.MaxInFlight, 1)
 	p.atLeast("max_queue", r.MaxQueue, 0)

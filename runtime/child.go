@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -50,7 +51,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	traits, noise := d.traits(), newNoise(s.Logger)
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		Limits: process.Limits(s.Options.Limits), Containment: s.Containment,
+		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
 		StderrLine: func(l process.Line) {
 			if traits.probed && !noise.settled.Load() {
 				l.Level = min(l.Level, slog.LevelDebug)

@@ -4,25 +4,62 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
 // call is the context of a tool, and what it knows about the call it serves.
+// What a cancellation takes is made when somebody asks for it: few tools do, and
+// it costs as much as a small one.
 type call struct {
-	context.Context
-	extension *Extension
-	params    json.RawMessage
+	context.Context // of the conversation
+	extension       *Extension
+	id, params      json.RawMessage
+
+	mu     sync.Mutex
+	own    context.Context // nil until somebody asks
+	cancel context.CancelFunc
+	over   bool
 }
 
 type callKey struct{}
 
+// Value implements [context.Context].
 func (c *call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
 	}
-	return c.Context.Value(key)
+	return c.cancelable().Value(key)
+}
+
+// Done implements [context.Context].
+func (c *call) Done() <-chan struct{} { return c.cancelable().Done() }
+
+// Err implements [context.Context].
+func (c *call) Err() error { return c.cancelable().Err() }
+
+func (c *call) cancelable() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil {
+		c.own, c.cancel = context.WithCancel(c.Context)
+		if c.over {
+			c.cancel()
+		}
+	}
+	return c.own
+}
+
+// end cancels the call.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	if c.cancel != nil {
+		c.cancel()
+	}
 }
 
 // Progress tells the caller of ctx's tool call how far it is: done of total, in

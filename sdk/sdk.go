@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -29,9 +30,10 @@ type Extension struct {
 	tools   map[string]*tool
 	order   []string
 	setup   func(ctx context.Context, s Setup) error
+	policy  Policy
 
 	mu       sync.Mutex
-	inFlight map[string]context.CancelFunc // by request id
+	inFlight []*call
 	conn     *jsonrpc.Conn
 }
 
@@ -43,7 +45,7 @@ type tool struct {
 
 // New returns an extension of the given version, which the host shows.
 func New(version string) *Extension {
-	return &Extension{version: version, tools: make(map[string]*tool), inFlight: make(map[string]context.CancelFunc)}
+	return &Extension{version: version, tools: make(map[string]*tool)}
 }
 
 // Setup is what the host says when it opens the conversation.
@@ -108,6 +110,8 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	switch req.Method {
 	case protocol.MethodToolsCall:
 		return x.call(ctx, req)
+	case protocol.MethodDecide:
+		return x.decide(ctx, req)
 	case protocol.MethodPing:
 		return json.RawMessage("{}"), nil
 	case protocol.MethodInitialize:
@@ -155,18 +159,9 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	if !ok {
 		return nil, invalidParams("there is no tool " + name)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	id := string(req.ID)
-	x.mu.Lock()
-	x.inFlight[id] = cancel
-	x.mu.Unlock()
-	defer func() {
-		x.mu.Lock()
-		delete(x.inFlight, id)
-		x.mu.Unlock()
-	}()
-	result, err := t.run(&call{ctx, x, req.Params}, rawjson.Get(req.Params, "arguments"))
+	c := x.begin(ctx, req)
+	defer x.end(c)
+	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
 	if err == nil {
 		return result, nil
 	}
@@ -174,6 +169,15 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 		return nil, (*jsonrpc.Error)(wire)
 	}
 	return textResult(err.Error(), true), nil
+}
+
+// begin returns the context of a call, which notified can cancel until its end.
+func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
+	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight = append(x.inFlight, c)
+	return c
 }
 
 // run calls the tool and survives its panic, which the author finds on stderr.
@@ -187,16 +191,32 @@ func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.
 	return t.call(ctx, arguments)
 }
 
+func (x *Extension) end(c *call) {
+	x.mu.Lock()
+	i := slices.Index(x.inFlight, c)
+	last := len(x.inFlight) - 1
+	x.inFlight[i], x.inFlight[last] = x.inFlight[last], nil
+	x.inFlight = x.inFlight[:last]
+	x.mu.Unlock()
+	c.end()
+}
+
 // notified cancels the call that the host gave up.
 func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
 	if n.Method != protocol.MethodCancelled {
 		return
 	}
+	id := rawjson.Get(n.Params, "requestId")
 	x.mu.Lock()
-	cancel := x.inFlight[string(rawjson.Get(n.Params, "requestId"))]
+	var given *call
+	for _, c := range x.inFlight {
+		if bytes.Equal(c.id, id) {
+			given = c
+		}
+	}
 	x.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if given != nil {
+		given.end()
 	}
 }
 

@@ -25,7 +25,13 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers are the built-in policies by name.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
-	"approval": newApproval,
-	"redact":   newRedaction,
-	"size_cap": newSizeCap,
+	"access":     newAccess,
+	"approval":   newApproval,
+	"budget":     newBudget,
+	"cel":        newCEL,
+	"loop":       newLoop,
+	"rate_limit": newRateLimit,
+	"redact":     newRedaction,
+	"schema":     newSchema,
+	"size_cap":   newSizeCap,
 }
