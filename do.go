@@ -278,6 +278,7 @@ func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawM
 		return result, err
 	}
 	r.target.log.Info("sent again, since its process ended before the answer", "tool", r.entry.Name, "reason", message(err))
+	r.exchange.Replayed = true
 	again, second := r.deliver(ctx, params)
 	if second != nil && !reached(second) {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
 )
 
 func exchange(caller, arguments string) *governance.Exchange {
@@ -181,6 +182,50 @@ func TestRetryJoinsItsQuestion(t *testing.T) {
 		}
 		<-beside
 	})
+}
+
+// TestPipelineAsks has the desk answer for a pipeline, once in time and once too
+// late.
+func TestPipelineAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		p := governance.NewPipeline(governance.Options{Approver: d},
+			governance.Member{Spec: governance.Spec{Name: "ask", Category: governance.Authorization, Required: true}, Policy: asks{}})
+		sent := 0
+		call := func() <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- p.Govern(t.Context(), exchange("ann", `{"n":1}`), func(context.Context, *governance.Exchange) error { sent++; return nil })
+			}()
+			synctest.Wait()
+			return done
+		}
+		first := call()
+		if err := d.Approve(d.List()[0].ID, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-first; err != nil || sent != 1 {
+			t.Errorf("approved: %v, sent %d times", err, sent)
+		}
+		if err := <-call(); protocol.KindOf(err) != protocol.Rejected || sent != 1 || !strings.Contains(err.Error(), "may it?") {
+			t.Errorf("not answered: %v, sent %d times", err, sent) // after the expiry, in the bubble's time
+		}
+		if list := d.List(); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type asks struct{}
+
+func (asks) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Response {
+		return governance.Decision{}, nil
+	}
+	return governance.Decision{Action: governance.Ask, Reason: "may it?", Expiry: time.Minute}, nil
 }
 
 func TestStrictQuestionEndsWithItsCall(t *testing.T) {

@@ -398,6 +398,53 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 	}
 }
 
+// TestPipelineRecords takes exchanges through a pipeline, one of which a policy
+// denies, and stops requests once nothing can be recorded.
+func TestPipelineRecords(t *testing.T) {
+	l, path := begin(t, Options{})
+	p := governance.NewPipeline(governance.Options{},
+		governance.Member{Spec: governance.Spec{Name: "gate", Category: governance.Authorization, Required: true}, Policy: gate{}},
+		governance.Member{Spec: governance.Spec{Name: "audit", Category: governance.Audit, Required: true}, Policy: l})
+	sent := 0
+	send := func(_ context.Context, x *governance.Exchange) error {
+		sent++
+		x.Response = json.RawMessage(`{"content":[]}`)
+		return nil
+	}
+	call := func(tool string) error {
+		return p.Govern(t.Context(), &governance.Exchange{Method: "tools/call", Tool: tool, ToChild: true, Request: json.RawMessage(`{}`)}, send)
+	}
+	if err := call("good"); err != nil {
+		t.Error(err)
+	}
+	if err := call("bad"); protocol.KindOf(err) != protocol.Rejected {
+		t.Error(err)
+	}
+	end(t, l)
+	l.health(errors.New("no space"))
+	if err := call("good"); protocol.KindOf(err) != protocol.GovernanceUnavailable || sent != 1 {
+		t.Errorf("unrecorded: %v, sent %d times", err, sent)
+	}
+	records := read(t, path, Query{})
+	if len(records) != 2 || records[0].Outcome != OK || records[0].ID == "" || records[0].Time.IsZero() ||
+		records[1].Outcome != Denied || records[1].Policy != "gate" || records[1].Code != "unauthorized" {
+		t.Errorf("%+v", records)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// gate denies the tool "bad".
+type gate struct{}
+
+func (gate) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if x.Tool == "bad" {
+		return governance.Decision{Action: governance.Deny}, nil
+	}
+	return governance.Decision{}, nil
+}
+
 func TestQuery(t *testing.T) {
 	l, path := begin(t, Options{})
 	now := time.Now().UTC()

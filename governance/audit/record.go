@@ -93,11 +93,8 @@ func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Reco
 	r := Record{
 		Time: now.UTC(), ID: x.ID, Caller: cut(x.Caller, maxName), Session: cut(x.Session, maxName),
 		Extension: x.Extension, Tool: cut(x.Tool, maxName), Method: cut(x.Method, maxName),
-		Direction: "to_caller", Notify: x.Notify, Outcome: outcome(x), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
+		Direction: x.Direction(), Notify: x.Notify, Outcome: outcome(x), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
 		ApprovedBy: x.Verdict.By, Replayed: x.Replayed,
-	}
-	if x.ToChild {
-		r.Direction = "to_extension"
 	}
 	if !x.Began.IsZero() {
 		r.Time, r.Duration = x.Began.UTC(), float64(now.Sub(x.Began).Microseconds())/1e3

@@ -11,8 +11,8 @@ import (
 
 // approvalConfig is what the policy approval may state.
 type approvalConfig struct {
-	Reason string `json:"reason"` // for the person who decides
-	Expiry string `json:"expiry"` // how long the question waits, such as 10m
+	Reason string   `json:"reason"` // for the person who decides
+	Expiry duration `json:"expiry"` // how long the question waits; default governance.DefaultExpiry
 }
 
 // approval has a person decide about each tool call that it is shown, or about
@@ -30,14 +30,7 @@ func newApproval(s governance.Spec) (governance.Policy, error) {
 	if s.Category != governance.Authorization {
 		return nil, fmt.Errorf("the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
 	}
-	d := governance.Decision{Action: governance.Ask, Reason: c.Reason}
-	if c.Expiry != "" {
-		expiry, err := time.ParseDuration(c.Expiry)
-		if err != nil || expiry <= 0 {
-			return nil, fmt.Errorf("config: expiry %q is not a duration such as 10m", c.Expiry)
-		}
-		d.Expiry = expiry
-	}
+	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
 	return &approval{d, len(s.Match.Methods) > 0}, nil
 }
 

@@ -37,7 +37,7 @@ func TestApprovalAsks(t *testing.T) {
 func TestApprovalConfigIsRefused(t *testing.T) {
 	for want, s := range map[string]governance.Spec{
 		"so its category is authorization": {Category: governance.Content},
-		`expiry "soon"`:                    {Category: governance.Authorization, Config: map[string]any{"expiry": "soon"}},
+		`"soon" is not a duration`:         {Category: governance.Authorization, Config: map[string]any{"expiry": "soon"}},
 	} {
 		s.Builtin = "approval"
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {

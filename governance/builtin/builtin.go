@@ -26,12 +26,11 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 // makers are the built-in policies by name.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"access":     newAccess,
+	"approval":   newApproval,
 	"budget":     newBudget,
 	"cel":        newCEL,
 	"loop":       newLoop,
 	"rate_limit": newRateLimit,
 	"schema":     newSchema,
-	"approval":   newApproval,
-	"redact":     newRedaction,
 	"size_cap":   newSizeCap,
 }

@@ -35,8 +35,8 @@ func newSizeCap(s governance.Spec) (governance.Policy, error) {
 	if err := configure(s.Config, &c); err != nil {
 		return nil, err
 	}
-	if s.Category != governance.Content {
-		return nil, fmt.Errorf("the policy size_cap changes what passes, which only category content may: it is in %s", s.Category)
+	if err := changes(s); err != nil {
+		return nil, err
 	}
 	if c.MaxBytes < 1024 || c.PreviewBytes < 0 || c.PreviewBytes > c.MaxBytes/2 {
 		return nil, fmt.Errorf("config: max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)

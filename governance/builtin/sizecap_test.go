@@ -119,9 +119,9 @@ func TestSizeCapWithoutStore(t *testing.T) {
 
 func TestSizeCapConfigIsRefused(t *testing.T) {
 	for want, s := range map[string]governance.Spec{
-		"only category content": {Category: governance.Validation},
-		"at least 1024":         {Category: governance.Content, Config: map[string]any{"max_bytes": 10}},
-		"at most half":          {Category: governance.Content, Config: map[string]any{"preview_bytes": 60000}},
+		"so its category is content": {Category: governance.Validation},
+		"at least 1024":              {Category: governance.Content, Config: map[string]any{"max_bytes": 10}},
+		"at most half":               {Category: governance.Content, Config: map[string]any{"preview_bytes": 60000}},
 	} {
 		s.Builtin = "size_cap"
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {
