@@ -175,6 +175,8 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		<-ctx.Done()
 	case "journal":
 		return s.approve(r)
+	case matrixTool:
+		return scripted(ctx, r)
 	}
 	return yes, nil
 }

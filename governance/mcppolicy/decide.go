@@ -185,6 +185,7 @@ func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.C
 func (a *answer) denial() governance.Decision {
 	var v struct {
 		Reason, Description, Code string
+		Details                   json.RawMessage
 		Headers                   map[string]string `json:"http_headers"`
 	}
 	_ = json.Unmarshal(a.Result.Violation, &v) // a rejection whatever it looks like
@@ -195,7 +196,10 @@ func (a *answer) denial() governance.Decision {
 	if more != "" {
 		reason += ": " + more
 	}
-	d := governance.Decision{Action: governance.Deny, Code: v.Code, Reason: reason, Data: a.Result.Violation}
+	d := governance.Decision{Action: governance.Deny, Code: v.Code, Reason: reason}
+	if details := string(v.Details); details != "null" && details != "{}" {
+		d.Data = v.Details
+	}
 	for _, headers := range []map[string]string{v.Headers, a.Result.Headers} {
 		for name, value := range headers {
 			if n, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "Retry-After") {
