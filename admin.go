@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/journal"
@@ -32,7 +33,13 @@ func (a Admin) Status() Status {
 	s := a.h.Status()
 	s.Host = &HostStatus{PID: os.Getpid(), StartedAt: a.h.openedAt, RSS: process.Memory()}
 	memory := process.SessionMemory()
-	for _, x := range s.Extensions {
+	processes := slices.Clone(s.Extensions)
+	for _, p := range s.Policies {
+		if p.Process != nil {
+			processes = append(processes, *p.Process) // shares its instances
+		}
+	}
+	for _, x := range processes {
 		for i := range x.Instances {
 			if pid := x.Instances[i].PID; pid > 0 {
 				x.Instances[i].RSS = memory[pid]
@@ -42,14 +49,14 @@ func (a Admin) Status() Status {
 	return s
 }
 
-// Restart replaces the instances of an extension and forgets its failures, which
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets its failures, which
 // is the way out of failed. Calls in flight may end, within its drain_timeout. It
 // waits until the new instances can be called, and returns why one cannot; when
 // ctx ends the restart goes on. What is not running because nobody has called it
 // stays so. An extension that may not run here is a requirement_missing error,
 // one that is not there tool_not_found.
 func (a Admin) Restart(ctx context.Context, id string) error {
-	x := a.h.gen.Load().extensions[id]
+	x := a.h.gen.Load().worker(id)
 	if x == nil {
 		return a.h.cannotRestart(id)
 	}

@@ -197,8 +197,9 @@ func (g *generation) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// listTools answers tools/list for all extensions or for one.
-func (g *generation) listTools(extension string, params json.RawMessage) (json.RawMessage, error) {
+// listTools answers tools/list for all extensions or for one, with what the caller
+// may see.
+func (g *generation) listTools(caller, extension string, params json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Cursor string `json:"cursor"`
 	}
@@ -207,7 +208,7 @@ func (g *generation) listTools(extension string, params json.RawMessage) (json.R
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	list, next, err := g.catalog.Page(extension, p.Cursor, listPage)
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage, func(e *tools.Entry) bool { return g.policy.Visible(caller, e.Extension, e.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -233,12 +234,14 @@ func raw(list []json.RawMessage) [][]byte {
 // send carries the exchange out once governance has let it through.
 func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
+	case r.entry != nil && r.target == nil:
+		x.Response, err = r.callOwn(x)
 	case r.entry != nil:
 		err = r.callTool(ctx, x)
 	case r.target != nil:
 		x.Response, err = r.forward(ctx, x.Request)
 	default:
-		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
 	}
 	return err
 }
@@ -271,6 +274,7 @@ func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawM
 		return result, err
 	}
 	r.target.log.Info("sent again, since its process ended before the answer", "tool", r.entry.Name, "reason", message(err))
+	r.exchange.Replayed = true
 	again, second := r.deliver(ctx, params)
 	if second != nil && !reached(second) {
 		return nil, err

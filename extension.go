@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
@@ -29,7 +30,7 @@ type extension struct {
 	group     *supervisor.Group[*instance]
 	stateDir  string
 	execHooks []hooks.Handler             // those that are commands
-	admit     func(context.Context) error // whether it may start
+	admit     func(context.Context) error // whether it may start; nil for a policy
 	env       process.EnvReport           // what its children are not given, and which secrets they are
 	secrets   []string                    // values in its environment that must not be shown
 	redactor  *redact.Redactor
@@ -42,6 +43,8 @@ type extension struct {
 	stopped chan struct{}   // closed when no process will be left
 	retired bool            // guarded by Host.reloading
 
+	policy   *governance.Spec // that it decides for; nil for an extension
+	print    func() string    // the fingerprint of what would run; nil for a policy
 	memory   memory
 	learning sync.Mutex // guards last and its file
 	last     *offer     // of the last handshake, in this host's life or before; nil before the first
@@ -68,8 +71,10 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
-	if err := i.extension.admit(ctx); err != nil {
-		return err
+	if admit := i.extension.admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
 	}
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
@@ -162,26 +167,9 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{
-		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
-		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
-		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
-		memory: memoryOf(h.opts.StateDir),
-	}
-	print := func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
-	o := groupOptions(c, spec.Options, h.log)
-	logged := o.OnEvent
-	o.OnEvent = func(e supervisor.Event) { logged(e); h.stateChanged(c.ID, e) }
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key, print: print()}
-		i.learn = func(announced bool) { h.learn(i, announced) }
-		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
-		child, err := runtime.New(s)
-		i.Instance = child
-		return i, err
-	}, o)
-	x.remember(print)
+	x := h.newWorker(c, spec, report, runtime.New)
+	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
+	x.remember()
 	hookDiags, err := h.addHooks(x, spec.Env)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
@@ -190,6 +178,37 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
 	return x, append(hookDiags, ignored(&c, spec.Options)...)
+}
+
+// newWorker prepares what runs spec; start makes one run of it.
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
+	x := &extension{
+		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
+		memory: memoryOf(h.opts.StateDir),
+	}
+	o := groupOptions(c, spec.Options, h.log)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
+		if x.policy == nil {
+			h.stateChanged(c.ID, e)
+		}
+	}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
+		i := &instance{extension: x, key: key}
+		if x.print != nil {
+			i.print = x.print()
+		}
+		i.learn = func(announced bool) { h.learn(i, announced) }
+		s := spec
+		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
+		run, err := start(s)
+		i.Instance = run
+		return i, err
+	}, o)
+	return x
 }
 
 // onDemand reports whether the extension starts when somebody calls it.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -99,6 +101,36 @@ func TestDenialsDoNotExecute(t *testing.T) {
 				t.Errorf("%d calls reached the extension, executed: %v", got, data.Executed)
 			}
 		})
+	}
+}
+
+// rewriter changes what passes by replacing texts.
+type rewriter []string
+
+func (r rewriter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	payload := x.Request
+	if flow == governance.Response {
+		payload = x.Response
+	}
+	return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(strings.NewReplacer(r...).Replace(string(payload)))}, nil
+}
+
+// TestChangesReachTheExtensionAndTheCaller holds what a policy makes of arguments
+// against the tool's schema as well.
+func TestChangesReachTheExtensionAndTheCaller(t *testing.T) {
+	mask := rewriter{"AKIA1", "masked", "Hello", "Bye", `"Ada"`, "1815", "closed", "no entry"}
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{
+		{Spec: governance.Spec{Name: "mask", Category: governance.Content, Required: true}, Policy: mask}}})
+	for _, tt := range []struct{ tool, arguments, want string }{
+		{"ext_x_echo", `{"key":"AKIA1","n":1.0}`, `masked`},
+		{"ext_x_greet", `{"name":"Grace"}`, `Bye, Grace!`},
+		{"ext_x_greet", `{"name":"Ada"}`, `/name: expected string, got number 1815`},
+		{"ext_x_refuse", `{}`, `no entry`},
+	} {
+		result, err := h.Call(deadline(t), tt.tool, json.RawMessage(tt.arguments))
+		if got := fmt.Sprint(string(result), err); !strings.Contains(got, tt.want) || strings.Contains(got, "AKIA1") {
+			t.Errorf("%s: %s", tt.tool, got)
+		}
 	}
 }
 

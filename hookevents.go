@@ -152,12 +152,12 @@ func (x *extension) isReady() bool {
 	return !x.options.Instances.PerSession() && slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
 }
 
-// TestHooks runs the hooks of e.Point as they would run, on an event that is not
-// happening: the hooks really run, and may do what they do. e.Tool, where stated, is a
-// registered name, which names the extension as well.
+// TestHooks is [Host.RunHooks] for an event that is not happening, of any point. The
+// hooks really run, and may do what they do; their questions are put to nobody. e.Tool,
+// where stated, is a registered name, which names the extension as well.
 func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
 	if entry, ok := a.h.Tools().Lookup(e.Tool); ok {
 		e.Extension, e.OwnName = entry.Extension, entry.Tool
 	}
-	return a.h.RunHooks(ctx, e)
+	return a.h.runHooks(ctx, &e, (*hooks.Set).Test)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -179,32 +178,5 @@ func TestHookDenialsAreRecorded(t *testing.T) {
 	one := governance.Verdict{Action: governance.Deny, Policy: "hook guard", Code: "rejected"}
 	if diff := cmp.Diff([]governance.Verdict{one, one}, verdicts); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A question of a hook goes to whom those of policies go.
-type answers struct {
-	yes   bool
-	asked []string
-}
-
-func (a *answers) Ask(_ context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
-	a.asked = append(a.asked, x.Tool+" "+string(x.Request)+" "+q.Reason)
-	return a.yes, "ana", nil
-}
-
-func TestHooksAsk(t *testing.T) {
-	for _, yes := range []bool{true, false} {
-		a := &answers{yes: yes}
-		f := newFolder(t).add("x", child("sdk", ""))
-		h := openWithHooks(t, f, exthost.Options{Approver: a}, manifest.HookSpec{Event: "PreToolUse",
-			Command: manifest.Command{"sh", "-c", `echo '{"hookSpecificOutput":{"permissionDecision":"ask","permissionDecisionReason":"sure?"}}'`}})
-		_, err := h.Call(deadline(t), "ext_x_greet", json.RawMessage(`{"name":"ada"}`))
-		if (err == nil) != yes || err != nil && !strings.Contains(err.Error(), "not approved: ana said no") {
-			t.Errorf("yes %t: %v", yes, err)
-		}
-		if diff := cmp.Diff([]string{`ext_x_greet {"name":"greet","arguments":{"name":"ada"}} sure?`}, a.asked); diff != "" {
-			t.Error(diff)
-		}
 	}
 }

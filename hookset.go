@@ -25,6 +25,10 @@ import (
 // hooks can only take away. The error is that of [hooks.Set.Run], rejected when a
 // gate stays shut, or invalid_arguments.
 func (h *Host) RunHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
+	return h.runHooks(ctx, &e, (*hooks.Set).Run)
+}
+
+func (h *Host) runHooks(ctx context.Context, e *hooks.Event, run func(*hooks.Set, context.Context, *hooks.Event) (hooks.Outcome, error)) (hooks.Outcome, error) {
 	if !slices.Contains(hooks.Points(), e.Point) {
 		return hooks.Outcome{}, protocol.Errorf(protocol.InvalidArguments, "%q is not a hook point", e.Point)
 	}
@@ -36,7 +40,7 @@ func (h *Host) RunHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	}
 	g := h.enter()
 	defer g.leave()
-	return g.hooks.Run(ctx, &e)
+	return run(g.hooks, ctx, e)
 }
 
 // Hook is one hook handler, as the operator sees it.
@@ -88,11 +92,7 @@ func (h *Host) newHooks(g *generation) *hooks.Set {
 			all = append(all, handler)
 		}
 	}
-	o := hooks.Options{Observe: h.hookRan}
-	if h.opts.Approver != nil {
-		o.Approver = approver{h.opts.Approver}
-	}
-	return hooks.NewSet(o, all...)
+	return hooks.NewSet(hooks.Options{Observe: h.hookRan, Approver: approver{h.oversight.desk}}, all...)
 }
 
 // approver puts the questions of hooks to whom those of policies go.
@@ -108,7 +108,7 @@ func (a approver) Approve(ctx context.Context, e *hooks.Event, reason string) er
 	}
 	flow := governance.Request
 	if e.Point == hooks.AfterToolCall {
-		flow, x.Response = governance.Response, e.Payload
+		flow, x.Request, x.Response = governance.Response, (&toolCall{arguments: e.Arguments}).params(e.OwnName), e.Payload
 	}
 	approved, by, err := a.of.Ask(ctx, &x, governance.Question{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
 	switch {

@@ -47,9 +47,6 @@ type Options struct {
 	Environ []string
 	// Policies are the embedding program's own policies.
 	Policies []governance.Member
-	// Approver answers the questions of policies and hooks. Default: every answer is
-	// no.
-	Approver governance.Approver
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
 	// Start says which extensions are started; the others are only looked at.
@@ -75,6 +72,8 @@ type Host struct {
 	// containment holds the processes of all extensions.
 	containment *process.Containment
 	openedAt    time.Time
+
+	oversight oversight
 
 	runner *hooks.Runner    // of the commands of hooks
 	states chan hooks.Event // of extensions, for the hooks of extension_state
@@ -135,12 +134,16 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		states:      make(chan hooks.Event, stateEvents),
 	}
 	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
-	first, err := h.discover(ctx, cfg)
-	if err != nil {
+	if err := h.openOversight(cfg); err != nil {
 		stop()
 		return nil, err
 	}
-	first.policy = governance.NewPipeline(governance.Options{Log: h.log, Approver: o.Approver}, o.Policies...)
+	first, err := h.discover(ctx, cfg, nil)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, h.oversight.close(ctx))
+	}
+	first.policy = h.pipeline(first.members, nil)
 	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
@@ -184,7 +187,7 @@ func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 // becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	for x, err := range h.startEach(ctx, h.gen.Load().inOrder()) {
+	for x, err := range h.startEach(ctx, slices.Concat(h.gen.Load().officers, h.gen.Load().inOrder())) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.report(startDiagnostic(x, err))
 		}
@@ -330,6 +333,7 @@ func (h *Host) Close() error {
 		h.mu.Unlock()
 		h.runner.Close()
 		h.running.Wait()
+		errs = append(errs, h.oversight.close(ctx))
 		h.containment.Close()
 		h.journal.Close()
 		failed = errors.Join(errs...)

@@ -27,7 +27,7 @@ func (x *extension) fingerprint(s *runtime.Spec, entry config.Entry) string {
 
 // remember takes in what the extension last offered. When it is still the same
 // that would be started, that is its handshake until it runs.
-func (x *extension) remember(print func() string) {
+func (x *extension) remember() {
 	if x.declares() {
 		return
 	}
@@ -39,7 +39,7 @@ func (x *extension) remember(print func() string) {
 	if last == nil || !x.onDemand() {
 		return
 	}
-	if key := print(); key != "" && key == last.Key {
+	if key := x.print(); key != "" && key == last.Key {
 		x.handshake.Store(&last.Handshake)
 	}
 }
@@ -47,6 +47,9 @@ func (x *extension) remember(print func() string) {
 // learn holds what an instance offers against what was known of its extension,
 // keeps it for the next time, and asks for a new generation.
 func (h *Host) learn(i *instance, announced bool) {
+	if i.extension.policy != nil {
+		return // offers nothing
+	}
 	h.offersChanged()
 	if i.extension.declares() {
 		return

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		"mcp": func(string) { serveMCP() },
 
 		"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
+		"guard":   func(string) { os.Exit(guard().Main()) },
 		"begun":   func(string) { appendState("begun", "x") },
 		"hooks":   func(string) { os.Exit(hookExtension().Main()) },
 		"journal": func(string) { os.Exit(journalExtension().Main()) },
@@ -92,6 +93,22 @@ func holdingALock(main func() int) int {
 	lock.Close()
 	defer os.Remove(name)
 	return main()
+}
+
+// guard is a policy in a process: it denies what is called "no" and dies of what is
+// called "die".
+func guard() *sdk.Extension {
+	x := sdk.New("1")
+	x.OnDecide(func(_ context.Context, e *sdk.Exchange) (sdk.Decision, error) {
+		switch {
+		case strings.Contains(string(e.Arguments()), `"no"`):
+			return sdk.Deny("said_no", "no is no"), nil
+		case strings.Contains(string(e.Arguments()), `"die"`):
+			os.Exit(3)
+		}
+		return sdk.Allow(), nil
+	})
+	return x
 }
 
 // serveMCP is an MCP server by the official SDK.

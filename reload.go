@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -21,6 +22,8 @@ type Change struct {
 	Retried []string              `json:"retried"` // as before, and started again because they had failed
 	Restart []string              `json:"restart"` // sections of the configuration that count from the host's next start
 	Failed  []protocol.Diagnostic `json:"failed"`  // of what is new or tried again, and did not start
+
+	Policies []string `json:"policies"` // names of those added, changed or removed
 }
 
 // KeptBuild is an extension that goes on as it was.
@@ -31,7 +34,7 @@ type KeptBuild struct {
 
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
-	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart) == 0
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies) == 0
 }
 
 // Plan returns what [Admin.Reload] would do now, as far as it can be known
@@ -48,8 +51,9 @@ func (a Admin) Plan(ctx context.Context) (*Change, error) {
 // is gone ends, once its calls have, within its drain_timeout. An extension whose
 // new build is broken, lacks something or does not start goes on as it was; with
 // reload = "stop_first" it ends before its new build starts. One that had failed
-// is started again. A configuration that cannot be used is the error, and changes
-// nothing; nor does an end of ctx or of the host meanwhile.
+// is started again. A configuration that cannot be used and a policy that does not
+// start are errors, and change nothing; nor does an end of ctx or of the host
+// meanwhile.
 func (a Admin) Reload(ctx context.Context) (*Change, error) {
 	h := a.h
 	h.reloading.Lock()
@@ -67,7 +71,7 @@ func (a Admin) Reload(ctx context.Context) (*Change, error) {
 	if err := h.apply(ctx, next, change); err != nil {
 		return nil, err
 	}
-	h.log.Info("reloaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed,
+	h.log.Info("reloaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed, "policies", change.Policies,
 		"kept", len(change.Kept), "failed", len(change.Failed))
 	return change, nil
 }
@@ -86,13 +90,13 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 	if err := refuseUnsupported(cfg); err != nil {
 		return nil, nil, err
 	}
-	next, err := h.discover(ctx, cfg)
+	next, err := h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err
 	}
-	next.policy = now.policy
+	next.policy = h.pipeline(next.members, now)
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
-		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}}
+		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members)}
 	for _, id := range next.order {
 		switch before, x := now.extensions[id], next.extensions[id]; {
 		case before == nil:
@@ -121,6 +125,21 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 	return next, c, nil
 }
 
+// changedPolicies names the members that are not in both lists.
+func changedPolicies(before, after []governance.Member) []string {
+	names := []string{}
+	for _, lists := range [][2][]governance.Member{{before, after}, {after, before}} {
+		for _, m := range lists[0] {
+			same := func(other governance.Member) bool { return sameMember(m, other) }
+			if !slices.ContainsFunc(lists[1], same) && !slices.Contains(names, m.Spec.Name) {
+				names = append(names, m.Spec.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // needRestart names the sections that the host has read once and for all.
 func needRestart(before, after *config.Config) []string {
 	list := []string{}
@@ -128,7 +147,7 @@ func needRestart(before, after *config.Config) []string {
 		key           string
 		before, after any
 	}{
-		{"server", before.Server, after.Server}, {"log", before.Log, after.Log},
+		{"server", before.Server, after.Server}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)

@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,10 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 		}
 	}
 	h.enlist(next)
+	if err := h.startOfficers(ctx, now, next); err != nil {
+		h.retire(now)
+		return err
+	}
 	for x, err := range h.startEach(ctx, beside) {
 		if err != nil && ctx.Err() == nil {
 			h.notStarted(x, err, now.extensions[x.candidate.ID], next, c)
@@ -52,6 +57,19 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 	}
 	h.rebuild()
 	return nil
+}
+
+// startOfficers starts the processes of policies that now does not have. A policy
+// that cannot decide is no policy, so that one failure spoils all.
+func (h *Host) startOfficers(ctx context.Context, now, next *roster) error {
+	fresh := slices.DeleteFunc(slices.Clone(next.officers), now.has)
+	var failed []error
+	for x, err := range h.startEach(ctx, fresh) {
+		if err != nil {
+			failed = append(failed, protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", x.policy.Name, message(err)))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // notStarted reports that x did not start, and puts what it was to replace back
@@ -88,7 +106,7 @@ func (h *Host) retire(r *roster) {
 	past := slices.Clone(h.past)
 	h.rebuilding.Unlock()
 	for _, x := range h.alive() {
-		if x.retired || r.extensions[x.candidate.ID] == x {
+		if x.retired || r.has(x) {
 			continue
 		}
 		x.retired = true

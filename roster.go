@@ -15,12 +15,28 @@ import (
 // extensions may run, in order, and which may not. It is immutable.
 type roster struct {
 	cfg         *config.Config
-	policy      *governance.Pipeline
+	members     []governance.Member
+	policy      *governance.Pipeline // of members
+	officers    []*extension         // the processes of members
 	extensions  map[string]*extension
 	order       []string              // the ids of extensions as discovered
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
 	hooks       []hooks.Handler       // of the configuration
+}
+
+// has reports whether x is an extension or a policy's process of the roster.
+func (r *roster) has(x *extension) bool {
+	return r.extensions[x.candidate.ID] == x || slices.Contains(r.officers, x)
+}
+
+// worker returns the extension, or the policy's process, of that id; nil when
+// there is none.
+func (r *roster) worker(id string) *extension {
+	if i := slices.IndexFunc(r.officers, func(x *extension) bool { return x.candidate.ID == id }); i >= 0 {
+		return r.officers[i]
+	}
+	return r.extensions[id]
 }
 
 // inOrder returns the extensions as discovered.
@@ -32,11 +48,20 @@ func (r *roster) inOrder() []*extension {
 	return list
 }
 
-// discover makes a roster of cfg and of what is in its search paths. What cannot
-// run here is kept aside with its diagnostics.
-func (h *Host) discover(ctx context.Context, cfg *config.Config) (*roster, error) {
+// discover makes a roster of cfg and of what is in its search paths; before is the
+// one that it follows, nil for the first. What cannot run here is kept aside with
+// its diagnostics.
+func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster) (*roster, error) {
 	r := &roster{cfg: cfg, extensions: make(map[string]*extension)}
+	var known []governance.Member
+	if before != nil {
+		known = before.members
+	}
 	var err error
+	if r.members, err = h.members(cfg, known); err != nil {
+		return nil, err
+	}
+	r.officers = officers(r.members)
 	if r.hooks, err = h.operatorHooks(cfg); err != nil {
 		return nil, err
 	}
@@ -87,7 +112,7 @@ func (h *Host) adopt(r *roster) {
 // enlist notes that the extensions of r may have processes from now on.
 func (h *Host) enlist(r *roster) {
 	h.mu.Lock()
-	for _, x := range r.extensions {
+	for _, x := range slices.Concat(r.inOrder(), r.officers) {
 		h.live[x] = struct{}{}
 	}
 	h.mu.Unlock()

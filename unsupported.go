@@ -2,11 +2,9 @@ package exthost
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -23,9 +21,7 @@ func refuseUnsupported(cfg *config.Config) error {
 		key    string
 		stated bool
 	}{
-		{"plugins", slices.ContainsFunc(cfg.Plugins, func(s governance.Spec) bool { return !s.Disabled })},
 		{"destinations", len(cfg.Destinations) > 0},
-		{"audit.path", cfg.Audit.Path != ""},
 	} {
 		if section.stated {
 			return protocol.Errorf(protocol.ConfigInvalid, "%s: this version cannot do that yet, and does not start as if it could; take it out", section.key)

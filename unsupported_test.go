@@ -17,7 +17,6 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	for key, state := range map[string]func(*config.Config){
 		"plugins":      func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
 		"destinations": func(c *config.Config) { c.Destinations = config.Destinations{"d": {}} },
-		"audit.path":   func(c *config.Config) { c.Audit.Path = "audit.jsonl" },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}

@@ -18,10 +18,8 @@ import (
 var pending = []struct{ key, code, effect, until string }{
 	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
 	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
-	{"config:plugins[]", `[cC]fg\.Plugins\b|[cC]onfig\.Plugins\b`, "refused", "policies of the configuration run"},
 	{"config:destinations.NAME", `[cC]fg\.Destinations\b|[cC]onfig\.Destinations\b`, "refused", "the bridge is there"},
 	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
-	{"config:audit", `[cC]fg\.Audit\b|[cC]onfig\.Audit\b`, "refused", "the audit log is written"},
 }
 
 // note says of a pending key that it is one, after an opening of its own.

@@ -24,7 +24,7 @@ type passageKey struct{}
 
 func (p *Pipeline) begin(x *Exchange) *passage {
 	now := time.Now()
-	x.ID = newID(now)
+	x.ID, x.Began = newID(now), now
 	return &passage{p: p, x: x, record: newRecord(x, now, 2*len(p.members))}
 }
 

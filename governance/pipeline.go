@@ -6,10 +6,8 @@ package governance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -105,41 +103,6 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 	return p
 }
 
-// member is a policy in its place.
-type member struct {
-	spec   Spec
-	policy Policy
-	place  int  // of the category
-	shadow bool // what it decides is recorded
-	inert  bool // and has no effect
-	later  queue
-	warned throttle
-}
-
-func newMember(m Member) *member {
-	place := slices.Index(Category("").Values(), string(m.Spec.Category))
-	if place < 0 || m.Policy == nil {
-		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name, strings.Join(Category("").Values(), ", ")))
-	}
-	shadow := m.Spec.Mode == ModeShadow
-	return &member{spec: m.Spec, policy: m.Policy, place: place, shadow: shadow,
-		inert: shadow || m.Spec.Category == Observability && !m.Spec.Required}
-}
-
-func (m *member) compare(other *member) int {
-	if m.place != other.place {
-		return m.place - other.place
-	}
-	if m.spec.Priority != other.spec.Priority {
-		return m.spec.Priority - other.spec.Priority
-	}
-	return strings.Compare(m.spec.Name, other.spec.Name)
-}
-
-func (m *member) handles(flow Flow) bool {
-	return len(m.spec.Flows) == 0 || slices.Contains(m.spec.Flows, flow)
-}
-
 // Leg is a part of an exchange's way that its owner takes it.
 type Leg func(ctx context.Context, x *Exchange) error
 
@@ -153,7 +116,8 @@ var ErrClosed = errors.New("the pipeline has been closed")
 // through observability and, when it is the extension's own error, content. The
 // legs of after see only what the response flow let pass. A notification has
 // no response flow and no legs after it. Audit runs whatever happened, a panic of
-// send included.
+// send included. A send that returns an error once x.Verdict is a denial, as that
+// of [Pipeline.Again], has refused x: it goes to audit at once.
 //
 // x.Response is the result when Govern returns nil. Its errors are
 // *protocol.Error: that of send, rejected for a denial, governance_unavailable

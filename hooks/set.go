@@ -133,6 +133,17 @@ func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	return out, s.settle(ctx, e, &out)
 }
 
+// Test is Run for an event that is not happening: the handlers really run, and
+// questions are put to nobody.
+func (s *Set) Test(ctx context.Context, e *Event) (Outcome, error) {
+	if s == nil {
+		return s.Run(ctx, e)
+	}
+	alone := *s
+	alone.o.Approver = nil
+	return alone.Run(ctx, e)
+}
+
 // concerns reports whether h listens to e.
 func (h *entry) concerns(e *Event) bool {
 	if h.Own && h.Extension != e.Extension {

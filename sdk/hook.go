@@ -69,8 +69,7 @@ func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.Raw
 	if err := json.Unmarshal(req.Params, &e); err != nil {
 		return nil, invalidParams(req.Method + ": " + err.Error())
 	}
-	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
-	x.begin(c)
+	c := x.begin(ctx, req)
 	defer x.end(c)
 	reply, err := h.run(c, e)
 	if err != nil {

@@ -90,8 +90,7 @@ func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	if err := json.Unmarshal(req.Params, &e); err != nil {
 		return nil, invalidParams(req.Method + ": " + err.Error())
 	}
-	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
-	x.begin(c)
+	c := x.begin(ctx, req)
 	defer x.end(c)
 	d, err := x.policy.run(c, &e)
 	if err != nil {

@@ -164,8 +164,7 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	if !ok {
 		return nil, invalidParams("there is no tool " + name)
 	}
-	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
-	x.begin(c)
+	c := x.begin(ctx, req)
 	defer x.end(c)
 	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
 	if err == nil {
@@ -177,6 +176,15 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	return textResult(err.Error(), true), nil
 }
 
+// begin returns the context of a call, which notified can cancel until its end.
+func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
+	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight = append(x.inFlight, c)
+	return c
+}
+
 // run calls the tool and survives its panic, which the author finds on stderr.
 func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.RawMessage, err error) {
 	defer func() {
@@ -186,12 +194,6 @@ func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.
 		}
 	}()
 	return t.call(ctx, arguments)
-}
-
-func (x *Extension) begin(c *call) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.inFlight = append(x.inFlight, c)
 }
 
 func (x *Extension) end(c *call) {

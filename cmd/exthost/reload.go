@@ -66,6 +66,9 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 	for _, k := range c.Kept {
 		fmt.Fprintf(&b, "%s %s as it was: %s\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID), safe(k.Reason))
 	}
+	for _, name := range c.Policies {
+		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[1])), safe(name))
+	}
 	for _, section := range c.Restart {
 		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)
 	}

@@ -25,5 +25,12 @@ func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers are the built-in policies by name.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
-	"redact": newRedaction,
+	"access":     newAccess,
+	"approval":   newApproval,
+	"budget":     newBudget,
+	"cel":        newCEL,
+	"loop":       newLoop,
+	"rate_limit": newRateLimit,
+	"schema":     newSchema,
+	"size_cap":   newSizeCap,
 }

@@ -17,7 +17,7 @@ const codeSecret = "secret_found"
 type redactConfig struct {
 	Action   string            `json:"action"`   // redact (default), or deny
 	Rules    map[string]bool   `json:"rules"`    // rules on and off by name
-	Patterns map[string]string `json:"patterns"` // more expressions by name
+	Patterns map[string]string `json:"patterns"` // more expressions by name; looked for everywhere, so they cost more
 	Allow    []string          `json:"allow"`    // expressions for what passes
 }
 
@@ -33,17 +33,25 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	if err := configure(s.Config, &c); err != nil {
 		return nil, err
 	}
-	if c.Action != "" && c.Action != "redact" && c.Action != "deny" {
-		return nil, fmt.Errorf("config: action %q is neither redact nor deny", c.Action)
+	if err := oneOf("action", &c.Action, "redact", "deny"); err != nil {
+		return nil, err
 	}
-	if s.Category != governance.Content && c.Action != "deny" {
-		return nil, fmt.Errorf("the policy redact changes what passes, which only category content may: it is in %s", s.Category)
+	if err := changes(s); err != nil && c.Action != "deny" {
+		return nil, err
 	}
 	detector, err := redact.NewDetector(redact.Options{Rules: c.Rules, Patterns: c.Patterns, Allow: c.Allow})
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	return &redaction{detector, c.Action == "deny"}, nil
+}
+
+// changes refuses a policy that changes what passes in a category that may not.
+func changes(s governance.Spec) error {
+	if s.Category != governance.Content {
+		return fmt.Errorf("%s changes what passes, so its category is %s", s.Builtin, governance.Content)
+	}
+	return nil
 }
 
 // Decide implements [governance.Policy].

@@ -94,10 +94,10 @@ func TestRedactionDenies(t *testing.T) {
 
 func TestRedactionConfigIsRefused(t *testing.T) {
 	for want, s := range map[string]governance.Spec{
-		`action "mask"`:         {Category: governance.Content, Config: map[string]any{"action": "mask"}},
-		`unknown field "rule"`:  {Category: governance.Content, Config: map[string]any{"rule": "x"}},
-		`did you mean "email"`:  {Category: governance.Content, Config: map[string]any{"rules": map[string]any{"e-mail": true}}},
-		"only category content": {Category: governance.Validation},
+		`"mask" is none of`:                      {Category: governance.Content, Config: map[string]any{"action": "mask"}},
+		`rule: unknown key, did you mean rules?`: {Category: governance.Content, Config: map[string]any{"rule": "x"}},
+		`did you mean "email"`:                   {Category: governance.Content, Config: map[string]any{"rules": map[string]any{"e-mail": true}}},
+		"so its category is content":             {Category: governance.Validation},
 	} {
 		s.Builtin = "redact"
 		if _, err := New(s); err == nil || !strings.Contains(err.Error(), want) {
