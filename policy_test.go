@@ -85,7 +85,7 @@ func TestPolicyThatDoesNotStart(t *testing.T) {
 // A list shows a caller nothing that it may not call.
 func TestPolicyHidesTools(t *testing.T) {
 	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
-		Config: map[string]any{"deny": []any{map[string]any{"tools": []any{"ext_x_die"}}}}}
+		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}}}
 	h, _ := governed(t, exthost.Options{}, access)
 	raw, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsList})
 	if err != nil || strings.Contains(string(raw), "ext_x_die") || !strings.Contains(string(raw), "ext_x_greet") {

@@ -37,6 +37,8 @@ type ExtensionStatus struct {
 	State       string `json:"state"`              // a supervisor state, skipped or disabled
 	Reason      string `json:"reason,omitempty"`   // for anything not ready
 	Restarts    int    `json:"restarts"`
+	Activation  string `json:"activation,omitempty"`  // eager or lazy; "" when it does not run
+	Containment string `json:"containment,omitempty"` // what holds its processes besides [Status.Containment]: "pid namespace"
 
 	Command  []string          `json:"command,omitempty"`   // what is run, or the URL, as the manifest states it
 	StateDir string            `json:"state_dir,omitempty"` // private to it, survives restarts
@@ -114,6 +116,7 @@ func (x *extension) describe() ExtensionStatus {
 		ID: x.candidate.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
 		Path: x.candidate.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
 		Command: commandLine(m.Transport), StateDir: x.stateDir, Requires: m.Requires, Tools: []string{},
+		Activation: x.options.Activation, Containment: x.containment(),
 		EnvWithheld: x.env.Withheld, EnvPassedSecrets: x.env.PassedSecrets,
 	}
 }
@@ -193,6 +196,7 @@ type InstanceStatus struct {
 	Restarts  int                `json:"restarts"`
 	NextRetry *time.Time         `json:"next_retry,omitempty"`
 	Breaker   string             `json:"breaker,omitempty"`
+	NextProbe *time.Time         `json:"next_probe,omitempty"` // of an open breaker: when a call may try again
 	InFlight  int                `json:"in_flight"`
 	Queued    int                `json:"queued"`
 
@@ -212,6 +216,9 @@ func instanceStatus(s supervisor.SlotStatus) InstanceStatus {
 	}
 	if !s.Next.IsZero() {
 		i.NextRetry = &s.Next
+	}
+	if !s.BreakerUntil.IsZero() {
+		i.NextProbe = &s.BreakerUntil
 	}
 	return i
 }

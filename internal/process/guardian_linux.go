@@ -99,8 +99,12 @@ func (g *guardian) watch(isReady *os.File) {
 func (g *guardian) booted() bool {
 	select {
 	case <-g.settled:
-		return g.ready
 	case <-time.After(time.Until(g.began.Add(bootWait))):
+	}
+	select { // whose time is up may have been ready all along
+	case <-g.settled:
+		return g.ready
+	default:
 		return false
 	}
 }
