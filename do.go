@@ -232,6 +232,8 @@ func raw(list []json.RawMessage) [][]byte {
 // send carries the exchange out once governance has let it through.
 func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
+	case r.entry != nil && r.target == nil:
+		x.Response, err = r.callOwn(x)
 	case r.entry != nil:
 		err = r.callTool(ctx, x)
 	case r.target != nil:

@@ -19,8 +19,9 @@ import (
 // generation it entered with to its end.
 type generation struct {
 	*roster
-	catalog *tools.Catalog
-	hooks   *hooks.Set
+	oversight *oversight
+	catalog   *tools.Catalog
+	hooks     *hooks.Set
 
 	users atomic.Int64  // exchanges in it, and the host while it is the current one
 	left  chan struct{} // closed when the last of them has left
@@ -81,9 +82,9 @@ func (h *Host) succeed(r *roster) {
 		before, number = prev.catalog, prev.catalog.Generation()+1
 		r = cmp.Or(r, prev.roster)
 	}
-	catalog, diags := r.catalog(number, before)
+	catalog, diags := r.catalog(number, before, h.oversight.tools())
 	next := &generation{
-		roster: r, catalog: catalog, left: make(chan struct{}),
+		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
 		hooks: hooks.NewSet(h.opts.Hooks...),
 	}
 	next.users.Store(1)
@@ -112,8 +113,8 @@ func (g *generation) isLeft() bool {
 }
 
 // catalog lists what the extensions offer now, and what is wrong with it.
-func (r *roster) catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
-	var sources []tools.Source
+func (r *roster) catalog(number uint64, before *tools.Catalog, own []tools.Source) (*tools.Catalog, []protocol.Diagnostic) {
+	sources := slices.Clone(own)
 	var diags []protocol.Diagnostic
 	for _, x := range r.inOrder() {
 		offered, found := x.offered()

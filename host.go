@@ -73,7 +73,7 @@ type Host struct {
 	containment *process.Containment
 	openedAt    time.Time
 
-	traces *governance.Traces
+	oversight oversight
 
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
@@ -121,15 +121,18 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		containment: process.Contain(guardianProgram(o.Self)),
 		changed:     make(chan struct{}, 1),
 		announce:    make(chan struct{}, 1),
-		traces:      governance.NewTraces(0),
 		settled:     make(chan struct{}),
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
 	}
+	if err := h.openOversight(cfg); err != nil {
+		stop()
+		return nil, err
+	}
 	first, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		stop()
-		return nil, err
+		return nil, errors.Join(err, h.oversight.close(ctx))
 	}
 	first.policy = h.pipeline(first.members, nil)
 	h.adopt(first)
@@ -314,6 +317,7 @@ func (h *Host) Close() error {
 		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
 		h.running.Wait()
+		errs = append(errs, h.oversight.close(ctx))
 		h.containment.Close()
 		h.journal.Close()
 		failed = errors.Join(errs...)

@@ -13,7 +13,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
@@ -26,19 +25,19 @@ import (
 // policyPrefix begins the id of a policy's process, which no extension's id can.
 const policyPrefix = "policy:"
 
-// members makes the pipeline's members: the embedding program's, and those of the
-// configuration, which keep what they have counted when they are not new.
+// members makes the pipeline's members: those of the configuration, which keep what
+// they have counted when they are not new, the audit log, and the embedding program's.
 func (h *Host) members(cfg *config.Config, before []governance.Member) ([]governance.Member, error) {
 	list, err := governance.Members(cfg.Plugins, before, func(s governance.Spec) (governance.Policy, error) {
 		if s.Kind == governance.KindBuiltin {
-			return builtin.New(s)
+			return h.oversight.builtinPolicy(s)
 		}
 		return h.newOfficer(cfg, s)
 	})
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
 	}
-	return append(list, h.opts.Policies...), nil
+	return slices.Concat(list, h.oversight.members(), h.opts.Policies), nil
 }
 
 // officer is a policy with a process: an instance decides, whichever runs.
@@ -75,7 +74,7 @@ func (h *Host) pipeline(members []governance.Member, before *roster) *governance
 	if before != nil && slices.EqualFunc(members, before.members, sameMember) {
 		return before.policy
 	}
-	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.traces}, members...)
+	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk}, members...)
 }
 
 func sameMember(a, b governance.Member) bool {

@@ -147,7 +147,7 @@ func needRestart(before, after *config.Config) []string {
 		key           string
 		before, after any
 	}{
-		{"server", before.Server, after.Server}, {"log", before.Log, after.Log},
+		{"server", before.Server, after.Server}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)

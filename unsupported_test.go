@@ -19,7 +19,6 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 		"plugins":      func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
 		"hooks":        func(c *config.Config) { c.Hooks = []manifest.HookSpec{{}} },
 		"destinations": func(c *config.Config) { c.Destinations = config.Destinations{"d": {}} },
-		"audit.path":   func(c *config.Config) { c.Audit.Path = "audit.jsonl" },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}

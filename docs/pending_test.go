@@ -23,7 +23,6 @@ var pending = []struct{ key, code, effect, until string }{
 	{"config:hooks", `[cC]fg\.Hooks\b|[cC]onfig\.Hooks\b`, "refused", "exec hooks run"},
 	{"config:destinations.NAME", `[cC]fg\.Destinations\b|[cC]onfig\.Destinations\b`, "refused", "the bridge is there"},
 	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
-	{"config:audit", `[cC]fg\.Audit\b|[cC]onfig\.Audit\b`, "refused", "the audit log is written"},
 }
 
 // note says of a pending key that it is one, after an opening of its own.

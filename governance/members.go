@@ -8,8 +8,8 @@ import (
 
 // Members makes the members of specs that are not disabled, in their order. The
 // policy of a member of before is taken over, with its counts and buckets, by the
-// spec that says the same of it: all but where it stands and what it is asked
-// about. The others are built. The error names each spec that cannot be.
+// spec that says the same of it: all but mode, required, priority and what is said for
+// people. The others are built. The error names each spec that cannot be.
 func Members(specs []Spec, before []Member, build func(Spec) (Policy, error)) ([]Member, error) {
 	var members []Member
 	var errs []error
@@ -42,7 +42,7 @@ func policyOf(s Spec, members []Member) Policy {
 // essence is s without what the pipeline alone minds.
 func (s Spec) essence() Spec {
 	s.Normalize()
-	s.Required, s.Disabled, s.Mode, s.Match, s.Priority, s.Timeout = false, false, "", Match{}, 0, 0
+	s.Required, s.Disabled, s.Mode, s.Priority = false, false, "", 0
 	s.Description, s.Author, s.Namespace, s.Version, s.Tags = "", "", "", "", nil
 	return s
 }

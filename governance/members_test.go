@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 )
@@ -39,12 +40,14 @@ func TestMembersKeepTheirState(t *testing.T) {
 	}{
 		{"nothing", func(*governance.Spec) {}, true},
 		{"its place", func(s *governance.Spec) {
-			s.Priority, s.Required, s.Mode, s.Timeout, s.Match.Tools, s.Description = 3, true, governance.ModeShadow, 5, []string{"a"}, "b"
+			s.Priority, s.Required, s.Mode, s.Description = 3, true, governance.ModeShadow, "b"
 		}, true},
 		{"what Normalize fills in", func(s *governance.Spec) {
 			s.Kind, s.HandshakeTimeout = governance.KindBuiltin, governance.DefaultHandshakeTimeout
 		}, true},
 		{"its config", func(s *governance.Spec) { s.Config = map[string]any{"limits": []any{1, "3"}} }, false},
+		{"what it is asked about", func(s *governance.Spec) { s.Match.Tools = []string{"a"} }, false},
+		{"how long it may take", func(s *governance.Spec) { s.Timeout = time.Second }, false},
 		{"its name", func(s *governance.Spec) { s.Name = "b" }, false},
 		{"its category", func(s *governance.Spec) { s.Category = governance.Content }, false},
 	} {

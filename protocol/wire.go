@@ -62,8 +62,8 @@ type DecideParams struct {
 	Extension string          `json:"extension,omitempty"` // whom it is for; "" for a method of the host
 	Tool      string          `json:"tool,omitempty"`      // the registered name; "" outside tools/call
 	Request   json.RawMessage `json:"request,omitempty"`   // the params
-	Response  json.RawMessage `json:"response,omitempty"`  // the result, in the response flow
-	Error     *WireError      `json:"error,omitempty"`     // in place of a result; only audit sees one
+	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, what of that may be changed
+	Error     *WireError      `json:"error,omitempty"`     // why there is no result; only content and audit see one
 	Verdict   *Verdict        `json:"verdict,omitempty"`   // what ended the exchange; only audit sees it
 }
 
@@ -80,7 +80,7 @@ const (
 	DecisionDeny    = "deny"    // with code and reason
 	DecisionModify  = "modify"  // with request or response, by the flow; category content only
 	DecisionRespond = "respond" // with response, in the request flow: the extension is not asked; category content only
-	DecisionAsk     = "ask"     // a person; request flow
+	DecisionAsk     = "ask"     // a person
 )
 
 // DecideResult is a native policy's answer. Nothing is implied: without a decision

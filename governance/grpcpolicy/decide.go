@@ -23,8 +23,8 @@ import (
 
 // Decide implements [governance.Policy]. Its error is a *protocol.Error: NotReady,
 // ChildExited when the process or its connection ended, CallTimeout and Canceled
-// as ctx did, InvalidResponse for an answer that cannot be used, and
-// ExtensionError for the plugin's own.
+// as ctx did, InvalidResponse for a message that is too large, and ExtensionError
+// for the plugin's own.
 func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	l := s.live.Load()
 	if l == nil {
@@ -41,7 +41,7 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 		heard := len(header)+len(trailer) > 0 && l.conn.GetState() == connectivity.Ready
 		return governance.Decision{}, unanswered(ctx, rpc, err, heard)
 	}
-	return s.decision(flow, x, m, answer)
+	return decision(flow, x, m, answer), nil
 }
 
 // message is the exchange in the service's words.
@@ -62,7 +62,7 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 	}
 	if flow == governance.Response {
 		m.ResponseJson = x.Response
-		if x.Failure != nil {
+		if x.Response == nil && x.Failure != nil {
 			m.ResponseJson, _ = json.Marshal(x.Failure.Wire()) // its Data is valid, or Wire left it out
 		}
 	}
@@ -93,46 +93,26 @@ func direction(x *governance.Exchange) string {
 	return "to_caller"
 }
 
-// decision reads the answer to m.
-func (s *Service) decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHandleRequest, a *pluginv1.PluginHandleResponse) (governance.Decision, error) {
+// decision reads the answer to m. Whether what it changes may be changed, and so,
+// is the pipeline's to say.
+func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHandleRequest, a *pluginv1.PluginHandleResponse) governance.Decision {
 	if !a.GetContinue() {
-		return governance.Decision{
-			Action: governance.Deny,
-			Code:   cmp.Or(a.GetRejectCode(), rejectCodes[s.o.Spec.Category], "rejected"),
-			Reason: cmp.Or(strings.TrimSpace(a.GetRejectMessage()), "request rejected"),
-		}, nil
+		return governance.Decision{Action: governance.Deny, Code: a.GetRejectCode(), Reason: strings.TrimSpace(a.GetRejectMessage())}
 	}
-	field, sent, changed := "request_json", m.RequestJson, a.GetRequestJson()
+	sent, changed := m.RequestJson, a.GetRequestJson()
 	if flow == governance.Response {
-		field, sent, changed = "response_json", m.ResponseJson, a.GetResponseJson()
+		sent, changed = m.ResponseJson, a.GetResponseJson()
 	}
 	if len(changed) == 0 || bytes.Equal(changed, sent) {
-		return governance.Decision{}, nil
+		return governance.Decision{}
 	}
-	changed, err := object(changed)
-	if err != nil {
-		return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "the %s it answered with cannot be used: %w", field, err)
+	if line, err := rawjson.Object(changed); err == nil { // else it is of no use anywhere
+		changed = line
+		if flow == governance.Request && argued(x.Method) {
+			changed = rawjson.Set(x.Request, "arguments", line)
+		}
 	}
-	if flow == governance.Request && argued(x.Method) {
-		changed = rawjson.Set(x.Request, "arguments", changed)
-	}
-	return governance.Decision{Action: governance.Modify, JSON: changed}, nil
-}
-
-// rejectCodes are the codes of plugins that give none.
-var rejectCodes = map[governance.Category]string{
-	governance.Authentication: "unauthenticated",
-	governance.Authorization:  "unauthorized",
-	governance.RateLimiting:   "rate_limited",
-	governance.Validation:     "invalid_request",
-}
-
-// object returns b if it can be a request's params or a result.
-func object(b []byte) (json.RawMessage, error) {
-	if len(b) > maxJSON {
-		return nil, fmt.Errorf("%d bytes, and %d is the limit", len(b), maxJSON)
-	}
-	return rawjson.Object(b)
+	return governance.Decision{Action: governance.Modify, JSON: changed}
 }
 
 // unanswered is the error of a call without a decision. Heard says that err is

@@ -33,15 +33,14 @@ func TestDecisions(t *testing.T) {
 		{tool: "allow", flow: governance.Response},
 		{tool: "deny", flow: governance.Request, want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"}},
 		{tool: "deny", flow: governance.Response, want: governance.Decision{Action: governance.Deny, Code: "C1", Reason: "because"}},
-		{tool: "empty", flow: governance.Request, want: governance.Decision{Action: governance.Deny, Code: "rejected", Reason: "request rejected"}},
+		{tool: "empty", flow: governance.Request, want: governance.Decision{Action: governance.Deny}},
 		{tool: "echo", flow: governance.Request},
 		{tool: "echo", flow: governance.Response},
 		{tool: "change", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(changedRequest)}},
 		{tool: "change", flow: governance.Response, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"n":12345678901234567890}`)}},
-		{tool: "array", flow: governance.Request, kind: protocol.InvalidResponse, text: "the request_json it answered with cannot be used: not a JSON object"},
-		{tool: "garbage", flow: governance.Response, kind: protocol.InvalidResponse, text: "the response_json it answered with cannot be used: unexpected end of JSON"},
-		{tool: "big", flow: governance.Request, kind: protocol.InvalidResponse, text: "16777224 bytes, and 16777216 is the limit"},
-		{tool: "bigger", flow: governance.Request, kind: protocol.InvalidResponse, text: "a message was too large"},
+		{tool: "array", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`[]`)}},
+		{tool: "garbage", flow: governance.Request, want: governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"a":`)}},
+		{tool: "big", flow: governance.Request, kind: protocol.InvalidResponse, text: "a message was too large"},
 		{tool: "fail", flow: governance.Request, kind: protocol.ExtensionError, text: "HandleRequest failed: the database is away (Internal)"},
 		{tool: "unavailable", flow: governance.Response, kind: protocol.ExtensionError, text: "HandleResponse failed: come back later (Unavailable)"},
 	} {
@@ -59,22 +58,6 @@ func TestDecisions(t *testing.T) {
 		}
 		if diff := cmp.Diff(&before, x); diff != "" {
 			t.Errorf("%s, %s changed the exchange (-before +after):\n%s", tt.tool, tt.flow, diff)
-		}
-	}
-}
-
-// TestRejectCodes: a rejection without a code gets that of its category.
-func TestRejectCodes(t *testing.T) {
-	processtest.Leaks(t)
-	own(t)
-	for category, want := range map[governance.Category]string{
-		governance.Authentication: "unauthenticated", governance.Authorization: "unauthorized",
-		governance.RateLimiting: "rate_limited", governance.Validation: "invalid_request", governance.Audit: "rejected",
-	} {
-		s := spec(t, "plugin")
-		s.Category = category
-		if d, err := started(t, s).ask(governance.Request, call("empty")); err != nil || d.Action != governance.Deny || d.Code != want {
-			t.Errorf("%s: %+v, %v; want code %s", category, d, err, want)
 		}
 	}
 }
@@ -109,6 +92,10 @@ func TestMessage(t *testing.T) {
 		"any other": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "sampling/createMessage", Request: json.RawMessage(`{"messages":[]}`)},
 			&message{Flow: "request", Method: "sampling/createMessage", RequestJson: []byte(`{"messages":[]}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_caller"}}},
+		"an extension's own error": {governance.Content, governance.Response,
+			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read"}`),
+				Response: json.RawMessage(`{"code":-1,"message":"no such file"}`), Failure: &protocol.Error{Kind: protocol.ExtensionError, Message: "no such file"}},
+			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"code":-1,"message":"no such file"}`), Metadata: request}},
 		"audit of a denial": {governance.Audit, governance.Response,
 			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{}}`),
 				Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"}, Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"}},

@@ -160,8 +160,6 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 	case "garbage":
 		change(`{"a":`)
 	case "big":
-		change(`{"a":"` + strings.Repeat("x", 16<<20) + `"}`)
-	case "bigger":
 		change(`{"a":"` + strings.Repeat("x", 17<<20) + `"}`)
 	case "fail":
 		return nil, status.Error(codes.Internal, "the database is away")
@@ -177,6 +175,8 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		<-ctx.Done()
 	case "journal":
 		return s.approve(r)
+	case matrixTool:
+		return scripted(ctx, r)
 	}
 	return yes, nil
 }

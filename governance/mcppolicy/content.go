@@ -16,9 +16,9 @@ func contents(result json.RawMessage) (list []json.RawMessage) {
 
 // contentPayloads asks about one content at a time, which is what plugins know. A
 // content has the names of both worlds: mimeType, and type and mime_type.
-func contentPayloads(x *governance.Exchange) (payloads []json.RawMessage) {
+func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []json.RawMessage) {
 	uri := rawjson.Get(x.Request, "uri")
-	for _, c := range contents(x.Response) {
+	for _, c := range contents(body) {
 		also := map[string]json.RawMessage{"type": json.RawMessage(`"resource"`)}
 		if mime := rawjson.Get(c, "mimeType"); mime != nil {
 			also["mime_type"] = mime
@@ -30,7 +30,7 @@ func contentPayloads(x *governance.Exchange) (payloads []json.RawMessage) {
 
 // mergeContent takes the text or blob of a changed content. Everything else stays
 // as the extension said it.
-func mergeContent(body json.RawMessage, i int, _, changed json.RawMessage) (json.RawMessage, error) {
+func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
 	content := given(changed, "content")
 	if content == nil {
 		return body, nil

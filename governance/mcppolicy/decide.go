@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +23,10 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	}
 	body := x.Request
 	if flow == governance.Response {
-		body = x.Response
+		body = outcome(x)
 	}
 	sent, kept := body, p.context(flow, x)
-	for i, payload := range h.payloads(x) {
+	for i, payload := range h.payloads(x, body) {
 		a, err := p.invoke(ctx, h, payload, kept)
 		if err != nil {
 			return governance.Decision{}, err
@@ -41,14 +40,17 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		if a.Result.Modified == nil {
 			continue
 		}
-		if body, err = h.merge(body, i, payload, a.Result.Modified); err != nil {
+		if !p.content { // the pipeline has a word about that, whatever it is
+			return governance.Decision{Action: governance.Modify, JSON: a.Result.Modified}, nil
+		}
+		if body, err = h.merge(x, body, i, a.Result.Modified); err != nil {
 			return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "the modified_payload of %s cannot be used: %w", h.name, err)
 		}
 	}
 	if flow == governance.Request && !x.Notify {
 		p.states.put(x.ID, kept)
 	}
-	if bytes.Equal(body, sent) || x.Failure != nil {
+	if bytes.Equal(body, sent) {
 		return governance.Decision{}, nil
 	}
 	return governance.Decision{Action: governance.Modify, JSON: body}, nil
@@ -183,14 +185,21 @@ func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.C
 func (a *answer) denial() governance.Decision {
 	var v struct {
 		Reason, Description, Code string
+		Details                   json.RawMessage
 		Headers                   map[string]string `json:"http_headers"`
 	}
 	_ = json.Unmarshal(a.Result.Violation, &v) // a rejection whatever it looks like
-	reason := cmp.Or(strings.TrimSpace(v.Reason), "request rejected")
-	if more := strings.TrimSpace(v.Description); more != "" && more != reason {
-		reason = fmt.Sprintf("%s: %s", reason, more)
+	reason, more := strings.TrimSpace(v.Reason), strings.TrimSpace(v.Description)
+	if reason == "" || more == reason {
+		reason, more = more, ""
 	}
-	d := governance.Decision{Action: governance.Deny, Code: cmp.Or(v.Code, "rejected"), Reason: reason, Data: a.Result.Violation}
+	if more != "" {
+		reason += ": " + more
+	}
+	d := governance.Decision{Action: governance.Deny, Code: v.Code, Reason: reason}
+	if details := string(v.Details); details != "null" && details != "{}" {
+		d.Data = v.Details
+	}
 	for _, headers := range []map[string]string{v.Headers, a.Result.Headers} {
 		for name, value := range headers {
 			if n, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "Retry-After") {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // hook is a point where a plugin is asked.
@@ -17,10 +18,10 @@ type hook struct {
 	flow governance.Flow
 	// payloads are what the plugin is asked about in an exchange, one after the
 	// other; mostly it is one.
-	payloads func(x *governance.Exchange) []json.RawMessage
-	// merge returns body, the params or the result, with what the plugin made of
+	payloads func(x *governance.Exchange, body json.RawMessage) []json.RawMessage
+	// merge returns body, the params or the outcome, with what the plugin made of
 	// the payload sent as the i-th.
-	merge func(body json.RawMessage, i int, sent, changed json.RawMessage) (json.RawMessage, error)
+	merge func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error)
 }
 
 // point is where an exchange is.
@@ -32,26 +33,28 @@ type point struct {
 // hooks are those that an exchange of this host can come by.
 var hooks = map[point]*hook{
 	{"tools/call", governance.Request}: {name: "tool_pre_invoke",
-		payloads: func(x *governance.Exchange) []json.RawMessage {
-			return one("name", text(x.Tool), "args", orEmpty(rawjson.Get(x.Request, "arguments")))
+		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
+			return one("name", text(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("name")},
 	{"tools/call", governance.Response}: {name: "tool_post_invoke",
-		payloads: func(x *governance.Exchange) []json.RawMessage { return one("name", text(x.Tool), "result", outcome(x)) },
-		merge:    mergeResult},
+		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
+			return one("name", text(x.Tool), "result", toolResult(x, body))
+		},
+		merge: mergeResult},
 	{"prompts/get", governance.Request}: {name: "prompt_pre_fetch",
-		payloads: func(x *governance.Exchange) []json.RawMessage {
-			return one("prompt_id", rawjson.Get(x.Request, "name"), "args", orEmpty(rawjson.Get(x.Request, "arguments")))
+		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
+			return one("prompt_id", rawjson.Get(body, "name"), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("prompt_id")},
 	{"prompts/get", governance.Response}: {name: "prompt_post_fetch",
-		payloads: func(x *governance.Exchange) []json.RawMessage {
-			return one("prompt_id", rawjson.Get(x.Request, "name"), "result", x.Response)
+		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
+			return one("prompt_id", rawjson.Get(x.Request, "name"), "result", body)
 		},
 		merge: mergeResult},
 	{"resources/read", governance.Request}: {name: "resource_pre_fetch",
-		payloads: func(x *governance.Exchange) []json.RawMessage {
-			return one("uri", rawjson.Get(x.Request, "uri"), "metadata", json.RawMessage("{}"))
+		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
+			return one("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
 		},
 		merge: mergeURI},
 	{"resources/read", governance.Response}: {name: "resource_post_fetch", payloads: contentPayloads, merge: mergeContent},
@@ -69,14 +72,28 @@ var byName = func() map[string]*hook {
 
 func hookNames() []string { return slices.Sorted(maps.Keys(byName)) }
 
-// outcome is the result of a tool, or what its caller gets in place of one.
+// outcome is what came of an exchange: its result, or the error that took its place
+// as {code, message, data}.
 func outcome(x *governance.Exchange) json.RawMessage {
-	if x.Failure == nil {
+	if x.Response != nil || x.Failure == nil {
 		return x.Response
 	}
 	failure, _ := json.Marshal(x.Failure.Wire()) // its Data is valid, or Wire left it out
-	b := rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), x.Failure.Error())
-	return append(append(append(b, `}],"structuredContent":`...), failure...), `,"isError":true}`...)
+	return failure
+}
+
+// toolResult is the outcome of a tool as plugins know it: with an error, a result
+// that says so.
+func toolResult(x *governance.Exchange, body json.RawMessage) json.RawMessage {
+	if x.Failure == nil {
+		return body
+	}
+	b := append([]byte(`{"content":[{"type":"text","text":`), orNull(rawjson.Get(body, "message"))...)
+	b = append(b, `}],"isError":true`...)
+	if data := rawjson.Get(body, "data"); data != nil {
+		b = append(append(b, `,"structuredContent":`...), data...)
+	}
+	return append(b, '}')
 }
 
 // one is a payload of two members; a nil value is null.
@@ -113,10 +130,16 @@ func given(changed json.RawMessage, key string) json.RawMessage {
 
 // mergeArguments takes other arguments. Who is called stays as it was: routing is
 // not a plugin's, and to call what it wanted changed would be worse than an error.
-func mergeArguments(who string) func(body json.RawMessage, i int, sent, changed json.RawMessage) (json.RawMessage, error) {
-	return func(body json.RawMessage, _ int, sent, changed json.RawMessage) (json.RawMessage, error) {
-		if v := given(changed, who); v != nil && !sameText(v, rawjson.Get(sent, who)) {
-			return nil, fmt.Errorf("it changed the %s to %s; only the args can be changed", who, v)
+func mergeArguments(who string) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
+	return func(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
+		was := x.Tool
+		if was == "" {
+			was, _ = rawjson.Text(rawjson.Get(body, "name"))
+		}
+		if v := given(changed, who); v != nil {
+			if is, ok := rawjson.Text(v); !ok || is != was {
+				return nil, fmt.Errorf("it changed the %s to %s; only the args can be changed", who, v)
+			}
 		}
 		args := given(changed, "args")
 		if args == nil {
@@ -129,7 +152,7 @@ func mergeArguments(who string) func(body json.RawMessage, i int, sent, changed 
 	}
 }
 
-func mergeResult(body json.RawMessage, _ int, _, changed json.RawMessage) (json.RawMessage, error) {
+func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
 	result := given(changed, "result")
 	if result == nil {
 		return body, nil
@@ -137,10 +160,15 @@ func mergeResult(body json.RawMessage, _ int, _, changed json.RawMessage) (json.
 	if _, err := rawjson.Object(result); err != nil {
 		return nil, fmt.Errorf("its result: %w", err)
 	}
-	return result, nil
+	if x.Failure == nil {
+		return result, nil
+	}
+	return rawjson.Edit(body, map[string]json.RawMessage{ // an error stays one
+		"message": text(protocol.ToolResult(result).Text()), "data": given(result, "structuredContent"),
+	}), nil
 }
 
-func mergeURI(body json.RawMessage, _ int, _, changed json.RawMessage) (json.RawMessage, error) {
+func mergeURI(_ *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
 	uri := given(changed, "uri")
 	if uri == nil {
 		return body, nil
@@ -149,10 +177,4 @@ func mergeURI(body json.RawMessage, _ int, _, changed json.RawMessage) (json.Raw
 		return nil, errors.New("its uri is not a string")
 	}
 	return rawjson.Set(body, "uri", uri), nil
-}
-
-func sameText(a, b json.RawMessage) bool {
-	s, okA := rawjson.Text(a)
-	t, okB := rawjson.Text(b)
-	return okA && okB && s == t
 }

@@ -27,8 +27,9 @@ type Caller interface {
 // Policy is one plugin of a plugin server.
 type Policy struct {
 	name    string
+	content bool // it may change what passes
 	caller  Caller
-	hooks   map[string]bool // that the plugin serves
+	hooks   map[string]bool // that are invoked
 	foreign []string
 	states  states
 }
@@ -41,7 +42,7 @@ var _ governance.Policy = (*Policy)(nil)
 // server has no such plugin, or says that it is disabled; and with ConfigInvalid
 // when a hook of s cannot be invoked.
 func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
-	p := &Policy{name: s.Name, caller: c, hooks: make(map[string]bool)}
+	p := &Policy{name: s.Name, content: s.Category == governance.Content, caller: c, hooks: make(map[string]bool)}
 	config, err := p.config(ctx)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func open(t *testing.T, s *server, text string) *mcppolicy.Policy {
 	t.Helper()
 	s.config = `{"name":"guard","kind":"a.B","hooks":` + allHooks + `,"mode":"sequential"}`
 	s.answer = func(string) string { return text }
-	p, err := mcppolicy.Open(t.Context(), governance.Spec{Name: "guard"}, s)
+	p, err := mcppolicy.Open(t.Context(), governance.Spec{Name: "guard", Category: governance.Content}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +122,7 @@ var (
 	promptGet = governance.Exchange{ID: "d1", Method: "prompts/get", ToChild: true, Request: json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`), Response: json.RawMessage(`{"messages":[]}`)}
 	read      = governance.Exchange{ID: "d1", Method: "resources/read", ToChild: true, Request: json.RawMessage(`{"uri":"file:///a"}`), Response: json.RawMessage(`{"contents":[{"uri":"file:///a","mimeType":"text/plain","text":"one","_meta":{"n":1.50}},{"uri":"file:///b","blob":"AAAA"}],"later":1}`)}
 	list      = governance.Exchange{ID: "d1", Method: "tools/list", Response: json.RawMessage(`{"tools":[]}`)}
+	failed    = governance.Exchange{ID: "d1", Method: "tools/call", Tool: "t", Response: json.RawMessage(`{"code":-1,"message":"no /secret","data":{"path":"/secret"}}`), Failure: &protocol.Error{Kind: protocol.ExtensionError, Message: "no /secret"}}
 	refused   = governance.Exchange{ID: "d1", Method: "tools/call", Tool: "t", Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"}}
 )
 
@@ -139,7 +140,7 @@ func TestPayloads(t *testing.T) {
 		"tool, no arguments": {governance.Request, bareCall, []string{`{"hook_type":"tool_pre_invoke","plugin_name":"guard","payload":{"name":"t","args":{}}` + strings.Replace(fresh, "d1", "", 1)}},
 		"tool, post":         {governance.Response, read0(toolCall), []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"ext_files_read","result":{"content":[{"type":"text","text":"secret"}]}}` + fresh}},
 		"tool, refused": {governance.Response, refused, []string{`{"hook_type":"tool_post_invoke","plugin_name":"guard","payload":{"name":"t","result":{"content":[{"type":"text","text":"no (rejected)"}],` +
-			`"structuredContent":{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}},"isError":true}}` + fresh}},
+			`"isError":true,"structuredContent":{"kind":"rejected"}}}` + fresh}},
 		"prompt, pre":   {governance.Request, promptGet, []string{`{"hook_type":"prompt_pre_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","args":{"who":"x"}}` + fresh}},
 		"prompt, post":  {governance.Response, promptGet, []string{`{"hook_type":"prompt_post_fetch","plugin_name":"guard","payload":{"prompt_id":"greet","result":{"messages":[]}}` + fresh}},
 		"resource, pre": {governance.Request, read, []string{`{"hook_type":"resource_pre_fetch","plugin_name":"guard","payload":{"uri":"file:///a","metadata":{}}` + fresh}},
@@ -186,11 +187,11 @@ func TestDecisions(t *testing.T) {
 		{name: "continue by default", flow: request, x: toolCall, answer: `{"result":{}}`},
 		{name: "a violation that does not stop", flow: request, x: toolCall, answer: `{"result":{"continue_processing":true,"violation":` + violation + `}}`},
 		{name: "a violation", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false,"modified_payload":{"name":"x"},"violation":` + violation + `}}`,
-			want: governance.Decision{Action: governance.Deny, Code: "PII_DETECTED", Reason: "PII: an e-mail address", Data: json.RawMessage(violation), RetryAfter: 7 * time.Second}},
+			want: governance.Decision{Action: governance.Deny, Code: "PII_DETECTED", Reason: "PII: an e-mail address", Data: json.RawMessage(`{"n":1.50}`), RetryAfter: 7 * time.Second}},
 		{name: "stopped without a violation", flow: response, x: toolCall, answer: `{"result":{"continue_processing":false,"violation":null,"retry_delay_ms":1500}}`,
-			want: governance.Decision{Action: governance.Deny, Code: "rejected", Reason: "request rejected", RetryAfter: 1500 * time.Millisecond}},
+			want: governance.Decision{Action: governance.Deny, RetryAfter: 1500 * time.Millisecond}},
 		{name: "a violation of no known shape", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false,"violation":{"code":5}}}`,
-			want: governance.Decision{Action: governance.Deny, Code: "rejected", Reason: "request rejected", Data: json.RawMessage(`{"code":5}`)}},
+			want: governance.Decision{Action: governance.Deny}},
 		{name: "args", flow: request, x: toolCall, answer: "{\"result\":{\"modified_payload\":{\"name\":\"ext_files_read\",\"args\":{\n  \"n\": 12345678901234567891\n},\"headers\":null}}}",
 			want: modify(`{"name":"read","arguments":{"n":12345678901234567891},"later":1}`)},
 		{name: "args that were none", flow: request, x: bareCall, answer: `{"result":{"modified_payload":{"name":"t","args":{"a":1}}}}`, want: modify(`{"name":"t","arguments":{"a":1}}`)},
@@ -200,7 +201,10 @@ func TestDecisions(t *testing.T) {
 		{name: "args that are a list", flow: request, x: toolCall, answer: `{"result":{"modified_payload":{"args":[1]}}}`, kind: protocol.InvalidResponse, text: "its args: not a JSON object"},
 		{name: "a result", flow: response, x: toolCall, answer: `{"result":{"modified_payload":{"name":"ext_files_read","result":{"content":[]}}}}`, want: modify(`{"content":[]}`)},
 		{name: "a result that is a text", flow: response, x: toolCall, answer: `{"result":{"modified_payload":{"result":"x"}}}`, kind: protocol.InvalidResponse, text: "its result: not a JSON object"},
-		{name: "the result of a refused call", flow: response, x: refused, answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[]}}}}`},
+		{name: "an extension's own error", flow: response, x: failed, answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}],"structuredContent":{"path":"***"}}}}}`,
+			want: modify(`{"code":-1,"message":"no ***","data":{"path":"***"}}`)},
+		{name: "its data taken out", flow: response, x: failed, answer: `{"result":{"modified_payload":{"name":"t","result":{"content":[{"type":"text","text":"no ***"}]}}}}`,
+			want: modify(`{"code":-1,"message":"no ***"}`)},
 		{name: "a prompt's args", flow: request, x: promptGet, answer: `{"result":{"modified_payload":{"prompt_id":"greet","args":{"who":"y"}}}}`, want: modify(`{"name":"greet","arguments":{"who":"y"}}`)},
 		{name: "a prompt's result", flow: response, x: promptGet, answer: `{"result":{"modified_payload":{"prompt_id":"greet","result":{"messages":[1]}}}}`, want: modify(`{"messages":[1]}`)},
 		{name: "a uri", flow: request, x: read, answer: `{"result":{"modified_payload":{"uri":"file:///c","metadata":{}}}}`, want: modify(`{"uri":"file:///c"}`)},

@@ -72,13 +72,11 @@ func replacement(flow governance.Flow, r protocol.DecideResult, has map[string]b
 	switch r.Decision {
 	case protocol.DecisionModify:
 		want = string(flow)
-	case protocol.DecisionRespond, protocol.DecisionAsk:
+	case protocol.DecisionRespond:
 		if flow != governance.Request {
 			return nil, fmt.Errorf("%s is for the request flow; this is the response", r.Decision)
 		}
-		if r.Decision == protocol.DecisionRespond {
-			want = "response"
-		}
+		want = "response"
 	}
 	var out json.RawMessage
 	for _, m := range []struct {
@@ -92,10 +90,7 @@ func replacement(flow governance.Flow, r protocol.DecideResult, has map[string]b
 		case !has[m.name]:
 			return nil, fmt.Errorf("%s in the %s flow needs a %s", r.Decision, flow, m.name)
 		default:
-			var err error
-			if out, err = rawjson.Object(m.value); err != nil {
-				return nil, fmt.Errorf("its %s: %w", m.name, err)
-			}
+			out = m.value // whether it will do is the pipeline's to say
 		}
 	}
 	return out, nil

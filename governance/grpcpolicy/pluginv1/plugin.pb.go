@@ -237,7 +237,7 @@ type PluginHandleRequest struct {
 	PromptName    string                 `protobuf:"bytes,7,opt,name=prompt_name,json=promptName,proto3" json:"prompt_name,omitempty"`                                                      // prompts/get
 	RoutingKey    string                 `protobuf:"bytes,8,opt,name=routing_key,json=routingKey,proto3" json:"routing_key,omitempty"`                                                      // the session; empty without one
 	RequestJson   []byte                 `protobuf:"bytes,9,opt,name=request_json,json=requestJson,proto3" json:"request_json,omitempty"`                                                   // tools/call and prompts/get: the arguments; else the params
-	ResponseJson  []byte                 `protobuf:"bytes,10,opt,name=response_json,json=responseJson,proto3" json:"response_json,omitempty"`                                               // response flow: the result, or the error as an object with code, message and data
+	ResponseJson  []byte                 `protobuf:"bytes,10,opt,name=response_json,json=responseJson,proto3" json:"response_json,omitempty"`                                               // response flow: the result; of what failed {code, message, data}
 	Metadata      map[string]string      `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // request_id, direction; for audit also decision, code, policy, decision_id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
