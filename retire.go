@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -45,6 +46,7 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 	}
 	h.adopt(next)
 	h.retire(next)
+	h.retirePipeline(now.policy, next.policy)
 	for x, err := range h.startEach(ctx, after) {
 		if err != nil {
 			h.notStarted(x, err, nil, next, c)
@@ -112,6 +114,28 @@ func (h *Host) retire(r *roster) {
 		x.retired = true
 		h.running.Go(func() { h.end(x, past) })
 	}
+}
+
+// retirePipeline closes a pipeline that was replaced, once the exchanges of past
+// generations have ended. Its policies may be those of the next.
+func (h *Host) retirePipeline(before, now *governance.Pipeline) {
+	if before == now {
+		return
+	}
+	h.rebuilding.Lock()
+	past := slices.Clone(h.past)
+	h.rebuilding.Unlock()
+	h.running.Go(func() {
+		for _, g := range past {
+			select {
+			case <-g.left:
+			case <-h.closing.Done():
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), hostDrain)
+		defer cancel()
+		h.closePolicy(ctx, before)
+	})
 }
 
 // end stops x once the exchanges that may be with it, those of past generations,

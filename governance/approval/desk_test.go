@@ -262,8 +262,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestG12OneApprovalOneCall races approvals, retries and callers that give up.
-func TestG12OneApprovalOneCall(t *testing.T) {
+// TestOneApprovalOneCall races approvals, retries and callers that give up.
+func TestOneApprovalOneCall(t *testing.T) {
 	d := NewDesk(Options{})
 	var approved, passed atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())

@@ -268,8 +268,8 @@ func TestVerifyAcrossFiles(t *testing.T) {
 	}
 }
 
-// TestG9FullDisk has rotation fail for a while.
-func TestG9FullDisk(t *testing.T) {
+// TestFullDisk has rotation fail for a while.
+func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, path := begin(t, Options{MaxSize: 1, Keep: 1})
 		if err := os.MkdirAll(filepath.Join(rotated(path, 1), "in the way"), 0o700); err != nil {

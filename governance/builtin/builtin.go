@@ -31,6 +31,7 @@ var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"cel":        newCEL,
 	"loop":       newLoop,
 	"rate_limit": newRateLimit,
+	"redact":     newRedaction,
 	"schema":     newSchema,
 	"size_cap":   newSizeCap,
 }

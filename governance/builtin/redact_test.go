@@ -37,9 +37,9 @@ func decide(t testing.TB, p governance.Policy, flow governance.Flow, x *governan
 	return d
 }
 
-// TestT6RedactionSelfTest plants secrets in arguments and in a result of a MiB, as
+// TestRedactionSelfTest plants secrets in arguments and in a result of a MiB, as
 // they are and escaped.
-func TestT6RedactionSelfTest(t *testing.T) {
+func TestRedactionSelfTest(t *testing.T) {
 	p := policy(t, "redact", nil)
 	fill := strings.Repeat("nothing to see here; key: value, token, password\n", 1<<20/50)
 	for name, secret := range planted {

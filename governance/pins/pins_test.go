@@ -25,8 +25,8 @@ func tool(description, schema string) protocol.Tool {
 
 const schema = `{"type":"object","properties":{"path":{"type":"string"},"n":{"maximum":12345678901234567890}},"required":["path"]}`
 
-// TestT18ChangedToolIsHeldBack is a tool that turns bad after it was approved.
-func TestT18ChangedToolIsHeldBack(t *testing.T) {
+// TestT4ChangedToolIsHeldBack is a tool that turns bad after it was approved.
+func TestT4ChangedToolIsHeldBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "exthost.lock")
 	p := open(t, path)
 	if ok, diff := p.Check("files", tool("Reads a file.", schema)); !ok || diff != "" {

@@ -101,8 +101,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// TestT19HandlesAreBound: a handle is good for nobody but whom the result was for.
-func TestT19HandlesAreBound(t *testing.T) {
+// TestHandlesAreBound: a handle is good for nobody but whom the result was for.
+func TestHandlesAreBound(t *testing.T) {
 	s := open(t, Options{})
 	handle := put(t, s, "secret")
 	anonymous, err := s.Put(Owner{Session: "s1"}, []byte("secret"))
