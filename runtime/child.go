@@ -44,7 +44,7 @@ type child struct {
 
 // spawn starts the process. Nothing is read from it before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	argv, err := commandLine(s)
+	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
