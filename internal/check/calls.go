@@ -72,8 +72,8 @@ func (s *subject) echoes(ctx context.Context, typ, plain, saysPlain string, othe
 			switch {
 			case err != nil:
 				return err
-			case failed:
-				return fmt.Errorf("%s fails: %s; with %s it does not", c, cut(text), plain)
+			case failed: // it is said, and nothing is silently another
+				return hintf("%s fails: %s; with %s it does not", c, cut(text), plain)
 			case !strings.Contains(text, says) && !strings.Contains(text, value):
 				return fmt.Errorf("%s gives %q; of %s, %s comes back", c, cut(text), plain, saysPlain)
 			}

@@ -2,10 +2,12 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -36,7 +38,7 @@ func probePlaceholders(_ context.Context, s *subject) error {
 				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}, which is no property of the input_schema", e.Tool, name))
 			case !slices.Contains(shape.Required, name):
 				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}; list it as required in the input_schema", e.Tool, name))
-			case options:
+			case options && e.Validate(dashed(e.InputSchema, name)) == nil:
 				hints = append(hints, fmt.Sprintf(`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, if the command knows that`, e.Tool, name, name))
 			}
 		}
@@ -45,6 +47,12 @@ func probePlaceholders(_ context.Context, s *subject) error {
 		return err
 	}
 	return complaints(Hint, hints)
+}
+
+// dashed are arguments of which one would be an option.
+func dashed(schema json.RawMessage, name string) json.RawMessage {
+	arguments, _ := exampleOf(schema)
+	return rawjson.Set(orEmpty(arguments), name, json.RawMessage(`"-exthost-check"`))
 }
 
 // commandOf is the command line of a tool.

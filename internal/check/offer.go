@@ -46,7 +46,7 @@ func probeManifest(_ context.Context, s *subject) error {
 			failures = append(failures, d.String())
 		}
 	}
-	if s.status.Description == "" {
+	if s.status.Description == "" && !strings.Contains(s.status.ID, ".") {
 		hints = append(hints, "[plugin] has no description, by which an operator chooses")
 	}
 	if err := complaints(Fail, failures); err != nil {
@@ -189,7 +189,7 @@ func probeAnnotations(_ context.Context, s *subject) error {
 		if readOnly(e) && string(rawjson.Get(e.Annotations, "destructiveHint")) == "true" {
 			failures = append(failures, e.Tool+" says that it only reads and that it destroys")
 		}
-		if rawjson.Get(e.Annotations, "readOnlyHint") == nil {
+		if rawjson.Get(e.Annotations, "readOnlyHint") == nil && rawjson.Get(e.Annotations, "destructiveHint") == nil {
 			hints = append(hints, e.Tool+" does not say whether it only reads (readOnlyHint): clients ask before each call")
 		}
 	}
