@@ -34,8 +34,12 @@ func vendored(name string, source []byte, version string) []byte {
 	return append(fmt.Appendf(nil, "%s exthost SDK %s, sha256 %x: exthost init --update-sdk replaces it\n", comment, version, sha256.Sum256(source)), source...)
 }
 
-// changed reports whether a vendored file is no longer what was written.
+// changed reports whether a vendored file is no longer what was written. An empty
+// one is asking for it.
 func changed(data []byte) bool {
+	if len(data) == 0 {
+		return false
+	}
 	header, source, _ := bytes.Cut(data, []byte("\n"))
 	return !bytes.Contains(header, fmt.Appendf(nil, "sha256 %x:", sha256.Sum256(source)))
 }
@@ -58,7 +62,7 @@ func Update(dir, version string) (replaced []string, err error) {
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil && changed(data) {
-			return nil, fmt.Errorf("%s was changed by hand; remove its first line and keep it, or move it away and put an empty file in its place", filepath.Join(dir, name))
+			return nil, fmt.Errorf("%s was changed by hand; keep the changes elsewhere, empty the file and try again", filepath.Join(dir, name))
 		}
 	}
 	for _, name := range names {
