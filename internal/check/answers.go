@@ -21,11 +21,8 @@ func probeHandshake(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	lapses := slices.Clone(w.lapses)
-	w.mu.Unlock()
-	if len(lapses) > 0 {
-		return fmt.Errorf("before the answer: %s", strings.Join(lapses, "\n"))
+	if len(w.early) > 0 {
+		return fmt.Errorf("before the answer: %s", strings.Join(w.early, "\n"))
 	}
 	if s.speaks == manifest.ProtocolNative {
 		version, _ := rawjson.Text(rawjson.Get(w.opening, "server_version"))
@@ -218,9 +215,6 @@ func probeNotifications(ctx context.Context, s *subject) error {
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	before := len(w.lapses)
-	w.mu.Unlock()
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/exthost_check_unheard_of","params":{}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":987654321,"reason":"check"}}`,
@@ -235,8 +229,14 @@ func probeNotifications(ctx context.Context, s *subject) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if said := slices.Clone(w.lapses[before:]); len(said) > 0 {
-		w.lapses = w.lapses[:before] // told here, and not again
+	var said []string
+	w.lapses = slices.DeleteFunc(w.lapses, func(l lapse) bool { // told here, and not again
+		if l.unasked {
+			said = append(said, l.text)
+		}
+		return l.unasked
+	})
+	if len(said) > 0 {
 		return fmt.Errorf("it answers what is no request: %s", strings.Join(said, "\n"))
 	}
 	return nil

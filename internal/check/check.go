@@ -66,7 +66,10 @@ func Run(ctx context.Context, h *exthost.Host, x exthost.ExtensionStatus, o Opti
 			continue
 		}
 		began := time.Now()
-		err := p.run(ctx, s)
+		err := s.broken
+		if err == nil {
+			err = p.run(ctx, s)
+		}
 		if ctx.Err() != nil {
 			return results, ctx.Err()
 		}
@@ -126,8 +129,9 @@ type subject struct {
 	speaks  string // native, mcp, lite or exec
 	fixture fixture
 
+	broken error    // why the rest cannot be tried
 	talk   *wire    // the child that most probes share; nil before, and after its death
-	lapses []string // what children did on stdout that is no frame or answers nothing
+	lapses []lapse  // of children that have ended
 	mumble mumbling // what they said on stderr
 }
 

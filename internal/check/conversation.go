@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,11 @@ func (s *subject) greet(ctx context.Context) (*wire, error) {
 		err = w.initializeMCP(ctx)
 	}
 	w.took = time.Since(began)
+	w.mu.Lock()
+	for _, l := range w.lapses {
+		w.early = append(w.early, l.text)
+	}
+	w.mu.Unlock()
 	if err != nil {
 		w.end(ctx)
 		return nil, err
@@ -100,7 +106,7 @@ func (w *wire) open(ctx context.Context, line, id string) error {
 	if err := w.write(line); err != nil {
 		return err
 	}
-	m, err := w.await(ctx, answer, "the handshake")
+	m, err := w.awaitFor(ctx, cmp.Or(w.subject.spec.Options.StartTimeout, patience), answer, "the handshake")
 	if err != nil {
 		return err
 	}

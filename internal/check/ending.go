@@ -115,7 +115,11 @@ func probeOrphans(ctx context.Context, s *subject) error {
 func probeStdout(_ context.Context, s *subject) error {
 	s.close()
 	if n := len(s.lapses); n > 0 {
-		shown := slices.Compact(slices.Clone(s.lapses))
+		var shown []string
+		for _, l := range s.lapses {
+			shown = append(shown, l.text)
+		}
+		shown = slices.Compact(shown)
 		shown = shown[:min(len(shown), 5)]
 		return fmt.Errorf("%s\n%d in all; print to stderr, stdout is the wire", strings.Join(shown, "\n"), n)
 	}

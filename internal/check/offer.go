@@ -56,6 +56,14 @@ func probeManifest(_ context.Context, s *subject) error {
 }
 
 func probeStart(ctx context.Context, s *subject) error {
+	err := s.begin(ctx)
+	if outcome, _ := judge(err); outcome == Fail {
+		s.broken = skipf("it could not be started")
+	}
+	return err
+}
+
+func (s *subject) begin(ctx context.Context) error {
 	if s.status.State != string(supervisor.Ready) && s.status.State != string(supervisor.Idle) {
 		text := s.status.State + ": " + s.status.Reason
 		if s.status.LastCrash != nil && s.status.LastCrash.Evidence != nil {

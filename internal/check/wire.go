@@ -27,6 +27,7 @@ type wire struct {
 	lines   *jsonrpc.Line   // only read from
 	opening json.RawMessage // the result of the handshake
 	took    time.Duration   // until the handshake was answered
+	early   []string        // what was wrong on stdout before that
 	meta    string          // what every request has to carry: that of a stateless MCP server
 	lastID  int
 
@@ -36,7 +37,13 @@ type wire struct {
 	mu      sync.Mutex
 	waiting map[string]chan jsonrpc.Message // by key of the id; nil once it has been answered
 	told    []jsonrpc.Message               // the latest notifications
-	lapses  []string                        // what was neither an answer nor a notification
+	lapses  []lapse
+}
+
+// lapse is what a child said that is neither an answer nor a notification.
+type lapse struct {
+	text    string
+	unasked bool // it looks like an answer, and there was no such request
 }
 
 // start starts a child and reads what it says. Nothing has been said to it.
@@ -67,14 +74,14 @@ func (s *subject) workDir() string {
 
 // noise notes a line that is no frame.
 func (w *wire) noise(line []byte, err error) error {
-	w.lapse("%q is no frame: %v", cut(string(line)), err)
+	w.lapse(false, "%q is no frame: %v", cut(string(line)), err)
 	return nil
 }
 
-func (w *wire) lapse(format string, args ...any) {
+func (w *wire) lapse(unasked bool, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lapses = append(w.lapses, fmt.Sprintf(format, args...))
+	w.lapses = append(w.lapses, lapse{fmt.Sprintf(format, args...), unasked})
 }
 
 // maxTold bounds the notifications that are kept.
@@ -105,7 +112,7 @@ func (w *wire) read() {
 
 func (w *wire) answered(m jsonrpc.Message) {
 	if m.Invalid == nil && m.Bare && w.subject.speaks != manifest.ProtocolLite {
-		w.lapse(`the answer %s is without "jsonrpc":"2.0"`, cut(string(m.Raw)))
+		w.lapse(false, `the answer %s is without "jsonrpc":"2.0"`, cut(string(m.Raw)))
 	}
 	w.mu.Lock()
 	answer, asked := w.waiting[key(m.ID)]
@@ -117,9 +124,9 @@ func (w *wire) answered(m jsonrpc.Message) {
 	case answer != nil:
 		answer <- m // there is room for one
 	case asked:
-		w.lapse("%s is a second answer", cut(string(m.Raw)))
+		w.lapse(false, "%s is a second answer", cut(string(m.Raw)))
 	default:
-		w.lapse("%s answers nothing that was asked", cut(string(m.Raw)))
+		w.lapse(true, "%s answers nothing that was asked", cut(string(m.Raw)))
 	}
 }
 
@@ -193,7 +200,11 @@ func (w *wire) ask(ctx context.Context, method, params string) (jsonrpc.Message,
 
 // await waits for an answer, and says what there was instead.
 func (w *wire) await(ctx context.Context, answer chan jsonrpc.Message, what string) (jsonrpc.Message, error) {
-	timer := time.NewTimer(patience)
+	return w.awaitFor(ctx, patience, answer, what)
+}
+
+func (w *wire) awaitFor(ctx context.Context, limit time.Duration, answer chan jsonrpc.Message, what string) (jsonrpc.Message, error) {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	var m jsonrpc.Message
 	select {
@@ -201,7 +212,7 @@ func (w *wire) await(ctx context.Context, answer chan jsonrpc.Message, what stri
 	case <-ctx.Done():
 		return m, ctx.Err()
 	case <-timer.C:
-		return m, fmt.Errorf("%s is not answered within %v", what, patience)
+		return m, fmt.Errorf("%s is not answered within %v", what, limit)
 	case <-w.ended:
 		select {
 		case m = <-answer: // its last words
