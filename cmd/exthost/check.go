@@ -111,14 +111,13 @@ func (a *app) openFor(cmd *cobra.Command, dir string) (*exthost.Host, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := config.Default()
-	cfg.Extensions, cfg.Log = loaded.Extensions, loaded.Log
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg.Extensions.Enabled, cfg.Extensions.SearchPaths = true, []string{abs}
-	cfg.Extensions.Disabled, cfg.Extensions.Allowlist, cfg.Extensions.Watch = nil, nil, config.Default().Extensions.Watch
+	cfg, of := config.Default(), loaded.Extensions
+	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
+	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs, of.Env, of.Defaults, of.Entries
 	state, err := os.MkdirTemp("", "exthost-check-")
 	if err != nil {
 		return nil, nil, err
