@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 3f8ec45f929ff60e80fa5c8ee437c38bca506775959ef4506506b0171b42c284: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 65ae66ad70a8f1e79c752592294b9f68482948c63aa6dcf8537bf79b75c296c3: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -52,53 +52,73 @@ export class Image {
 // --- JSON, with what JavaScript's own would lose --------------------------------------------------------------------
 
 const MARK = randomUUID(); // begins strings that stand for something else, which no other string does
-const STRING = String.raw`"[^"\\]*(?:\\.[^"\\]*)*"`;
 const LONG_NUMBER = /\d{16}/;
-const STRING_OR_INTEGER = new RegExp(`${STRING}|-?\\d{16,}(?![\\d.eE])|[\\d.eE+-]+`, "g");
+
+/** The index behind a string that begins at an index. Regular expressions run out of stack on long ones. */
+function endOfString(text, start) {
+  for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
+    let escapes = 0;
+    while (text[end - 1 - escapes] === "\\") escapes++;
+    if (escapes % 2 === 0) return end + 1;
+  }
+  throw new SyntaxError("a string has no end");
+}
 
 /** Reads JSON; whole numbers that a number cannot hold become BigInts. */
 function parse(text) {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text);
-  const marked = text.replace(STRING_OR_INTEGER, (token) =>
-    /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token);
-  return JSON.parse(marked, (_, v) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v));
+  const tokens = /"|[-+.\deE]{16,}/g;
+  let marked = "", copied = 0;
+  for (let m; (m = tokens.exec(text));) {
+    if (m[0] === '"') {
+      tokens.lastIndex = endOfString(text, m.index);
+    } else if (/^-?\d+$/.test(m[0]) && !Number.isSafeInteger(Number(m[0]))) {
+      marked += `${text.slice(copied, m.index)}"${MARK}${m[0]}"`;
+      copied = tokens.lastIndex;
+    }
+  }
+  if (!copied) return JSON.parse(text);
+  return JSON.parse(marked + text.slice(copied), (_, v) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v));
 }
 
 /** The members of an object by key, each as its text. Whether the texts are JSON is for parse to see. */
 function membersOf(text) {
-  const blank = /[ \t\r\n]*/y, string = new RegExp(STRING, "y"), scalar = /[^\s,}\]]+/y, structure = new RegExp(`${STRING}|[{}[\\]]`, "g");
   let at = 0;
-  const take = (pattern) => {
-    pattern.lastIndex = at;
-    const token = pattern.exec(text)?.[0];
-    if (token === undefined) throw new SyntaxError(`unexpected ${JSON.stringify(text.slice(at, at + 10))}`);
-    at += token.length;
-    return token;
-  };
+  const blank = () => { while (" \t\r\n".includes(text[at]) && at < text.length) at++; };
   const expect = (c) => {
-    take(blank);
+    blank();
     if (text[at] !== c) throw new SyntaxError(`no ${c} where one belongs`);
     at++;
-    take(blank);
+    blank();
+  };
+  const find = (pattern) => {
+    pattern.lastIndex = at;
+    const m = pattern.exec(text);
+    if (!m) throw new SyntaxError("it ends in the middle");
+    at = m.index;
+    return m[0];
   };
   const skip = () => {
-    if (text[at] === '"') return take(string);
-    if (text[at] !== "{" && text[at] !== "[") return take(scalar);
-    structure.lastIndex = at;
-    for (let depth = 0, token; (token = structure.exec(text));) {
-      depth += "{[".includes(token[0]) ? 1 : "}]".includes(token[0]) ? -1 : 0;
-      if (depth === 0) return (at = structure.lastIndex);
+    if (text[at] === '"') return (at = endOfString(text, at));
+    if (text[at] !== "{" && text[at] !== "[") return find(/[ \t\r\n,}\]]/g);
+    for (let depth = 0; ;) {
+      const token = find(/["{}[\]]/g);
+      at = token === '"' ? endOfString(text, at) : at + 1;
+      if (token !== '"') depth += token === "{" || token === "[" ? 1 : -1;
+      if (depth === 0) return at;
     }
-    throw new SyntaxError("it ends in the middle");
   };
   const members = new Map();
-  for (expect("{"); text[at] !== "}"; take(blank)) {
+  for (expect("{"); text[at] !== "}"; blank()) {
     if (members.size) expect(",");
-    const key = JSON.parse(take(string));
-    expect(":");
     const start = at;
+    if (text[at] !== '"') throw new SyntaxError("no key where one belongs");
+    at = endOfString(text, at);
+    const key = JSON.parse(text.slice(start, at));
+    expect(":");
+    const begin = at;
     skip();
-    members.set(key, text.slice(start, at));
+    members.set(key, text.slice(begin, at));
   }
   expect("}");
   if (at !== text.length) throw new SyntaxError("more than one value");

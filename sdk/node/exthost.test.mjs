@@ -172,7 +172,7 @@ describe("the wire", () => {
 
   test("values come back as they went", async () => {
     const host = serve(x);
-    for (const text of ["12345678901234567890", "9".repeat(5000), `[-${"8".repeat(20)},1000,1.5]`, '"\\ud800 é \\u0000 12345678901234567890 \\" {"', JSON.stringify("x".repeat(1 << 20)), '{"__proto__":1}']) {
+    for (const text of ["12345678901234567890", "9".repeat(5000), `[-${"8".repeat(20)},1000,1.5]`, '"\\ud800 é \\u0000 12345678901234567890 \\" {"', JSON.stringify("x".repeat(1 << 20)), `"${"\\n".repeat(7e6)} 1234567890123456"`, '{"__proto__":1}']) {
       const answer = await host.ask("tools/call", `{"name":"echo","arguments":{"value":${text}}}`);
       assert.ok(answer.includes(`"structuredContent":{"value":${text}}`), text.slice(0, 50));
     }
