@@ -54,7 +54,7 @@ func (s *subject) start(ctx context.Context) (*wire, error) {
 	}
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: s.workDir(), Env: s.spec.Env, Limits: process.Limits(s.spec.Options.Limits),
-		Containment: s.spec.Containment, StderrLine: s.mumble.hear,
+		Containment: s.spec.Containment, Isolate: s.spec.Options.Isolate == manifest.IsolatePID, StderrLine: s.mumble.hear,
 	})
 	if err != nil {
 		return nil, err
