@@ -44,7 +44,7 @@ type child struct {
 
 // spawn starts the process. Nothing is read from it before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	argv, err := commandLine(s)
+	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
@@ -109,6 +109,7 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	c.cause = c.obituary(cause)
 	close(c.ended) // before the wait: a task may be waiting for it
 	cancel()
+	c.slot.close()
 	c.tasks.Wait()
 	if cause == nil {
 		return nil

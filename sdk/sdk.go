@@ -2,13 +2,13 @@ package sdk
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -235,10 +235,15 @@ func invalidParams(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
 // add registers a tool; a name that is taken is the author's mistake.
 func (x *Extension) add(name string, t *tool) {
-	if _, taken := x.tools[name]; taken || name == "" {
-		panic("sdk: tool " + cmp.Or(name, "without a name") + " is added twice or has no name")
+	if !toolName.MatchString(name) {
+		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))
+	}
+	if _, taken := x.tools[name]; taken {
+		panic("sdk: tool " + name + " is added twice")
 	}
 	x.tools[name] = t
 	x.order = append(x.order, name)
