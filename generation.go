@@ -55,12 +55,20 @@ func (h *Host) offersChanged() {
 	}
 }
 
+// rebuildPause lets extensions that change together share a generation.
+const rebuildPause = 5 * time.Millisecond
+
 // rebuildLoop makes new generations as extensions come, go and change their tools.
 func (h *Host) rebuildLoop(ctx context.Context) {
 	for {
 		select {
 		case <-h.changed:
 			h.rebuild()
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(rebuildPause):
 		case <-ctx.Done():
 			return
 		}

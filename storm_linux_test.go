@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -57,15 +56,6 @@ func randomly(t testing.TB) func() *rand.Rand {
 	t.Logf("EXTHOST_STORM_SEED=%d", seed)
 	var streams atomic.Uint64
 	return func() *rand.Rand { return rand.New(rand.NewPCG(seed, streams.Add(1))) }
-}
-
-// load is how busy the machine is, to be read beside a figure of time.
-func load() string {
-	average, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Fields(string(average))[0] + " on " + strconv.Itoa(runtime.NumCPU()) + " processors"
 }
 
 // subject builds the extension that the storms are about.
