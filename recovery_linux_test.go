@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -74,10 +73,8 @@ func TestManyStart(t *testing.T) {
 }
 
 func startHosted(t *testing.T, f *folder) time.Duration {
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{f.dir}
 	began := time.Now()
-	h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +139,7 @@ func init() { verbs["host"] = serveHost }
 // serveHost is a host over dir that says when its extensions have started, and
 // ends with its stdin.
 func serveHost(dir string) {
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{dir}
-	h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), (&folder{dir: dir}).config(), exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}

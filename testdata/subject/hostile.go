@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 var hostile = map[string]func(){
 	"hang":       func() {},
 	"deaf":       func() { time.Sleep(time.Hour) },
+	"stubborn":   func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Hour) },
 	"crash-loop": func() { os.Exit(3) },
 	"stdout-flood": func() {
 		flood(os.Stdout, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"water"}}`)
@@ -64,7 +66,7 @@ var requests = bufio.NewScanner(os.Stdin)
 func misbehave(how string) {
 	requests.Buffer(nil, 1<<20)
 	requests.Scan()
-	fmt.Println(answer([]byte("0"), `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}}]}`))
+	fmt.Println(answer([]byte("0"), `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}},{"name":"wait","input_schema":{"type":"object"}}]}`))
 	hostile[how]()
 	for requests.Scan() {
 	}
