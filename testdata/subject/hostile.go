@@ -24,9 +24,11 @@ var hostile = map[string]func(){
 		flood(os.Stdout, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"water"}}`)
 	},
 	"stderr-flood": func() { flood(os.Stderr, "E! water") },
-	"noise":        func() { answerEach(func(id []byte) { fmt.Printf("npm WARN noise\n%s\n", answer(id, `"x"`)) }) },
-	"huge-lines":   func() { answerEach(func(id []byte) { fmt.Println(answer(id, `"`+strings.Repeat("x", 8<<20)+`"`)) }) },
-	"duplicates":   func() { answerEach(func(id []byte) { fmt.Print(strings.Repeat(answer(id, `"x"`)+"\n", 1000)) }) },
+	"noise": func() {
+		answerEach(func(id []byte) { fmt.Printf("%s%s\n", strings.Repeat("npm WARN noise\n", 100), answer(id, `"x"`)) })
+	},
+	"huge-lines": func() { answerEach(func(id []byte) { fmt.Println(answer(id, `"`+strings.Repeat("x", 8<<20)+`"`)) }) },
+	"duplicates": func() { answerEach(func(id []byte) { fmt.Print(strings.Repeat(answer(id, `"x"`)+"\n", 1000)) }) },
 	"late": func() {
 		answerEach(func(id []byte) {
 			late := answer(bytes.Clone(id), `"x"`)

@@ -1,0 +1,101 @@
+package exthost_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// hostilities are what a hostile extension does.
+var hostilities = []string{"stdout-flood", "stderr-flood", "crash-loop", "hang", "deaf", "huge-lines",
+	"noise", "late", "duplicates", "forks", "spin", "memory"}
+
+// TestHostileNeighbour has one hostile extension among 19 good ones, which must not
+// notice: no error, and a p99 that is at most twice that of idle times, or 10 ms.
+// The hostile one is called all the time, by more callers than it has room for.
+func TestHostileNeighbour(t *testing.T) {
+	const neighbours = 19
+	program := subject(t)
+	processtest.Leaks(t)
+	for _, how := range hostilities {
+		t.Run(how, func(t *testing.T) {
+			f := newFolder(t)
+			for i := range neighbours {
+				f.add(fmt.Sprintf("good%02d", i), runs(program))
+			}
+			f.add("bad", runs("nice", "-n", "10", program, how)+"[runtime]\ncall_timeout = \"200ms\"\nshutdown_grace = \"100ms\"\nmax_in_flight = 8\n"+
+				tireless)
+			h := f.open(exthost.Options{})
+			duration := time.Duration(sized(100, 1500)) * time.Millisecond
+			idle := callAll(t, h, neighbours, duration)
+			stop := provoke(h)
+			defer stop()
+			claim(t, "p99 of the neighbours of "+how, max(2*idle.quantile(0.99), 10*time.Millisecond), 2*time.Second, func() (time.Duration, string) {
+				took := callAll(t, h, neighbours, duration)
+				return took.quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
+			})
+			stop()
+			answers := how == "duplicates" || how == "huge-lines"
+			if bad := statusOf(t, h, "bad"); bad.Calls == 0 && bad.Restarts == 0 || bad.Errors == 0 && bad.Restarts == 0 && !answers {
+				t.Errorf("not hostile: %d calls, %d errors, %d restarts", bad.Calls, bad.Errors, bad.Restarts)
+			}
+		})
+	}
+}
+
+// callAll calls each neighbour in turn, all of them at a time, and returns how long
+// that took. Every call must succeed.
+func callAll(t *testing.T, h *exthost.Host, neighbours int, d time.Duration) durations {
+	took := make([]durations, neighbours)
+	end := time.Now().Add(d)
+	var wg sync.WaitGroup
+	for i := range neighbours {
+		wg.Go(func() {
+			beat := time.NewTicker(10 * time.Millisecond)
+			defer beat.Stop()
+			for ; time.Now().Before(end); <-beat.C {
+				began := time.Now()
+				text := fmt.Sprint("hello ", i)
+				result, err := h.Call(deadline(t), fmt.Sprintf("ext_good%02d_echo", i), map[string]any{"text": text})
+				took[i] = append(took[i], time.Since(began))
+				if err != nil || result.Text() != text {
+					t.Errorf("good%02d: %s, %v", i, result, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var all durations
+	for _, d := range took {
+		all = append(all, d...)
+	}
+	return all
+}
+
+// provoke calls the hostile extension until stop is called.
+func provoke(h *exthost.Host) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	much := map[string]any{"text": strings.Repeat("x", 16<<10)} // a pipe holds 64 KiB
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			beat := time.NewTicker(10 * time.Millisecond)
+			defer beat.Stop()
+			for ctx.Err() == nil {
+				_, _ = h.Call(ctx, "ext_bad_echo", much)
+				select {
+				case <-beat.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
