@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
 )
 
 // hostilities are what a hostile extension does.
@@ -98,4 +99,44 @@ func provoke(h *exthost.Host) (stop func()) {
 		})
 	}
 	return func() { cancel(); wg.Wait() }
+}
+
+// R7: calls that take for ever delay no other of the same extension, up to
+// max_in_flight; beyond that and the queue a call is refused at once.
+func TestR7SlowToolDelaysNoOther(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", runs(program)+"[runtime]\nmax_in_flight = 33\nmax_queue = 8\n").open(exthost.Options{})
+	echo := func() (took durations) {
+		for range sized(100, 2000) {
+			began := time.Now()
+			if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, time.Since(began))
+		}
+		return took
+	}
+	idle := echo()
+	ctx, cancel := context.WithCancel(context.Background())
+	var slow sync.WaitGroup
+	defer func() { cancel(); slow.Wait() }()
+	occupy := func(n, inFlight, queued int) {
+		for range n {
+			slow.Go(func() { _, _ = h.Call(ctx, "ext_x_wait", nil) })
+		}
+		eventually(t, "the slow calls are under way", func() bool {
+			i := statusOf(t, h, "x").Instances[0]
+			return i.InFlight == inFlight && i.Queued == queued
+		})
+	}
+	occupy(32, 32, 0)
+	claim(t, "p99 beside 32 slow calls", max(2*idle.quantile(0.99), 10*time.Millisecond), 5*time.Second, func() (time.Duration, string) {
+		took := echo()
+		return took.quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
+	})
+	occupy(9, 33, 8)
+	if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); protocol.KindOf(err) != protocol.Overloaded {
+		t.Errorf("beyond the queue: %v", err)
+	}
 }

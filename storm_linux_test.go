@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,17 +113,6 @@ const (
 	stormCallers    = 8 // of each
 )
 
-// killStorm has callers call extensions that are killed all the time. Each call
-// carries a nonce of its own, which its extension writes to a journal before it
-// answers with it.
-type killStorm struct {
-	t     *testing.T
-	h     *exthost.Host
-	left  atomic.Int64 // kills
-	done  chan struct{}
-	calls [stormExtensions][stormCallers][]outcome // by nonce
-}
-
 // outcome is what a call came to.
 type outcome byte
 
@@ -133,9 +123,77 @@ const (
 	wrong                    // anything else
 )
 
+// ledger is what the calls of one extension came to. Each call carries a nonce of
+// its own, its caller and its number, which the extension writes to a journal
+// before it answers with it.
+type ledger [stormCallers][]outcome
+
+// call makes a caller's next call. It may end with an answer, or with one of kinds.
+func (l *ledger) call(t *testing.T, h *exthost.Host, id string, caller int, r *rand.Rand, kinds ...protocol.Kind) {
+	nonce := fmt.Sprintf("%d.%d", caller, len(l[caller]))
+	result, err := h.Call(context.Background(), "ext_"+id+"_record", map[string]any{"nonce": nonce, "micros": r.IntN(4) * r.IntN(500)})
+	o := wrong
+	switch e, _ := errors.AsType[*protocol.Error](err); {
+	case err == nil && result.Text() == nonce:
+		o = answered
+	case e != nil && slices.Contains(kinds, e.Kind) && e.Outcome == "unknown":
+		o = uncertain
+	case e != nil && slices.Contains(kinds, e.Kind):
+		o = unsent
+	default:
+		t.Errorf("%s: %s got %s, %v", id, nonce, result, err)
+	}
+	l[caller] = append(l[caller], o)
+}
+
+// tally counts outcomes.
+type tally [wrong + 1]int
+
+func (c tally) String() string {
+	return fmt.Sprintf("%d calls answered, %d failed after they were sent, %d before", c[answered], c[uncertain], c[unsent])
+}
+
+// reconcile holds the ledger against the journal: one that was answered ran once,
+// one that failed at most once, one that says it was never sent never.
+func (l *ledger) reconcile(t *testing.T, journal string) (count tally) {
+	t.Helper()
+	f, err := os.Open(journal)
+	if err != nil {
+		t.Error(err)
+		return count
+	}
+	defer f.Close()
+	ran := make(map[[2]int]int)
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var caller, n int
+		if _, err := fmt.Sscanf(s.Text(), "%d.%d", &caller, &n); err != nil || caller >= len(l) || n >= len(l[caller]) {
+			t.Errorf("%s: %q was never called", journal, s.Text())
+			continue
+		}
+		ran[[2]int{caller, n}]++
+	}
+	for caller, outcomes := range l {
+		for n, o := range outcomes {
+			count[o]++
+			if times := ran[[2]int{caller, n}]; times > 1 || o == answered && times == 0 || o == unsent && times > 0 {
+				t.Errorf("%s: %d.%d, of outcome %d, ran %d times", journal, caller, n, o, times)
+			}
+		}
+	}
+	return count
+}
+
+// killStorm has callers call extensions that are killed all the time.
+type killStorm struct {
+	t       *testing.T
+	h       *exthost.Host
+	left    atomic.Int64 // kills
+	done    chan struct{}
+	ledgers [stormExtensions]ledger
+}
+
 // TestR1KillStorm kills extensions at random moments, those of their start among
-// them. Each call has one outcome; one that was answered ran once, one that
-// failed at most once, one that says it was never sent never; nothing is left.
+// them. Each call has one outcome, which the journals bear out, and nothing is left.
 func TestR1KillStorm(t *testing.T) {
 	kills := sized(100, 10_000)
 	if racing() {
@@ -157,7 +215,7 @@ func TestR1KillStorm(t *testing.T) {
 		killers.Go(func() { s.kill(stormID(i), r) })
 		for j := range stormCallers {
 			r := random()
-			callers.Go(func() { s.calls[i][j] = s.call(i, j, r) })
+			callers.Go(func() { s.call(i, j, r) })
 		}
 	}
 	killers.Wait()
@@ -167,7 +225,16 @@ func TestR1KillStorm(t *testing.T) {
 	if err := s.h.Close(); err != nil {
 		t.Error(err)
 	}
-	s.reconcile(state, kills, took)
+	var all tally
+	for i := range stormExtensions {
+		for o, n := range s.ledgers[i].reconcile(t, filepath.Join(state, stormID(i), "journal")) {
+			all[o] += n
+		}
+	}
+	if all[answered] == 0 || all[uncertain] == 0 {
+		t.Error("no storm")
+	}
+	t.Logf("%d kills in %v: %v; load %s", kills, took.Round(time.Millisecond), all, load())
 }
 
 func stormID(i int) string { return fmt.Sprintf("subject%d", i) }
@@ -189,80 +256,66 @@ func (s *killStorm) kill(id string, r *rand.Rand) {
 }
 
 // call calls until the storm is over.
-func (s *killStorm) call(extension, caller int, r *rand.Rand) (outcomes []outcome) {
-	ctx := deadlineOf(s.t, 10*time.Minute)
+func (s *killStorm) call(extension, caller int, r *rand.Rand) {
 	for {
 		select {
 		case <-s.done:
-			return outcomes
+			return
 		default:
-		}
-		nonce := fmt.Sprintf("%d.%d.%d", extension, caller, len(outcomes))
-		result, err := s.h.Call(ctx, "ext_"+stormID(extension)+"_record", map[string]any{"nonce": nonce, "micros": r.IntN(4) * r.IntN(500)})
-		e, _ := errors.AsType[*protocol.Error](err)
-		switch {
-		case err == nil && result.Text() == nonce:
-			outcomes = append(outcomes, answered)
-		case e != nil && e.Kind == protocol.ChildExited && e.Outcome == "unknown":
-			outcomes = append(outcomes, uncertain)
-		case e != nil && e.Kind == protocol.ChildExited:
-			outcomes = append(outcomes, unsent)
-		default:
-			s.t.Errorf("%s got %s, %v", nonce, result, err)
-			outcomes = append(outcomes, wrong)
+			s.ledgers[extension].call(s.t, s.h, stormID(extension), caller, r, protocol.ChildExited)
 		}
 	}
 }
 
-// reconcile holds the outcomes against the journals.
-func (s *killStorm) reconcile(state string, kills int, took time.Duration) {
-	var count [wrong + 1]int
-	for i := range stormExtensions {
-		var ran [stormCallers][]int
-		for j, outcomes := range s.calls[i] {
-			ran[j] = make([]int, len(outcomes))
-		}
-		for nonce := range lines(s.t, filepath.Join(state, stormID(i), "journal")) {
-			var extension, caller, n int
-			if _, err := fmt.Sscanf(nonce, "%d.%d.%d", &extension, &caller, &n); err != nil || extension != i || n >= len(ran[caller]) {
-				s.t.Errorf("%s ran %q", stormID(i), nonce)
-				continue
-			}
-			ran[caller][n]++
-		}
-		for j, outcomes := range s.calls[i] {
-			for n, o := range outcomes {
-				count[o]++
-				if times := ran[j][n]; times > 1 || o == answered && times == 0 || o == unsent && times > 0 {
-					s.t.Errorf("%d.%d.%d, of outcome %d, ran %d times", i, j, n, o, times)
+// K3: hosts follow one another while calls are under way, as at an upgrade. None is
+// lost: each is answered, or fails and says whether it may have run.
+func TestK3HostsFollowOneAnother(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	random := randomly(t)
+	f, state := newFolder(t).add("x", runs(program)), t.TempDir()
+	open := func() *exthost.Host { return f.open(exthost.Options{StateDir: state}) }
+	var current atomic.Pointer[exthost.Host]
+	current.Store(open())
+	var l ledger
+	var callers sync.WaitGroup
+	done := make(chan struct{})
+	for i := range stormCallers {
+		r := random()
+		callers.Go(func() {
+			beat := time.NewTicker(time.Millisecond / 2)
+			defer beat.Stop()
+			for {
+				select {
+				case <-done:
+					return
+				case <-beat.C:
+					l.call(t, current.Load(), "x", i, r, protocol.ShuttingDown)
 				}
 			}
+		})
+	}
+	for i := range sized(10, 100) {
+		if i%2 == 0 { // the next one is there already
+			next := open()
+			if err := current.Swap(next).Close(); err != nil {
+				t.Error(err)
+			}
+			continue
 		}
-	}
-	if count[answered] == 0 || count[uncertain] == 0 {
-		s.t.Error("no storm")
-	}
-	s.t.Logf("%d kills in %v: %d calls answered, %d failed after they were sent, %d before; load %s",
-		kills, took.Round(time.Millisecond), count[answered], count[uncertain], count[unsent], load())
-}
-
-// lines yields the whole lines of a file; what was cut short by a kill is none.
-func lines(t testing.TB, name string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		f, err := os.Open(name)
-		if err != nil {
+		if err := current.Load().Close(); err != nil {
 			t.Error(err)
-			return
 		}
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan() && yield(s.Text()); {
-		}
+		current.Store(open())
 	}
-}
-
-// deadlineOf bounds what a storm may take.
-func deadlineOf(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
+	close(done)
+	callers.Wait()
+	if err := current.Load().Close(); err != nil {
+		t.Error(err)
+	}
+	count := l.reconcile(t, filepath.Join(state, "x", "journal"))
+	if count[answered] == 0 || count[unsent] == 0 {
+		t.Error("no calls met an end")
+	}
+	t.Log(count)
 }

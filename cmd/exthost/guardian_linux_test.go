@@ -14,6 +14,9 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
+// storming says that tests run at their full size.
+var storming = os.Getenv("EXTHOST_STORM") != ""
+
 // zoo is what extensions of a host are made of, by id, and how many processes each
 // has: a launcher four levels deep, a daemon in a session of its own, and both.
 var zoo = map[string]struct {
@@ -44,7 +47,7 @@ func TestK1HostKilled(t *testing.T) {
 	}
 	dir := project(t, files)
 	rounds := 3
-	if os.Getenv("EXTHOST_STORM") != "" {
+	if storming {
 		rounds = 200
 	}
 	var longest time.Duration
@@ -78,16 +81,59 @@ func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.D
 	}
 	<-s.read
 	_ = s.Wait() // what it returns is not what is looked at
+	return gone(t, pids)
+}
+
+// gone waits for the end of processes whose host has just ended: in a storm, which
+// has the machine to itself, for the second that is claimed.
+func gone(t *testing.T, pids []string) time.Duration {
+	t.Helper()
+	limit := patience
+	if storming {
+		limit = time.Second
+	}
 	ended := time.Now()
 	for _, pid := range pids {
 		for alive(pid) {
-			if time.Since(ended) > time.Second {
-				t.Fatalf("%v: %s is alive a second after the host's end", sig, pid)
+			if time.Since(ended) > limit {
+				t.Fatalf("%s is alive %v after the host's end", pid, limit)
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}
 	return time.Since(ended)
+}
+
+// TestX4SecondSignal stops a host whose extension takes its time, and loses patience.
+func TestX4SecondSignal(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{
+		"extensions/deaf/leaf.sh": leaf + "touch asked\ntrap '' TERM\nwhile :; do sleep 1; done\n",
+		"extensions/deaf/plugin.toml": "[plugin]\nid = \"deaf\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n" +
+			"[transport]\nscript = \"leaf.sh\"\n[runtime]\nshutdown_grace = \"1h\"\n",
+	})
+	s := startServe(t, dir)
+	pids := append(startedBy(dir, ""), guardianOf(t, s.Process.Pid))
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "extensions/deaf/asked")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the extension was not asked to end")
+		}
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait()
+	if status := s.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, not by the second signal", s.ProcessState)
+	}
+	gone(t, pids)
 }
 
 // startedBy returns the processes of an extension, or of all, of the host in dir.
