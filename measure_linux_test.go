@@ -2,6 +2,7 @@ package exthost_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -26,6 +27,9 @@ func (d durations) String() string {
 	round := func(q float64) time.Duration { return d.quantile(q).Round(10 * time.Microsecond) }
 	return fmt.Sprintf("n %d, p50 %v, p99 %v, max %v", len(d), round(0.5), round(0.99), round(1))
 }
+
+// rounded has two digits after the point.
+func rounded(f float64) float64 { return math.Round(100*f) / 100 }
 
 // load is how busy the machine is, to be read beside a figure of time.
 func load() string {

@@ -68,7 +68,7 @@ func TestManyStart(t *testing.T) {
 			hosted = append(hosted, startHosted(t, f))
 		}
 		b, h := bare.quantile(0.5), hosted.quantile(0.5)
-		return float64(h) / float64(b), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond), h.Round(time.Millisecond))
+		return rounded(float64(h) / float64(b)), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond), h.Round(time.Millisecond))
 	})
 }
 
