@@ -26,7 +26,7 @@ func TestRecovery(t *testing.T) {
 	claim(t, "p99 from kill to ready", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
 		var took durations
 		for range sized(20, 1000) {
-			pid := pidOf(h, "x")
+			pid := pidOf(t, h, "x")
 			began := time.Now()
 			if !kill(pid) {
 				t.Fatalf("%d could not be killed", pid)

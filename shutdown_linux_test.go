@@ -31,7 +31,7 @@ func (s *scene) await(state string) {
 func (s *scene) kill() {
 	s.t.Helper()
 	s.await("ready")
-	eventually(s.t, "it is killed", func() bool { return kill(pidOf(s.h, "x")) })
+	eventually(s.t, "it is killed", func() bool { return kill(pidOf(s.t, s.h, "x")) })
 }
 
 // calls has so many calls under way that nobody answers. How they end is not

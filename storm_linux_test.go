@@ -85,16 +85,6 @@ func quoted(list []string) (out []string) {
 // tireless is a [runtime.restart] that never gives up and never waits.
 const tireless = "[runtime.restart]\nmax_attempts = -1\nbase_backoff = \"0s\"\n"
 
-// pidOf returns the process of an extension's one instance, 0 while there is none.
-func pidOf(h *exthost.Host, id string) int {
-	for _, x := range h.Status().Extensions {
-		if x.ID == id && len(x.Instances) > 0 {
-			return x.Instances[0].PID
-		}
-	}
-	return 0
-}
-
 // kill kills pid if that is our child, and not, by now, somebody else.
 func kill(pid int) (killed bool) {
 	p, err := os.FindProcess(pid) // from here on p is one process, dead or alive
@@ -248,7 +238,7 @@ func (s *killStorm) kill(id string, r *rand.Rand) {
 	for s.left.Add(-1) >= 0 {
 		for killed := false; !killed; {
 			var pid int
-			eventually(s.t, id+" lives", func() bool { pid = pidOf(s.h, id); return pid != 0 && pid != last })
+			eventually(s.t, id+" lives", func() bool { pid = pidOf(s.t, s.h, id); return pid != 0 && pid != last })
 			<-time.After(time.Duration(r.Int64N(int64(moments[r.IntN(len(moments))]))))
 			killed, last = kill(pid), pid
 		}

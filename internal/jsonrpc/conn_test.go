@@ -268,7 +268,7 @@ func TestSettle(t *testing.T) {
 	var tell chan struct{}
 	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }}, func(t *testing.T, c *Conn, w *wire) {
 		tell = make(chan struct{}) // of the bubble
-		c.Settle(t.Context()) // there is nothing to wait for
+		c.Settle(t.Context())      // there is nothing to wait for
 		ctx, cancel := context.WithCancel(t.Context())
 		given := call(ctx, c, "{}", nil)
 		<-w.fromConn
