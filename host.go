@@ -399,7 +399,7 @@ func (h *Host) settle(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a client has not returned from what it was told: %w", ctx.Err())
+		return fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
 	}
 }
 

@@ -153,6 +153,9 @@ func serveHost(dir string) {
 // TestManyIdle holds the memory of a host with many extensions, as it is when
 // they have just started, against that of a host with none.
 func TestManyIdle(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector's own memory would be measured")
+	}
 	program := subject(t)
 	processtest.Leaks(t)
 	none, f := newFolder(t), manySubjects(t, program)

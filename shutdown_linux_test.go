@@ -137,6 +137,9 @@ func TestX5Shutdown(t *testing.T) {
 	rounds := sized(1, (500+len(situations)-1)/len(situations))
 	for _, x := range situations {
 		t.Run(x.name, func(t *testing.T) {
+			if !storming {
+				t.Parallel()
+			}
 			limit, atOnce := grace+2500*time.Millisecond, 8
 			if x.willing {
 				limit, atOnce = 100*time.Millisecond, 1
@@ -152,6 +155,9 @@ func TestX5Shutdown(t *testing.T) {
 // X1: the host keeps its own deadline with children that obey nothing and may take
 // all the time there is.
 func TestX1CloseKeepsItsDeadline(t *testing.T) {
+	if !storming {
+		t.Skip("takes its 5 s; TestX1CloseOutlivesTheDeaf does so for one of them")
+	}
 	program := subject(t)
 	processtest.Leaks(t)
 	f := newFolder(t)

@@ -47,7 +47,7 @@ var hostile = map[string]func(){
 	"spin": func() {
 		for range 2 * runtime.NumCPU() {
 			go func() {
-				for {
+				for n := 0; ; n++ {
 				}
 			}()
 		}
