@@ -19,9 +19,12 @@ type Crash struct {
 }
 
 func (i *instance) postMortem(err error) *Crash {
-	c := &Crash{Time: time.Now(), Key: i.key, PID: i.pid, StartedAt: i.Info().StartedAt, Kind: protocol.KindOf(err), Reason: message(err)}
+	return &Crash{Time: time.Now(), Key: i.key, PID: i.pid, StartedAt: i.Info().StartedAt, Kind: protocol.KindOf(err), Reason: message(err), Evidence: evidenceIn(err)}
+}
+
+func evidenceIn(err error) *protocol.Evidence {
 	if e := (*protocol.Error)(nil); errors.As(err, &e) {
-		c.Evidence = e.Evidence
+		return e.Evidence
 	}
-	return c
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -26,6 +27,7 @@ import (
 type extension struct {
 	candidate discovery.Candidate
 	source    source
+	spec      *runtime.Spec // that its instances are made of
 	options   manifest.Options
 	group     *supervisor.Group[*instance]
 	stateDir  string
@@ -39,6 +41,9 @@ type extension struct {
 	calls     *callStats            // goes on in the next build
 	crash     atomic.Pointer[Crash] // the latest
 
+	proves  bool            // it takes another's place only once it has started, lazy or not
+	fallen  context.Context // ends when an instance has ended that nobody asked to
+	fall    context.CancelFunc
 	after   <-chan struct{} // closed when a process may start; nil: at once
 	stopped chan struct{}   // closed when no process will be left
 	retired bool            // guarded by Host.reloading
@@ -85,6 +90,7 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
+		i.extension.fall()
 	}
 	return err
 }
@@ -183,7 +189,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 // newWorker prepares what runs spec; start makes one run of it.
 func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
 	x := &extension{
-		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		candidate: c, source: sourceOf(&spec), spec: &spec, options: spec.Options, stateDir: spec.StateDir, env: report,
 		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
@@ -196,6 +202,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 			h.stateChanged(c.ID, e)
 		}
 	}
+	x.fallen, x.fall = context.WithCancel(context.Background())
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key}
 		if x.print != nil {
@@ -236,6 +243,13 @@ func (x *extension) start(ctx context.Context) error {
 	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}
+	if x.proves {
+		return x.prove(ctx)
+	}
+	return x.startOne(ctx)
+}
+
+func (x *extension) startOne(ctx context.Context) error {
 	_, release, err := x.group.Acquire(ctx, firstHandshake)
 	if err != nil {
 		return err
@@ -243,6 +257,29 @@ func (x *extension) start(ctx context.Context) error {
 	release(nil)
 	x.group.Release(firstHandshake)
 	return nil
+}
+
+// footing is how long a script that has no handshake may take to fall over, as one
+// with a syntax error does.
+const footing = 50 * time.Millisecond
+
+// prove is startOne for what has a place to take: to end is to fail, even where
+// another start would be tried for a caller.
+func (x *extension) prove(ctx context.Context) error {
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.fallen, cancel)()
+	err := x.startOne(starting)
+	if hs := x.handshake.Load(); err == nil && hs != nil && hs.Protocol == manifest.ProtocolLite {
+		select {
+		case <-starting.Done():
+		case <-time.After(footing):
+		}
+	}
+	if c := x.crash.Load(); c != nil {
+		return &protocol.Error{Kind: c.Kind, Message: c.Reason, Evidence: c.Evidence}
+	}
+	return err
 }
 
 // firstHandshake is the key of the instance that is started for what it offers.

@@ -50,7 +50,15 @@ func fingerprint(s *runtime.Spec, entry config.Entry) (string, error) {
 }
 
 // namedFiles are the regular files that the words of the command line name.
-func namedFiles(s *runtime.Spec) (files []string) {
+func namedFiles(s *runtime.Spec) []string {
+	return slices.DeleteFunc(namedPaths(s), func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || !info.Mode().IsRegular()
+	})
+}
+
+// namedPaths are the paths that the words of the command line are if they are any.
+func namedPaths(s *runtime.Spec) (paths []string) {
 	words := commandLine(s.Manifest.Transport)
 	path, _ := process.Lookup(s.Env)("PATH")
 	cwd := s.Manifest.Transport.Cwd
@@ -71,11 +79,9 @@ func namedFiles(s *runtime.Spec) (files []string) {
 		case !filepath.IsAbs(word):
 			file = filepath.Join(cwd, word)
 		}
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
-			files = append(files, file)
-		}
+		paths = append(paths, file)
 	}
-	return files
+	return paths
 }
 
 // maxHashed is how large a file may be to be told by its content. A larger one is
@@ -98,5 +104,5 @@ func identify(file, dir string) (string, error) {
 	defer f.Close()
 	h := sha256.New()
 	_, err = io.Copy(h, f)
-	return string(h.Sum(nil)), err
+	return fmt.Sprintf("%x %v", h.Sum(nil), info.Mode()&0o111 != 0), err
 }

@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/journal"
@@ -58,6 +60,9 @@ type Options struct {
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)
+	// OnReload is told of every reload, by the goroutine that has just ended it.
+	// It must not take long. Default: nobody is told.
+	OnReload func(Reloaded)
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.
 	Background bool
@@ -88,7 +93,11 @@ type Host struct {
 
 	closing   context.Context    // ends when the host begins to close
 	close     context.CancelFunc // makes it end
-	reloading sync.Mutex         // one reload at a time
+	reloading sync.Mutex         // one reload at a time; guards seen and misread
+	seen      [sha256.Size]byte  // what was found on disk last
+	misread   string             // why the configuration that was found last cannot be used
+	places    atomic.Pointer[discovery.Places]
+	watch     *watch
 	stop      context.CancelFunc
 	running   sync.WaitGroup // startAll, the loops, and what runs beside them: added to before sealed is set
 	stopping  sync.Once
@@ -145,7 +154,12 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, errors.Join(err, h.oversight.close(ctx))
 	}
 	first.policy = h.pipeline(first.members, nil)
+	places := first.places()
+	h.places.Store(&places)
+	h.seen = first.sum()
 	h.adopt(first)
+	h.watch = newWatch(h)
+	h.running.Go(func() { h.watch.run(closing) })
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
 	h.running.Go(func() { h.announceLoop(running) })
@@ -207,7 +221,7 @@ func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*exte
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
 		for _, x := range list {
-			if x.known() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+			if x.known() && !x.proves && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
 				continue
 			}
 			wg.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -24,12 +25,14 @@ type Change struct {
 	Failed  []protocol.Diagnostic `json:"failed"`  // of what is new or tried again, and did not start
 
 	Policies []string `json:"policies"` // names of those added, changed or removed
+	Files    []string `json:"files"`    // in which what is changed differs, as ID/NAME
 }
 
 // KeptBuild is an extension that goes on as it was.
 type KeptBuild struct {
-	ID     string `json:"id"`
-	Reason string `json:"reason"`
+	ID       string             `json:"id"`
+	Reason   string             `json:"reason"`
+	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what its new build left; nil when it was not started
 }
 
 // Empty reports whether nothing changes.
@@ -55,7 +58,33 @@ func (a Admin) Plan(ctx context.Context) (*Change, error) {
 // start are errors, and change nothing; nor does an end of ctx or of the host
 // meanwhile.
 func (a Admin) Reload(ctx context.Context) (*Change, error) {
-	h := a.h
+	began := time.Now()
+	change, err := a.h.reload(ctx)
+	a.h.reloaded(Reloaded{change, err, time.Since(began)})
+	return change, err
+}
+
+// Reloaded is the outcome of a reload, whoever asked for it.
+type Reloaded struct {
+	Change *Change       // nil when Err is not
+	Err    error         // why everything goes on as it was
+	Took   time.Duration // since it was asked for, or since the first sign that something had changed
+}
+
+// reloaded tells everybody of the outcome of a reload.
+func (h *Host) reloaded(r Reloaded) {
+	if r.Err == nil {
+		select {
+		case h.watch.applied <- struct{}{}:
+		default: // it will look where things are now anyway
+		}
+	}
+	if h.opts.OnReload != nil {
+		h.opts.OnReload(r)
+	}
+}
+
+func (h *Host) reload(ctx context.Context) (*Change, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
@@ -68,11 +97,63 @@ func (a Admin) Reload(ctx context.Context) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.seen = next.sum()
 	if err := h.apply(ctx, next, change); err != nil {
 		return nil, err
 	}
-	h.log.Info("reloaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed, "policies", change.Policies,
-		"kept", len(change.Kept), "failed", len(change.Failed))
+	h.logReload(change)
+	return change, nil
+}
+
+func (h *Host) logReload(c *Change) {
+	h.log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies,
+		"kept", len(c.Kept), "failed", len(c.Failed))
+}
+
+// catchUp looks for what has changed on disk since the host last looked, and with
+// apply reloads it; since is when the first sign of it was. It returns nil, nil when
+// nothing has, or when it is what could not be used before. Unlike a reload that
+// somebody asks for, it does not start again what has failed and has not changed.
+func (h *Host) catchUp(ctx context.Context, apply bool, since time.Time) (*Change, error) {
+	change, err := h.change(ctx, apply)
+	if apply && (change != nil || err != nil) && ctx.Err() == nil {
+		h.reloaded(Reloaded{change, err, time.Since(since)})
+	}
+	return change, err
+}
+
+// change is catchUp under the lock.
+func (h *Host) change(ctx context.Context, apply bool) (*Change, error) {
+	h.reloading.Lock()
+	defer h.reloading.Unlock()
+	if err := h.Ready(ctx); err != nil {
+		return nil, err
+	}
+	next, change, err := h.plan(ctx)
+	if err == nil && next.sum() == h.seen {
+		h.misread = ""
+		return nil, nil
+	}
+	if err == nil && apply {
+		h.seen = next.sum()
+		change.Retried = []string{}
+		err = h.apply(ctx, next, change)
+	}
+	switch {
+	case ctx.Err() != nil || err != nil && err.Error() == h.misread:
+		return nil, ctx.Err()
+	case err != nil:
+		h.misread = err.Error()
+		h.log.Error("not reloaded, everything goes on as it was", "error", err)
+		return nil, err
+	case apply:
+		h.logReload(change)
+		h.logUnused(change)
+	default:
+		h.seen = next.sum()
+		h.logChange(change)
+	}
+	h.misread = ""
 	return change, nil
 }
 
@@ -95,19 +176,24 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 		return nil, nil, err
 	}
 	next.policy = h.pipeline(next.members, now)
+	places := next.places()
+	h.places.Store(&places)
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
-		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members)}
+		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members), Files: []string{}}
 	for _, id := range next.order {
 		switch before, x := now.extensions[id], next.extensions[id]; {
 		case before == nil:
 			c.Added = append(c.Added, id)
-		case before.source == x.source:
+		case before.source.sum == x.source.sum:
 			next.extensions[id] = before
 			if before.hasFailed() {
 				c.Retried = append(c.Retried, id)
 			}
 		default:
 			c.Changed = append(c.Changed, id)
+			for _, name := range x.differs(before) {
+				c.Files = append(c.Files, id+"/"+name)
+			}
 		}
 	}
 	for _, id := range now.order {
@@ -117,7 +203,7 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 		before := now.extensions[id]
 		if reason := next.unusable(before); reason != "" {
 			next.keep(before)
-			c.Kept = append(c.Kept, KeptBuild{id, reason})
+			c.Kept = append(c.Kept, KeptBuild{ID: id, Reason: reason})
 		} else {
 			c.Removed = append(c.Removed, id)
 		}

@@ -27,6 +27,7 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 			x.follow(before)
 			after = append(after, x)
 		} else {
+			x.proves = before != nil
 			beside = append(beside, x)
 		}
 	}
@@ -83,7 +84,7 @@ func (h *Host) notStarted(x *extension, err error, before *extension, next *rost
 	} else {
 		next.keep(before)
 		c.Changed = slices.DeleteFunc(c.Changed, func(other string) bool { return other == id })
-		c.Kept = append(c.Kept, KeptBuild{id, d.Message})
+		c.Kept = append(c.Kept, KeptBuild{id, d.Message, evidenceIn(err)})
 		d.Hint = "the build before goes on; mend it and reload"
 	}
 	if protocol.KindOf(err) != protocol.ShuttingDown {

@@ -23,6 +23,7 @@ type roster struct {
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
 	hooks       []hooks.Handler       // of the configuration
+	dirs        []string              // that were searched
 }
 
 // has reports whether x is an extension or a policy's process of the roster.
@@ -76,11 +77,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 	if err != nil {
 		return nil, err
 	}
-	r.diagnostics = found.Diagnostics
-	if e.Watch.Enabled {
-		r.diagnostics = append(r.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported,
-			Message: "extensions.watch has no effect in this version", Hint: "restart the host after a change"})
-	}
+	r.diagnostics, r.dirs = found.Diagnostics, found.Dirs
 	for _, c := range found.Candidates {
 		x, diags := h.newExtension(cfg, c)
 		r.diagnostics = append(r.diagnostics, diags...)

@@ -17,6 +17,10 @@ type Config struct {
 	Server       Server              `json:"server"`                   // the HTTP front
 	Audit        Audit               `json:"audit"`                    // the record of what passed
 	Log          Log                 `json:"log"`                      // what the host says about itself
+
+	// Files are the files that [Load] read, and those it would have read had they been
+	// there: what a change of the configuration is a change of. All are absolute.
+	Files []string `json:"-"`
 }
 
 // Extensions says which extensions there are and how they run.

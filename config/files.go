@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -54,6 +55,7 @@ func (l *loader) directory(dir string) *tree.Node {
 func (l *loader) existing(dir, name string) (files []string) {
 	for _, ext := range extensionsOfFiles {
 		file := filepath.Join(dir, name+ext)
+		l.note(file)
 		_, err := os.Lstat(file) // a dangling link is there, and an error to read
 		switch {
 		case err == nil:
@@ -69,6 +71,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 // and when it has been read before.
 func (l *loader) file(name string) *tree.Node {
 	pos := tree.Pos{File: name}
+	l.note(name)
 	data, info, err := readFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -90,6 +93,13 @@ func (l *loader) file(name string) *tree.Node {
 		return nil
 	}
 	return root
+}
+
+// note remembers a file that is, or would be, part of the configuration.
+func (l *loader) note(file string) {
+	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {
+		l.looked = append(l.looked, abs)
+	}
 }
 
 func parse(name string, data []byte, r *tree.Report) *tree.Node {

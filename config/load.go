@@ -44,6 +44,7 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
 	}
+	l.cfg.Files = l.looked
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
@@ -55,6 +56,7 @@ type loader struct {
 	decoder *tree.Decoder
 	cfg     *Config
 	read    []string          // files, in the order read
+	looked  []string          // files that were looked for, absolute
 	seen    []fs.FileInfo     // of the same files
 	secrets map[string]bool   // paths of destinations that have a secrets_file
 	broken  map[tree.Pos]bool // where a value could not be decoded

@@ -71,6 +71,7 @@ type Result struct {
 	Candidates  []Candidate
 	Diagnostics []protocol.Diagnostic
 	Stats       Stats
+	Dirs        []string // absolute, of every directory in which a change may change the result, for a [Watcher]
 }
 
 // Stats counts what a search met.
@@ -96,6 +97,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 		root, diag := openRoot(path)
 		if diag != nil {
 			r.Diagnostics = append(r.Diagnostics, *diag)
+			r.Dirs = append(r.Dirs, nearest(path)...)
 			continue
 		}
 		w := newWalk(ctx, o, root, i)
@@ -107,6 +109,19 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 	}
 	s.run()
 	return r, ctx.Err()
+}
+
+// nearest returns the directory in which a path that is not there would begin.
+func nearest(path string) []string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	for dir := filepath.Dir(abs); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			return []string{dir}
+		}
+	}
 }
 
 // root is one search path.

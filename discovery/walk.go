@@ -37,6 +37,7 @@ type walk struct {
 	diags []protocol.Diagnostic
 	deep  string // the first, by name, of the directories below max_depth
 	stats Stats
+	dirs  []string // that were searched, or whose manifest was read
 }
 
 func newWalk(ctx context.Context, o Options, r root, index int) *walk {
@@ -70,6 +71,8 @@ func (w *walk) report(r *Result) {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 	})
+	slices.Sort(w.dirs)
+	r.Dirs = append(r.Dirs, w.dirs...)
 	r.Diagnostics = append(r.Diagnostics, w.diags...)
 	r.Stats.Directories += w.stats.Directories
 	r.Stats.Manifests += w.stats.Manifests
@@ -112,7 +115,7 @@ func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 		w.tooDeep(path)
 		return fs.SkipDir
 	}
-	w.count(func(s *Stats) { s.Directories++ })
+	w.searched(path)
 	switch {
 	case !w.directory(filepath.Clean(path)):
 		return fs.SkipDir
@@ -126,6 +129,14 @@ func (w *walk) count(f func(*Stats)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f(&w.stats)
+}
+
+func (w *walk) searched(path string) {
+	abs, _ := w.place(filepath.Clean(path))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Directories++
+	w.dirs = append(w.dirs, abs)
 }
 
 // tooDeep remembers one directory that does not depend on the order of visits.

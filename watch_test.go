@@ -1,0 +1,357 @@
+package exthost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// watched opens a host that watches the folder, and what becomes of its reloads.
+func (f *folder) watched(mode string, debounce time.Duration, o exthost.Options) (*exthost.Host, <-chan exthost.Reloaded) {
+	f.t.Helper()
+	reloads := make(chan exthost.Reloaded, 100)
+	o.OnReload = func(r exthost.Reloaded) { reloads <- r }
+	cfg := f.config()
+	cfg.Extensions.Watch = config.Watch{Enabled: true, Mode: mode, Debounce: manifest.Duration(debounce)}
+	h := f.openWith(cfg, o)
+	return h, reloads
+}
+
+// await returns the next reload.
+func await(t *testing.T, reloads <-chan exthost.Reloaded) exthost.Change {
+	t.Helper()
+	select {
+	case r := <-reloads:
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return *r.Change
+	case <-time.After(patience):
+		t.Fatal("nothing is reloaded")
+		return exthost.Change{}
+	}
+}
+
+// replace writes a file as careful editors do: aside, and then renamed.
+func (f *folder) replace(name, text string) {
+	f.t.Helper()
+	f.write(name+"~", text)
+	if err := os.Rename(filepath.Join(f.dir, name+"~"), filepath.Join(f.dir, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func say(t *testing.T, h *exthost.Host, id string) string {
+	t.Helper()
+	got, err := h.Call(deadline(t), "ext_"+id+"_say", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Text()
+}
+
+const quick = 10 * time.Millisecond
+
+// What is saved, comes, goes and is renamed takes effect by itself.
+func TestWatchReloads(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite)
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+
+	f.write("x/main.sh", says("two"))
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	if got := say(t, h, "x"); got != "two" {
+		t.Errorf("after a write: %q", got)
+	}
+	f.replace("x/main.sh", says("three"))
+	if c := await(t, reloads); !slices.Equal(c.Files, []string{"x/main.sh"}) {
+		t.Errorf("files: %q", c.Files)
+	}
+	if got := say(t, h, "x"); got != "three" {
+		t.Errorf("after a save by renaming: %q", got)
+	}
+
+	f.write("deep/er/y/main.sh", says("new"))
+	f.write("deep/er/y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
+	sameChange(t, new(await(t, reloads)), exthost.Change{Added: []string{"y"}})
+	if got := say(t, h, "y"); got != "new" {
+		t.Errorf("the new one: %q", got)
+	}
+	f.write("deep/er/y/main.sh", says("newer")) // in a directory that was not there at first
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"y"}})
+	if err := os.Rename(filepath.Join(f.dir, "deep"), filepath.Join(f.t.TempDir(), "away")); err != nil {
+		t.Fatal(err)
+	}
+	sameChange(t, new(await(t, reloads)), exthost.Change{Removed: []string{"y"}})
+}
+
+// A broken save takes nothing down, whatever is broken in it, and says where.
+func TestWatchBrokenSaves(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite).add("native", child("sdk", ""))
+	f.write("x/main.sh", says("fine"))
+	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	manifest, err := os.ReadFile(filepath.Join(f.dir, "x/plugin.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, broken := range []struct{ file, text, reason string }{
+		{"x/plugin.toml", strings.Replace(string(manifest), "protocol", "protocoll", 1), "plugin.toml:6:1"},
+		{"x/plugin.toml", "[plugin\n", "plugin.toml:2:1"},
+		{"x/main.sh", "#!/bin/sh\nwhile read -r line; do\n\tfi\ndone\n", "3: "},
+		{"native/plugin.toml", "[plugin]\nid = \"native\"\nversion = \"0.1.0\"\n" + child("err app.py, line 7: no such thing; exit 1", ""), "app.py, line 7"},
+	} {
+		before, _ := os.ReadFile(filepath.Join(f.dir, broken.file))
+		text := strings.ReplaceAll(broken.text, "%EXE%", exe(t))
+		f.replace(broken.file, text)
+		c := await(t, reloads)
+		if len(c.Kept) != 1 {
+			t.Errorf("%s: kept %+v", broken.file, c.Kept)
+		}
+		if problem := h.Admin().WatchStatus().LastProblem; !strings.Contains(problem, broken.reason) {
+			t.Errorf("the status says %q", problem)
+		}
+		if got := say(t, h, "x"); got != "fine" {
+			t.Errorf("after a broken %s: %q", broken.file, got)
+		}
+		if got, err := h.Call(deadline(t), "ext_native_greet", map[string]any{"name": "Ada"}); err != nil {
+			t.Errorf("after a broken %s: %s, %v", broken.file, got, err)
+		}
+		f.replace(broken.file, string(before))
+		if c := await(t, reloads); len(c.Kept) > 0 {
+			t.Errorf("mended: %+v", c)
+		}
+	}
+}
+
+func exe(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Files that [dev] watch names count, in folders that come later too; others do not.
+func TestWatchDevGlobs(t *testing.T) {
+	f := newFolder(t).add("x", lite+"[dev]\nwatch = [\"*.txt\", \"lib/**/*.sh\"]\n")
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	pid := func() int { say(t, h, "x"); return pidOf(t, h, "x") }
+	before := pid()
+	f.write("x/notes.md", "not watched")
+	f.write("x/words.txt", "a")
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	if now := pid(); now == before {
+		t.Error("the process is the same")
+	}
+	f.write("x/lib/a/b/part.sh", "true")
+	await(t, reloads)
+	f.write("x/lib/a/b/part.sh", "false")
+	await(t, reloads)
+	f.write("x/lib/a/b/part.sh", "false") // again
+	f.write("x/words.txt", "b")
+	if c := await(t, reloads); !slices.Equal(c.Files, []string{"x/words.txt"}) {
+		t.Errorf("files: %q", c.Files)
+	}
+}
+
+// The configuration is watched: what it says takes effect, what cannot be read takes
+// nothing down.
+func TestWatchConfiguration(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	for _, id := range []string{"a", "b"} {
+		f.add("extensions/"+id, "[plugin]\nid = \""+id+"\"\nversion = \"0.1.0\"\n"+child("sdk", ""))
+	}
+	file := func(more string) string {
+		return fmt.Sprintf("extensions:\n  search_paths: [%q]\n  watch: {enabled: true, mode: reload, debounce_ms: 10}\n%s", f.dir+"/extensions", more)
+	}
+	f.write("exthost.yaml", file(""))
+	load := func() (*config.Config, error) {
+		cfg, _, diags := config.Load(config.LoadOptions{Dir: f.dir, Environ: []string{}, UserDir: "none", SystemDir: "none"})
+		if cfg == nil {
+			return nil, errors.New(diags[0].String())
+		}
+		return cfg, nil
+	}
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reloads := make(chan exthost.Reloaded, 100)
+	h := f.openWith(cfg, exthost.Options{Reread: load, OnReload: func(r exthost.Reloaded) { reloads <- r }})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+
+	f.replace("exthost.yaml", file("  disbled: [b]\n"))
+	if r := <-reloads; r.Err == nil || !strings.Contains(r.Err.Error(), "exthost.yaml:4") {
+		t.Errorf("a broken configuration: %+v", r)
+	}
+	if got, err := h.Call(deadline(t), "ext_b_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("with a broken configuration: %s, %v", got, err)
+	}
+	f.replace("exthost.yaml", file("  disabled: [b]\n"))
+	sameChange(t, new(await(t, reloads)), exthost.Change{Removed: []string{"b"}})
+	f.write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read beside exthost.yaml
+	if err := os.Remove(filepath.Join(f.dir, "exthost.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if c := await(t, reloads); !slices.Contains(c.Removed, "a") {
+		t.Errorf("%+v", c)
+	}
+	if s := h.Admin().WatchStatus(); s.Mode != exthost.WatchOff {
+		eventually(t, "the new configuration does not watch", func() bool { return h.Admin().WatchStatus().Mode == exthost.WatchOff })
+	}
+}
+
+// In mode log what changed is said, once, and applied when somebody says so. Modes
+// can be switched while the host runs.
+func TestWatchModes(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite)
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchLog, quick, exthost.Options{})
+	logged := func(what string) (n int) {
+		for r := range h.Admin().Logs(deadline(t), exthost.LogFilter{}) {
+			if strings.Contains(r.Message+string(r.Attrs), what) {
+				n++
+			}
+		}
+		return n
+	}
+	if got := say(t, h, "x"); got != "one" { // which starts it
+		t.Errorf("before: %q", got)
+	}
+	f.write("x/main.sh", says("two"))
+	eventually(t, "it says so", func() bool { return logged("x/main.sh") == 1 })
+	if got := say(t, h, "x"); got != "one" {
+		t.Errorf("it was applied: %q", got)
+	}
+	if _, err := h.Admin().Watch(deadline(t), "relaod"); protocol.KindOf(err) != protocol.InvalidArguments || !strings.Contains(err.Error(), `"reload"`) {
+		t.Errorf("a mode that there is not: %v", err)
+	}
+	if s, err := h.Admin().Watch(deadline(t), config.WatchReload); err != nil || s.Mode != config.WatchReload {
+		t.Errorf("%+v, %v", s, err)
+	}
+	f.write("x/main.sh", says("three"))
+	await(t, reloads)
+	if got := say(t, h, "x"); got != "three" {
+		t.Errorf("not applied: %q", got)
+	}
+	if s, err := h.Admin().Watch(deadline(t), exthost.WatchOff); err != nil || s.Mode != exthost.WatchOff || s.Directories != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	f.write("x/main.sh", says("four"))
+	if s, err := h.Admin().Watch(deadline(t), "on"); err != nil || s.Mode != config.WatchLog {
+		t.Errorf("%+v, %v", s, err)
+	}
+	eventually(t, "what changed meanwhile is said", func() bool { return logged("x/main.sh") >= 2 })
+	if c, err := h.Admin().Reload(deadline(t)); err != nil || !slices.Equal(c.Changed, []string{"x"}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Admin().Watch(deadline(t), "on"); protocol.KindOf(err) != protocol.ShuttingDown {
+		t.Errorf("on a closed host: %v", err)
+	}
+}
+
+// What fails by itself is not started again because something else was saved.
+func TestWatchLeavesTheFailedAlone(t *testing.T) {
+	f := newFolder(t).add("x", lite).add("crash", child("exit 3", ""))
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	f.write("x/main.sh", says("two"))
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	f.add("crash", child("sdk", ""))
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"crash"}})
+	if s := statusOf(t, h, "crash"); s.State != "ready" {
+		t.Errorf("mended: %+v", s)
+	}
+}
+
+// Thousands of events are a few reloads, after which the host runs what is on disk.
+func TestWatchStorm(t *testing.T) {
+	processtest.Leaks(t)
+	events, span, debounce, most := 1000, time.Second, 50*time.Millisecond, 3
+	if os.Getenv("EXTHOST_STORM") != "" {
+		events, span, debounce = 10_000, 10*time.Second, 500*time.Millisecond
+	}
+	f := newFolder(t)
+	for i := range 10 {
+		f.add(fmt.Sprint("x", i), lite)
+		f.write(fmt.Sprintf("x%d/main.sh", i), says("before"))
+	}
+	h, reloads := f.watched(config.WatchReload, debounce, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	began := time.Now()
+	tick := time.NewTicker(span / time.Duration(events))
+	defer tick.Stop()
+	for i := range events {
+		name := fmt.Sprintf("x%d/main.sh", i%10)
+		switch i % 4 {
+		case 0:
+			f.replace(name, says(fmt.Sprint(i)))
+		case 1:
+			_ = os.Remove(filepath.Join(f.dir, name))
+			f.write(name, says(fmt.Sprint(i)))
+		default:
+			f.write(name, says(fmt.Sprint(i)))
+		}
+		<-tick.C
+	}
+	took := time.Since(began)
+	eventually(t, "what is on disk runs", func() bool {
+		for i := range 10 {
+			got, err := h.Call(deadline(t), fmt.Sprintf("ext_x%d_say", i), nil)
+			if err != nil || got.Text() != fmt.Sprint(events-10+i) {
+				return false
+			}
+		}
+		return true
+	})
+	n := len(reloads)
+	t.Logf("%d reloads in %v of %d changes", n, took.Round(time.Millisecond), events)
+	if most += int((took - span) / (10 * debounce)); n > most { // a slow machine makes longer storms
+		t.Errorf("%d reloads, at most %d are right", n, most)
+	}
+}
+
+// A host that closes in the middle of it all leaves nothing behind.
+func TestWatchClose(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite)
+	f.write("x/main.sh", says("one"))
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	for i := range 5 {
+		h, _ := f.watched(config.WatchReload, quick, exthost.Options{})
+		eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+		f.write("x/main.sh", says(fmt.Sprint(i)))
+		if i%2 == 0 {
+			_, _ = h.Admin().Watch(ctx, exthost.WatchOff)
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
