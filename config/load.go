@@ -36,16 +36,21 @@ type Flag struct {
 // diagnostic is an error.
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
-	l.files()
-	l.layer(l.variables())
-	l.layer(l.flags())
-	l.finish()
-	l.report.Sort(l.read)
+	l.run()
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
 	}
 	l.cfg.Files = l.looked
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
+}
+
+// run reads all of it.
+func (l *loader) run() {
+	l.files()
+	l.layer(l.variables())
+	l.layer(l.flags())
+	l.finish()
+	l.report.Sort(l.read)
 }
 
 // loader holds what one Load has found so far.

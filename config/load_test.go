@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
@@ -64,7 +65,7 @@ func TestLoadWithoutFiles(t *testing.T) {
 	cfg, origins := mustLoad(t, alone(dir))
 	want := config.Default()
 	want.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
-	if diff := cmp.Diff(want, cfg); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files")); diff != "" {
 		t.Error(diff)
 	}
 	for _, s := range cfg.Settings(origins) {
@@ -99,7 +100,7 @@ func TestLoadExample(t *testing.T) {
 		t.Error(diff)
 	}
 	nested["a"] = nested["a"].([]any)[:3]
-	if diff := cmp.Diff(fromYAML, fromTOML); diff != "" {
+	if diff := cmp.Diff(fromYAML, fromTOML, cmpopts.IgnoreFields(config.Config{}, "Files")); diff != "" {
 		t.Errorf("YAML and TOML differ (-yaml +toml):\n%s", diff)
 	}
 
@@ -236,7 +237,7 @@ func TestVariablesAndFlags(t *testing.T) {
 	want.Extensions.Watch.Debounce = manifest.Duration(20 * time.Millisecond)
 	call, queue := manifest.Duration(7*time.Second), 3
 	want.Extensions.Defaults.CallTimeout, want.Extensions.Defaults.MaxQueue = &call, &queue
-	if diff := cmp.Diff(want, cfg); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreFields(config.Config{}, "Files")); diff != "" {
 		t.Error(diff)
 	}
 	o.Flags = []config.Flag{{Name: "--extensions", Key: "extensions.search_paths", Values: []string{"one,two"}}}
@@ -286,6 +287,24 @@ destinations:
 	for key, file := range map[string]string{"extensions.entries.a.config.deep.x": o.UserDir, "extensions.entries.a.config.deep.y": o.Dir} {
 		if got := origins.Of(key); !strings.HasPrefix(got, file) {
 			t.Errorf("%s is from %s, want %s", key, got, file)
+		}
+	}
+}
+
+// A configuration knows the files that would make it another.
+func TestConfigKnowsItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("more.yaml", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, diags := config.Load(config.LoadOptions{File: "more.yaml", Environ: []string{}, UserDir: dir + "/user", SystemDir: "none"})
+	if cfg == nil {
+		t.Fatal(diags)
+	}
+	for _, name := range []string{"more.yaml", "exthost.yaml", "exthost.toml", "config/plugins.yml", "user/exthost.yaml"} {
+		if !slices.Contains(cfg.Files, filepath.Join(dir, name)) {
+			t.Errorf("%s is not among %q", name, cfg.Files)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 //	GET  /api/v1/status                   [exthost.Status]
 //	POST /api/v1/extensions/{id}/restart  204 once it can be called again
 //	POST /api/v1/reload                   [exthost.Change]; with ?dry_run=true only what it would be
+//	GET  /api/v1/watch                    [exthost.WatchStatus]
+//	POST /api/v1/watch?mode=MODE          the same, after [exthost.Admin.Watch]
 //	GET  /api/v1/logs                     server-sent events, each an [exthost.LogRecord];
 //	                                      extension, level, last and follow select
 //	GET  /api/v1/tools                    {"tools": [Tool…]}, of one extension with ?extension=
@@ -33,6 +35,8 @@ func Admin(h *exthost.Host) http.Handler {
 		"GET /api/v1/status":                   a.status,
 		"POST /api/v1/extensions/{id}/restart": a.restart,
 		"POST /api/v1/reload":                  a.reload,
+		"GET /api/v1/watch":                    a.watchStatus,
+		"POST /api/v1/watch":                   a.watch,
 		"GET /api/v1/logs":                     a.logs,
 		"GET /api/v1/tools":                    a.tools,
 		"GET /api/v1/tools/{name}":             a.tool,
@@ -72,6 +76,18 @@ func (a *admin) reload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, change)
+}
+
+func (a *admin) watchStatus(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, a.host.Admin().WatchStatus())
+}
+
+func (a *admin) watch(w http.ResponseWriter, r *http.Request) error {
+	s, err := a.host.Admin().Watch(r.Context(), r.FormValue("mode"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, s)
 }
 
 // Tool is one tool of the catalog, as the operator sees it.

@@ -3,6 +3,8 @@ package manifest
 import (
 	"fmt"
 	"maps"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,6 +47,7 @@ func (v *validator) manifest() {
 	v.tools()
 	v.hooks()
 	v.servers()
+	v.dev()
 }
 
 // semver is the grammar of semver.org, without the build's leading v that Go
@@ -249,4 +252,15 @@ func (n *node) anyReported() bool {
 		}
 	}
 	return slices.ContainsFunc(n.items, (*node).anyReported)
+}
+
+// dev wants globs that can match: below the extension's directory.
+func (v *validator) dev() {
+	for i, glob := range v.m.Dev.Watch {
+		if _, err := path.Match(glob, ""); err != nil {
+			v.errorf(at("dev", "watch", i), `such as "*.py" or "src/**/*.ts"`, "dev.watch: %q is not a glob", glob)
+		} else if !filepath.IsLocal(filepath.FromSlash(glob)) {
+			v.errorf(at("dev", "watch", i), `such as "*.py" or "src/**/*.ts"`, "dev.watch: %q is not below the extension's directory", glob)
+		}
+	}
 }

@@ -86,15 +86,15 @@ func (r *running) restart(ctx context.Context, id string) error {
 }
 
 func (r *running) reload(ctx context.Context, dryRun bool) (c exthost.Change, err error) {
-	data := json.RawMessage{}
-	if err = r.do(ctx, http.MethodPost, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &data); err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	return c, err
+	return c, r.ask(ctx, http.MethodPost, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), &c)
 }
 
 func (r *running) get(ctx context.Context, path string, into any) error {
-	return r.do(ctx, http.MethodGet, path, nil, into)
+	return r.ask(ctx, http.MethodGet, path, into)
+}
+
+func (r *running) ask(ctx context.Context, method, path string, into any) error {
+	return r.do(ctx, method, path, nil, into)
 }
 
 // do makes one request; a *json.RawMessage gets the answer as it is.

@@ -19,14 +19,14 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var listen string
+	var listen, watch string
 	var stdio, strict bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the extensions and serve their tools over MCP",
 		Long: "Run the extensions and serve their tools over MCP: over HTTP at /mcp (and /sse for old\n" +
 			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.",
-		Example: "  exthost serve\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
+		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if stdio && listen != "" {
@@ -36,11 +36,18 @@ func (a *app) serveCommand() *cobra.Command {
 			if listen != "" {
 				flags = append(flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
 			}
+			if cmd.Flags().Changed("watch") {
+				flags = append(flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
+					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
+			}
 			return a.serve(cmd.Context(), stdio, strict, flags)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
+	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
+	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
+	completeFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 3 when any manifest is broken or any extension does not start")
 	return cmd
 }

@@ -62,7 +62,10 @@ func unavailable(name string, x exthost.ExtensionStatus, diags []protocol.Diagno
 			}
 		}
 	case exthost.StateDisabled:
-		e.code, e.hint = exitDenied, "exthost config show --origin says where"
+		e.code, e.hint = exitDenied, "exthost enable "+x.ID
+		if strings.Contains(x.Reason, "allowlist") {
+			e.hint = "exthost allow " + x.ID
+		}
 	}
 	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)}, lastWords(evidence(x))...)
 	e.text = strings.Join(lines, "\n")

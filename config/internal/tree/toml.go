@@ -102,3 +102,19 @@ func (t *tomlReader) node(v any, m *mark) *Node {
 	}
 	return n
 }
+
+// LocateTOML returns the offset of the value that keys lead to. For a table it is
+// that of its brace, else of the first header or key that names it. false means that
+// there is none, or that data is not TOML.
+func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
+	m, bad := locate(data)
+	if bad != nil {
+		return 0, false
+	}
+	for _, key := range keys {
+		if m = m.fields[key]; m == nil {
+			return 0, false
+		}
+	}
+	return m.start, true
+}

@@ -1,0 +1,215 @@
+// Package edit changes lists in the text of configuration files and leaves every
+// other byte, comments and order among them, as it was.
+//
+// An edit is checked before anybody sees it: both texts are parsed, and but for the
+// list they must say the same. What is written in a way that this package does not
+// know how to change is an error that says where a person can.
+package edit
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v3"
+)
+
+// List is a list of strings below the root of a file, and what to do with it.
+type List struct {
+	Section, Key string   // Section.Key, such as extensions.disabled
+	Add          []string // appended, in order; those that are there already are not
+	Remove       string   // taken out wherever it is; "" takes nothing out. With neither, the list is stated if it was not
+}
+
+// Apply returns data, the text of a file of that name, with the list changed, and
+// the line on which it was, 1-based; 0 when there is nothing to change.
+func Apply(name string, data []byte, l List) (changed []byte, line int, err error) {
+	before, err := decode(name, data)
+	if err != nil {
+		return nil, 0, err
+	}
+	want, err := l.applied(before)
+	if err != nil {
+		return nil, 0, err
+	}
+	body := bytes.TrimPrefix(data, bom)
+	text := string(body)
+	crlf := strings.Contains(text, "\r\n")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	have, stated := list(before, l.Section, l.Key)
+	if !stated && len(l.Add) == 0 && l.Remove == "" {
+		text, err = add(name, text, l.Section, l.Key, "")
+	}
+	for _, v := range l.Add {
+		if !slices.Contains(have, v) && err == nil {
+			text, err = add(name, text, l.Section, l.Key, quoted(name, v))
+		}
+	}
+	if l.Remove != "" && slices.Contains(have, l.Remove) && err == nil {
+		text, err = remove(name, text, l.Section, l.Key, l.Remove)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if crlf {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	after, err := decode(name, []byte(text))
+	if err != nil || !reflect.DeepEqual(after, want) {
+		return nil, 0, byHand(l.Section, l.Key)
+	}
+	changed = append(data[:len(data)-len(body):len(data)-len(body)], text...)
+	line = firstDifference(string(data), string(changed))
+	if line > 0 && len(l.Add) > 0 {
+		line += lineOf(strings.Split(string(changed), "\n")[line-1:], l.Add[0])
+	}
+	return changed, line, nil
+}
+
+var bom = []byte("\xef\xbb\xbf")
+
+func byHand(section, key string) error {
+	return fmt.Errorf("%s.%s is written in a way that is not changed automatically; change it by hand", section, key)
+}
+
+func isTOML(name string) bool { return strings.EqualFold(filepath.Ext(name), ".toml") }
+
+func decode(name string, data []byte) (doc map[string]any, err error) {
+	if isTOML(name) {
+		err = toml.Unmarshal(data, &doc)
+	} else {
+		err = yaml.Unmarshal(data, &doc)
+	}
+	if doc == nil {
+		doc = map[string]any{}
+	}
+	return doc, err
+}
+
+// list returns the strings of a list, and whether there is one.
+func list(doc map[string]any, section, key string) (values []string, ok bool) {
+	table, _ := doc[section].(map[string]any)
+	items, ok := table[key].([]any)
+	for _, item := range items {
+		s, isText := item.(string)
+		ok = ok && isText
+		values = append(values, s)
+	}
+	return values, ok
+}
+
+// applied is what doc becomes.
+func (l *List) applied(doc map[string]any) (map[string]any, error) {
+	out := make(map[string]any, len(doc)+1)
+	for k, v := range doc {
+		out[k] = v
+	}
+	table := map[string]any{}
+	if have, ok := doc[l.Section].(map[string]any); ok {
+		for k, v := range have {
+			table[k] = v
+		}
+	} else if doc[l.Section] != nil {
+		return nil, byHand(l.Section, l.Key)
+	}
+	values, ok := list(doc, l.Section, l.Key)
+	if !ok && table[l.Key] != nil {
+		return nil, byHand(l.Section, l.Key)
+	}
+	for _, v := range l.Add {
+		if !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	values = slices.DeleteFunc(values, func(v string) bool { return v == l.Remove })
+	items := make([]any, len(values))
+	for i, v := range values {
+		items[i] = v
+	}
+	table[l.Key], out[l.Section] = items, table
+	return out, nil
+}
+
+// add appends an item, as the file writes it, to a list, which it makes if need be;
+// "" only makes the list.
+func add(name, text, section, key, item string) (string, error) {
+	if isTOML(name) {
+		return addTOML(text, section, key, item)
+	}
+	return addYAML(text, section, key, item)
+}
+
+// quoted writes a value as a string of the file.
+func quoted(name, value string) string {
+	if isTOML(name) {
+		return strconv.Quote(value)
+	}
+	return scalar(value)
+}
+
+func remove(name, text, section, key, value string) (string, error) {
+	if isTOML(name) {
+		return removeTOML(text, section, key, value)
+	}
+	return removeYAML(text, section, key, value)
+}
+
+// firstDifference is the line in which b is not a; 0 when they are the same.
+func firstDifference(a, b string) int {
+	if a == b {
+		return 0
+	}
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return i + 1
+		}
+	}
+	return min(len(x), len(y)) + 1
+}
+
+// lineOf is the index of the line that holds the value, 0 when none does.
+func lineOf(lines []string, value string) int {
+	whole := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(value) + `($|[^\w.-])`)
+	return max(0, slices.IndexFunc(lines, whole.MatchString))
+}
+
+// insert puts s into text at an offset.
+func insert(text string, at int, s string) string { return text[:at] + s + text[at:] }
+
+// lineEnd is the offset of the end of the line that at is on, its newline not counted.
+func lineEnd(text string, at int) int {
+	if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
+		return at + i
+	}
+	return len(text)
+}
+
+// lineStart is the offset of the beginning of the line that at is on.
+func lineStart(text string, at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
+
+// below puts a line below the one that at is on.
+func below(text string, at int, line string) string {
+	end := lineEnd(text, at)
+	if end == len(text) {
+		return text + "\n" + line + "\n"
+	}
+	return insert(text, end+1, line+"\n")
+}
+
+// appended puts a paragraph at the end.
+func appended(text, paragraph string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if strings.TrimSpace(text) != "" {
+		text += "\n"
+	}
+	return text + paragraph
+}

@@ -1,0 +1,59 @@
+package edit
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/exthost/exthost/config/internal/tree"
+)
+
+// addTOML is add for TOML.
+func addTOML(text, section, key, item string) (string, error) {
+	if at, ok := tree.LocateTOML([]byte(text), section, key); ok {
+		f, simple := readFlow(text, at)
+		if !simple {
+			return "", byHand(section, key)
+		}
+		return f.add(item), nil
+	}
+	line := key + " = [" + item + "]"
+	if header := headerOf(section).FindStringIndex(text); header != nil {
+		return below(text, header[0], line), nil
+	}
+	at, ok := tree.LocateTOML([]byte(text), section)
+	switch {
+	case !ok:
+		return appended(text, "["+section+"]\n"+line+"\n"), nil
+	case text[at] == '{' && strings.TrimSpace(text[at+1:strings.IndexByte(text[at:], '}')+at]) == "":
+		return insert(text, at+1, " "+line+" "), nil
+	case text[at] == '{':
+		return insert(text, at+1, " "+line+","), nil
+	case text[at] == '[': // a table below it
+		return insert(text, lineStart(text, at), "["+section+"]\n"+line+"\n\n"), nil
+	}
+	return below(text, at, section+"."+line), nil // beside other dotted keys
+}
+
+func headerOf(section string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*` + regexp.QuoteMeta(section) + `[ \t]*\][ \t]*(#.*)?$`)
+}
+
+// removeTOML takes a value out of a list.
+func removeTOML(text, section, key, value string) (string, error) {
+	at, _ := tree.LocateTOML([]byte(text), section, key)
+	f, simple := readFlow(text, at)
+	if !simple {
+		return "", byHand(section, key)
+	}
+	i := slices.IndexFunc(f.items, func(span [2]int) bool {
+		var doc struct{ V string }
+		return toml.Unmarshal([]byte("V = "+text[span[0]:span[1]]), &doc) == nil && doc.V == value
+	})
+	if i < 0 {
+		return "", byHand(section, key)
+	}
+	return f.remove(i), nil
+}

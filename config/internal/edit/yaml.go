@@ -1,0 +1,158 @@
+package edit
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// place is a YAML list and what is around it.
+type place struct {
+	text             string
+	root             *yaml.Node // nil when the document is empty
+	sectionKey, keyK *yaml.Node // nil where there is none
+	section, list    *yaml.Node // their values
+}
+
+func findYAML(text, section, key string) (*place, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return nil, err
+	}
+	p := &place{text: text}
+	if len(doc.Content) == 0 {
+		return p, nil
+	}
+	p.root = doc.Content[0]
+	p.sectionKey, p.section = member(p.root, section)
+	p.keyK, p.list = member(p.section, key)
+	return p, nil
+}
+
+// member returns a key of a mapping with its value.
+func member(n *yaml.Node, key string) (k, v *yaml.Node) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i], n.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+// offset is where a node begins in the text; yaml counts columns in characters.
+func (p *place) offset(n *yaml.Node) int {
+	at := 0
+	for range n.Line - 1 {
+		at = lineEnd(p.text, at) + 1
+	}
+	for range n.Column - 1 {
+		_, size := utf8.DecodeRuneInString(p.text[at:])
+		at += size
+	}
+	return at
+}
+
+// addYAML is add for YAML.
+func addYAML(text, section, key, item string) (string, error) {
+	p, err := findYAML(text, section, key)
+	if err != nil {
+		return "", err
+	}
+	fresh := key + ": [" + item + "]"
+	switch {
+	case p.root == nil || isNull(p.root):
+		return appended(text, section+":\n  "+fresh+"\n"), nil
+	case p.sectionKey == nil && isFlow(p.root):
+		return intoFlow(text, p.offset(p.root), section+": {"+fresh+"}", len(p.root.Content) > 0), nil
+	case p.sectionKey == nil:
+		return appended(text, section+":\n  "+fresh+"\n"), nil
+	case isNull(p.section):
+		return below(text, p.offset(p.sectionKey), indentOf(p.sectionKey)+"  "+fresh), nil
+	case p.section.Kind != yaml.MappingNode:
+		return "", byHand(section, key)
+	case p.keyK == nil && isFlow(p.section):
+		return intoFlow(text, p.offset(p.section), fresh, len(p.section.Content) > 0), nil
+	case p.keyK == nil:
+		return below(text, p.offset(p.sectionKey), indentOf(p.section.Content[0])+fresh), nil
+	case isNull(p.list):
+		colon := p.offset(p.keyK) + strings.IndexByte(text[p.offset(p.keyK):], ':')
+		return insert(text, colon+1, " ["+item+"]"), nil
+	case p.list.Kind != yaml.SequenceNode:
+		return "", byHand(section, key)
+	case isFlow(p.list):
+		f, simple := readFlow(text, p.offset(p.list))
+		if !simple {
+			return "", byHand(section, key)
+		}
+		return f.add(item), nil
+	}
+	last := p.list.Content[len(p.list.Content)-1]
+	dash := p.dash(last)
+	return below(text, p.offset(last), text[lineStart(text, dash):dash]+"- "+item), nil
+}
+
+// removeYAML takes a value out of a list.
+func removeYAML(text, section, key, value string) (string, error) {
+	p, err := findYAML(text, section, key)
+	if err != nil {
+		return "", err
+	}
+	if p.list == nil || p.list.Kind != yaml.SequenceNode {
+		return "", byHand(section, key)
+	}
+	i := slices.IndexFunc(p.list.Content, func(n *yaml.Node) bool { return n.Value == value })
+	if i < 0 {
+		return "", byHand(section, key)
+	}
+	if isFlow(p.list) {
+		f, simple := readFlow(text, p.offset(p.list))
+		if !simple || len(f.items) != len(p.list.Content) {
+			return "", byHand(section, key)
+		}
+		return f.remove(i), nil
+	}
+	at := p.offset(p.list.Content[i])
+	start, end := lineStart(text, at), lineEnd(text, at)
+	text = text[:start] + text[min(end+1, len(text)):]
+	if len(p.list.Content) == 1 { // an empty block would be nothing, and not a list
+		colon := p.offset(p.keyK) + strings.IndexByte(text[p.offset(p.keyK):], ':')
+		text = insert(text, colon+1, " []")
+	}
+	return text, nil
+}
+
+// dash is where the dash of an item in block style is.
+func (p *place) dash(item *yaml.Node) int {
+	at := p.offset(item)
+	return lineStart(p.text, at) + strings.LastIndexByte(p.text[lineStart(p.text, at):at], '-')
+}
+
+func isFlow(n *yaml.Node) bool { return n.Style&yaml.FlowStyle != 0 }
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value == ""
+}
+
+func indentOf(key *yaml.Node) string { return strings.Repeat(" ", key.Column-1) }
+
+// intoFlow puts a member behind the brace at at.
+func intoFlow(text string, at int, member string, more bool) string {
+	if more {
+		member += ", "
+	}
+	return insert(text, at+1, member)
+}
+
+// scalar writes a value so that YAML reads it as a string.
+func scalar(value string) string {
+	out, err := yaml.Marshal(value)
+	if s := strings.TrimSuffix(string(out), "\n"); err == nil && !strings.ContainsAny(s, "\n,[]{}#") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+}
