@@ -92,7 +92,7 @@ func (a *app) caseOf(ctx context.Context, id string) (*caseOf, error) {
 	defer h.Close()
 	s := h.Status()
 	if _, err := find(s, id); err != nil {
-		if c.broken = brokenManifest(s, id) != nil; !c.broken && !c.listed("disabled", id) && !c.listed("allowlist", id) {
+		if c.broken = brokenManifest(s, id) != nil; !c.broken && !c.listed("disabled", id) && !c.listed("disabled", c.owner) && !c.listed("allowlist", id) {
 			return nil, err
 		}
 	}
