@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -111,4 +112,17 @@ type LogFilter = journal.Filter
 // below is there only for those who follow.
 func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 	return a.h.journal.Records(ctx, f)
+}
+
+// Frame is one message between the host and an extension.
+type Frame = wiretap.Frame
+
+// Tap yields what passes between the host and an extension, or policy:NAME, "" for
+// all of them, in both directions, from now until ctx ends or the host is closed. What
+// the extension was given to keep secret is masked. At most 1,024 frames or 4 MiB wait
+// for who is slow, who is told how many were dropped; of a frame over 64 KiB the rest
+// is left out. An extension that runs a command for each call has no wire: it is shown
+// the command and what it printed.
+func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[Frame] {
+	return a.h.tap.Frames(ctx, extension)
 }

@@ -210,6 +210,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		}
 		i.learn = func(announced bool) { h.learn(i, announced) }
 		s := spec
+		s.Tap = h.tap.Wire(c.ID)
 		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
 		run, err := start(s)
 		i.Instance = run

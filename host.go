@@ -23,6 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -78,6 +79,7 @@ type Host struct {
 	// containment holds the processes of all extensions.
 	containment *process.Containment
 	openedAt    time.Time
+	tap         *wiretap.Hub
 
 	oversight oversight
 
@@ -134,7 +136,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		opts: o, stop: stop, closing: closing, close: closeNow,
 		redactor: secrets,
 		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
-		journal:  kept, openedAt: time.Now(),
+		journal:  kept, openedAt: time.Now(), tap: wiretap.New(secrets.String),
 		containment: process.Contain(guardianProgram(o.Self)),
 		changed:     make(chan struct{}, 1),
 		announce:    make(chan struct{}, 1),
@@ -379,6 +381,7 @@ func (h *Host) Close() error {
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()
 		h.journal.Close()
+		h.tap.Close()
 	})
 	return failed
 }

@@ -21,6 +21,8 @@ import (
 //	POST /api/v1/reload                   [exthost.Change]; with ?dry_run=true only what it would be
 //	GET  /api/v1/watch                    [exthost.WatchStatus]
 //	POST /api/v1/watch?mode=MODE          the same, after [exthost.Admin.Watch]
+//	GET  /api/v1/tap                      server-sent events, each an [exthost.Frame], of one
+//	                                      extension with ?extension=
 //	GET  /api/v1/logs                     server-sent events, each an [exthost.LogRecord];
 //	                                      extension, level, last and follow select
 //	GET  /api/v1/tools                    {"tools": [Tool…]}, of one extension with ?extension=
@@ -37,6 +39,7 @@ func Admin(h *exthost.Host) http.Handler {
 		"POST /api/v1/reload":                  a.reload,
 		"GET /api/v1/watch":                    a.watchStatus,
 		"POST /api/v1/watch":                   a.watch,
+		"GET /api/v1/tap":                      a.tap,
 		"GET /api/v1/logs":                     a.logs,
 		"GET /api/v1/tools":                    a.tools,
 		"GET /api/v1/tools/{name}":             a.tool,

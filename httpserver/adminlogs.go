@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	streamWrite     = 30 * time.Second // how long one write to a reader of the log may take
+	streamWrite     = 30 * time.Second // how long one write to a reader may take
 	streamKeepAlive = 20 * time.Second // the pause after which a silent stream says that it is alive
 )
 
@@ -23,23 +24,35 @@ func (a *admin) logs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	records := make(chan exthost.LogRecord, 64)
+	streamEvents(r.Context(), w, "log", func(ctx context.Context) iter.Seq[exthost.LogRecord] { return a.host.Admin().Logs(ctx, filter) })
+	return nil
+}
+
+// tap streams the frames on the wires of extensions as server-sent events.
+func (a *admin) tap(w http.ResponseWriter, r *http.Request) error {
+	id := r.FormValue("extension")
+	streamEvents(r.Context(), w, "frame", func(ctx context.Context) iter.Seq[exthost.Frame] { return a.host.Admin().Tap(ctx, id) })
+	return nil
+}
+
+// streamEvents sends what a sequence yields to one reader, until either ends.
+func streamEvents[T any](ctx context.Context, w http.ResponseWriter, name string, events func(context.Context) iter.Seq[T]) {
+	ctx, cancel := context.WithCancel(ctx)
+	waiting := make(chan T, 64)
 	go func() {
-		defer close(records)
-		for record := range a.host.Admin().Logs(ctx, filter) {
+		defer close(waiting)
+		for e := range events(ctx) {
 			select {
-			case records <- record:
+			case waiting <- e:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	newLogStream(w).run(records)
+	runStream(newEventStream(w), name, waiting)
 	cancel()
-	for range records { // until the goroutine has ended
+	for range waiting { // until the goroutine has ended
 	}
-	return nil
 }
 
 // logFilter reads extension, level (default info), last (default all that are
@@ -65,23 +78,23 @@ func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
 	return f, nil
 }
 
-// logStream writes records to one reader.
-type logStream struct {
+// eventStream writes events to one reader.
+type eventStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 }
 
-func newLogStream(w http.ResponseWriter) *logStream {
+func newEventStream(w http.ResponseWriter) *eventStream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	return &logStream{w, http.NewResponseController(w)}
+	return &eventStream{w, http.NewResponseController(w)}
 }
 
-// run writes until there are no more records or the reader is gone. What comes at
-// once is flushed at once.
-func (s *logStream) run(records <-chan exthost.LogRecord) {
+// runStream writes until there are no more events or the reader is gone. What comes
+// at once is flushed at once.
+func runStream[T any](s *eventStream, name string, events <-chan T) {
 	alive := time.NewTicker(streamKeepAlive)
 	defer alive.Stop()
 	defer s.rc.SetWriteDeadline(time.Time{}) // which outlives the request
@@ -90,12 +103,12 @@ func (s *logStream) run(records <-chan exthost.LogRecord) {
 	}
 	for {
 		select {
-		case r, ok := <-records:
+		case e, ok := <-events:
 			if !ok {
 				return
 			}
-			data, err := json.Marshal(r)
-			if err != nil || s.write("event: log\ndata: "+string(data)+"\n\n", len(records) == 0) != nil {
+			data, err := json.Marshal(e)
+			if err != nil || s.write("event: "+name+"\ndata: "+string(data)+"\n\n", len(events) == 0) != nil {
 				return
 			}
 		case <-alive.C:
@@ -106,7 +119,7 @@ func (s *logStream) run(records <-chan exthost.LogRecord) {
 	}
 }
 
-func (s *logStream) write(event string, flush bool) error {
+func (s *eventStream) write(event string, flush bool) error {
 	_ = s.rc.SetWriteDeadline(time.Now().Add(streamWrite)) // not every ResponseWriter has deadlines
 	if _, err := s.w.Write([]byte(event)); err != nil || !flush {
 		return err

@@ -78,11 +78,12 @@ func (c *child) connect() {
 	if c.traits.single {
 		c.noise.heard = c.slot.spoil
 	}
-	c.wire = &listener{noise: c.noise, Line: jsonrpc.NewLineTransport(c.proc.Stdout, c.proc.Stdin, jsonrpc.LineOptions{
+	c.wire = &listener{noise: c.noise, tap: c.spec.Tap, pid: c.proc.PID()}
+	c.wire.Line = jsonrpc.NewLineTransport(c.proc.Stdout, c.proc.Stdin, jsonrpc.LineOptions{
 		MaxLineBytes: c.spec.Options.MaxLineBytes,
-		Noise:        c.noise.line,
+		Noise:        c.wire.heard,
 		WriteTimeout: c.spec.stallTimeout(),
-	})}
+	})
 	o := jsonrpc.Options{
 		Handle: c.handle, Notified: c.notified, Token: tokenOf, Abandoned: c.abandoned,
 		FirstID: 1, Bare: c.traits.bare,

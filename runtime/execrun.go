@@ -32,6 +32,9 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
+	if e.spec.Tap.Tapped() {
+		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
+	}
 	written := make(chan struct{})
 	go func() { // ends with the process at the latest, which closes Stdin
 		defer close(written)
@@ -42,6 +45,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	fault := e.await(ctx, proc, out)
 	out.end()
 	<-written
+	e.showEnd(proc, out, fault)
 	if fault == nil {
 		fault = out.fault
 	}
@@ -49,6 +53,18 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		return outputResult(out.data), nil
 	}
 	return nil, exitFault(fault, proc)
+}
+
+// showEnd shows whoever taps how a command ended, and what it printed.
+func (e *ExecRuntime) showEnd(proc *process.Process, out *output, fault *protocol.Error) {
+	if !e.spec.Tap.Tapped() {
+		return
+	}
+	ended := "killed"
+	if fault == nil {
+		ended = proc.Exit().String()
+	}
+	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out.data), "ended": ended}))
 }
 
 // await waits for the end of the process and kills it when it must not go on.

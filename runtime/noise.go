@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -77,18 +78,53 @@ func (n *noise) verdict() *protocol.Error {
 	return fault
 }
 
-// listener is a wire that tells noise of the frames in between.
+// listener is a wire that tells noise of the frames in between, and shows all of it
+// to who taps it.
 type listener struct {
 	*jsonrpc.Line
 	noise *noise
+	tap   *wiretap.Wire
+	pid   int
 }
 
 func (l *listener) Read() (jsonrpc.Message, error) {
 	m, err := l.Line.Read()
 	if err == nil {
 		l.noise.frame()
+		if l.tap.Tapped() {
+			l.tap.Show(l.pid, false, m.Raw)
+		}
 	}
 	return m, err
+}
+
+func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
+	if l.tap.Tapped() {
+		l.show(m)
+	}
+	return l.Line.Write(ctx, m)
+}
+
+// WriteLater is Write for answers that may wait for others.
+func (l *listener) WriteLater(ctx context.Context, m jsonrpc.Message) error {
+	if l.tap.Tapped() {
+		l.show(m)
+	}
+	return l.Line.WriteLater(ctx, m)
+}
+
+func (l *listener) show(m jsonrpc.Message) {
+	if frame, err := jsonrpc.Append(nil, &m); err == nil {
+		l.tap.Show(l.pid, true, frame)
+	}
+}
+
+// heard takes a line that is not a frame.
+func (l *listener) heard(line []byte, err error) error {
+	if l.tap.Tapped() {
+		l.tap.Show(l.pid, false, line)
+	}
+	return l.noise.line(line, err)
 }
 
 // logStderr writes a line of the child's stderr to the log.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -28,6 +29,7 @@ type Spec struct {
 	Env          []string             // the child's complete environment
 	Containment  *process.Containment // holds what the child starts; nil holds its process group
 	Logger       *slog.Logger         // names the extension by itself; nil discards
+	Tap          *wiretap.Wire        // is shown what passes; nil: nobody looks
 
 	// Incoming gets what the child asks and tells outside any call in flight.
 	// The answer to a notification is dropped. Nil refuses requests as unknown

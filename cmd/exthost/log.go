@@ -29,7 +29,7 @@ func (a *app) quietLogger(cfg config.Log) (*slog.Logger, error) {
 func (a *app) loggerAt(cfg config.Log, shown slog.Level) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && isTerminal(a.err) {
-		handler = tint.NewTextHandler(a.err, &tint.Options{Level: shown, NoColor: !a.colours(), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
+		handler = tint.NewTextHandler(a.err, &tint.Options{Level: shown, NoColor: !a.coloursOn(a.err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
 	} else {
 		handler = slog.NewJSONHandler(a.err, &slog.HandlerOptions{Level: shown})
 	}

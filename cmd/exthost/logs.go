@@ -74,48 +74,49 @@ func (a *app) logs(ctx context.Context, query url.Values, ids []string) error {
 		}
 		query.Set("extension", ids[0])
 	}
-	stream, err := r.open(ctx, http.MethodGet, "/api/v1/logs?"+query.Encode(), nil)
+	return r.follow(ctx, "/api/v1/logs?"+query.Encode(), a.printRecord)
+}
+
+// follow hands the data of each event of a stream to show, until the stream or ctx
+// ends, as following does.
+func (r *running) follow(ctx context.Context, path string, show func(data []byte) error) error {
+	stream, err := r.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
-	err = a.printLog(stream)
-	if ctx.Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil // Ctrl-C, or the end of the host, is how following ends
-	}
-	return err
-}
-
-// printLog prints the records of a stream of events as they come.
-func (a *app) printLog(stream io.Reader) error {
 	lines := bufio.NewReader(stream)
 	for {
 		line, err := lines.ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
+		if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // Ctrl-C, or the end of the host
 		}
 		if err != nil {
 			return err
 		}
-		data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: ")
-		if !ok {
-			continue
-		}
-		var record exthost.LogRecord
-		if err := json.Unmarshal([]byte(data), &record); err != nil {
-			return fmt.Errorf("a log record that cannot be read: %w", err)
-		}
-		if record.Lost > 0 {
-			fmt.Fprintf(a.err, "%s: %d records were lost, this was too slow for them\n", a.paint(yellow, "warn"), record.Lost)
-		}
-		text := safeJSON([]byte(data)) // one record, one line
-		if a.flags.output == "table" {
-			text = logLine(&record)
-		}
-		if _, err := fmt.Fprintln(a.out, text); err != nil {
-			return err
+		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok {
+			if err := show([]byte(data)); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// printRecord prints one record of the log.
+func (a *app) printRecord(data []byte) error {
+	var record exthost.LogRecord
+	if err := json.Unmarshal(data, &record); err != nil {
+		return fmt.Errorf("a log record that cannot be read: %w", err)
+	}
+	if record.Lost > 0 {
+		fmt.Fprintf(a.err, "%s: %d records were lost, this was too slow for them\n", a.paint(yellow, "warn"), record.Lost)
+	}
+	text := safeJSON(data) // one record, one line
+	if a.flags.output == "table" {
+		text = logLine(&record)
+	}
+	_, err := fmt.Fprintln(a.out, text)
+	return err
 }
 
 // logLine is a record for a person.

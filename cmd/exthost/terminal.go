@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"unicode"
@@ -18,18 +19,21 @@ const (
 	red    colour = "31"
 	green  colour = "32"
 	yellow colour = "33"
+	cyan   colour = "36"
 )
 
 // paint colours s where stderr shows colours.
 func (a *app) paint(c colour, s string) string {
-	if !a.colours() {
+	if !a.coloursOn(a.err) {
 		return s
 	}
-	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+	return paintWith(c, s)
 }
 
-// colours follows --color, then NO_COLOR and CLICOLOR_FORCE, then the terminal.
-func (a *app) colours() bool {
+func paintWith(c colour, s string) string { return "\x1b[" + string(c) + "m" + s + "\x1b[0m" }
+
+// coloursOn follows --color, then NO_COLOR and CLICOLOR_FORCE, then the terminal.
+func (a *app) coloursOn(w io.Writer) bool {
 	switch {
 	case a.flags.color == "always":
 		return true
@@ -38,7 +42,7 @@ func (a *app) colours() bool {
 	case os.Getenv("CLICOLOR_FORCE") != "":
 		return true
 	}
-	return isTerminal(a.err) && os.Getenv("TERM") != "dumb"
+	return isTerminal(w) && os.Getenv("TERM") != "dumb"
 }
 
 func isTerminal(w any) bool {

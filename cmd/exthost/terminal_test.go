@@ -86,7 +86,7 @@ func TestColours(t *testing.T) {
 		t.Setenv("CLICOLOR_FORCE", test.force)
 		a := &app{err: new(bytes.Buffer)}
 		a.flags.color = test.flag
-		if got := a.colours(); got != test.want {
+		if got := a.coloursOn(a.err); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}
