@@ -61,8 +61,11 @@ type Options struct {
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)
+	// Command says what is run in place of an extension's own command line, which it
+	// is given, when its transport is stdio. Default: the command line itself.
+	Command func(id string, argv []string) []string
 	// OnReload is told of every reload, by the goroutine that has just ended it.
-	// It must not take long. Default: nobody is told.
+	// It must not take long, nor close the host. Default: nobody is told.
 	OnReload func(Reloaded)
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.

@@ -46,7 +46,30 @@ func (h *Host) spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pr
 		}
 	}
 	s.Env, report = h.childEnv(cfg, &s, s.Manifest.Transport.Env)
+	if h.opts.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
+		if s.Manifest, err = h.replaced(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)
+		}
+	}
 	return s, report, nil
+}
+
+// replaced returns the manifest of s with the command line that Options.Command wants.
+func (h *Host) replaced(s *runtime.Spec) (*manifest.Manifest, error) {
+	m := *s.Manifest
+	t := &m.Transport
+	argv := commandLine(*t)
+	if t.Script != "" {
+		path, _ := process.Lookup(s.Env)("PATH")
+		launch, err := process.LaunchScript(t.Script, s.Dir, path)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(launch, t.Args...)
+	}
+	t.Command, t.Args, t.Script = "", nil, ""
+	t.Cmd = h.opts.Command(s.ID, argv)
+	return &m, nil
 }
 
 // childEnv is the environment of an extension's processes: the host's less what

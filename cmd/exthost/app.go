@@ -45,7 +45,7 @@ var (
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
-		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.watchCommand(), a.enableCommand(), a.disableCommand(), a.allowCommand(),
+		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.watchCommand(), a.devCommand(), a.attachCommand(), a.enableCommand(), a.disableCommand(), a.allowCommand(),
 		a.logsCommand(), a.tapCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
 		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
@@ -130,18 +130,10 @@ func (a *app) say(d protocol.Diagnostic) {
 
 // nearby shortens the path of what is below the working directory, for people.
 func nearby(d protocol.Diagnostic) protocol.Diagnostic {
-	d.Path = shortPath(d.Path)
-	return d
-}
-
-// shortPath is a path as seen from the working directory, when it is below that.
-func shortPath(path string) string {
-	if wd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
-			return rel
-		}
+	if d.Path != "" {
+		d.Path = nearbyPath(d.Path)
 	}
-	return path
+	return d
 }
 
 // open opens a host for a command that looks or calls once, starting only the

@@ -109,7 +109,7 @@ func (c *caseOf) listed(key, id string) bool {
 
 // where says where a list stands.
 func (c *caseOf) where(key string) string {
-	return fmt.Sprintf("extensions.%s (%s)", key, shortPath(c.origins.Of("extensions."+key)))
+	return fmt.Sprintf("extensions.%s (%s)", key, nearbyPath(c.origins.Of("extensions."+key)))
 }
 
 func (a *app) disable(c *caseOf) error {
@@ -173,7 +173,7 @@ func (c *caseOf) apply(r *ruling) error {
 	if _, err := c.running.reload(c.ctx, false); err != nil {
 		var exit *exitError
 		if !errors.As(err, &exit) {
-			err = fmt.Errorf("written to %s, and the running exthost did not take it: %w", shortPath(r.String()), err)
+			err = fmt.Errorf("written to %s, and the running exthost did not take it: %w", nearbyPath(r.String()), err)
 		}
 		return err
 	}
@@ -195,7 +195,7 @@ func (r *ruling) text(untold string) string {
 		text += " already"
 	}
 	if r.File != "" {
-		text += ": " + shortPath(r.String())
+		text += ": " + nearbyPath(r.String())
 	}
 	if r.Created {
 		text += ", a new file"

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// devWords are what the prompt takes beside the names of tools, which go first; a
+// colon before one always means it.
+var devWords = []devWord{
+	{"help", "this"},
+	{"tools", "the tools, and what they take"},
+	{"info", "its state, process and last crash"},
+	{"reload", "look again, and start what had failed"},
+	{"restart", "a new process"},
+	{"tap", "show the messages on its wire, or no longer"},
+	{"quit", "the end; ctrl-d too"},
+}
+
+type devWord struct{ word, does string }
+
+// do does what a line says; false is the end of the session.
+func (d *dev) do(ctx context.Context, line string, async bool) bool {
+	words, err := splitWords(line)
+	if err != nil {
+		d.say("%s%v", d.paint(red, "✗ "), err)
+		return true
+	}
+	if len(words) == 0 {
+		return true
+	}
+	if e := d.lookup(words[0]); e != nil {
+		call := d.begin(ctx, e, words[1:])
+		if async {
+			d.tasks.Go(call)
+		} else {
+			call()
+		}
+		return true
+	}
+	switch strings.TrimPrefix(words[0], ":") {
+	case "quit", "exit":
+		return false
+	case "help":
+		d.help()
+	case "tools":
+		d.mu.Lock()
+		for _, e := range d.host.Tools().Entries() {
+			d.showTool(e)
+		}
+		d.mu.Unlock()
+	case "info":
+		d.info()
+	case "reload":
+		_, _ = d.host.Admin().Reload(ctx) // reloaded shows the outcome
+	case "restart":
+		d.restart(ctx)
+	case "tap":
+		d.toggleTap(ctx)
+	default:
+		d.unknown(words[0])
+	}
+	return true
+}
+
+// lookup finds a tool by its own name or its registered one.
+func (d *dev) lookup(name string) *tools.Entry {
+	if slices.ContainsFunc(devWords, func(w devWord) bool { return ":"+w.word == name }) {
+		return nil
+	}
+	entries := d.host.Tools().Entries()
+	if i := slices.IndexFunc(entries, func(e *tools.Entry) bool { return e.Tool == name || e.Name == name }); i >= 0 {
+		return entries[i]
+	}
+	return nil
+}
+
+func (d *dev) unknown(word string) {
+	var known []string
+	for _, w := range devWords {
+		known = append(known, w.word)
+	}
+	for _, e := range d.host.Tools().Entries() {
+		known = append(known, e.Tool)
+	}
+	text := fmt.Sprintf("there is no tool %q", word)
+	if near := nearest.Of(word, known); near != "" {
+		text += fmt.Sprintf(", did you mean %q?", near)
+	} else {
+		text += "; tools lists those there are"
+	}
+	d.say("%s%s", d.paint(red, "✗ "), safe(text))
+}
+
+func (d *dev) help() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fmt.Fprintln(d.out, "TOOL key=value key:=JSON…   call a tool; tab completes")
+	for _, w := range devWords {
+		fmt.Fprintf(d.out, "%-27s %s\n", w.word, w.does)
+	}
+}
+
+func (d *dev) info() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.host.Admin().Status().Extensions {
+		fmt.Fprintf(d.out, "%s %s, %s, %d calls, %d failed, state in %s\n", safe(x.ID), x.State, runsAs(x), x.Calls, x.Errors, safe(x.StateDir))
+		if x.Reason != "" {
+			fmt.Fprintln(d.out, "    "+safe(x.Reason))
+		}
+		if c := x.LastCrash; c != nil {
+			fmt.Fprintf(d.out, "    last crash %s ago:\n", span(time.Since(c.Time)))
+			d.showReason(c.Reason, c.Evidence)
+		}
+	}
+}
+
+func (d *dev) restart(ctx context.Context) {
+	for _, x := range d.host.Status().Extensions {
+		began := time.Now()
+		err := d.host.Admin().Restart(ctx, x.ID)
+		if err != nil {
+			d.say("%s%s", d.paint(red, "✗ "), safeText(describe(err)))
+			continue
+		}
+		d.say("%s %s restarted in %s", d.paint(green, "↻"), safe(x.ID), span(time.Since(began)))
+	}
+}
+
+// toggleTap shows frames, or no longer.
+func (d *dev) toggleTap(ctx context.Context) {
+	if d.tapping != nil {
+		d.tapping()
+		d.tapping = nil
+		d.say("no longer tapping")
+		return
+	}
+	ctx, d.tapping = context.WithCancel(ctx)
+	d.tasks.Go(func() {
+		for f := range d.host.Admin().Tap(ctx, "") {
+			d.say("%s", d.app.frameLine(&f, len(d.offered) > 1, width(d.app.out)))
+		}
+	})
+	d.say("tapping; tap again ends it")
+}
+
+// begin prepares a call, which can be canceled from now on.
+func (d *dev) begin(ctx context.Context, e *tools.Entry, pairs []string) (call func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	d.mu.Lock()
+	n := d.next
+	d.next++
+	d.calls[n] = cancel
+	d.mu.Unlock()
+	return func() {
+		defer cancel()
+		d.call(ctx, e, pairs)
+		d.mu.Lock()
+		delete(d.calls, n)
+		d.mu.Unlock()
+	}
+}
+
+// cancelCalls cancels the calls in flight, and reports whether there were any.
+func (d *dev) cancelCalls() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, cancel := range d.calls {
+		cancel()
+	}
+	return len(d.calls) > 0
+}
+
+func (d *dev) call(ctx context.Context, e *tools.Entry, pairs []string) {
+	arguments, err := withPairs(json.RawMessage("{}"), pairs, e.Name, e.InputSchema)
+	if err != nil {
+		d.say("%s%s", d.paint(red, "✗ "), safe(err.Error()))
+		return
+	}
+	began := time.Now()
+	result, err := d.host.Call(ctx, e.Name, arguments)
+	took := d.paint(dim, span(time.Since(began)))
+	switch {
+	case err != nil:
+		text, _, _ := strings.Cut(strings.TrimPrefix(describe(err), e.Name+": "), "\n  next: ") // which is for the command line
+		d.say("%s%s  %s", d.paint(red, "✗ "), took, text)
+	case result.IsError():
+		d.say("%s%s  %s", d.paint(red, "✗ "), took, safeText(result.Text()))
+	default:
+		d.say("%s  %s", shownResult(result), took)
+	}
+}
+
+// shownResult is a result for a person: JSON in several lines, other text as it is.
+func shownResult(result protocol.ToolResult) string {
+	text, others := contentOf(result)
+	var b bytes.Buffer
+	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
+		if json.Indent(&b, []byte(trimmed), "", "  ") == nil {
+			text = b.String()
+		}
+	}
+	for _, other := range others {
+		text += "(" + other + ")"
+	}
+	return safeText(strings.TrimSuffix(text, "\n"))
+}
+
+// complete is the tab key.
+func (d *dev) complete(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' {
+		return "", 0, false
+	}
+	word, candidates := d.candidates(line[:pos])
+	if len(candidates) == 0 {
+		return line, pos, true
+	}
+	common := candidates[0]
+	for _, c := range candidates[1:] {
+		for !strings.HasPrefix(c, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if len(candidates) == 1 && !strings.HasSuffix(common, "=") {
+		common += " "
+	}
+	if common == word {
+		d.say("%s", d.paint(dim, safe(strings.Join(candidates, "  "))))
+		return line, pos, true
+	}
+	completed := line[:pos-len(word)] + common
+	return completed + line[pos:], len(completed), true
+}
+
+// candidates are what the last word of a line may become.
+func (d *dev) candidates(line string) (word string, candidates []string) {
+	word = line[strings.LastIndexByte(line, ' ')+1:]
+	var all []string
+	if words := strings.Fields(line); len(words) == 0 || len(words) == 1 && word != "" {
+		for _, e := range d.host.Tools().Entries() {
+			all = append(all, e.Tool)
+		}
+		for _, w := range devWords {
+			all = append(all, w.word)
+		}
+	} else if e := d.lookup(words[0]); e != nil {
+		all = argumentsFor(e, word, words[1:])
+	}
+	for _, c := range all {
+		if strings.HasPrefix(c, word) {
+			candidates = append(candidates, c)
+		}
+	}
+	return word, candidates
+}
+
+// argumentsFor are the keys that a call lacks, or the values of the one in the word.
+func argumentsFor(e *tools.Entry, word string, given []string) (all []string) {
+	key, _, hasValue := strings.Cut(word, "=")
+	for name, property := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
+		switch {
+		case hasValue && name == key:
+			for _, choice := range choicesOf(property) {
+				all = append(all, name+"="+choice)
+			}
+			t := typer{root: e.InputSchema}
+			if slices.Contains(t.types(property, 0), "boolean") {
+				all = append(all, name+"=true", name+"=false")
+			}
+		case !hasValue && !slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, name+"=") }):
+			all = append(all, name+"=")
+		}
+	}
+	return all
+}
+
+// splitWords splits a line as a shell does, with quotes and backslashes and nothing
+// else.
+func splitWords(line string) (words []string, err error) {
+	var b strings.Builder
+	var quote rune
+	escaped, inWord := false, false
+	for _, r := range line {
+		switch {
+		case escaped:
+			b.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case r == quote && quote != 0:
+			quote = 0
+		case quote != 0:
+			b.WriteRune(r)
+		case r == '"' || r == '\'':
+			quote, inWord = r, true
+		case r == ' ' || r == '\t':
+			if inWord {
+				words = append(words, b.String())
+				b.Reset()
+			}
+			inWord = false
+		default:
+			b.WriteRune(r)
+			inWord = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, fmt.Errorf("the line ends inside a quote")
+	}
+	if inWord {
+		words = append(words, b.String())
+	}
+	return words, nil
+}

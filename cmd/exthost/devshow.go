@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
+)
+
+// offer is what an extension offered when it was shown last.
+type offer struct {
+	tools  []protocol.Tool
+	params map[string][]param // by tool
+}
+
+func (d *dev) offerOf(id string) offer {
+	o := offer{params: map[string][]param{}}
+	for _, e := range d.host.Tools().Extension(id) {
+		o.tools = append(o.tools, protocol.Tool{Name: e.Tool, Raw: e.Descriptor})
+		o.params[e.Tool] = paramsOf(e.InputSchema)
+	}
+	return o
+}
+
+// welcome shows what has started and what has not.
+func (d *dev) welcome(ctx context.Context, began time.Time) {
+	if d.host.Ready(ctx) != nil {
+		return
+	}
+	took := time.Since(began)
+	s := d.host.Status()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range s.Extensions {
+		d.showExtension(x, took)
+	}
+	for _, diag := range s.Diagnostics {
+		if diag.Level != protocol.LevelInfo && diag.Code != string(protocol.DescriptorChanged) && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return said(x, diag) }) {
+			d.showDiagnostic(diag)
+		}
+	}
+	if len(s.Extensions) == 0 && len(s.Diagnostics) == 0 {
+		fmt.Fprintf(d.out, "there is no %s in %s; it starts when there is one\n", "plugin.toml", safe(d.dir))
+	}
+	fmt.Fprintln(d.out, d.paint(dim, fmt.Sprintf("watching %s; help helps, ctrl-d ends", safe(nearbyPath(d.dir)))))
+}
+
+func (d *dev) showExtension(x exthost.ExtensionStatus, took time.Duration) {
+	d.offered[x.ID] = d.offerOf(x.ID)
+	switch x.State {
+	case string(supervisor.Ready), string(supervisor.Idle):
+		line := fmt.Sprintf("%s %s %s ready in %s, %s", d.paint(green, "●"), safe(x.ID), safe(x.Version), span(took), runsAs(x))
+		if pid := pidOf(x); pid > 0 {
+			line += fmt.Sprintf(", pid %d", pid)
+		}
+		fmt.Fprintln(d.out, line)
+		for _, e := range d.host.Tools().Extension(x.ID) {
+			d.showTool(e)
+		}
+	default:
+		fmt.Fprintf(d.out, "%s %s is %s\n", d.paint(red, "✗"), safe(x.ID), x.State)
+		d.showReason(x.Reason, evidence(x))
+	}
+}
+
+func (d *dev) showTool(e *tools.Entry) {
+	line := "    " + signature(e.Tool, paramsOf(e.InputSchema))
+	room := width(d.app.out)
+	if room > 0 {
+		room -= len([]rune(line)) + 2
+	}
+	line = safe(line)
+	if text := safe(ownDescription(e)); text != "" && (width(d.app.out) == 0 || room > leastRoom) {
+		line += "  " + d.paint(dim, cut(text, room))
+	}
+	fmt.Fprintln(d.out, line)
+}
+
+// showReason shows why something does not run. What its process wrote to stderr has
+// been shown as it came.
+func (d *dev) showReason(reason string, e *protocol.Evidence) {
+	for part := range strings.SplitSeq(reason, "; ") {
+		room := 0
+		if columns := width(d.app.out); columns > 0 {
+			room = columns - 4
+		}
+		for _, line := range wrap(safe(nearbyPath(part)), room) {
+			fmt.Fprintln(d.out, "    "+line)
+		}
+	}
+	if e != nil && e.Line != "" {
+		fmt.Fprintln(d.out, "    stdout: "+safe(e.Line))
+	}
+}
+
+func (d *dev) showDiagnostic(diag protocol.Diagnostic) {
+	c := yellow
+	if diag.Level == protocol.LevelError {
+		c = red
+	}
+	fmt.Fprintln(d.out, d.paint(c, "✗ ")+safe(nearby(diag).String()))
+}
+
+// reloaded shows what a save has led to.
+func (d *dev) reloaded(r exthost.Reloaded) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.Err != nil {
+		fmt.Fprintln(d.out, d.paint(red, "✗ ")+"not reloaded, everything goes on as it was: "+safeText(message(r.Err)))
+		return
+	}
+	c, s := r.Change, d.host.Status()
+	for _, x := range s.Extensions {
+		if slices.Contains(c.Added, x.ID) || slices.Contains(c.Retried, x.ID) {
+			d.showExtension(x, r.Took)
+		}
+	}
+	for _, id := range c.Changed {
+		fmt.Fprintf(d.out, "%s %s swapped in %s%s\n", d.paint(green, "↻"), safe(id), span(r.Took), d.paint(dim, filesOf(c, id)))
+		d.showChange(id)
+	}
+	for _, id := range c.Removed {
+		delete(d.offered, id)
+		fmt.Fprintf(d.out, "%s %s is gone\n", d.paint(yellow, "○"), safe(id))
+	}
+	for _, k := range c.Kept {
+		fmt.Fprintf(d.out, "%s %s not swapped, the build before goes on%s\n", d.paint(red, "✗"), safe(k.ID), d.paint(dim, filesOf(c, k.ID)))
+		d.showReason(k.Reason, k.Evidence)
+	}
+	for _, diag := range s.Diagnostics {
+		if len(s.Extensions) == 0 && diag.Level != protocol.LevelInfo {
+			d.showDiagnostic(diag)
+		}
+	}
+	if c.Empty() {
+		fmt.Fprintln(d.out, d.paint(dim, "↻ nothing changes"))
+	}
+}
+
+func message(err error) string {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// filesOf names what was saved: " (main.py)".
+func filesOf(c *exthost.Change, id string) string {
+	var names []string
+	for _, file := range c.Files {
+		if name, ok := strings.CutPrefix(file, id+"/"); ok {
+			names = append(names, safe(name))
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
+
+// showChange shows what the new build offers that the one before did not.
+func (d *dev) showChange(id string) {
+	before, now := d.offered[id], d.offerOf(id)
+	d.offered[id] = now
+	for _, change := range tools.Diff(before.tools, now.tools) {
+		lines := []string{change.String()}
+		switch change.Field {
+		case "":
+			if change.Old == "" {
+				lines = []string{"+ " + signature(change.Tool, now.params[change.Tool])}
+			} else {
+				lines = []string{"- " + signature(change.Tool, before.params[change.Tool])}
+			}
+		case "inputSchema":
+			if diff := diffParams(before.params[change.Tool], now.params[change.Tool]); len(diff) > 0 {
+				lines = []string{change.Tool + ": " + strings.Join(diff, ", ")}
+			}
+		}
+		for _, line := range lines {
+			fmt.Fprintln(d.out, "    "+safe(line))
+		}
+	}
+}
+
+// showLog shows what extensions write to stderr, and what the host has to say of
+// them that reloads do not.
+func (d *dev) showLog(ctx context.Context) {
+	for r := range d.host.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
+		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
+		reported := rawjson.Get(r.Attrs, "code") != nil || strings.HasPrefix(r.Message, "not reloaded")
+		if !stderr && (r.Level < slog.LevelWarn || reported) {
+			continue
+		}
+		c, mark := dim, "│"
+		switch {
+		case r.Level >= slog.LevelError:
+			c = red
+		case r.Level >= slog.LevelWarn && !stderr:
+			c, mark = yellow, "!"
+		}
+		text := r.Message
+		for key, value := range rawjson.Members(r.Attrs) {
+			if !stderr {
+				text += fmt.Sprintf(" %s=%s", key, value)
+			}
+		}
+		d.say("%s %s", d.paint(c, r.Extension+" "+mark), safe(text))
+	}
+}
+
+// param is one argument of a tool, as an author thinks of it.
+type param struct {
+	name, kind string
+	required   bool
+}
+
+func (p param) String() string {
+	if p.required {
+		return p.name + ": " + p.kind
+	}
+	return p.name + "?: " + p.kind
+}
+
+func signature(tool string, params []param) string {
+	parts := make([]string, len(params))
+	for i, p := range params {
+		parts[i] = p.String()
+	}
+	return tool + "(" + strings.Join(parts, ", ") + ")"
+}
+
+// paramsOf reads the properties of a schema, in their order.
+func paramsOf(schema json.RawMessage) (params []param) {
+	var s struct{ Required []string }
+	_ = json.Unmarshal(schema, &s) // a schema without requires nothing
+	t := typer{root: schema}
+	for name, property := range rawjson.Members(rawjson.Get(schema, "properties")) {
+		kind := strings.Join(t.types(property, 0), "|")
+		if kind == "array" {
+			kind = strings.Join(t.types(rawjson.Get(t.arrayOf(property), "items"), 0), "|") + "[]"
+		}
+		if choices := choicesOf(property); len(choices) > 0 {
+			kind = strings.Join(choices, "|")
+		}
+		if kind == "" {
+			kind = "any"
+		}
+		params = append(params, param{name, kind, slices.Contains(s.Required, name)})
+	}
+	return params
+}
+
+// choicesOf are the values of an enum, as they are typed.
+func choicesOf(property json.RawMessage) (choices []string) {
+	var s struct{ Enum []json.RawMessage }
+	_ = json.Unmarshal(property, &s)
+	for _, value := range s.Enum {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
+		}
+		choices = append(choices, text)
+	}
+	return choices
+}
+
+// diffParams says how the arguments changed: +greeting?: string, -name.
+func diffParams(before, now []param) (diff []string) {
+	find := func(list []param, name string) int {
+		return slices.IndexFunc(list, func(p param) bool { return p.name == name })
+	}
+	for _, p := range now {
+		switch i := find(before, p.name); {
+		case i < 0:
+			diff = append(diff, "+"+p.String())
+		case before[i] != p:
+			diff = append(diff, before[i].String()+" → "+p.String())
+		}
+	}
+	for _, p := range before {
+		if find(now, p.name) < 0 {
+			diff = append(diff, "-"+p.name)
+		}
+	}
+	return diff
+}
