@@ -42,6 +42,7 @@ type extension struct {
 	crash     atomic.Pointer[Crash] // the latest
 
 	proves  bool            // it takes another's place only once it has started, lazy or not
+	proving atomic.Bool     // it has not done so yet, and what becomes of it is for the reload to say
 	fallen  context.Context // ends when an instance has ended that nobody asked to
 	fall    context.CancelFunc
 	after   <-chan struct{} // closed when a process may start; nil: at once
@@ -197,6 +198,9 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 	o := groupOptions(c, spec.Options, h.log)
 	logged := o.OnEvent
 	o.OnEvent = func(e supervisor.Event) {
+		if x.proving.Load() {
+			return
+		}
 		logged(e)
 		if x.policy == nil {
 			h.stateChanged(c.ID, e)
@@ -270,6 +274,7 @@ func (x *extension) prove(ctx context.Context) error {
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.fallen, cancel)()
+	x.proving.Store(true)
 	err := x.startOne(starting)
 	if hs := x.handshake.Load(); err == nil && hs != nil && hs.Protocol == manifest.ProtocolLite {
 		select {
@@ -280,6 +285,7 @@ func (x *extension) prove(ctx context.Context) error {
 	if c := x.crash.Load(); c != nil {
 		return &protocol.Error{Kind: c.Kind, Message: c.Reason, Evidence: c.Evidence}
 	}
+	x.proving.Store(err != nil)
 	return err
 }
 

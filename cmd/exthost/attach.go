@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,9 @@ func (a *app) relay(ctx context.Context, socket string, argv []string) error {
 	if err != nil {
 		return err
 	}
-	header, err := json.Marshal(attachment{dir, argv, os.Environ()})
+	// Without the mark that has its processes killed with the host: this one is the author's.
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "EXTHOST_COOKIE=") })
+	header, err := json.Marshal(attachment{dir, argv, env})
 	if err != nil {
 		return err
 	}
@@ -183,17 +186,18 @@ func (a *app) attach(ctx context.Context, socket string, command []string) error
 	if err != nil {
 		return err
 	}
-	wire, err := conn.File() // which the process has as it is: nothing is copied
+	stdin, err := cmd.StdinPipe() // as it has from a host
 	if err != nil {
 		return err
 	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = wire, wire, a.err
-	err = cmd.Start()
-	wire.Close()
-	conn.Close()
-	if err != nil {
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = struct{ io.Writer }{conn}, a.err, attachPatience
+	if err := cmd.Start(); err != nil {
 		return &exitError{code: exitFailed, text: fmt.Sprintf("%s: %v", command[0], err)}
 	}
+	var told sync.WaitGroup
+	defer told.Wait()
+	defer conn.Close()
+	told.Go(func() { _, _ = io.Copy(stdin, conn); stdin.Close() })
 	fmt.Fprintf(a.err, "attached as pid %d: %s\n", cmd.Process.Pid, safe(strings.Join(command, " ")))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -101,7 +101,7 @@ func (a *app) dev(ctx context.Context, dir string, attach bool) error {
 	if d.host, err = exthost.Open(ctx, cfg, o); err != nil {
 		return err
 	}
-	d.tasks.Go(func() { d.showLog(ctx) })
+	d.tasks.Go(func() { d.showLog(ctx, attach) })
 	switch _, interactive := d.out.(*term.Terminal); {
 	case attach:
 		d.tasks.Go(func() { d.awaitAttached(ctx) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -38,19 +37,19 @@ func (d *dev) awaitAttached(ctx context.Context) {
 	tick := time.NewTicker(attachTick)
 	defer tick.Stop()
 	shown := map[string]time.Time{} // since when each was ready when it was shown
-	for began := time.Now(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		for _, x := range d.host.Status().Extensions {
-			d.noticeAttached(ctx, x, shown, began)
+			d.noticeAttached(ctx, x, shown)
 		}
 	}
 }
 
-func (d *dev) noticeAttached(ctx context.Context, x exthost.ExtensionStatus, shown map[string]time.Time, began time.Time) {
+func (d *dev) noticeAttached(ctx context.Context, x exthost.ExtensionStatus, shown map[string]time.Time) {
 	switch {
 	case x.State == string(supervisor.Failed):
 		d.say("%s %s: %s", d.paint(red, "✗"), safe(x.ID), safe(x.Reason))
@@ -66,10 +65,10 @@ func (d *dev) noticeAttached(ctx context.Context, x exthost.ExtensionStatus, sho
 			fmt.Fprintf(d.out, "%s %s is attached again\n", d.paint(green, "●"), safe(x.ID))
 			d.showChange(x.ID)
 		} else {
-			d.showExtension(x, time.Since(began))
+			d.showExtension(x, "attached")
 		}
-	case x.State == exthost.StateSkipped && !slices.Contains([]time.Time{began}, shown[x.ID]):
-		shown[x.ID] = began
+	case x.State == exthost.StateSkipped && shown[x.ID].IsZero():
+		shown[x.ID] = time.Now()
 		d.say("%s %s is skipped: %s", d.paint(red, "✗"), safe(x.ID), safe(x.Reason))
 	}
 }

@@ -87,11 +87,11 @@ func (d *dev) lookup(name string) *tools.Entry {
 
 func (d *dev) unknown(word string) {
 	var known []string
-	for _, w := range devWords {
-		known = append(known, w.word)
-	}
 	for _, e := range d.host.Tools().Entries() {
 		known = append(known, e.Tool)
+	}
+	for _, w := range devWords {
+		known = append(known, w.word)
 	}
 	text := fmt.Sprintf("there is no tool %q", word)
 	if near := nearest.Of(word, known); near != "" {

@@ -42,7 +42,7 @@ func (d *dev) welcome(ctx context.Context, began time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, x := range s.Extensions {
-		d.showExtension(x, took)
+		d.showExtension(x, "ready in "+span(took))
 	}
 	for _, diag := range s.Diagnostics {
 		if diag.Level != protocol.LevelInfo && diag.Code != string(protocol.DescriptorChanged) && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return said(x, diag) }) {
@@ -55,11 +55,12 @@ func (d *dev) welcome(ctx context.Context, began time.Time) {
 	fmt.Fprintln(d.out, d.paint(dim, fmt.Sprintf("watching %s; help helps, ctrl-d ends", safe(nearbyPath(d.dir)))))
 }
 
-func (d *dev) showExtension(x exthost.ExtensionStatus, took time.Duration) {
+// showExtension shows how an extension has started, and how long that took.
+func (d *dev) showExtension(x exthost.ExtensionStatus, how string) {
 	d.offered[x.ID] = d.offerOf(x.ID)
 	switch x.State {
 	case string(supervisor.Ready), string(supervisor.Idle):
-		line := fmt.Sprintf("%s %s %s ready in %s, %s", d.paint(green, "●"), safe(x.ID), safe(x.Version), span(took), runsAs(x))
+		line := fmt.Sprintf("%s %s %s %s, %s", d.paint(green, "●"), safe(x.ID), safe(x.Version), how, runsAs(x))
 		if pid := pidOf(x); pid > 0 {
 			line += fmt.Sprintf(", pid %d", pid)
 		}
@@ -122,7 +123,7 @@ func (d *dev) reloaded(r exthost.Reloaded) {
 	c, s := r.Change, d.host.Status()
 	for _, x := range s.Extensions {
 		if slices.Contains(c.Added, x.ID) || slices.Contains(c.Retried, x.ID) {
-			d.showExtension(x, r.Took)
+			d.showExtension(x, "ready in "+span(r.Took))
 		}
 	}
 	for _, id := range c.Changed {
@@ -192,13 +193,13 @@ func (d *dev) showChange(id string) {
 	}
 }
 
-// showLog shows what extensions write to stderr, and what the host has to say of
-// them that reloads do not.
-func (d *dev) showLog(ctx context.Context) {
+// showLog shows what extensions write to stderr, and unless only that is wanted, what
+// the host has to say of them that reloads do not.
+func (d *dev) showLog(ctx context.Context, only bool) {
 	for r := range d.host.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
 		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
 		reported := rawjson.Get(r.Attrs, "code") != nil || strings.HasPrefix(r.Message, "not reloaded")
-		if !stderr && (r.Level < slog.LevelWarn || reported) {
+		if !stderr && (only || r.Level < slog.LevelWarn || reported) {
 			continue
 		}
 		c, mark := dim, "│"
