@@ -123,7 +123,7 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID)}
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key, offer: h.offersChanged}
 		s := spec

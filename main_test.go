@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,8 +77,16 @@ func testExtension() *sdk.Extension {
 	return x
 }
 
-// serveMCP is an MCP server by the official SDK.
+// serveMCP serves officialServer on stdin and stdout.
 func serveMCP() {
+	if err := officialServer().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// officialServer is an MCP server by the official SDK.
+func officialServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "upper", Description: "Upper case."},
 		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
@@ -89,10 +98,17 @@ func serveMCP() {
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
 		})
-	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	return s
+}
+
+// listen takes an address that was free a moment ago.
+func listen(address string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", address); err == nil {
+			return l, nil
+		}
 	}
+	return nil, err
 }
 
 // folder is a search path under construction.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -65,11 +66,16 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	var fault *protocol.Error
 	var answer *jsonrpc.Error
 	var invalid *jsonrpc.InvalidResponse
+	if fault := remoteFault(err); fault != nil {
+		return fault
+	}
 	switch {
 	case errors.As(err, &answer):
 		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
+	case errors.As(err, &invalid) && errors.Is(err, mcphttp.ErrSessionGone): // and did not act on it
+		return c.fate(ctx)
 	case errors.As(err, &invalid):
 		fault = protocol.Errorf(protocol.InvalidResponse, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
@@ -147,6 +153,15 @@ func tokenOf(m *jsonrpc.Message) string {
 		return string(rawjson.Get(m.Params, "progressToken"))
 	}
 	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), "progressToken"))
+}
+
+// loose reports whether a message that names no call is about one all the same.
+// What a server says of itself is not.
+func loose(m *jsonrpc.Message) bool {
+	if m.ID != nil {
+		return m.Method != protocol.MethodPing
+	}
+	return m.Method == protocol.MethodMessage
 }
 
 // relay takes what the child says about a call in flight to its caller.

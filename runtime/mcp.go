@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -26,6 +27,7 @@ const (
 type mcp struct {
 	log      *slog.Logger
 	version  string          // as the manifest states it
+	older    bool            // the transport is older than the newer era
 	probe    time.Duration   // see probeTimeout
 	client   json.RawMessage // clientInfo
 	relayed  json.RawMessage // client capabilities
@@ -37,7 +39,7 @@ type mcp struct {
 }
 
 func newMCP(s *Spec) *mcp {
-	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, older: s.Manifest.Transport.Kind == manifest.KindSSE, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
 	d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	d.envelope = mustJSON(map[string]json.RawMessage{
 		metaVersion:      mustJSON(protocol.MCP20260728),
@@ -127,15 +129,17 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
 
 // follow subscribes to changes where a server has to be asked for them. The
-// request is answered when the subscription ends.
-func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) {
+// request is answered when the subscription ends, and that may be at any time.
+func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) (again bool) {
 	if !d.modern || !d.tells {
-		return
+		return false
 	}
 	params := rawjson.Set(json.RawMessage(`{"notifications":{"toolsListChanged":true}}`), "_meta", d.envelope)
 	_, err := c.Call(ctx, protocol.MethodListen, params, nil)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
 		d.log.Warn("it refuses to say when its tools change", "error", err)
+		return false
 	}
+	return !errors.Is(err, jsonrpc.ErrClosed)
 }

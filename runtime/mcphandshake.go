@@ -44,7 +44,9 @@ func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	case protocol.MCP20260728:
 		return d.discover(ctx, c)
 	case "", manifest.MCPVersionAuto:
-		return d.negotiate(ctx, c)
+		if !d.older {
+			return d.negotiate(ctx, c)
+		}
 	}
 	return d.initialize(ctx, c)
 }
@@ -124,7 +126,7 @@ func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, erro
 		return nil, protocol.Errorf(protocol.ProtocolVersion, "it wants to speak MCP %s; this host speaks %v", cutLine([]byte(version)), legacyVersions)
 	}
 	if err := c.Notify(ctx, protocol.MethodInitialized, nil); err != nil {
-		return nil, err
+		return nil, handshakeError(protocol.MethodInitialized, err)
 	}
 	h := readServer(raw, rawjson.Get(raw, "serverInfo"))
 	h.Era = version

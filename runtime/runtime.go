@@ -17,7 +17,7 @@ import (
 type Spec struct {
 	ID       string             // names the culprit in logs and errors
 	Dir      string             // the extension's directory, absolute
-	Manifest *manifest.Manifest // required; its transport is stdio or exec
+	Manifest *manifest.Manifest // required; its transport is stdio, exec, http or sse
 	Options  manifest.Options   // as Manifest.Runtime resolves; zero durations are no limit
 
 	Config       json.RawMessage // what a native extension gets as config; nil is {}
@@ -123,7 +123,9 @@ func New(s Spec) (Instance, error) {
 	t := s.Manifest.Transport
 	switch t.Kind {
 	case manifest.KindStdio:
-		return &StdioRuntime{spec: s}, nil
+		return &StdioRuntime{run{spec: s, begin: spawn}}, nil
+	case manifest.KindHTTP, manifest.KindSSE:
+		return &RemoteRuntime{run{spec: s, begin: dial}}, nil
 	case manifest.KindExec:
 		return newExec(s), nil
 	}
