@@ -54,7 +54,7 @@ func (a Admin) Restart(ctx context.Context, id string) error {
 		return a.h.cannotRestart(id)
 	}
 	a.h.log.Info("restarted by the operator", "extension", id)
-	err := x.group.Restart(ctx)
+	err := x.restart(ctx)
 	switch {
 	case err == nil:
 		x.group.Release(firstHandshake) // nobody's session

@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -267,7 +266,7 @@ func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawM
 // try is one attempt. unsent says that the instance ended before it got the
 // request.
 func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
-	i, release, err := r.target.group.Acquire(ctx, instanceKey(r.call))
+	i, release, err := r.target.groupOf(r.call.Session).Acquire(ctx, instanceKey(r.call))
 	if err != nil {
 		r.target.calls.refused.Add(1)
 		return nil, false, err
@@ -276,7 +275,7 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	if r.call.Notify {
 		err = i.Notify(ctx, r.call.Method, params)
 	} else {
-		result, err = i.Call(ctx, &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call)})
+		result, err = r.converse(ctx, i, params)
 	}
 	r.target.calls.record(time.Since(began), err)
 	release(err)
@@ -292,8 +291,14 @@ func instanceKey(c *protocol.Call) string {
 	return sessionKey(c.Session)
 }
 
+// What keys of instances begin and end with.
+const (
+	sessionPrefix   = "session "
+	statelessSuffix = " stateless"
+)
+
 func sessionKey(s *protocol.Session) string {
-	key := "session " + s.ID
+	key := sessionPrefix + s.ID
 	if s.ID == "" {
 		key = "caller " + s.Caller
 	}
@@ -301,7 +306,7 @@ func sessionKey(s *protocol.Session) string {
 		return "" // one instance for everybody without a name
 	}
 	if s.Version >= protocol.MCP20260728 {
-		key += " stateless" // a child session serves one era
+		key += statelessSuffix // a child session serves one era
 	}
 	return key
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,7 +24,9 @@ import (
 type extension struct {
 	candidate discovery.Candidate
 	options   manifest.Options
+	host      *Host
 	group     *supervisor.Group[*instance]
+	older     *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
 	stateDir  string
 	env       process.EnvReport // what its children are not given, and which secrets they are
 	secrets   []string          // values in its environment that must not be shown
@@ -43,6 +46,7 @@ type instance struct {
 	runtime.Instance
 	extension *extension
 	key       string // of its slot
+	older     bool   // it is of the extension's second group
 	offer     func() // told when the extension's tools may have changed
 	pid       int    // once it could be called
 }
@@ -51,17 +55,28 @@ type instance struct {
 func (i *instance) Serve(ctx context.Context, ready func()) error {
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	var tasks sync.WaitGroup
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
-		i.extension.handshake.Store(i.Handshake())
+		i.learn()
 		ready()
-		i.offer()
+		tasks.Go(func() { i.resubscribe(ctx) })
 	})
+	tasks.Wait()
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
 	}
 	return err
+}
+
+// learn makes what the instance offers what its extension does. Instances for
+// clients of the older era are there to be called, not to be listed.
+func (i *instance) learn() {
+	if !i.older {
+		i.extension.handshake.Store(i.Handshake())
+		i.offer()
+	}
 }
 
 // Call implements [runtime.Instance].
@@ -123,19 +138,28 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID)}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key, offer: h.offersChanged}
-		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); h.offersChanged() }
-		child, err := runtime.New(s)
-		i.Instance = child
-		return i, err
-	}, groupOptions(c, spec.Options, h.log))
+	x := &extension{host: h, candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID)}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false) }, groupOptions(c, spec.Options, h.log))
+	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
+		o := groupOptions(c, spec.Options, h.log)
+		o.Lazy = true
+		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true) }, o)
+	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
 	return x, ignored(&c, spec.Options)
+}
+
+// instance prepares one run of the extension, for the slot of that key.
+func (x *extension) instance(s runtime.Spec, key string, older bool) (*instance, error) {
+	i := &instance{extension: x, key: key, older: older, offer: x.host.offersChanged}
+	s.ToolsChanged, s.Incoming = i.learn, i.incoming
+	s.Capabilities = x.relayed(s.Manifest.Transport, key)
+	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	child, err := runtime.New(s)
+	i.Instance = child
+	return i, err
 }
 
 // lazy reports whether the extension's tools are known without starting it.

@@ -89,6 +89,7 @@ type Host struct {
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
+	subscriptions    subscriptions
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
@@ -117,6 +118,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		settled:     make(chan struct{}),
 		extensions:  make(map[string]*extension),
 		sessions:    make(map[*protocol.Session]struct{}),
+
+		subscriptions: make(subscriptions),
 	}
 	if err := h.discover(ctx); err != nil {
 		stop()
@@ -252,6 +255,7 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		delete(h.sessions, s)
+		h.subscriptions.drop(s)
 		h.mu.Unlock()
 		h.endSession(s)
 	})
@@ -315,7 +319,7 @@ func (h *Host) Close() error {
 		var wg sync.WaitGroup
 		errs := make([]error, len(h.order))
 		for i, id := range h.order {
-			wg.Go(func() { errs[i] = h.extensions[id].group.Stop(ctx, hostDrain) })
+			wg.Go(func() { errs[i] = h.extensions[id].stop(ctx, hostDrain) })
 		}
 		wg.Wait()
 		h.stop()

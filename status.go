@@ -143,7 +143,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
-	for i, slot := range x.group.Status() {
+	for i, slot := range x.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt

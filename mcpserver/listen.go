@@ -53,17 +53,23 @@ const methodAcknowledged = "notifications/subscriptions/acknowledged"
 
 // subscribe opens the subscription that the request m asks for, which lasts until
 // ctx ends. The acknowledgement is the first thing to go out by write.
-func (s *Server) subscribe(ctx context.Context, caller string, meta requestMeta, m *jsonrpc.Message, write writer) error {
+func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, write writer) error {
 	var wanted *interests
 	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &wanted); err != nil || wanted == nil {
 		return invalidParams(protocol.MethodListen + " needs notifications, an object")
 	}
+	capabilities, _, err := s.describe(ctx, session)
+	if err != nil {
+		return err
+	}
+	var offered offers
+	_ = json.Unmarshal(capabilities, &offered) // what is malformed is not offered
 	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), interests: interests{
-		Tools:     wanted.Tools && s.offers.Tools.ListChanged,
-		Prompts:   wanted.Prompts && s.offers.Prompts.ListChanged,
-		Resources: wanted.Resources && s.offers.Resources.ListChanged,
+		Tools:     wanted.Tools && offered.Tools.ListChanged,
+		Prompts:   wanted.Prompts && offered.Prompts.ListChanged,
+		Resources: wanted.Resources && offered.Resources.ListChanged,
 	}}
-	session := &protocol.Session{Caller: caller, Version: meta.version, Capabilities: meta.capabilities, Client: sub}
+	session.Client = sub
 	if err := s.backend.Attach(ctx, session); err != nil {
 		return err
 	}

@@ -80,8 +80,8 @@ func serveStdio(t *testing.T, s *mcpserver.Server) (in, out *os.File) {
 // serveHTTP runs the HTTP fronts of s on a loopback port.
 func serveHTTP(t testing.TB, s *mcpserver.Server) *httptest.Server {
 	mux := http.NewServeMux()
-	sse, message := s.SSE()
-	mux.Handle("/mcp", s.Handler())
+	sse, message := s.SSE("")
+	mux.Handle("/mcp", s.Handler(""))
 	mux.Handle("/sse", sse)
 	mux.Handle("/message", message)
 	server := httptest.NewServer(asCaller(mux))

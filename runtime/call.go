@@ -35,14 +35,17 @@ func (c *child) available() *protocol.Error {
 
 // call sends r and returns the answer in MCP's terms.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
-	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout}
+	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
 	if o.MaxTimeout == 0 {
 		o.MaxTimeout = noLimit
 	}
 	var token json.RawMessage
-	if theirs := callerToken(r.Params); theirs != nil {
+	theirs := callerToken(r.Params)
+	if theirs != nil {
 		token = c.tokens.mint()
 		o.Token = string(token)
+	}
+	if theirs != nil || r.Client != nil {
 		o.OnMessage = (&relay{client: r.Client, theirs: theirs}).message
 	}
 	method, params, err := c.dialect.outgoing(r, token)
@@ -167,7 +170,7 @@ func loose(m *jsonrpc.Message) bool {
 // relay takes what the child says about a call in flight to its caller.
 type relay struct {
 	client protocol.Peer   // nil hears nothing and refuses
-	theirs json.RawMessage // the caller's own progress token
+	theirs json.RawMessage // the caller's own progress token; nil when it has none
 }
 
 func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
@@ -186,6 +189,9 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessag
 
 // restore puts the caller's token where the child put ours.
 func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
+	if r.theirs == nil || tokenOf(m) == "" {
+		return m.Params
+	}
 	if m.Method == protocol.MethodProgress {
 		return rawjson.Set(m.Params, "progressToken", r.theirs)
 	}

@@ -27,7 +27,8 @@ const (
 type mcp struct {
 	log      *slog.Logger
 	version  string          // as the manifest states it
-	older    bool            // the transport is older than the newer era
+	older    bool            // the older era comes first, or is the only one there is
+	only     bool            // the transport is older than the newer era
 	probe    time.Duration   // see probeTimeout
 	client   json.RawMessage // clientInfo
 	relayed  json.RawMessage // client capabilities
@@ -39,7 +40,7 @@ type mcp struct {
 }
 
 func newMCP(s *Spec) *mcp {
-	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, older: s.Manifest.Transport.Kind == manifest.KindSSE, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, only: s.Manifest.Transport.Kind == manifest.KindSSE, older: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
 	d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	d.envelope = mustJSON(map[string]json.RawMessage{
 		metaVersion:      mustJSON(protocol.MCP20260728),

@@ -44,11 +44,27 @@ func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	case protocol.MCP20260728:
 		return d.discover(ctx, c)
 	case "", manifest.MCPVersionAuto:
-		if !d.older {
+		switch {
+		case d.only:
+		case d.older:
+			return d.initializeFirst(ctx, c)
+		default:
 			return d.negotiate(ctx, c)
 		}
 	}
 	return d.initialize(ctx, c)
+}
+
+// initializeFirst asks for the older era first.
+func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	h, err := d.initialize(ctx, c)
+	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
+		return h, err
+	}
+	if h, newer := d.discover(ctx, c); newer == nil {
+		return h, nil
+	}
+	return nil, err
 }
 
 // negotiate asks for the newer era first. Anything but a usable answer leads to

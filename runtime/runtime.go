@@ -29,6 +29,9 @@ type Spec struct {
 	Containment  *process.Containment // holds what the child starts; nil holds its process group
 	Logger       *slog.Logger         // names the extension by itself; nil discards
 
+	// Older asks an MCP server that speaks both eras for a session of the older one.
+	Older bool
+
 	// Incoming gets what the child asks and tells outside any call in flight.
 	// The answer to a notification is dropped. Nil refuses requests as unknown
 	// methods. It runs on goroutines of its own and must end with ctx.
@@ -78,6 +81,7 @@ type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
 	Params json.RawMessage // as the caller sent them, with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // object for the extension's _meta ([context] passthrough); nil adds none
+	Owner  any             // on whose behalf it is made, comparable: what the child asks and no call names goes to the only owner there is; nil counts as nobody's
 	Client protocol.Peer   // hears and answers the child during this call; nil drops and refuses
 }
 
