@@ -18,9 +18,14 @@ const maxRounds = 16
 // caller of that era does so itself; for the others the host puts the questions.
 func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessage) (json.RawMessage, error) {
 	request := &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call), Owner: r.owner()}
-	if !r.follows(params) {
+	if !r.follows(params) || !r.wants(i, params) {
 		return json.RawMessage("{}"), nil
 	}
+	if err := unheld(i, params); err != nil {
+		return nil, err
+	}
+	params = r.leveled(ctx, i, params)
+	request.Params = params
 	for range maxRounds {
 		result, err := i.Call(ctx, request)
 		if err != nil {
@@ -35,6 +40,18 @@ func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessa
 		}
 	}
 	return nil, protocol.Errorf(protocol.InvalidResponse, "it answered %d times with another question, and never with a result", maxRounds)
+}
+
+// unheld refuses the answers to questions of a call that nobody holds any more: to an
+// extension of the older era they mean nothing, and it would run the call again.
+func unheld(i *instance, params json.RawMessage) error {
+	if !bytes.Contains(params, []byte("requestState")) || rawjson.Get(params, "requestState") == nil {
+		return nil
+	}
+	if hs := i.Handshake(); hs != nil && hs.Era < protocol.MCP20260728 {
+		return protocol.Errorf(protocol.InvalidArguments, "requestState: no call waits for these answers any more; make the call anew")
+	}
+	return nil
 }
 
 // owner is on whose behalf the call is made: a session's, or its own.

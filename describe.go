@@ -28,7 +28,7 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (capabilities 
 	if x.candidate.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return toolsOnly, "", nil
 	}
-	i, release, err := x.groupOf(s).Acquire(ctx, sessionKey(s))
+	i, release, err := x.acquire(ctx, s, sessionKey(s))
 	if err != nil {
 		return nil, "", r.blame(err)
 	}

@@ -31,6 +31,10 @@ func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", c.Method)
 	}
 	if c.Method != protocol.MethodToolsCall {
+		c, err := h.resolve(ctx, c)
+		if err != nil {
+			return nil, err
+		}
 		return h.exchange(ctx, c, nil)
 	}
 	t, err := readToolCall(c.Params)
@@ -91,8 +95,9 @@ func encodeArguments(args any) (json.RawMessage, error) {
 type routed struct {
 	exchange governance.Exchange
 	call     *protocol.Call
+	host     *Host
 	gen      *generation
-	target   *extension // nil: the host answers tools/list
+	target   *extension // nil: the host answers, for all
 	entry    *tools.Entry
 	sent     *toolCall // what exchange.Request was made of
 }
@@ -105,11 +110,14 @@ const startPatience = 5 * time.Second
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
 	r, err := h.gen.Load().route(c, t)
-	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
+	if (err != nil || isListing(c.Method)) && !h.isSettled() {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
 		r, err = h.gen.Load().route(c, t)
+	}
+	if r != nil {
+		r.host = h
 	}
 	return r, err
 }
@@ -139,7 +147,7 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
 		return r, g.routeTool(r)
 	case c.Method == protocol.MethodToolsList:
 		r.target = nil
-	case r.target == nil:
+	case r.target == nil && c.Method != methodLevel && !isListing(c.Method):
 		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
 	}
 	return r, nil
@@ -224,8 +232,12 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 		err = r.callTool(ctx, x)
 	case r.target != nil:
 		x.Response, err = r.forward(ctx, x.Request)
-	default:
+	case x.Method == protocol.MethodToolsList:
 		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+	default:
+		c := *r.call
+		c.Params = x.Request
+		x.Response, err = r.host.forAll(ctx, &c)
 	}
 	return err
 }
@@ -266,7 +278,7 @@ func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawM
 // try is one attempt. unsent says that the instance ended before it got the
 // request.
 func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
-	i, release, err := r.target.groupOf(r.call.Session).Acquire(ctx, instanceKey(r.call))
+	i, release, err := r.target.acquire(ctx, r.call.Session, instanceKey(r.call))
 	if err != nil {
 		r.target.calls.refused.Add(1)
 		return nil, false, err

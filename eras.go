@@ -24,15 +24,29 @@ func isOlder(s *protocol.Session) bool {
 	return s != nil && s.Version != "" && s.Version < protocol.MCP20260728
 }
 
-// groupOf returns the group whose instances serve s.
-func (x *extension) groupOf(s *protocol.Session) *supervisor.Group[*instance] {
-	if x.older == nil || !isOlder(s) {
-		return x.group
+// forOlder reports whether s is served by the second group.
+func (x *extension) forOlder(s *protocol.Session) bool {
+	if x.older == nil || !isOlder(s) || x.newerOnly.Load() {
+		return false
 	}
-	if hs := x.handshake.Load(); hs != nil && hs.Era < protocol.MCP20260728 {
-		return x.group
+	hs := x.handshake.Load()
+	return hs == nil || hs.Era >= protocol.MCP20260728
+}
+
+// acquire returns the instance that serves a call of s. A server that turns out to
+// speak the newer era alone needs no second group.
+func (x *extension) acquire(ctx context.Context, s *protocol.Session, key string) (*instance, func(error), error) {
+	if !x.forOlder(s) {
+		return x.group.Acquire(ctx, key)
 	}
-	return x.older
+	i, release, err := x.older.Acquire(ctx, olderKey)
+	if err != nil || i.Handshake().Era < protocol.MCP20260728 {
+		return i, release, err
+	}
+	release(nil)
+	x.newerOnly.Store(true)
+	x.older.Release(olderKey)
+	return x.group.Acquire(ctx, key)
 }
 
 // slots are the slots of both groups; of the second only once it was needed.
@@ -43,15 +57,14 @@ func (x *extension) slots() []supervisor.SlotStatus {
 	}
 	for _, slot := range x.older.Status() {
 		if slot.State != supervisor.Idle {
-			slot.Key = olderKey + slot.Key
 			slots = append(slots, slot)
 		}
 	}
 	return slots
 }
 
-// olderKey marks the keys of the second group for those who look at both.
-const olderKey = "initialize "
+// olderKey is the one key of the second group.
+const olderKey = "initialize"
 
 func (x *extension) stop(ctx context.Context, drain time.Duration) error {
 	if x.older == nil {

@@ -27,6 +27,7 @@ type extension struct {
 	host      *Host
 	group     *supervisor.Group[*instance]
 	older     *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
+	newerOnly atomic.Bool                  // it turned out to speak the newer alone
 	stateDir  string
 	env       process.EnvReport // what its children are not given, and which secrets they are
 	secrets   []string          // values in its environment that must not be shown
@@ -47,6 +48,7 @@ type instance struct {
 	extension *extension
 	key       string // of its slot
 	older     bool   // it is of the extension's second group
+	level     int    // the most talkative log level that was asked of it; guarded by Host.mu
 	offer     func() // told when the extension's tools may have changed
 	pid       int    // once it could be called
 }
@@ -60,7 +62,7 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		i.pid = i.Info().PID
 		i.learn()
 		ready()
-		tasks.Go(func() { i.resubscribe(ctx) })
+		tasks.Go(func() { i.catchUp(ctx) })
 	})
 	tasks.Wait()
 	err = i.extension.masked(err)
@@ -142,7 +144,7 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false) }, groupOptions(c, spec.Options, h.log))
 	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
 		o := groupOptions(c, spec.Options, h.log)
-		o.Lazy = true
+		o.Mode, o.MaxInstances = supervisor.PerKey, 1
 		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true) }, o)
 	}
 	if len(report.Withheld) > 0 {
@@ -153,7 +155,7 @@ func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagn
 
 // instance prepares one run of the extension, for the slot of that key.
 func (x *extension) instance(s runtime.Spec, key string, older bool) (*instance, error) {
-	i := &instance{extension: x, key: key, older: older, offer: x.host.offersChanged}
+	i := &instance{extension: x, key: key, older: older, level: len(levels), offer: x.host.offersChanged}
 	s.ToolsChanged, s.Incoming = i.learn, i.incoming
 	s.Capabilities = x.relayed(s.Manifest.Transport, key)
 	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)

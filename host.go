@@ -90,6 +90,9 @@ type Host struct {
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
 	subscriptions    subscriptions
+	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
+
+	owners owners // of what is listed for all extensions together
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
@@ -119,7 +122,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		extensions:  make(map[string]*extension),
 		sessions:    make(map[*protocol.Session]struct{}),
 
-		subscriptions: make(subscriptions),
+		subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
 	}
 	if err := h.discover(ctx); err != nil {
 		stop()
@@ -255,8 +258,10 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		delete(h.sessions, s)
-		h.subscriptions.drop(s)
+		delete(h.levels, s)
+		idle := h.subscriptions.drop(s)
 		h.mu.Unlock()
+		unsubscribe(idle)
 		h.endSession(s)
 	})
 	return nil

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		"sdk": func(string) { os.Exit(testExtension().Main()) },
 		"mcp": func(string) { serveMCP() },
 
+		"rich": serveRich,
+
 		"floor": benchtest.FloorVerb,
 		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
@@ -144,13 +146,14 @@ func (f *folder) write(name, text string) {
 	}
 }
 
+const toolsOfChild = `[capabilities]
+tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
+`
+
 // child is a [transport] that runs the test binary as a scripted child, and the
 // [capabilities] of testExtension.
 func child(script, more string) string {
-	const tools = `[capabilities]
-tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
-`
-	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", tools, processtest.ScriptVar, script, more)
+	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", toolsOfChild, processtest.ScriptVar, script, more)
 }
 
 // open opens a host over the folder and closes it with the test.

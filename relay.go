@@ -87,7 +87,7 @@ func (h *Host) audience(i *instance, method string, params json.RawMessage) (to 
 		return h.subscriptions.of(subscribed{x, uri, i.older})
 	case resourcesChanged, promptsChanged:
 		for s := range h.sessions {
-			if (s.Extension == "" || s.Extension == x.candidate.ID) && (x.groupOf(s) == x.older) == i.older {
+			if (s.Extension == "" || s.Extension == x.candidate.ID) && x.forOlder(s) == i.older {
 				to = append(to, s)
 			}
 		}
@@ -98,6 +98,9 @@ func (h *Host) audience(i *instance, method string, params json.RawMessage) (to 
 // say carries what x asks or tells s outside a call, by the same path as a call
 // with the ends swapped.
 func (h *Host) say(ctx context.Context, x *extension, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	if method == protocol.MethodMessage && !h.hears(s, params) {
+		return nil, nil
+	}
 	if s.Client == nil {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
 	}

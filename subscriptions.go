@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -43,11 +44,43 @@ func (s subscriptions) remove(to subscribed, who *protocol.Session) (last bool) 
 	return true
 }
 
-// drop forgets a session that has ended.
-func (s subscriptions) drop(who *protocol.Session) {
-	for to := range s {
-		s.remove(to, who)
+// drop forgets a session that has ended and returns what nobody follows any more.
+func (s subscriptions) drop(who *protocol.Session) (idle []subscribed) {
+	for to, all := range s {
+		if _, is := all[who]; is && s.remove(to, who) {
+			idle = append(idle, to)
+		}
 	}
+	return idle
+}
+
+// unsubscribeTimeout bounds what the end of a session can cost.
+const unsubscribeTimeout = 2 * time.Second
+
+// unsubscribe tells extensions what nobody follows any more. Those with an instance
+// for each session lose it with the session.
+func unsubscribe(idle []subscribed) {
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
+	defer cancel()
+	for _, from := range idle {
+		if from.extension.options.Instances.PerSession() {
+			continue
+		}
+		group, key := from.extension.group, ""
+		if from.older {
+			group, key = from.extension.older, olderKey
+		}
+		i, release, err := group.Acquire(ctx, key)
+		if err != nil {
+			continue // and when it comes back nobody subscribes
+		}
+		_, err = i.Call(ctx, &runtime.Request{Method: methodUnsubscribe, Params: ofURI(from.uri)})
+		release(err)
+	}
+}
+
+func ofURI(uri string) json.RawMessage {
+	return append(append([]byte(`{"uri":`), quote(uri)...), '}')
 }
 
 func (s subscriptions) of(to subscribed) (all []*protocol.Session) {
@@ -86,14 +119,20 @@ func (r *routed) followed(params json.RawMessage) {
 
 func (r *routed) subscribed(params json.RawMessage) subscribed {
 	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-	return subscribed{r.target, uri, r.target.older != nil && r.target.groupOf(r.call.Session) == r.target.older}
+	return subscribed{r.target, uri, r.target.forOlder(r.call.Session)}
 }
 
-// resubscribe tells a new instance what its predecessor was asked to watch.
-func (i *instance) resubscribe(ctx context.Context) {
+// catchUp tells a new instance what its predecessor was asked to watch and to log.
+func (i *instance) catchUp(ctx context.Context) {
 	h := i.extension.host
 	var uris []string
+	loudest := len(levels)
 	h.mu.Lock()
+	for s, at := range h.levels {
+		if (s.Extension == "" || s.Extension == i.extension.candidate.ID) && isOlder(s) && (!i.extension.options.Instances.PerSession() || sessionKey(s) == i.key) {
+			loudest = min(loudest, at)
+		}
+	}
 	for to, who := range h.subscriptions {
 		if to.extension != i.extension || to.older != i.older {
 			continue
@@ -106,9 +145,11 @@ func (i *instance) resubscribe(ctx context.Context) {
 		}
 	}
 	h.mu.Unlock()
+	if hs := i.Handshake(); offers(hs, "logging") && hs.Era < protocol.MCP20260728 && i.louder(loudest) {
+		i.setLevel(ctx, loudest)
+	}
 	for _, uri := range uris {
-		params := append(append([]byte(`{"uri":`), quote(uri)...), '}')
-		if _, err := i.Call(ctx, &runtime.Request{Method: methodSubscribe, Params: params}); err != nil {
+		if _, err := i.Call(ctx, &runtime.Request{Method: methodSubscribe, Params: ofURI(uri)}); err != nil {
 			i.extension.log.Warn("a subscription could not be renewed", "uri", uri, "error", err)
 		}
 	}

@@ -81,6 +81,12 @@ func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, erro
 	return c.server.initializeResult(c.attached, session)
 }
 
+func (c *conversation) current() *protocol.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
 func (c *conversation) open(session *protocol.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

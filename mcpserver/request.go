@@ -36,11 +36,23 @@ func (s *Server) serveStateless(ctx context.Context, session *protocol.Session, 
 	if m.Method == protocol.MethodDiscover {
 		return s.discoverResult(ctx, session)
 	}
-	result, err := s.do(ctx, session, m, client)
+	result, err := s.run(ctx, session, m, client)
 	if err != nil {
 		return nil, err
 	}
 	return complete(m.Method, result), nil
+}
+
+// run has the backend run a request of a stateless client, which may be answered
+// with questions if the client could answer any.
+func (s *Server) run(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, client *requestClient) (json.RawMessage, error) {
+	if !holdable[m.Method] || !answerable(session.Capabilities) {
+		return s.do(ctx, session, m, client)
+	}
+	if result, err, ok := s.resume(ctx, session, m, client); ok {
+		return result, err
+	}
+	return s.hold(ctx, session, m, client)
 }
 
 var errInitialized = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session is already initialized"}

@@ -176,12 +176,6 @@ func TestClientCancels(t *testing.T) {
 func TestClientIsAskedDuringItsCall(t *testing.T) {
 	eachFront(t, nil, func(t *testing.T, _ *fake, c *mcp.ClientSession) {
 		result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
-		if c.InitializeResult().ProtocolVersion == "2026-07-28" {
-			if err == nil {
-				t.Error("a client of the stateless era was asked")
-			}
-			return
-		}
 		if err != nil {
 			t.Fatal(err)
 		}

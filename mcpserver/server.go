@@ -79,6 +79,7 @@ type Server struct {
 	options  Options
 	log      *slog.Logger
 	sessions *sessions
+	holds    *holds
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -87,7 +88,8 @@ type Server struct {
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions)}
+	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions),
+		holds: &holds{limit: o.MaxSessions, byName: make(map[string]*held)}}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if err := json.Unmarshal(o.Capabilities, new(offers)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())

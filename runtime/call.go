@@ -35,6 +35,9 @@ func (c *child) available() *protocol.Error {
 
 // call sends r and returns the answer in MCP's terms.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
+	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == methodSubscribe || r.Method == methodUnsubscribe) {
+		return c.subscription(ctx, d, r)
+	}
 	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
 	if o.MaxTimeout == 0 {
 		o.MaxTimeout = noLimit
@@ -62,6 +65,19 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		return nil, c.fault(ctx, err)
 	}
 	return c.dialect.result(r.Method, raw), nil
+}
+
+// subscription serves what servers of the newer era have no method for.
+func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
+	if r.Method == methodUnsubscribe {
+		c.watches.drop(textOf(r.Params, "uri"))
+		return emptyObject, nil
+	}
+	raw, err := c.watchResource(ctx, d, r.Params)
+	if err != nil {
+		return nil, c.fault(ctx, err)
+	}
+	return raw, nil
 }
 
 // fault says what err, of a call or a notification, means to its caller.
@@ -215,8 +231,10 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.Method == protocol.MethodToolsListChanged:
 		signal(c.changed)
+	case m.Method == methodAcknowledged:
+		c.watches.grant(m.Params)
 	case c.spec.Incoming != nil:
-		_, _ = c.spec.Incoming(ctx, m.Method, m.Params, true)
+		_, _ = c.spec.Incoming(ctx, m.Method, unmarked(m.Params), true)
 	}
 }
 

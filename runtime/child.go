@@ -35,6 +35,7 @@ type child struct {
 	slot      *slot // of a child that takes one call at a time
 	startedAt time.Time
 	tokens    tokenMint
+	watches   watches
 	handshake atomic.Pointer[Handshake] // nil until the child can be called
 	hooks     []string                  // as offered
 

@@ -26,7 +26,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 		return nil, offer{}, err
 	}
 	h.Protocol = manifest.ProtocolMCP
-	d.tells = string(rawjson.Get(rawjson.Get(h.Capabilities, "tools"), "listChanged")) == "true"
+	d.tells = changesOf(h.Capabilities)
 	d.modern = h.Era == protocol.MCP20260728
 	tools, err := d.relist(ctx, c)
 	var refused *jsonrpc.Error
@@ -37,6 +37,17 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 		return nil, offer{}, handshakeError(protocol.MethodToolsList, err)
 	}
 	return h, offer{tools: tools}, nil
+}
+
+// changesOf is what of a server's lists it tells the changes of.
+func changesOf(capabilities json.RawMessage) map[string]any {
+	tells := make(map[string]any)
+	for capability, name := range map[string]string{"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"} {
+		if string(rawjson.Get(rawjson.Get(capabilities, capability), "listChanged")) == "true" {
+			tells[name] = true
+		}
+	}
+	return tells
 }
 
 func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
