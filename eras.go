@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/manifest"
@@ -47,6 +48,26 @@ func (x *extension) acquire(ctx context.Context, s *protocol.Session, key string
 	x.newerOnly.Store(true)
 	x.older.Release(olderKey)
 	return x.group.Acquire(ctx, key)
+}
+
+// withOlder returns tools and those that only instances of the second group have:
+// what a client of the older era brought about there is to be seen by it.
+func (x *extension) withOlder(tools []protocol.Tool) []protocol.Tool {
+	hs := x.olderOffer.Load()
+	if hs == nil {
+		return tools
+	}
+	known := make(map[string]bool, len(tools))
+	for _, t := range tools {
+		known[t.Name] = true
+	}
+	all := slices.Clip(tools)
+	for _, t := range hs.Tools {
+		if !known[t.Name] {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // slots are the slots of both groups; of the second only once it was needed.

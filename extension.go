@@ -22,20 +22,21 @@ import (
 
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
-	candidate discovery.Candidate
-	options   manifest.Options
-	host      *Host
-	group     *supervisor.Group[*instance]
-	older     *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
-	newerOnly atomic.Bool                  // it turned out to speak the newer alone
-	stateDir  string
-	env       process.EnvReport // what its children are not given, and which secrets they are
-	secrets   []string          // values in its environment that must not be shown
-	redactor  *redact.Redactor
-	log       *slog.Logger
-	handshake atomic.Pointer[runtime.Handshake]
-	calls     callStats
-	crash     atomic.Pointer[Crash] // the latest
+	candidate  discovery.Candidate
+	options    manifest.Options
+	host       *Host
+	group      *supervisor.Group[*instance]
+	older      *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
+	newerOnly  atomic.Bool                  // it turned out to speak the newer alone
+	stateDir   string
+	env        process.EnvReport // what its children are not given, and which secrets they are
+	secrets    []string          // values in its environment that must not be shown
+	redactor   *redact.Redactor
+	log        *slog.Logger
+	handshake  atomic.Pointer[runtime.Handshake]
+	olderOffer atomic.Pointer[runtime.Handshake] // of the second group
+	calls      callStats
+	crash      atomic.Pointer[Crash] // the latest
 
 	mu        sync.Mutex // guards instances
 	instances map[*instance]struct{}
@@ -72,13 +73,14 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	return err
 }
 
-// learn makes what the instance offers what its extension does. Instances for
-// clients of the older era are there to be called, not to be listed.
+// learn makes what the instance offers what its extension does.
 func (i *instance) learn() {
-	if !i.older {
+	if i.older {
+		i.extension.olderOffer.Store(i.Handshake())
+	} else {
 		i.extension.handshake.Store(i.Handshake())
-		i.offer()
 	}
+	i.offer()
 }
 
 // Call implements [runtime.Instance].
@@ -191,7 +193,7 @@ const firstHandshake = "first handshake"
 // extension that has none, with what the handshake found wrong.
 func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
-		return hs.Tools, hs.Diagnostics
+		return x.withOlder(hs.Tools), hs.Diagnostics
 	}
 	if x.lazy() {
 		return runtime.Declared(x.candidate.Manifest), nil

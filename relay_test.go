@@ -2,6 +2,7 @@ package exthost_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,7 @@ func TestServersAskTheirCallers(t *testing.T) {
 	}
 	_, err := h.Do(deadline(t), &protocol.Call{Session: newer, Method: protocol.MethodToolsCall, Client: c,
 		Params: json.RawMessage(`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`)})
-	if protocol.KindOf(err) != protocol.InvalidArguments {
+	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Wire().Code != -32602 {
 		t.Errorf("answers that nobody waits for: %v", err)
 	}
 	if s := statusOf(t, h, "both"); len(s.Instances) != 2 {
