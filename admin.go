@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/journal"
@@ -32,7 +33,13 @@ func (a Admin) Status() Status {
 	s := a.h.Status()
 	s.Host = &HostStatus{PID: os.Getpid(), StartedAt: a.h.openedAt, RSS: process.Memory()}
 	memory := process.SessionMemory()
-	for _, x := range s.Extensions {
+	processes := slices.Clone(s.Extensions)
+	for _, p := range s.Policies {
+		if p.Process != nil {
+			processes = append(processes, *p.Process) // shares its instances
+		}
+	}
+	for _, x := range processes {
 		for i := range x.Instances {
 			if pid := x.Instances[i].PID; pid > 0 {
 				x.Instances[i].RSS = memory[pid]
@@ -42,28 +49,32 @@ func (a Admin) Status() Status {
 	return s
 }
 
-// Restart replaces the instances of an extension and forgets its failures, which
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets its failures, which
 // is the way out of failed. Calls in flight may end, within its drain_timeout. It
 // waits until the new instances can be called, and returns why one cannot; when
 // ctx ends the restart goes on. What is not running because nobody has called it
 // stays so. An extension that may not run here is a requirement_missing error,
 // one that is not there tool_not_found.
 func (a Admin) Restart(ctx context.Context, id string) error {
-	x := a.h.extensions[id]
+	x := a.h.gen.Load().worker(id)
 	if x == nil {
 		return a.h.cannotRestart(id)
 	}
 	a.h.log.Info("restarted by the operator", "extension", id)
+	return a.h.restart(ctx, x)
+}
+
+func (h *Host) restart(ctx context.Context, x *extension) error {
 	err := x.restart(ctx)
 	switch {
 	case err == nil:
 		x.group.Release(firstHandshake) // nobody's session
-		a.h.forget(x)
-		a.h.offersChanged()
+		h.forget(x)
+		h.offersChanged()
 	case ctx.Err() != nil:
 	case protocol.KindOf(err) != protocol.ShuttingDown:
-		a.h.forget(x)
-		a.h.report(startDiagnostic(x, err))
+		h.forget(x)
+		h.report(startDiagnostic(x, err))
 	}
 	return err
 }

@@ -33,6 +33,14 @@ func (h *Host) contains() Containment {
 	return Containment{Holds: holds, Lacks: lacks}
 }
 
+// containment is what holds the processes of x besides what holds all; "" for none.
+func (x *extension) containment() string {
+	if x.options.Isolate == manifest.IsolatePID && process.CanIsolate {
+		return process.HoldsNamespace
+	}
+	return ""
+}
+
 // guardianProgram is self when that is the exthost program, else "": any other
 // would be run for something that it knows nothing of.
 func guardianProgram(self string) string {

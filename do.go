@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -65,7 +64,8 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	if err != nil {
 		return nil, err
 	}
-	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send); err != nil {
+	defer r.gen.leave()
+	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...); err != nil {
 		return nil, r.blame(err)
 	}
 	return r.exchange.Response, nil
@@ -99,7 +99,9 @@ type routed struct {
 	gen      *generation
 	target   *extension // nil: the host answers, for all
 	entry    *tools.Entry
-	sent     *toolCall // what exchange.Request was made of
+	sent     *toolCall       // what exchange.Request was made of
+	request  json.RawMessage // exchange.Request as it was made
+	hooked   hooked
 }
 
 // startPatience is how long after Open a caller that comes before the extensions
@@ -109,12 +111,15 @@ const startPatience = 5 * time.Second
 // route finds out whom c is for. Only a caller that asks for what is not there
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
-	r, err := h.gen.Load().route(c, t)
+	r, err := h.enter().route(c, t)
 	if (err != nil || isListing(c.Method)) && !h.isSettled() {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
-		r, err = h.gen.Load().route(c, t)
+		if err == nil {
+			r.gen.leave()
+		}
+		r, err = h.enter().route(c, t)
 	}
 	if r != nil {
 		r.host = h
@@ -131,8 +136,14 @@ func (h *Host) isSettled() bool {
 	}
 }
 
-func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
+// route finds out whom c is for. With nobody to go to the generation is left.
+func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error) {
 	r := &routed{call: c, gen: g, sent: t}
+	defer func() {
+		if err != nil {
+			g.leave()
+		}
+	}()
 	r.exchange = governance.Exchange{Method: c.Method, Extension: c.Extension, ToChild: true, Notify: c.Notify, Request: c.Params}
 	if s := c.Session; s != nil {
 		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
@@ -144,13 +155,13 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (*routed, error) {
 	}
 	switch {
 	case t != nil:
-		return r, g.routeTool(r)
+		err = g.routeTool(r)
 	case c.Method == protocol.MethodToolsList:
 		r.target = nil
 	case r.target == nil && c.Method != methodLevel && !isListing(c.Method):
-		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
+		err = protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
 	}
-	return r, nil
+	return r, err
 }
 
 func unknownExtension(id string) error {
@@ -171,7 +182,8 @@ func (g *generation) routeTool(r *routed) error {
 	}
 	r.target = g.extensions[r.entry.Extension]
 	r.exchange.Extension, r.exchange.Tool = r.entry.Extension, r.entry.Name
-	r.exchange.Request = r.sent.params(r.entry.Tool)
+	r.request = r.sent.params(r.entry.Tool)
+	r.exchange.Request = r.request
 	return nil
 }
 
@@ -192,8 +204,9 @@ func (g *generation) unknownTool(extension, name string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
 }
 
-// listTools answers tools/list for all extensions or for one.
-func (g *generation) listTools(extension string, params json.RawMessage) (json.RawMessage, error) {
+// listTools answers tools/list for all extensions or for one, with what the caller
+// may see.
+func (g *generation) listTools(caller, extension string, params json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		Cursor string `json:"cursor"`
 	}
@@ -202,7 +215,7 @@ func (g *generation) listTools(extension string, params json.RawMessage) (json.R
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	list, next, err := g.catalog.Page(extension, p.Cursor, listPage)
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage, func(e *tools.Entry) bool { return g.policy.Visible(caller, e.Extension, e.Name) })
 	if err != nil {
 		return nil, err
 	}
@@ -228,12 +241,14 @@ func raw(list []json.RawMessage) [][]byte {
 // send carries the exchange out once governance has let it through.
 func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
+	case r.entry != nil && r.target == nil:
+		x.Response, err = r.callOwn(x)
 	case r.entry != nil:
 		err = r.callTool(ctx, x)
 	case r.target != nil:
 		x.Response, err = r.forward(ctx, x.Request)
 	case x.Method == protocol.MethodToolsList:
-		x.Response, err = r.gen.listTools(x.Extension, x.Request)
+		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
 	default:
 		c := *r.call
 		c.Params = x.Request
@@ -243,21 +258,16 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 }
 
 func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
-	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: r.sent.arguments}
-	if err := r.gen.hooks.Run(ctx, &event); err != nil {
+	if err := r.beforeCall(ctx, x); err != nil {
 		return err
 	}
-	if err := r.entry.Validate(r.sent.arguments); err != nil {
+	if err := r.entry.Validate(r.arguments(x)); err != nil {
 		return err
 	}
+	began := time.Now()
+	r.hooked.called = true
 	result, err := r.forward(ctx, x.Request)
-	event.Point, event.Payload = hooks.AfterToolCall, result
-	if err != nil {
-		event.Point, event.Payload = hooks.ToolCallFailed, nil
-	}
-	if hookErr := r.gen.hooks.Run(ctx, &event); hookErr != nil { // what has happened cannot be refused
-		r.target.log.Warn("a hook failed after the call", "tool", x.Tool, "error", hookErr)
-	}
+	r.hooked.took = time.Since(began)
 	if err != nil {
 		return err
 	}
@@ -266,8 +276,26 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 }
 
 // forward gives the request to an instance of the target and waits for its answer.
-// A request that an ending instance never got goes to the next one, once.
+// One that died over it is followed by another, once, if the operator and the tool
+// allow that. When the second never got it, the first is the outcome: it may have
+// been carried out.
 func (r *routed) forward(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+	result, err := r.deliver(ctx, params)
+	if !r.replays(err) || ctx.Err() != nil {
+		return result, err
+	}
+	r.target.log.Info("sent again, since its process ended before the answer", "tool", r.entry.Name, "reason", message(err))
+	r.exchange.Replayed = true
+	again, second := r.deliver(ctx, params)
+	if second != nil && !reached(second) {
+		return nil, err
+	}
+	return again, second
+}
+
+// deliver sends the request once. One that an ending instance never got goes to the
+// next, once.
+func (r *routed) deliver(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	result, unsent, err := r.try(ctx, params)
 	if unsent && ctx.Err() == nil {
 		result, _, err = r.try(ctx, params)

@@ -53,7 +53,7 @@ func (x *extension) acquire(ctx context.Context, s *protocol.Session, key string
 // withOlder returns tools and those that only instances of the second group have:
 // what a client of the older era brought about there is to be seen by it.
 func (x *extension) withOlder(tools []protocol.Tool) []protocol.Tool {
-	hs := x.olderOffer.Load()
+	hs := x.olderShook.Load()
 	if hs == nil {
 		return tools
 	}

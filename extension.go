@@ -11,7 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -23,20 +26,33 @@ import (
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
 	candidate  discovery.Candidate
+	source     source
 	options    manifest.Options
 	host       *Host
 	group      *supervisor.Group[*instance]
 	older      *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
 	newerOnly  atomic.Bool                  // it turned out to speak the newer alone
 	stateDir   string
-	env        process.EnvReport // what its children are not given, and which secrets they are
-	secrets    []string          // values in its environment that must not be shown
+	execHooks  []hooks.Handler             // those that are commands
+	admit      func(context.Context) error // whether it may start; nil for a policy
+	env        process.EnvReport           // what its children are not given, and which secrets they are
+	secrets    []string                    // values in its environment that must not be shown
 	redactor   *redact.Redactor
 	log        *slog.Logger
 	handshake  atomic.Pointer[runtime.Handshake]
-	olderOffer atomic.Pointer[runtime.Handshake] // of the second group
-	calls      callStats
-	crash      atomic.Pointer[Crash] // the latest
+	olderShook atomic.Pointer[runtime.Handshake] // of the second group
+	calls      *callStats                        // goes on in the next build
+	crash      atomic.Pointer[Crash]             // the latest
+
+	after   <-chan struct{} // closed when a process may start; nil: at once
+	stopped chan struct{}   // closed when no process will be left
+	retired bool            // guarded by Host.reloading
+
+	policy   *governance.Spec // that it decides for; nil for an extension
+	print    func() string    // the fingerprint of what would run; nil for a policy
+	memory   memory
+	learning sync.Mutex // guards last and its file
+	last     *offer     // of the last handshake, in this host's life or before; nil before the first
 
 	mu        sync.Mutex // guards instances
 	instances map[*instance]struct{}
@@ -47,21 +63,30 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
-	key       string // of its slot
-	older     bool   // it is of the extension's second group
-	level     int    // the most talkative log level that was asked of it; guarded by Host.mu
-	offer     func() // told when the extension's tools may have changed
-	pid       int    // once it could be called
+	key       string               // of its slot
+	older     bool                 // it is of the extension's second group
+	level     int                  // the most talkative log level that was asked of it; guarded by Host.mu
+	print     string               // the fingerprint of what it runs; "" when that does not count
+	learn     func(announced bool) // told of its handshake, and of later ones
+	pid       int                  // once it could be called
 }
 
 // Serve implements [supervisor.Service].
 func (i *instance) Serve(ctx context.Context, ready func()) error {
+	if !i.extension.awaitTurn(ctx) {
+		return ctx.Err()
+	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	if admit := i.extension.admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
+	}
 	var tasks sync.WaitGroup
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
-		i.learn()
+		i.learn(false)
 		ready()
 		tasks.Go(func() { i.catchUp(ctx) })
 	})
@@ -71,16 +96,6 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		i.extension.crash.Store(i.postMortem(err))
 	}
 	return err
-}
-
-// learn makes what the instance offers what its extension does.
-func (i *instance) learn() {
-	if i.older {
-		i.extension.olderOffer.Store(i.Handshake())
-	} else {
-		i.extension.handshake.Store(i.Handshake())
-	}
-	i.offer()
 }
 
 // Call implements [runtime.Instance].
@@ -108,6 +123,20 @@ func (x *extension) masked(err error) error {
 
 var _ supervisor.Service = (*instance)(nil)
 
+// awaitTurn waits until the build before has stopped, if x is to; false when ctx
+// ended first.
+func (x *extension) awaitTurn(ctx context.Context) bool {
+	if x.after == nil {
+		return true
+	}
+	select {
+	case <-x.after:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // running notes the instances that may have a process.
 func (x *extension) running(i *instance, is bool) {
 	x.mu.Lock()
@@ -131,50 +160,100 @@ func (x *extension) kill() {
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
 // the diagnostics that say why.
-func (h *Host) newExtension(c discovery.Candidate) (*extension, []protocol.Diagnostic) {
+func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extension, []protocol.Diagnostic) {
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
+	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
 	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
-	spec, report, err := h.spec(c)
+	spec, report, err := h.spec(cfg, c)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &extension{host: h, candidate: c, options: spec.Options, stateDir: spec.StateDir, env: report, instances: make(map[*instance]struct{}), secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID)}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false) }, groupOptions(c, spec.Options, h.log))
+	x := h.newWorker(c, spec, report, runtime.New)
 	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
 		o := groupOptions(c, spec.Options, h.log)
 		o.Mode, o.MaxInstances = supervisor.PerKey, 1
-		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true) }, o)
+		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true, runtime.New) }, o)
+	}
+	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
+	x.remember()
+	hookDiags, err := h.addHooks(x, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
 	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
-	return x, ignored(&c, spec.Options)
+	return x, append(hookDiags, ignored(&c, spec.Options)...)
+}
+
+// newWorker prepares what runs spec; start makes one run of it.
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
+	x := &extension{
+		host: h, candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
+		memory: memoryOf(h.opts.StateDir),
+	}
+	o := groupOptions(c, spec.Options, h.log)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
+		if x.policy == nil {
+			h.stateChanged(c.ID, e)
+		}
+	}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, o)
+	return x
 }
 
 // instance prepares one run of the extension, for the slot of that key.
-func (x *extension) instance(s runtime.Spec, key string, older bool) (*instance, error) {
-	i := &instance{extension: x, key: key, older: older, level: len(levels), offer: x.host.offersChanged}
-	s.ToolsChanged, s.Incoming = i.learn, i.incoming
-	s.Capabilities = x.relayed(s.Manifest.Transport, key)
-	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
-	child, err := runtime.New(s)
-	i.Instance = child
+func (x *extension) instance(s runtime.Spec, key string, older bool, start func(runtime.Spec) (runtime.Instance, error)) (*instance, error) {
+	i := &instance{extension: x, key: key, older: older, level: len(levels)}
+	if x.print != nil {
+		i.print = x.print()
+	}
+	i.learn = func(announced bool) { x.host.learn(i, announced) }
+	s.ToolsChanged = func() { i.learn(true) }
+	if x.policy == nil {
+		s.Incoming, s.Capabilities = i.incoming, x.relayed(s.Manifest.Transport, key)
+		s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	}
+	run, err := start(s)
+	i.Instance = run
 	return i, err
 }
 
-// lazy reports whether the extension's tools are known without starting it.
-func (x *extension) lazy() bool {
-	return x.options.Activation == manifest.ActivationLazy && len(x.candidate.Manifest.Tools) > 0
+// onDemand reports whether the extension starts when somebody calls it.
+func (x *extension) onDemand() bool {
+	return x.options.Activation == manifest.ActivationLazy || x.options.Instances.PerSession()
+}
+
+// declares reports whether its tools stand in its manifest.
+func (x *extension) declares() bool { return len(x.candidate.Manifest.Tools) > 0 }
+
+// known reports whether the extension starts on demand and its tools are known
+// without: from its manifest, or from an earlier handshake.
+func (x *extension) known() bool {
+	return x.onDemand() && (x.declares() || x.handshake.Load() != nil)
+}
+
+// hasFailed reports whether some instance will not be started again by itself.
+func (x *extension) hasFailed() bool {
+	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
-	if x.options.Activation != manifest.ActivationLazy && !x.options.Instances.PerSession() {
+	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}
 	_, release, err := x.group.Acquire(ctx, firstHandshake)
@@ -195,7 +274,7 @@ func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
 		return x.withOlder(hs.Tools), hs.Diagnostics
 	}
-	if x.lazy() {
+	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.candidate.Manifest), nil
 	}
 	return nil, nil

@@ -2,13 +2,14 @@ package exthost
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -17,10 +18,33 @@ import (
 // generation is everything a call needs, swapped as one. An exchange uses the
 // generation it entered with to its end.
 type generation struct {
-	catalog    *tools.Catalog
-	hooks      *hooks.Set
-	policy     *governance.Pipeline
-	extensions map[string]*extension
+	*roster
+	oversight *oversight
+	catalog   *tools.Catalog
+	hooks     *hooks.Set
+
+	users atomic.Int64  // exchanges in it, and the host while it is the current one
+	left  chan struct{} // closed when the last of them has left
+	once  sync.Once
+}
+
+// enter returns the current generation. Whatever it holds is not stopped before
+// the caller has left it.
+func (h *Host) enter() *generation {
+	for {
+		g := h.gen.Load()
+		g.users.Add(1)
+		if h.gen.Load() == g {
+			return g
+		}
+		g.leave() // replaced meanwhile, and maybe left by all
+	}
+}
+
+func (g *generation) leave() {
+	if g.users.Add(-1) == 0 {
+		g.once.Do(func() { close(g.left) })
+	}
 }
 
 // offersChanged asks for a new generation; many askers share one.
@@ -43,40 +67,65 @@ func (h *Host) rebuildLoop(ctx context.Context) {
 	}
 }
 
-// rebuild makes the next generation from what the extensions offer now and swaps
-// it in; clients are told when their list of tools is another.
-func (h *Host) rebuild() {
+// rebuild makes the next generation from what the extensions offer now.
+func (h *Host) rebuild() { h.succeed(nil) }
+
+// succeed makes the next generation of r, or of the roster that there is, and
+// swaps it in; clients are told when their list of tools is another.
+func (h *Host) succeed(r *roster) {
 	h.rebuilding.Lock()
 	defer h.rebuilding.Unlock()
-	var sources []tools.Source
-	var diags []protocol.Diagnostic
-	for _, id := range h.order {
-		offered, found := h.extensions[id].offered()
-		for _, d := range found {
-			d.Extension = id
-			diags = append(diags, d)
-		}
-		sources = append(sources, tools.Source{Extension: id, Tools: offered})
-	}
 	var before *tools.Catalog
 	number := uint64(1)
-	if prev := h.gen.Load(); prev != nil {
+	prev := h.gen.Load()
+	if prev != nil {
 		before, number = prev.catalog, prev.catalog.Generation()+1
+		r = cmp.Or(r, prev.roster)
 	}
-	catalog, found := tools.NewCatalog(number, sources, before)
-	h.gen.Store(&generation{
-		catalog:    catalog,
-		hooks:      hooks.NewSet(h.opts.Hooks...),
-		policy:     governance.NewPipeline(h.opts.Policies...),
-		extensions: h.extensions,
-	})
-	h.reportOffers(append(diags, found...))
-	if before != nil && !sameTools(before, catalog) {
+	catalog, diags := r.catalog(number, before, h.oversight.tools())
+	next := &generation{
+		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
+	}
+	next.hooks = h.newHooks(next)
+	next.users.Store(1)
+	h.gen.Store(next)
+	h.reportOffers(diags)
+	if prev == nil {
+		return
+	}
+	prev.leave()
+	h.past = append(slices.DeleteFunc(h.past, (*generation).isLeft), prev)
+	if !sameTools(before, catalog) {
 		select {
 		case h.announce <- struct{}{}:
 		default: // clients are to be told already
 		}
 	}
+}
+
+func (g *generation) isLeft() bool {
+	select {
+	case <-g.left:
+		return true
+	default:
+		return false
+	}
+}
+
+// catalog lists what the extensions offer now, and what is wrong with it.
+func (r *roster) catalog(number uint64, before *tools.Catalog, own []tools.Source) (*tools.Catalog, []protocol.Diagnostic) {
+	sources := slices.Clone(own)
+	var diags []protocol.Diagnostic
+	for _, x := range r.inOrder() {
+		offered, found := x.offered()
+		for _, d := range found {
+			d.Extension = x.candidate.ID
+			diags = append(diags, d)
+		}
+		sources = append(sources, tools.Source{Extension: x.candidate.ID, Tools: offered})
+	}
+	catalog, found := tools.NewCatalog(number, sources, before)
+	return catalog, append(diags, found...)
 }
 
 // reportOffers replaces what was found wrong with the offers of the last

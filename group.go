@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/manifest"
@@ -28,10 +29,10 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 		Name: "ext:" + c.Manifest.Transport.Kind + ":" + c.ID, Mode: mode,
 		Lazy:         o.Activation == manifest.ActivationLazy,
 		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
-		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: o.DrainTimeout,
+		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
 		Restart: supervisor.Restart{
 			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
-			BaseBackoff: o.Restart.BaseBackoff, MaxBackoff: o.Restart.MaxBackoff, HealthyAfter: o.Restart.HealthyAfter,
+			BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
 		},
 		Ended:    ended,
 		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
@@ -51,7 +52,7 @@ func processEnded(err error) bool {
 }
 
 // orNone spells 0, none, as the supervisor does.
-func orNone(n int) int {
+func orNone[T int | time.Duration](n T) T {
 	if n == 0 {
 		return -1
 	}

@@ -3,7 +3,9 @@ package exthost
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	goruntime "runtime"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/journal"
@@ -51,8 +52,11 @@ type Options struct {
 	// Start says which extensions are started; the others are only looked at.
 	// Default: all.
 	Start func(id string) bool
-	// StartLazy starts the lazy extensions as well, to see whether they can.
+	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
+	// Reread reads the configuration again for a reload; its error leaves everything
+	// as it is. Default: the configuration stays the one that the host was opened with.
+	Reread func() (*config.Config, error)
 	// Background makes Open return once the extensions are starting; Ready waits
 	// for them. Default: Open returns when each has started or failed to.
 	Background bool
@@ -61,7 +65,6 @@ type Options struct {
 // Host runs the extensions of one configuration. Its methods may be called by
 // many goroutines at once.
 type Host struct {
-	cfg      *config.Config
 	opts     Options
 	log      *slog.Logger     // to Options.Logger and the journal
 	redactor *redact.Redactor // of what extensions are given and nobody else may see
@@ -70,25 +73,32 @@ type Host struct {
 	containment *process.Containment
 	openedAt    time.Time
 
-	extensions map[string]*extension
-	order      []string              // the ids of extensions as discovered
-	skipped    []discovery.Candidate // found, but may not run here
+	oversight oversight
+
+	runner *hooks.Runner    // of the commands of hooks
+	states chan hooks.Event // of extensions, for the hooks of extension_state
 
 	gen        atomic.Pointer[generation]
 	rebuilding sync.Mutex    // one new generation at a time; taken before mu
+	past       []*generation // replaced, and maybe still in use; guarded by rebuilding
 	changed    chan struct{} // holds one token when a new generation is due
 	announce   chan struct{} // holds one token when clients are to be told of other tools
 	settled    chan struct{} // closed when every eager extension has started or failed
 
-	stop     context.CancelFunc
-	running  sync.WaitGroup // startAll and rebuildLoop
-	stopping sync.Once
+	closing   context.Context    // ends when the host begins to close
+	close     context.CancelFunc // makes it end
+	reloading sync.Mutex         // one reload at a time
+	stop      context.CancelFunc
+	running   sync.WaitGroup // startAll, the loops, and what runs beside them: added to before sealed is set
+	stopping  sync.Once
 
-	mu          sync.Mutex            // guards what follows
-	diagnostics []protocol.Diagnostic // of files and of starts
+	mu          sync.Mutex              // guards what follows
+	live        map[*extension]struct{} // every extension that may have a process
+	diagnostics []protocol.Diagnostic   // of starts
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
+	sealed           bool // nothing more may run beside the host
 	subscriptions    subscriptions
 	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
 
@@ -104,14 +114,18 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if err := refuseUnsupported(cfg); err != nil {
 		return nil, err
 	}
+	if err := o.checkHooks(); err != nil {
+		return nil, err
+	}
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	closing, closeNow := context.WithCancel(running)
 	kept, secrets := journal.New(), new(redact.Redactor)
 	h := &Host{
-		cfg: cfg, opts: o, stop: stop,
+		opts: o, stop: stop, closing: closing, close: closeNow,
 		redactor: secrets,
 		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
 		journal:  kept, openedAt: time.Now(),
@@ -119,19 +133,28 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		changed:     make(chan struct{}, 1),
 		announce:    make(chan struct{}, 1),
 		settled:     make(chan struct{}),
-		extensions:  make(map[string]*extension),
+		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
+		states:      make(chan hooks.Event, stateEvents),
 
 		subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
 	}
-	if err := h.discover(ctx); err != nil {
+	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
+	if err := h.openOversight(cfg); err != nil {
 		stop()
 		return nil, err
 	}
-	h.rebuild()
+	first, err := h.discover(ctx, cfg, nil)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, h.oversight.close(ctx))
+	}
+	first.policy = h.pipeline(first.members, nil)
+	h.adopt(first)
 	h.running.Go(func() { h.startAll(running) })
 	h.running.Go(func() { h.rebuildLoop(running) })
 	h.running.Go(func() { h.announceLoop(running) })
+	h.running.Go(func() { h.stateLoop(running) })
 	if o.Background {
 		return h, nil
 	}
@@ -166,65 +189,44 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 
-// discover fills the host's extensions from the search paths. What cannot run
-// here is kept aside with its diagnostics.
-func (h *Host) discover(ctx context.Context) error {
-	if !h.cfg.Extensions.Enabled {
-		return nil
-	}
-	e := h.cfg.Extensions
-	found, err := discovery.Discover(ctx, discovery.Options{
-		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
-	})
-	if err != nil {
-		return err
-	}
-	h.diagnostics = found.Diagnostics
-	if e.Watch.Enabled {
-		h.diagnostics = append(h.diagnostics, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported,
-			Message: "extensions.watch has no effect in this version", Hint: "restart the host after a change"})
-	}
-	var secrets []string
-	for _, c := range found.Candidates {
-		x, diags := h.newExtension(c)
-		h.diagnostics = append(h.diagnostics, diags...)
-		if x == nil {
-			h.skipped = append(h.skipped, c)
-			continue
-		}
-		h.extensions[c.ID] = x
-		h.order = append(h.order, c.ID)
-		secrets = append(secrets, x.secrets...)
-	}
-	h.redactor.Know(secrets)
-	for _, d := range h.diagnostics {
-		h.logDiagnostic(d)
-	}
-	return nil
-}
-
-// startAll starts the eager extensions, a bounded number at a time, and puts each
-// into the catalog as it becomes ready.
+// startAll starts the eager extensions, and puts each into the catalog as it
+// becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, startsAtOnce)
-	for _, id := range h.order {
-		x := h.extensions[id]
-		if x.lazy() && !h.opts.StartLazy || !h.opts.starts(id) {
-			continue
+	for x, err := range h.startEach(ctx, slices.Concat(h.gen.Load().officers, h.gen.Load().inOrder())) {
+		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+			h.report(startDiagnostic(x, err))
 		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := x.start(ctx); err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
-				h.report(startDiagnostic(x, err))
-			}
-		})
 	}
-	wg.Wait()
 	h.rebuild()
+}
+
+// startEach starts those of list that are to be started, a bounded number at a
+// time, and yields each with its outcome.
+func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*extension, error] {
+	type outcome struct {
+		x   *extension
+		err error
+	}
+	return func(yield func(*extension, error) bool) {
+		var wg sync.WaitGroup
+		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
+		for _, x := range list {
+			if x.known() && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+				continue
+			}
+			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				outcomes <- outcome{x, x.start(ctx)}
+			})
+		}
+		go func() { wg.Wait(); close(outcomes) }()
+		more := true
+		for o := range outcomes {
+			more = more && yield(o.x, o.err)
+		}
+	}
 }
 
 // startsAtOnce bounds how many extensions start in parallel. A start is mostly
@@ -255,6 +257,7 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	h.mu.Lock()
 	h.sessions[s] = struct{}{}
 	h.mu.Unlock()
+	began := h.sessionBegan(s)
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		delete(h.sessions, s)
@@ -262,6 +265,7 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 		idle := h.subscriptions.drop(s)
 		h.mu.Unlock()
 		unsubscribe(idle)
+		h.sessionEnded(s, began)
 		h.endSession(s)
 	})
 	return nil
@@ -273,7 +277,7 @@ func (h *Host) endSession(s *protocol.Session) {
 	if s.ID == "" {
 		return
 	}
-	for _, x := range h.gen.Load().extensions {
+	for _, x := range h.alive() {
 		x.group.Release(sessionKey(s))
 	}
 }
@@ -317,23 +321,42 @@ func (h *Host) logDiagnostic(d protocol.Diagnostic) {
 func (h *Host) Close() error {
 	var failed error
 	h.stopping.Do(func() {
+		h.close()
+		h.reloading.Lock() // which a reload gives up when it notices
+		defer h.reloading.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 		defer cancel()
 		lastResort := time.AfterFunc(killAfter, h.kill)
 		defer lastResort.Stop()
 		var wg sync.WaitGroup
-		errs := make([]error, len(h.order))
-		for i, id := range h.order {
-			wg.Go(func() { errs[i] = h.extensions[id].stop(ctx, hostDrain) })
+		live := h.alive()
+		errs := make([]error, len(live))
+		for i, x := range live {
+			wg.Go(func() { errs[i] = x.stop(ctx, hostDrain) })
 		}
 		wg.Wait()
+		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
+		h.mu.Lock()
+		h.sealed = true
+		h.mu.Unlock()
+		h.runner.Close()
 		h.running.Wait()
+		errs = append(errs, h.oversight.close(ctx))
 		h.containment.Close()
 		h.journal.Close()
 		failed = errors.Join(errs...)
 	})
 	return failed
+}
+
+// closePolicy leaves what policies still have to decide as long as calls.
+func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
+	ctx, cancel := context.WithTimeout(ctx, hostDrain)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		h.log.Warn("policies were still deciding when the host closed", "error", err)
+	}
 }
 
 const (
@@ -343,7 +366,15 @@ const (
 
 // kill ends every process of every extension at once.
 func (h *Host) kill() {
-	for _, x := range h.extensions {
+	for _, x := range h.alive() {
 		x.kill()
 	}
+}
+
+// alive returns every extension that may have a process, of this generation or
+// of an earlier one.
+func (h *Host) alive() []*extension {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.live))
 }

@@ -31,9 +31,9 @@ func level(text json.RawMessage) int {
 // setLevel notes the level that a session wants and tells every extension that
 // logs to it.
 func (h *Host) setLevel(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
-	for _, id := range h.order {
-		x := h.gen.Load().extensions[id]
-		if x == nil || !offers(x.handshake.Load(), "logging") {
+	for _, x := range h.gen.Load().inOrder() {
+		id := x.candidate.ID
+		if !offers(x.handshake.Load(), "logging") {
 			continue
 		}
 		one := *c

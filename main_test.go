@@ -35,6 +35,12 @@ func TestMain(m *testing.M) {
 
 		"rich": serveRich,
 
+		"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
+		"guard":   func(string) { os.Exit(guard().Main()) },
+		"begun":   func(string) { appendState("begun", "x") },
+		"hooks":   func(string) { os.Exit(hookExtension().Main()) },
+		"journal": func(string) { os.Exit(journalExtension().Main()) },
+
 		"floor": benchtest.FloorVerb,
 		"bench": func(string) { os.Exit(benchExtension().Main()) },
 	})
@@ -76,6 +82,35 @@ func testExtension() *sdk.Extension {
 		func(context.Context, struct{}) (string, error) { return strings.Join(os.Environ(), "\n"), nil })
 	sdk.AddTool(x, sdk.Tool{Name: "die", Description: "Ends its process."},
 		func(context.Context, struct{}) (string, error) { os.Exit(3); return "", nil })
+	return x
+}
+
+// holdingALock runs main while nobody else with the same state directory does.
+func holdingALock(main func() int) int {
+	name := filepath.Join(os.Getenv("EXTHOST_STATE_DIR"), "lock")
+	lock, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 4
+	}
+	lock.Close()
+	defer os.Remove(name)
+	return main()
+}
+
+// guard is a policy in a process: it denies what is called "no" and dies of what is
+// called "die".
+func guard() *sdk.Extension {
+	x := sdk.New("1")
+	x.OnDecide(func(_ context.Context, e *sdk.Exchange) (sdk.Decision, error) {
+		switch {
+		case strings.Contains(string(e.Arguments()), `"no"`):
+			return sdk.Deny("said_no", "no is no"), nil
+		case strings.Contains(string(e.Arguments()), `"die"`):
+			os.Exit(3)
+		}
+		return sdk.Allow(), nil
+	})
 	return x
 }
 
@@ -159,9 +194,14 @@ func child(script, more string) string {
 // open opens a host over the folder and closes it with the test.
 func (f *folder) open(o exthost.Options) *exthost.Host {
 	f.t.Helper()
+	return f.openWith(f.config(), o)
+}
+
+// config searches the folder alone.
+func (f *folder) config() *config.Config {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{f.dir}
-	return f.openWith(cfg, o)
+	return cfg
 }
 
 func (f *folder) openWith(cfg *config.Config, o exthost.Options) *exthost.Host {

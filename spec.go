@@ -27,11 +27,11 @@ func (h *Host) gate() discovery.Host {
 
 // spec is everything the runtime needs to run one instance of c, and what its
 // environment lacks.
-func (h *Host) spec(c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
-	entry := h.cfg.Extensions.Entries[c.ID]
+func (h *Host) spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
+	entry := cfg.Extensions.Entries[c.ID]
 	s := runtime.Spec{
 		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
-		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(h.cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
+		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
 		StateDir: filepath.Join(h.opts.StateDir, c.ID), HostVersion: h.opts.Version, Self: h.opts.Self,
 		Logger: h.log.With("extension", c.ID), Containment: h.containment,
 	}
@@ -44,18 +44,19 @@ func (h *Host) spec(c discovery.Candidate) (runtime.Spec, process.EnvReport, err
 	}
 	var report process.EnvReport
 	if c.Owner != "" || remote(c.Manifest) { // an MCP server as other clients know it, or one elsewhere
-		s.Env, report = h.childEnv(&s, nil, entry)
+		s.Env, report = h.childEnv(cfg, &s, nil)
 		if s.Manifest, err = expanded(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}
-	s.Env, report = h.childEnv(&s, s.Manifest.Transport.Env, entry)
+	s.Env, report = h.childEnv(cfg, &s, s.Manifest.Transport.Env)
 	return s, report, nil
 }
 
 // childEnv is the environment of an extension's processes: the host's less what
 // looks secret, what the manifest and the operator state, and the host's own names.
-func (h *Host) childEnv(s *runtime.Spec, stated map[string]string, entry config.Entry) ([]string, process.EnvReport) {
+func (h *Host) childEnv(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
+	entry := cfg.Extensions.Entries[s.ID]
 	cwd := s.Manifest.Transport.Cwd
 	if !filepath.IsAbs(cwd) {
 		cwd = filepath.Join(s.Dir, cwd)
@@ -70,7 +71,7 @@ func (h *Host) childEnv(s *runtime.Spec, stated map[string]string, entry config.
 		"EXTHOST_STATE_DIR":        s.StateDir,
 	})
 	return process.Environ(h.opts.Environ, process.EnvPolicy{
-		Mode: h.cfg.Extensions.Env.Mode, Pass: h.cfg.Extensions.Env.Pass,
+		Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass,
 		Declared: s.Manifest.Requires.Env, Deny: entry.EnvDeny, Set: set,
 	})
 }

@@ -20,7 +20,8 @@ type Status struct {
 	Version     string                `json:"version"`
 	Generation  uint64                `json:"generation"` // of the tool catalog
 	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"` // in discovery order, the skipped ones last
+	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
+	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
 
@@ -36,6 +37,8 @@ type ExtensionStatus struct {
 	State       string `json:"state"`              // a supervisor state, skipped or disabled
 	Reason      string `json:"reason,omitempty"`   // for anything not ready
 	Restarts    int    `json:"restarts"`
+	Activation  string `json:"activation,omitempty"`  // eager or lazy; "" when it does not run
+	Containment string `json:"containment,omitempty"` // what holds its processes besides [Status.Containment]: "pid namespace"
 
 	Command  []string          `json:"command,omitempty"`   // what is run, or the URL, as the manifest states it
 	StateDir string            `json:"state_dir,omitempty"` // private to it, survives restarts
@@ -67,13 +70,14 @@ func (h *Host) Status() Status {
 	g := h.gen.Load()
 	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains()}
 	h.mu.Lock()
-	s.Diagnostics = slices.Concat(h.diagnostics, h.offerDiagnostics)
+	s.Diagnostics = slices.Concat(g.diagnostics, h.diagnostics, h.offerDiagnostics)
 	h.mu.Unlock()
-	for _, id := range h.order {
-		s.Extensions = append(s.Extensions, h.extensions[id].status(g))
+	for _, x := range g.inOrder() {
+		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	for _, c := range h.skipped {
-		x := extension{candidate: c}
+	s.Policies = g.policies()
+	for _, c := range g.skipped {
+		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
 		e.State, e.Reason = StateSkipped, reasonFor(c, s.Diagnostics)
 		s.Extensions = append(s.Extensions, e)
@@ -112,6 +116,7 @@ func (x *extension) describe() ExtensionStatus {
 		ID: x.candidate.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
 		Path: x.candidate.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
 		Command: commandLine(m.Transport), StateDir: x.stateDir, Requires: m.Requires, Tools: []string{},
+		Activation: x.options.Activation, Containment: x.containment(),
 		EnvWithheld: x.env.Withheld, EnvPassedSecrets: x.env.PassedSecrets,
 	}
 }
@@ -137,8 +142,15 @@ func (x *extension) status(g *generation) ExtensionStatus {
 		s.Tools = append(s.Tools, e.Name)
 	}
 	if hs := x.handshake.Load(); hs != nil {
-		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		s.Protocol = hs.Protocol
 	}
+	s.Hooks = x.hookPoints()
+	s.running(x)
+	return s
+}
+
+// running adds what there is to say of the processes of x.
+func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
@@ -157,7 +169,6 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	if s.State == string(supervisor.Ready) {
 		s.Reason = "" // of a failure that is over
 	}
-	return s
 }
 
 // processes returns what is known of the running instances, by the key of their
@@ -186,6 +197,7 @@ type InstanceStatus struct {
 	Restarts  int                `json:"restarts"`
 	NextRetry *time.Time         `json:"next_retry,omitempty"`
 	Breaker   string             `json:"breaker,omitempty"`
+	NextProbe *time.Time         `json:"next_probe,omitempty"` // of an open breaker: when a call may try again
 	InFlight  int                `json:"in_flight"`
 	Queued    int                `json:"queued"`
 
@@ -205,6 +217,9 @@ func instanceStatus(s supervisor.SlotStatus) InstanceStatus {
 	}
 	if !s.Next.IsZero() {
 		i.NextRetry = &s.Next
+	}
+	if !s.BreakerUntil.IsZero() {
+		i.NextProbe = &s.BreakerUntil
 	}
 	return i
 }

@@ -2,11 +2,10 @@ package exthost
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -22,10 +21,7 @@ func refuseUnsupported(cfg *config.Config) error {
 		key    string
 		stated bool
 	}{
-		{"plugins", slices.ContainsFunc(cfg.Plugins, func(s governance.Spec) bool { return !s.Disabled })},
-		{"hooks", len(cfg.Hooks) > 0},
 		{"destinations", len(cfg.Destinations) > 0},
-		{"audit.path", cfg.Audit.Path != ""},
 	} {
 		if section.stated {
 			return protocol.Errorf(protocol.ConfigInvalid, "%s: this version cannot do that yet, and does not start as if it could; take it out", section.key)
@@ -39,9 +35,6 @@ func unsupported(c *discovery.Candidate) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path}
 	switch kind := c.Manifest.Transport.Kind; kind {
 	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE:
-	case "":
-		d.Message = "its [[hooks]] are not run by this version"
-		return d
 	default:
 		d.Message = fmt.Sprintf("transport kind %s is not built in yet", kind)
 		return d
@@ -56,9 +49,8 @@ func ignored(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagn
 		key    string
 		stated bool
 	}{
-		{"[[hooks]]", len(m.Hooks) > 0},
 		{"[runtime.limits]", unkeptLimits(m)},
-		{"runtime.replay", o.Replay != manifest.ReplayNever},
+		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {
 		if part.stated {
 			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,

@@ -28,16 +28,20 @@ type Exchange struct {
 	ToChild   bool            // false: an extension asks or tells its caller
 	Notify    bool            // a notification: no response flow
 	Request   json.RawMessage // the params, as they will be sent
-	Response  json.RawMessage // the result; nil until there is one
+	Response  json.RawMessage // the result; nil until there is one. While content decides about an extension's own error: its {code, message, data}
 	Failure   *protocol.Error // why there is no result: a refusal or what went wrong; nil otherwise
 	Verdict   Verdict         // what ended it, for those who record
+	Began     time.Time       // when the host took it; zero while nobody looks
+	Replayed  bool            // it was sent again after the child had died
 }
 
-// Verdict is the decision that counted.
+// Verdict is the decision that counted. The zero value says that every policy
+// let the exchange pass, unasked.
 type Verdict struct {
-	Action Action
-	Policy string // whose it was; "" when every policy let it pass
-	Code   string
+	Action Action `json:"action"`         // Deny, Respond, or Ask for a question answered with yes
+	Policy string `json:"policy"`         // whose it was
+	Code   string `json:"code,omitempty"` // of a denial
+	By     string `json:"by,omitempty"`   // who answered the question, if there was one
 }
 
 // Action is what a policy wants to happen.
@@ -67,7 +71,9 @@ type Decision struct {
 const DefaultExpiry = 5 * time.Minute
 
 // Policy decides about one flow of an exchange. It is called by many goroutines
-// at once and must not keep or change x.
+// at once, must not keep or change x, and returns soon after ctx ends: nothing
+// else interrupts it. An error says that it could not decide; a panic counts as
+// one.
 type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }
@@ -75,10 +81,28 @@ type Policy interface {
 // Visibler is a policy that also says which tools a caller may see in lists. It
 // must be quick: it is asked for each tool of a list.
 type Visibler interface {
-	Visible(caller, tool string) bool
+	Visible(caller, extension, tool string) bool
 }
 
-// Member is a policy with its place in the pipeline.
+// Question is what a policy wants a person to decide.
+type Question struct {
+	Policy string
+	Flow   Flow
+	Code   string          // "" when the policy gave none
+	Reason string          // for the person
+	Data   json.RawMessage // for programs; nil is none
+	Expiry time.Duration   // how long there is for an answer
+}
+
+// Approver has people answer questions. Ask waits for the answer and returns soon
+// after ctx ends, which it does when the caller gives up or the question expires.
+// by names who answered. It must not keep or change x.
+type Approver interface {
+	Ask(ctx context.Context, x *Exchange, q Question) (approved bool, by string, err error)
+}
+
+// Member is a policy with its place in the pipeline. The spec's zero value is not
+// required: policies that guard something state Required.
 type Member struct {
 	Spec   Spec
 	Policy Policy

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 )
@@ -129,7 +128,27 @@ func (p *problems) env(field string, env map[string]string) {
 }
 
 // directions are what Match.Direction may select.
-var directions = []string{"to_extension", "to_caller"}
+var directions = []string{toExtension, toCaller}
+
+const (
+	toExtension = "to_extension"
+	toCaller    = "to_caller"
+)
+
+// Direction says which way the request goes, in the words of Match.Direction.
+func (x *Exchange) Direction() string {
+	if x.ToChild {
+		return toExtension
+	}
+	return toCaller
+}
+
+// fits reports whether m selects x.
+func (m *Match) fits(x *Exchange) bool {
+	fits := func(globs Globs, name string) bool { return len(globs) == 0 || globs.Match(name) }
+	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&
+		fits(m.Callers, x.Caller) && fits(m.Direction, x.Direction())
+}
 
 func (m Match) validate(p *problems) {
 	lists := []struct {
@@ -138,17 +157,13 @@ func (m Match) validate(p *problems) {
 	}{{"tools", m.Tools}, {"extensions", m.Extensions}, {"methods", m.Methods}, {"callers", m.Callers}, {"direction", m.Direction}}
 	for _, list := range lists {
 		for _, glob := range list.globs {
-			if _, err := path.Match(glob, ""); err != nil || glob == "" {
+			if badGlob(glob) {
 				p.add("match."+list.field, "* is any text, ? any character, [a-z] one of them", "%q is not a glob", glob)
-			} else if list.field == "direction" && !matchesAny(glob, directions) {
+			} else if list.field == "direction" && !slices.ContainsFunc(directions, func(d string) bool { return globMatch(glob, d) }) {
 				p.add("match.direction", "to_extension or to_caller", "%q matches no direction", glob)
 			}
 		}
 	}
-}
-
-func matchesAny(glob string, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(glob, name); return ok })
 }
 
 // badURL says what is wrong with the address of a policy's server, "" when nothing is.

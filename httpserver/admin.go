@@ -18,6 +18,7 @@ import (
 //
 //	GET  /api/v1/status                   [exthost.Status]
 //	POST /api/v1/extensions/{id}/restart  204 once it can be called again
+//	POST /api/v1/reload                   [exthost.Change]; with ?dry_run=true only what it would be
 //	GET  /api/v1/logs                     server-sent events, each an [exthost.LogRecord];
 //	                                      extension, level, last and follow select
 //	GET  /api/v1/tools                    {"tools": [Tool…]}, of one extension with ?extension=
@@ -31,6 +32,7 @@ func Admin(h *exthost.Host) http.Handler {
 	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /api/v1/status":                   a.status,
 		"POST /api/v1/extensions/{id}/restart": a.restart,
+		"POST /api/v1/reload":                  a.reload,
 		"GET /api/v1/logs":                     a.logs,
 		"GET /api/v1/tools":                    a.tools,
 		"GET /api/v1/tools/{name}":             a.tool,
@@ -58,6 +60,18 @@ func (a *admin) restart(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+func (a *admin) reload(w http.ResponseWriter, r *http.Request) error {
+	act := a.host.Admin().Reload
+	if r.FormValue("dry_run") == "true" {
+		act = a.host.Admin().Plan
+	}
+	change, err := act(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, change)
 }
 
 // Tool is one tool of the catalog, as the operator sees it.
@@ -178,7 +192,7 @@ func faultStatus(kind protocol.Kind) int {
 		return http.StatusNotFound
 	case protocol.Rejected, protocol.Untrusted, protocol.DescriptorChanged:
 		return http.StatusForbidden
-	case protocol.RequirementMissing:
+	case protocol.RequirementMissing, protocol.ConfigInvalid:
 		return http.StatusConflict
 	case protocol.NotReady, protocol.BreakerOpen, protocol.Overloaded, protocol.Failed, protocol.ShuttingDown, protocol.GovernanceUnavailable:
 		return http.StatusServiceUnavailable

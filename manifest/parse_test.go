@@ -191,9 +191,15 @@ func doubling(n int) string {
 }
 
 func TestNotesThatLeaveTheManifest(t *testing.T) {
-	m, diags := Parse("p", []byte(minimal+"[runtime]\nreplay = \"idempotent\"\n"))
-	if m == nil || m.Runtime.Replay != "" || len(diags) != 1 || diags[0].Code != CodeUnsupported {
-		t.Errorf("an author's replay: %+v, %v", m, diags)
+	for _, line := range []string{`replay = "idempotent"`, `isolate = "none"`} {
+		m, diags := Parse("p", []byte(minimal+"[runtime]\n"+line+"\n"))
+		if m == nil || m.Runtime.Replay != "" || m.Runtime.Isolate != "" || len(diags) != 1 || diags[0].Code != CodeUnsupported || diags[0].Level != protocol.LevelWarn {
+			t.Errorf("an author's %s: %+v, %v", line, m, diags)
+		}
+	}
+	m, diags := Parse("p", []byte(minimal+"[runtime]\nreplay = \"never\"\nisolate = \"pid\"\n"))
+	if m == nil || m.Runtime.Isolate != IsolatePID || len(diags) != 0 {
+		t.Errorf("what authors may state: %+v, %v", m, diags)
 	}
 	m, diags = Parse("p", []byte(strings.Replace(minimal, "tools", "channels = [\"sms\"]\ntools", 1)))
 	if m == nil || len(diags) != 1 || diags[0].Code != CodeUnsupported || diags[0].Extension != "weather" {

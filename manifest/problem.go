@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/toolmatch"
 )
 
 // Problem is one thing wrong with a table that more than one kind of file may
@@ -59,6 +60,7 @@ func (r Runtime) Validate() []Problem {
 	p.oneOf("activation", r.Activation, ActivationEager, ActivationLazy)
 	p.oneOf("replay", r.Replay, ReplayNever, ReplayIdempotent)
 	p.oneOf("reload", r.Reload, ReloadOverlap, ReloadStopFirst)
+	p.oneOf("isolate", r.Isolate, IsolateNone, IsolatePID)
 	p.atLeast("max_instances", r.MaxInstances, 1)
 	p.atLeast("max_in_flight", r.MaxInFlight, 1)
 	p.atLeast("max_queue", r.MaxQueue, 0)
@@ -89,8 +91,11 @@ func (h HookSpec) Validate() []Problem {
 		p.add("command", "", "a hook needs a command")
 	}
 	p.oneOf("on_error", h.OnError, "allow", "deny")
-	if _, err := regexp.Compile(h.Matcher); err != nil && h.Matcher != "*" {
-		p.add("matcher", "", "matcher is not a regular expression: %v", err)
+	if _, err := toolmatch.Parse(h.Matcher); err != nil {
+		p.add("matcher", "", "matcher is not a regular expression (nor a list of names, nor a pattern): %v", err)
+	}
+	if h.Timeout != nil && *h.Timeout == 0 {
+		p.add("timeout", "", "timeout is more than 0: without it a hook that hangs would hold up every call")
 	}
 	return p
 }

@@ -26,6 +26,7 @@ type Runtime struct {
 	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // replace a child whose call timed out; default false
 	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
 	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
+	Isolate        string    `toml:"isolate" json:"isolate,omitempty"`                   // none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the operator may state none
 	Restart        Restart   `toml:"restart" json:"restart,omitzero"`
 	Limits         Limits    `toml:"limits" json:"limits,omitzero"`
 }
@@ -64,7 +65,7 @@ func overlay(base, top reflect.Value) {
 	}
 }
 
-// The values of Options.Activation, Replay and Reload.
+// The values of Options.Activation, Replay, Reload and Isolate.
 const (
 	ActivationEager  = "eager"      // start with the host
 	ActivationLazy   = "lazy"       // start on the first call
@@ -72,6 +73,8 @@ const (
 	ReplayIdempotent = "idempotent" // once more, if the tool says so and the child died
 	ReloadOverlap    = "overlap"    // the new build is ready before the old one drains
 	ReloadStopFirst  = "stop_first" // the old build stops before the new one starts
+	IsolateNone      = "none"       // children share the host's process ids
+	IsolatePID       = "pid"        // each has a pid namespace of its own, where the system has such
 )
 
 // Options is a [runtime] table with every default filled in.
@@ -92,6 +95,7 @@ type Options struct {
 	RecycleOnHang  bool           // false: a call that times out leaves the child running
 	Replay         string         // never
 	Reload         string         // overlap
+	Isolate        string         // none
 	Restart        RestartOptions // when a child dies
 	Limits         LimitOptions   // of the child's process
 }
@@ -150,6 +154,7 @@ func (r Runtime) Resolve(t Transport) Options {
 		RecycleOnHang:  valueOr(r.RecycleOnHang, false),
 		Replay:         stringOr(r.Replay, ReplayNever),
 		Reload:         stringOr(r.Reload, ReloadOverlap),
+		Isolate:        stringOr(r.Isolate, IsolateNone),
 		Restart:        r.Restart.resolve(attempts),
 		Limits:         r.Limits.resolve(),
 	}

@@ -13,7 +13,7 @@ func TestRuntimeResolveDefaults(t *testing.T) {
 	want := Options{
 		Activation: "eager", Instances: "shared", MaxInstances: 16, StartTimeout: 10 * time.Second,
 		CallTimeout: 30 * time.Second, MaxCallTimeout: 10 * time.Minute, ShutdownGrace: 3 * time.Second, DrainTimeout: 30 * time.Second,
-		MaxInFlight: 64, MaxQueue: 256, MaxLineBytes: 16 << 20, Replay: "never", Reload: "overlap",
+		MaxInFlight: 64, MaxQueue: 256, MaxLineBytes: 16 << 20, Replay: "never", Reload: "overlap", Isolate: "none",
 		Restart: RestartOptions{MaxAttempts: 5, Window: 5 * time.Minute, BaseBackoff: time.Second, MaxBackoff: 16 * time.Second, HealthyAfter: time.Minute},
 	}
 	stdio := Transport{Kind: KindStdio, Protocol: ProtocolNative, Command: "./x"}

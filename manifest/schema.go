@@ -77,6 +77,7 @@ func (Runtime) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "activation", ActivationEager, ActivationLazy)
 	enum(s, "replay", ReplayNever, ReplayIdempotent)
 	enum(s, "reload", ReloadOverlap, ReloadStopFirst)
+	enum(s, "isolate", IsolateNone, IsolatePID)
 }
 
 // JSONSchemaExtend states the words allowed.

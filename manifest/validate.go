@@ -35,8 +35,8 @@ func (v *validator) manifest() {
 	v.plugin()
 	if v.root.kid("transport") != nil {
 		v.transport()
-	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil {
-		v.errorAt(0, `add [transport] with a command, or MCP servers`, "the manifest starts nothing: it has no [transport]")
+	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil && v.root.kid("hooks") == nil {
+		v.errorAt(0, `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
 	}
 	v.capabilities()
 	v.requires()
@@ -124,14 +124,22 @@ func (v *validator) runtime() {
 	for _, p := range r.Validate() {
 		v.problem(at("runtime"), p)
 	}
-	if r.Replay == ReplayIdempotent {
-		v.diagnose(protocol.LevelInfo, CodeUnsupported, v.find("runtime", "replay").off,
-			"the operator states it in extensions.entries", "runtime.replay has no effect here: only the operator may allow it")
-		r.Replay = ""
-	}
+	v.operatorsOwn("replay", &r.Replay, ReplayIdempotent)
+	v.operatorsOwn("isolate", &r.Isolate, IsolateNone)
 	if n := r.MaxInFlight; v.m.Transport.Protocol == ProtocolLite && n != nil && *n > 1 {
 		v.errorf(at("runtime", "max_in_flight"), "", "protocol lite has one call in flight, not %d", *n)
 	}
+}
+
+// operatorsOwn takes a value back that the author of a manifest must not choose.
+func (v *validator) operatorsOwn(key string, stated *string, value string) {
+	if *stated != value {
+		return
+	}
+	v.diagnose(protocol.LevelWarn, CodeUnsupported, v.find("runtime", key).off,
+		"the operator may state it, in extensions.entries."+v.m.Plugin.ID+".runtime",
+		"runtime.%s = %q has no effect in a manifest: that is for the operator to decide", key, value)
+	*stated = ""
 }
 
 // problem reports p, found in the table at path.

@@ -51,6 +51,51 @@ type InitializeResult struct {
 	Hooks           []string          `json:"hooks,omitempty"`
 }
 
+// DecideParams asks a native policy about one flow of an exchange.
+type DecideParams struct {
+	ID        string          `json:"id,omitempty"`        // of the decision; the same in both flows
+	Flow      string          `json:"flow"`                // request or response
+	Direction string          `json:"direction"`           // to_extension, or to_caller: what an extension asks or tells
+	Method    string          `json:"method"`              // of MCP
+	Caller    string          `json:"caller,omitempty"`    // authenticated; "" when anonymous
+	Session   string          `json:"session,omitempty"`   // "" for stateless callers
+	Extension string          `json:"extension,omitempty"` // whom it is for; "" for a method of the host
+	Tool      string          `json:"tool,omitempty"`      // the registered name; "" outside tools/call
+	Request   json.RawMessage `json:"request,omitempty"`   // the params
+	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, what of that may be changed
+	Error     *WireError      `json:"error,omitempty"`     // why there is no result; only content and audit see one
+	Verdict   *Verdict        `json:"verdict,omitempty"`   // what ended the exchange; only audit sees it
+}
+
+// Verdict is the decision that counted.
+type Verdict struct {
+	Decision string `json:"decision"`         // a decision's word, see [DecideResult]
+	Policy   string `json:"policy,omitempty"` // whose it was; "" when all let it pass
+	Code     string `json:"code,omitempty"`
+}
+
+// The words of a decision.
+const (
+	DecisionAllow   = "allow"   // as it is
+	DecisionDeny    = "deny"    // with code and reason
+	DecisionModify  = "modify"  // with request or response, by the flow; category content only
+	DecisionRespond = "respond" // with response, in the request flow: the extension is not asked; category content only
+	DecisionAsk     = "ask"     // a person
+)
+
+// DecideResult is a native policy's answer. Nothing is implied: without a decision
+// it is not one.
+type DecideResult struct {
+	Decision   string          `json:"decision"`
+	Code       string          `json:"code,omitempty"`        // stable, for programs
+	Reason     string          `json:"reason,omitempty"`      // for people and models
+	Data       json.RawMessage `json:"data,omitempty"`        // more for programs
+	RetryAfter float64         `json:"retry_after,omitempty"` // seconds until a denied call may be tried again
+	Expiry     float64         `json:"expiry,omitempty"`      // seconds that a question waits for a person; 0 is the host's default
+	Request    json.RawMessage `json:"request,omitempty"`     // instead of the params
+	Response   json.RawMessage `json:"response,omitempty"`    // instead of the result
+}
+
 // Tool is a descriptor as an extension offers it. InputSchema may be spelled
 // input_schema or inputSchema; Raw keeps every field as it was sent.
 type Tool struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -22,7 +23,7 @@ const stderrShown = 5
 func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
-		Limits: process.Limits(e.spec.Options.Limits), Containment: e.spec.Containment,
+		Limits: process.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,
 		StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
 	if err != nil && ctx.Err() != nil {

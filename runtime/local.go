@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -26,7 +27,7 @@ func (l local) exit() string                 { return l.Exit().String() }
 
 // spawn starts the process.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	argv, err := commandLine(s)
+	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
@@ -34,7 +35,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	probed := d.traits().probed
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		Limits: process.Limits(s.Options.Limits), Containment: s.Containment,
+		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
 		StderrLine: func(l process.Line) {
 			if is := settled.Load(); probed && (is == nil || !is.Load()) {
 				l.Level = min(l.Level, slog.LevelDebug)

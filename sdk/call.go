@@ -4,25 +4,62 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
 // call is the context of a tool, and what it knows about the call it serves.
+// What a cancellation takes is made when somebody asks for it: few tools do, and
+// it costs as much as a small one.
 type call struct {
-	context.Context
-	extension *Extension
-	params    json.RawMessage
+	context.Context // of the conversation
+	extension       *Extension
+	id, params      json.RawMessage
+
+	mu     sync.Mutex
+	own    context.Context // nil until somebody asks
+	cancel context.CancelFunc
+	over   bool
 }
 
 type callKey struct{}
 
+// Value implements [context.Context].
 func (c *call) Value(key any) any {
 	if key == (callKey{}) {
 		return c
 	}
-	return c.Context.Value(key)
+	return c.cancelable().Value(key)
+}
+
+// Done implements [context.Context].
+func (c *call) Done() <-chan struct{} { return c.cancelable().Done() }
+
+// Err implements [context.Context].
+func (c *call) Err() error { return c.cancelable().Err() }
+
+func (c *call) cancelable() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil {
+		c.own, c.cancel = context.WithCancel(c.Context)
+		if c.over {
+			c.cancel()
+		}
+	}
+	return c.own
+}
+
+// end cancels the call.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	if c.cancel != nil {
+		c.cancel()
+	}
 }
 
 // Progress tells the caller of ctx's tool call how far it is: done of total, in
@@ -43,6 +80,16 @@ func Progress(ctx context.Context, done, total float64, message string) {
 		Total    float64         `json:"total,omitempty"`
 		Message  string          `json:"message,omitempty"`
 	}{token, done, total, message})
+}
+
+// Meta is what the host says of the caller of ctx's tool call, an object with
+// agent_id and session_id; nil unless the manifest has [context] passthrough = true.
+func Meta(ctx context.Context) json.RawMessage {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil {
+		return nil
+	}
+	return rawjson.Get(rawjson.Get(c.params, "arguments"), "_meta")
 }
 
 // Log sends a message to the caller of ctx's tool call. What only the operator

@@ -12,6 +12,18 @@
 //		os.Exit(x.Main())
 //	}
 //
+// [Extension.OnDecide] makes it a policy instead, or as well:
+//
+//	x.OnDecide(func(ctx context.Context, e *sdk.Exchange) (sdk.Decision, error) {
+//		if e.Tool == "ext_shell_run" {
+//			return sdk.Deny("no_shell", "There is no shell here; use the file tools."), nil
+//		}
+//		return sdk.Allow(), nil
+//	})
+//
+// [Extension.OnHook] answers at points of the agent loop: before and after the calls
+// of tools, its own and others'.
+//
 // The tool's schema comes from the type of its input. Tools run concurrently; ctx
 // ends when the caller gives up, and [Progress] and [Log] speak to it meanwhile.
 // Whatever the program itself prints to stdout goes to stderr, where the host

@@ -1,15 +1,17 @@
 package sdk
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,16 +24,18 @@ import (
 // closed our stdin.
 const drainTimeout = 3 * time.Second
 
-// Extension is a set of tools and the conversation that serves them. Tools are
-// added before [Extension.Main] or [Extension.Serve] runs.
+// Extension is a set of tools and hooks and the conversation that serves them. They
+// are added before [Extension.Main] or [Extension.Serve] runs.
 type Extension struct {
 	version string
 	tools   map[string]*tool
 	order   []string
+	hooks   map[string]hook // by point
 	setup   func(ctx context.Context, s Setup) error
+	policy  Policy
 
 	mu       sync.Mutex
-	inFlight map[string]context.CancelFunc // by request id
+	inFlight []*call
 	conn     *jsonrpc.Conn
 }
 
@@ -43,7 +47,7 @@ type tool struct {
 
 // New returns an extension of the given version, which the host shows.
 func New(version string) *Extension {
-	return &Extension{version: version, tools: make(map[string]*tool), inFlight: make(map[string]context.CancelFunc)}
+	return &Extension{version: version, tools: make(map[string]*tool)}
 }
 
 // Setup is what the host says when it opens the conversation.
@@ -108,6 +112,8 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	switch req.Method {
 	case protocol.MethodToolsCall:
 		return x.call(ctx, req)
+	case protocol.MethodDecide:
+		return x.decide(ctx, req)
 	case protocol.MethodPing:
 		return json.RawMessage("{}"), nil
 	case protocol.MethodInitialize:
@@ -116,6 +122,9 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 		return json.Marshal(map[string]any{"tools": x.descriptors()})
 	case protocol.MethodShutdown:
 		return json.RawMessage("{}"), nil // the end of stdin follows
+	}
+	if strings.HasPrefix(req.Method, protocol.MethodHookPrefix) {
+		return x.runHook(ctx, req)
 	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + req.Method}
 }
@@ -133,7 +142,7 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 			return nil, err
 		}
 	}
-	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors()})
+	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: x.points()})
 }
 
 func (x *Extension) descriptors() []json.RawMessage {
@@ -155,18 +164,9 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	if !ok {
 		return nil, invalidParams("there is no tool " + name)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	id := string(req.ID)
-	x.mu.Lock()
-	x.inFlight[id] = cancel
-	x.mu.Unlock()
-	defer func() {
-		x.mu.Lock()
-		delete(x.inFlight, id)
-		x.mu.Unlock()
-	}()
-	result, err := t.run(&call{ctx, x, req.Params}, rawjson.Get(req.Params, "arguments"))
+	c := x.begin(ctx, req)
+	defer x.end(c)
+	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
 	if err == nil {
 		return result, nil
 	}
@@ -174,6 +174,15 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 		return nil, (*jsonrpc.Error)(wire)
 	}
 	return textResult(err.Error(), true), nil
+}
+
+// begin returns the context of a call, which notified can cancel until its end.
+func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
+	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight = append(x.inFlight, c)
+	return c
 }
 
 // run calls the tool and survives its panic, which the author finds on stderr.
@@ -187,16 +196,32 @@ func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.
 	return t.call(ctx, arguments)
 }
 
+func (x *Extension) end(c *call) {
+	x.mu.Lock()
+	i := slices.Index(x.inFlight, c)
+	last := len(x.inFlight) - 1
+	x.inFlight[i], x.inFlight[last] = x.inFlight[last], nil
+	x.inFlight = x.inFlight[:last]
+	x.mu.Unlock()
+	c.end()
+}
+
 // notified cancels the call that the host gave up.
 func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
 	if n.Method != protocol.MethodCancelled {
 		return
 	}
+	id := rawjson.Get(n.Params, "requestId")
 	x.mu.Lock()
-	cancel := x.inFlight[string(rawjson.Get(n.Params, "requestId"))]
+	var given *call
+	for _, c := range x.inFlight {
+		if bytes.Equal(c.id, id) {
+			given = c
+		}
+	}
 	x.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if given != nil {
+		given.end()
 	}
 }
 
@@ -210,10 +235,15 @@ func invalidParams(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
 // add registers a tool; a name that is taken is the author's mistake.
 func (x *Extension) add(name string, t *tool) {
-	if _, taken := x.tools[name]; taken || name == "" {
-		panic("sdk: tool " + cmp.Or(name, "without a name") + " is added twice or has no name")
+	if !toolName.MatchString(name) {
+		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))
+	}
+	if _, taken := x.tools[name]; taken {
+		panic("sdk: tool " + name + " is added twice")
 	}
 	x.tools[name] = t
 	x.order = append(x.order, name)

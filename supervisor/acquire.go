@@ -124,15 +124,21 @@ func (l *lease[S]) release(err error) {
 		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // somebody will ask
 			sl.used = g.now()
 		}
-		inst.gone = inst.gone || ended
-		was := sl.breaker.state
-		if sl.breaker.report(l.ticket, o); sl.breaker.state != was {
-			g.emit(sl, BreakerChanged)
+		if inst.gone = inst.gone || ended; !inst.gone { // the next one has a breaker of its own
+			g.report(sl, l.ticket, o)
 		}
 		if sl.state == Draining && inst.inFlight == 0 {
 			inst.cancel()
 		}
 	})
+}
+
+// report tells the breaker of sl what a call came to.
+func (g *Group[S]) report(sl *slot[S], t ticket, o outcome) {
+	was := sl.breaker.state
+	if sl.breaker.report(t, o); sl.breaker.state != was {
+		g.emit(sl, BreakerChanged)
+	}
 }
 
 // enter gives a new call what offer has for it, or a place in the queue.

@@ -249,9 +249,15 @@ func TestW8InstanceThatEndedTakesNoMoreCalls(t *testing.T) {
 	ended := func(err error) bool { return errors.Is(err, errCrash) }
 	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}, Ended: ended}, func(t *testing.T, w *world) {
 		f := w.started(1)[0]
-		dying := w.acquire("")
-		dying.got(t, f)
-		dying.release(errCrash)
+		var dying []*call
+		for range 2 * defaults.Breaker.Threshold { // or the breaker would refuse the next call
+			c := w.acquire("")
+			c.got(t, f)
+			dying = append(dying, c)
+		}
+		for _, c := range dying {
+			c.release(errCrash)
+		}
 		next := w.acquire("")
 		next.waits(t)
 		f.die(errCrash)

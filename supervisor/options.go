@@ -44,7 +44,7 @@ type Options struct {
 	MaxQueue     int           // calls waiting per slot; default 256, negative: none
 	QueueTimeout time.Duration // how long a call waits for a running instance to have room; default 30 s
 	IdleTimeout  time.Duration // an instance without calls for this long is stopped; 0: never
-	DrainTimeout time.Duration // what Restart and Release leave to calls in flight; default 30 s
+	DrainTimeout time.Duration // what Restart and Release leave to calls in flight; default 30 s, negative: nothing
 
 	Restart Restart
 	Breaker Breaker
@@ -55,7 +55,8 @@ type Options struct {
 	Fault func(error) bool
 
 	// Ended reports whether an outcome says that the instance is ending, which a
-	// call may learn before Serve returns: later calls then wait for what follows.
+	// call may learn before Serve returns: later calls then wait for what follows,
+	// and the breaker, which is for instances that live, does not count it.
 	// Default: none does.
 	Ended func(error) bool
 
@@ -76,9 +77,9 @@ type Options struct {
 type Restart struct {
 	MaxAttempts  int           // restarts within any Window; 0: never, negative: unlimited
 	Window       time.Duration // default 5 min
-	BaseBackoff  time.Duration // bound of the second restart's delay, doubled by each one after; default 1 s
-	MaxBackoff   time.Duration // bound of that doubling; default 16 s
-	HealthyAfter time.Duration // Ready for this long, a slot starts over with an immediate restart; default 60 s
+	BaseBackoff  time.Duration // bound of the second restart's delay, doubled by each one after; default 1 s, negative: no delays
+	MaxBackoff   time.Duration // bound of that doubling; default 16 s, negative: no delays
+	HealthyAfter time.Duration // Ready for this long, a slot starts over with an immediate restart; default 60 s, negative: no matter how long
 }
 
 // Breaker bounds the harm of an instance that runs but does not answer.
@@ -92,7 +93,6 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxInstances, 16)
 	defaultTo(&o.MaxInFlight, 64)
 	defaultTo(&o.MaxQueue, 256)
-	o.MaxQueue = max(o.MaxQueue, 0)
 	defaultTo(&o.QueueTimeout, 30*time.Second)
 	defaultTo(&o.DrainTimeout, 30*time.Second)
 	defaultTo(&o.Restart.Window, 5*time.Minute)
@@ -102,6 +102,9 @@ func (o Options) withDefaults() Options {
 	defaultTo(&o.Breaker.Threshold, 5)
 	defaultTo(&o.Breaker.Timeout, 10*time.Second)
 	defaultTo(&o.Breaker.MaxTimeout, 2*time.Minute)
+	o.MaxQueue, o.DrainTimeout = max(o.MaxQueue, 0), max(o.DrainTimeout, 0)
+	o.Restart.BaseBackoff, o.Restart.MaxBackoff = max(o.Restart.BaseBackoff, 0), max(o.Restart.MaxBackoff, 0)
+	o.Restart.HealthyAfter = max(o.Restart.HealthyAfter, 0)
 	if o.Fault == nil {
 		o.Fault = TransportFault
 	}

@@ -18,7 +18,7 @@ type policy struct {
 // was). It returns how long to wait before the restart, or false when the budget
 // is spent. The window counts failures at the moment they happen.
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
-	if healthy >= p.HealthyAfter {
+	if healthy > 0 && healthy >= p.HealthyAfter {
 		p.streak = 0
 	}
 	if p.MaxAttempts >= 0 {
@@ -44,7 +44,7 @@ func (p *policy) backoff() time.Duration {
 		return 0
 	}
 	bound := p.BaseBackoff
-	for n := 1; n < p.streak && bound < p.MaxBackoff; n++ {
+	for n := 1; n < p.streak && 0 < bound && bound < p.MaxBackoff; n++ {
 		bound *= 2
 	}
 	return time.Duration(p.rand.Int64N(int64(min(bound, p.MaxBackoff)) + 1))

@@ -92,6 +92,29 @@ func TestR4HealthyResetsBackoff(t *testing.T) {
 	}
 }
 
+// What is negative is none: no delays, and any time of being Ready is healthy.
+func TestPolicyWithoutDelays(t *testing.T) {
+	for name, o := range map[string]Restart{
+		"no base":         {MaxAttempts: -1, BaseBackoff: -1},
+		"no bound":        {MaxAttempts: -1, MaxBackoff: -1},
+		"healthy at once": {MaxAttempts: -1, HealthyAfter: -1},
+	} {
+		p := newPolicy(Options{Restart: o}.withDefaults().Restart, 1)
+		for range 100 {
+			if d, ok := p.failed(time.Time{}, 1); !ok || d != 0 {
+				t.Fatalf("%s: %s, %v", name, d, ok)
+			}
+		}
+	}
+	p := newPolicy(Options{Restart: Restart{MaxAttempts: -1, HealthyAfter: -1}}.withDefaults().Restart, 1)
+	for range 10 {
+		p.failed(time.Time{}, 0)
+	}
+	if p.streak != 10 {
+		t.Error("what was never Ready counts as healthy")
+	}
+}
+
 // TestPolicyModel compares the policy with a model that keeps the whole history
 // and draws the same jitter.
 func TestPolicyModel(t *testing.T) {

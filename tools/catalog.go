@@ -11,7 +11,7 @@ import (
 
 // Source is what one extension offers.
 type Source struct {
-	Extension string
+	Extension string // "" are the host's own tools, which keep their names
 	// Tools are read from Raw, the descriptor as it was sent; the other fields
 	// count only for a tool without one, which was declared in a file.
 	Tools []protocol.Tool

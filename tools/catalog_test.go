@@ -165,7 +165,7 @@ func TestPage(t *testing.T) {
 	}{{"", 10, 26, "ext_x_t00"}, {"x", 10, 25, "t00"}, {"", 0, 26, "ext_x_t00"}, {"y", 1, 1, "t00"}, {"x", 5, 25, "t00"}, {"none", 5, 0, ""}} {
 		var got []json.RawMessage
 		for cursor := ""; ; {
-			page, next, err := c.Page(test.extension, cursor, test.limit)
+			page, next, err := c.Page(test.extension, cursor, test.limit, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -190,7 +190,7 @@ func TestPageEndsAtBytes(t *testing.T) {
 		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%d","x":%q}`, i, big)))
 	}
 	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
-	page, next, err := c.Page("", "", 0)
+	page, next, err := c.Page("", "", 0, nil)
 	if size := len(page) * len(big); err != nil || next == "" || size > maxPageBytes || size < maxPageBytes/2 {
 		t.Errorf("%d bytes in the page, next %q, %v", size, next, err)
 	}
@@ -200,7 +200,7 @@ func TestPageRefusesForeignCursor(t *testing.T) {
 	tools := []protocol.Tool{raw(`{"name":"a"}`), raw(`{"name":"b"}`)}
 	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
 	later, _ := NewCatalog(2, []Source{{"x", tools}}, c)
-	_, cursor, err := c.Page("", "", 1)
+	_, cursor, err := c.Page("", "", 1, nil)
 	if err != nil || cursor == "" {
 		t.Fatalf("cursor %q, %v", cursor, err)
 	}
@@ -215,7 +215,7 @@ func TestPageRefusesForeignCursor(t *testing.T) {
 		{"out of range", c, "", c.cursor("", 2)},
 		{"negative", c, "", c.cursor("", -1)},
 	} {
-		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1); protocol.KindOf(err) != protocol.InvalidArguments {
+		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1, nil); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%s: %v, want invalid_arguments", test.name, err)
 		}
 	}

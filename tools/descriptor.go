@@ -131,6 +131,9 @@ func declared(t protocol.Tool) json.RawMessage {
 
 // label marks a description with the extension it comes from.
 func label(extension, description string) string {
+	if extension == "" {
+		return description
+	}
 	return strings.TrimSuffix("[ext:"+extension+"] "+description, " ")
 }
 

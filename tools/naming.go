@@ -11,14 +11,18 @@ import (
 const MaxName = 64
 
 // plainName is ext_{extension}_{tool} in the alphabet every vendor accepts; it
-// may be too long and need not be unique.
+// may be too long and need not be unique. The host's own tools keep their names.
 func plainName(extension, tool string) string {
+	name := "ext_" + extension + "_" + tool
+	if extension == "" {
+		name = tool
+	}
 	return strings.Map(func(r rune) rune {
 		if nameRune(r) {
 			return r
 		}
 		return '_'
-	}, "ext_"+extension+"_"+tool)
+	}, name)
 }
 
 // hashedName is plainName cut to fit, with a hash of the original pair behind it.

@@ -22,9 +22,11 @@ const (
 // descriptors a page may hold; 0 and anything above 1,000 mean 1,000, and a page
 // also ends before 4 MiB.
 //
+// Only what visible lets pass is listed; nil lets everything pass.
+//
 // A cursor is opaque and belongs to one generation and extension; any other is an
 // error of kind invalid_arguments, upon which a client starts over.
-func (c *Catalog) Page(extension, cursor string, limit int) (tools []json.RawMessage, next string, err error) {
+func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool) (tools []json.RawMessage, next string, err error) {
 	entries, descriptor := c.entries, func(e *Entry) json.RawMessage { return e.Descriptor }
 	if extension != "" {
 		entries, descriptor = c.extensions[extension], func(e *Entry) json.RawMessage { return e.Own }
@@ -37,10 +39,13 @@ func (c *Catalog) Page(extension, cursor string, limit int) (tools []json.RawMes
 		limit = maxPage
 	}
 	tools, size := []json.RawMessage{}, 0
-	for _, e := range entries[start:] {
+	for i, e := range entries[start:] {
+		if visible != nil && !visible(e) {
+			continue
+		}
 		d := descriptor(e)
 		if len(tools) == limit || len(tools) > 0 && size+len(d) > maxPageBytes {
-			return tools, c.cursor(extension, start+len(tools)), nil
+			return tools, c.cursor(extension, start+i), nil
 		}
 		tools, size = append(tools, d), size+len(d)
 	}

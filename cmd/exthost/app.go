@@ -32,6 +32,7 @@ type app struct {
 	logFile *os.File // closed by finish
 	greets  bool     // serve prints a greeting for a person
 	greeted atomic.Bool
+	hangup  atomic.Pointer[func()] // what SIGHUP does; nil: it ends the program
 }
 
 // The values of flags that take one of a few.
@@ -44,7 +45,8 @@ var (
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
-		a.statusCommand(), a.restartCommand(), a.logsCommand(), a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
+		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
+		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."
 	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
@@ -107,7 +109,7 @@ func (a *app) load(flags ...config.Flag) (*config.Config, *config.Origins, error
 	}
 	cfg, origins, diags := config.Load(config.LoadOptions{File: a.flags.config, Flags: flags})
 	if cfg == nil {
-		lines := []string{"the configuration is invalid, nothing was started"}
+		lines := []string{"the configuration is invalid"}
 		for _, d := range diags {
 			lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, safe(nearby(d).String())))
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,8 @@ type extensionInfo struct {
 	OperatorConfig any                   `json:"operator_config,omitempty"` // what is laid over it, secrets masked
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
 
-	running bool // it is that of the host that serves this directory
+	running bool   // it is that of the host that serves this directory
+	held    string // by what its processes are
 }
 
 func (a *app) infoCommand() *cobra.Command {
@@ -50,7 +52,7 @@ func (a *app) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil}
+			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
 			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
 				info.Config = m.Config
 			}
@@ -116,7 +118,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("version", i.Version)
 	row("description", i.Description)
 	row("manifest", i.Path)
-	row("runs as", runsAs(i.ExtensionStatus))
+	row("runs as", i.manner())
 	row("command", shellWords(i.Command))
 	row("state", i.State)
 	if i.State != exthost.StateSkipped { // whose diagnostics, below, say it with their hints
@@ -124,6 +126,8 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	}
 	if i.running {
 		row("processes", i.processes(now)...)
+		row("held by", i.held)
+		row("restarts", i.restarts(now))
 		row("calls", i.callsMade())
 		row("last crash", i.crash(now))
 	}
@@ -150,10 +154,45 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	return rows
 }
 
+// manner is how it runs, in words.
+func (i *extensionInfo) manner() string {
+	words := []string{runsAs(i.ExtensionStatus)}
+	if i.Activation == manifest.ActivationLazy {
+		words = append(words, "started by its first call")
+	}
+	if i.Containment != "" {
+		words = append(words, "in a "+i.Containment)
+	}
+	return strings.Join(words, ", ")
+}
+
+// heldBy is what holds the processes of x, which is nothing when it runs none.
+func heldBy(c exthost.Containment, x exthost.ExtensionStatus) string {
+	if !slices.ContainsFunc(x.Instances, func(i exthost.InstanceStatus) bool { return i.PID > 0 }) {
+		return ""
+	}
+	if x.Containment != "" {
+		c.Holds = append(slices.Clone(c.Holds), x.Containment)
+	}
+	return c.String()
+}
+
+// restarts are how many there were, and when the next is due.
+func (i *extensionInfo) restarts(now time.Time) string {
+	words := []string{}
+	if i.Restarts > 0 {
+		words = append(words, strconv.Itoa(i.Restarts))
+	}
+	for _, one := range i.Instances {
+		words = append(words, prospects(one, now)...)
+	}
+	return strings.Join(words, "; ")
+}
+
 func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	for _, one := range i.Instances {
 		if one.PID > 0 {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID, span(now.Sub(one.StartedAt)), bytesOf(one.RSS), one.Key)))
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID, span(now.Sub(one.StartedAt).Truncate(time.Second)), bytesOf(one.RSS), one.Key)))
 		}
 	}
 	return lines

@@ -27,9 +27,9 @@ func main() {
 // run is the program; it returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer survivePipes()()
-	ctx, stop := interruptible(context.Background())
-	defer stop()
 	a := &app{in: stdin, out: stdout, err: stderr}
+	ctx, stop := a.interruptible(context.Background())
+	defer stop()
 	defer a.finish()
 	cmd := a.rootCommand()
 	cmd.SetArgs(args)
@@ -41,19 +41,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, a.paint(red, "exthost: ")+shown)
 	}
 	return exitCode(err)
-}
-
-// interruptible ends ctx at the first SIGINT or SIGTERM, or when the terminal
-// goes away, unless the program was started to outlive it; the second signal has
-// its usual effect and ends the program.
-func interruptible(parent context.Context) (context.Context, context.CancelFunc) {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
-	}
-	ctx, stop := signal.NotifyContext(parent, signals...)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }
 
 // survivePipes makes a write to a closed stdout an error, so that extensions are

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -82,6 +83,14 @@ func (r *running) call(ctx context.Context, name string, arguments json.RawMessa
 
 func (r *running) restart(ctx context.Context, id string) error {
 	return r.do(ctx, http.MethodPost, "/api/v1/extensions/"+url.PathEscape(id)+"/restart", nil, nil)
+}
+
+func (r *running) reload(ctx context.Context, dryRun bool) (c exthost.Change, err error) {
+	data := json.RawMessage{}
+	if err = r.do(ctx, http.MethodPost, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &data); err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	return c, err
 }
 
 func (r *running) get(ctx context.Context, path string, into any) error {

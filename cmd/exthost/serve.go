@@ -77,11 +77,12 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 		}
 	}
 	began := time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true})
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true, Reread: a.reread(flags)})
 	if err != nil {
 		return err
 	}
 	endControl := control(d, f, host, log)
+	a.onHangup(func() { reloadOnHangup(ctx, host, log) })
 	if strict && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // nothing is served that does not pass
 	}

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -64,14 +65,50 @@ args = ["extension", "notes"]
 type served struct {
 	*exec.Cmd
 	url    string
-	stderr *bytes.Buffer // to be read after Wait
+	stderr *transcript
 	read   chan struct{} // closed when stderr has been read
+}
+
+// transcript is what has been said so far.
+type transcript struct {
+	mu   sync.Mutex
+	said strings.Builder
+	more chan struct{} // holds a token when something was said since it was last empty
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case t.more <- struct{}{}:
+	default:
+	}
+	return t.said.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.said.String()
+}
+
+// await waits until text has been said.
+func (t *transcript) await(test *testing.T, text string) {
+	test.Helper()
+	timeout := time.After(patience)
+	for !strings.Contains(t.String(), text) {
+		select {
+		case <-t.more:
+		case <-timeout:
+			test.Fatalf("no %q in:\n%s", text, t)
+		}
+	}
 }
 
 // startServe runs exthost serve on a free port until it says that it serves.
 func startServe(t *testing.T, dir string, args ...string) *served {
 	t.Helper()
-	s := &served{Cmd: program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: new(bytes.Buffer), read: make(chan struct{})}
+	s := &served{Cmd: program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &transcript{more: make(chan struct{}, 1)}, read: make(chan struct{})}
 	stderr, err := s.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -144,11 +181,8 @@ func (s *served) call(t *testing.T, tool, arguments string) string {
 // TestServeHTTP goes through a whole life: one line of log, calls, and after the
 // signal nothing is left and the exit code is 0.
 func TestServeHTTP(t *testing.T) {
-	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
-			if sig == syscall.SIGHUP && signal.Ignored(sig) {
-				t.Skip("SIGHUP is ignored here, as under nohup, and so it is by the program")
-			}
 			processtest.Leaks(t)
 			s := startServe(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest, "extensions/notes/plugin.toml": notesManifest}))
 			if answer := s.call(t, "ext_kit_say", `{"n":12345678901234567890}`); !strings.Contains(answer, `12345678901234567890`) {
@@ -164,6 +198,47 @@ func TestServeHTTP(t *testing.T) {
 				t.Errorf("%d lines on stderr, want one:\n%s", n, s.stderr)
 			}
 		})
+	}
+}
+
+// TestServeHangup reloads; a configuration that cannot be used changes nothing.
+func TestServeHangup(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored here, as under nohup, and so it is by the program")
+	}
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
+	s := startServe(t, dir)
+	late := filepath.Join(dir, "extensions", "late")
+	if err := os.MkdirAll(late, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(late, "plugin.toml"), []byte(strings.Replace(kitManifest, `"kit"`, `"late"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangup := func(want string) {
+		t.Helper()
+		if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		s.stderr.await(t, want)
+	}
+	hangup("reloaded")
+	if answer := s.call(t, "ext_late_say", `{"n":1}`); !strings.Contains(answer, `1`) || strings.Contains(answer, "error") {
+		t.Errorf("ext_late_say answers %s", answer)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte("extensions:\n  enabeld: false\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangup("not reloaded, everything goes on as it was")
+	if !strings.Contains(s.stderr.String(), "exthost.yaml:2:3") {
+		t.Errorf("the mistake is not located:\n%s", s.stderr)
+	}
+	if answer := s.call(t, "ext_kit_say", `{"n":1}`); strings.Contains(answer, "error") {
+		t.Errorf("ext_kit_say answers %s", answer)
+	}
+	if code := s.end(t, os.Interrupt); code != exitOK {
+		t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 	}
 }
 

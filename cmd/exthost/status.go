@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/protocol"
 )
 
 // runningStatus is the status of the host that serves this directory.
@@ -42,52 +44,142 @@ func (a *app) statusCommand() *cobra.Command {
 				names = append(names, x.ID)
 			}
 			all := runningStatus{Directory: here(), Serves: r.info.Serves, Status: s}
-			return a.print(document{Kind: "status", Value: all, Names: names, Rows: statusRows(all, time.Now())})
+			table := statusTable(all, time.Now(), width(a.out))
+			return a.print(document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		},
 	}
 }
 
-func statusRows(s runningStatus, now time.Time) [][]string {
-	heading := fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID, span(now.Sub(s.Host.StartedAt)), bytesOf(s.Host.RSS), cmp.Or(s.Serves, "starting"))
-	rows := [][]string{{heading}, {}, {"ID", "STATE", "PID", "UP", "CALLS", "ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER", "NOTE"}}
+// statusTable is the status for a terminal of the given width; 0 is none, where a row
+// is one line, with its note in the last column.
+func statusTable(s runningStatus, now time.Time, width int) []string {
+	lines := wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID, span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), bytesOf(s.Host.RSS), cmp.Or(s.Serves, "starting")), width)
+	held := "processes held by " + s.Containment.String()
+	if len(s.Containment.Lacks) > 0 {
+		held += "; not by " + strings.Join(s.Containment.Lacks, "; not by ")
+	}
+	lines = append(append(lines, wrap(held, width)...), "")
+	rows := []statusRow{{cells: statusColumns}}
+	if width == 0 {
+		rows[0].notes = []string{"NOTE"}
+	}
 	for _, x := range s.Extensions {
-		row := []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-", x.Reason}
-		if x.Latency != nil {
-			row[6], row[7] = span(x.Latency.P50), span(x.Latency.P95)
+		rows = append(rows, extensionRows(x, s.Diagnostics, now)...)
+	}
+	return append(lines, layOut(rows, width)...)
+}
+
+// statusRow is one extension, or one of its instances.
+type statusRow struct{ cells, notes []string }
+
+var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
+
+// expendable are the columns that a narrow terminal does without, the first of them
+// first; a breaker that is not closed is in the note as well.
+var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS"}
+
+// layOut aligns the rows, each with its notes below.
+func layOut(rows []statusRow, width int) (lines []string) {
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = slices.Clone(r.cells)
+		if width == 0 {
+			cells[i] = append(cells[i], strings.Join(r.notes, "; "))
 		}
-		if len(x.Instances) == 1 {
-			instanceCells(row, x.Instances[0], now)
+	}
+	for _, title := range expendable {
+		if width == 0 || widest(grid(cells, 0, false)) <= width {
+			break
 		}
-		rows = append(rows, row)
-		if len(x.Instances) < 2 {
+		column := slices.Index(cells[0], title)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], column, column+1)
+		}
+	}
+	for i, line := range grid(cells, 0, false) {
+		lines = append(lines, line)
+		if width == 0 {
 			continue
 		}
-		for _, i := range x.Instances {
-			row := []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-", i.Reason}
-			instanceCells(row, i, now)
-			rows = append(rows, row)
+		for _, note := range rows[i].notes {
+			for _, part := range wrap(safe(note), max(width-4, leastRoom)) {
+				lines = append(lines, "    "+part)
+			}
 		}
+	}
+	return lines
+}
+
+func widest(lines []string) (n int) {
+	for _, l := range lines {
+		n = max(n, len([]rune(l)))
+	}
+	return n
+}
+
+// extensionRows are the row of an extension, and when it has several instances one
+// for each.
+func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	if x.Latency != nil {
+		row.cells[6], row.cells[7] = span(x.Latency.P50), span(x.Latency.P95)
+	}
+	if len(x.Instances) == 1 {
+		row.fill(x.Instances[0], now)
+	} else if x.Reason != "" {
+		row.notes = []string{x.Reason}
+	}
+	if x.Containment != "" {
+		row.notes = append(row.notes, "held by a "+x.Containment+" too")
+	}
+	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
+	}) {
+		row.notes = append(row.notes, "its tools are not what they were: exthost info "+x.ID)
+	}
+	rows := []statusRow{row}
+	if len(x.Instances) < 2 {
+		return rows
+	}
+	for _, i := range x.Instances {
+		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
+		row.fill(i, now)
+		rows = append(rows, row)
 	}
 	return rows
 }
 
-// instanceCells fills in what is known of one process.
-func instanceCells(row []string, i exthost.InstanceStatus, now time.Time) {
+// fill puts in what is known of one instance.
+func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 	if i.PID > 0 {
-		row[2], row[3], row[8] = strconv.Itoa(i.PID), span(now.Sub(i.StartedAt)), bytesOf(i.RSS)
+		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), span(now.Sub(i.StartedAt).Truncate(time.Second)), bytesOf(i.RSS)
 	}
-	row[10] = cmp.Or(i.Breaker, "-")
+	r.cells[10] = cmp.Or(i.Breaker, "-")
 	var notes []string
 	if i.State != "ready" && i.Reason != "" {
 		notes = append(notes, i.Reason)
 	}
-	if i.NextRetry != nil {
-		notes = append(notes, "next try in "+span(max(0, i.NextRetry.Sub(now))))
-	}
+	notes = append(notes, prospects(i, now)...)
 	if i.Queued > 0 {
 		notes = append(notes, fmt.Sprintf("%d calls wait", i.Queued))
 	}
-	row[11] = strings.Join(notes, "; ")
+	if len(notes) > 0 {
+		r.notes = []string{strings.Join(notes, "; ")}
+	}
+}
+
+// prospects say when an instance that takes no calls is to take some again.
+func prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
+	if i.NextRetry != nil {
+		notes = append(notes, "next try in "+span(max(0, i.NextRetry.Sub(now))))
+	}
+	switch {
+	case i.NextProbe != nil:
+		notes = append(notes, "breaker open, next probe in "+span(max(0, i.NextProbe.Sub(now))))
+	case i.Breaker != "" && i.Breaker != "closed":
+		notes = append(notes, "breaker "+strings.ReplaceAll(i.Breaker, "_", " "))
+	}
+	return notes
 }
 
 // errorRate is how many calls failed or were refused, and how many of a hundred.

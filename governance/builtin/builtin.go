@@ -24,4 +24,14 @@ func New(s governance.Spec) (governance.Policy, error) {
 func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
 // makers are the built-in policies by name.
-var makers = map[string]func(governance.Spec) (governance.Policy, error){}
+var makers = map[string]func(governance.Spec) (governance.Policy, error){
+	"access":     newAccess,
+	"approval":   newApproval,
+	"budget":     newBudget,
+	"cel":        newCEL,
+	"loop":       newLoop,
+	"rate_limit": newRateLimit,
+	"redact":     newRedaction,
+	"schema":     newSchema,
+	"size_cap":   newSizeCap,
+}

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxPending   = 4 << 20   // bytes waiting for the pipe, before a frame is added
-	maxHeld      = 64 << 10  // bytes of answers held back
+	enough       = 3 << 10   // bytes of frames that are worth a write: the peer begins on them while others come
 	keepBuffer   = 256 << 10 // a bigger buffer is not kept for the next write
 	inlineRounds = 8         // writes a caller makes for others before a goroutine does
 	lastWords    = time.Second
@@ -32,14 +32,15 @@ type lineWriter struct {
 	wg        sync.WaitGroup // the writing goroutine
 	held      bool           // the reading goroutine holds answers back
 
-	mu       sync.Mutex
-	buf      []byte // whole frames that nobody is writing yet
-	flying   []byte // whole frames that are being written
-	rest     int    // how many bytes of flying the pipe has not taken
-	busy     bool   // somebody is writing and will look at buf again
-	err      error  // why nothing can be written any more
-	progress chan struct{}
-	grace    *time.Timer
+	mu        sync.Mutex
+	buf       []byte // whole frames that nobody is writing yet
+	flying    []byte // whole frames that are being written
+	rest      int    // how many bytes of flying the pipe has not taken
+	busy      bool   // somebody is writing and will look at buf again
+	gathering bool   // busy, and waits for more frames to write with
+	err       error  // why nothing can be written any more
+	progress  chan struct{}
+	grace     *time.Timer
 }
 
 // sink is where bytes go.
@@ -70,19 +71,33 @@ func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
 		return err
 	}
 	w.buf = append(buf, '\n')
-	if hold = hold && len(w.buf) < maxHeld; hold {
+	if hold = hold && len(w.buf) < enough; hold {
 		w.held = true
 	}
-	if w.busy || hold {
+	full := w.gathering && len(w.buf) >= enough
+	if w.busy && !full || hold {
 		w.mu.Unlock()
 		return nil
 	}
 	w.busy = true
+	w.gathering = w.burst.Load() && !full
+	gathers := w.gathering
 	w.mu.Unlock()
-	if w.burst.Load() {
-		runtime.Gosched() // answers that came together let their callers write together
+	if gathers && !w.gathered() {
+		return nil
 	}
 	return w.writeInline()
+}
+
+// gathered lets the callers of answers that came together write together, and
+// reports whether the writing is still to be done.
+func (w *lineWriter) gathered() bool {
+	runtime.Gosched()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := w.gathering
+	w.gathering = false
+	return mine
 }
 
 // flushHeld writes the answers held back. Only the reading goroutine calls it.

@@ -48,11 +48,21 @@ func Contain(program string) *Containment {
 	return c
 }
 
+// initProgram is the program that can be the init of a pid namespace; "" for none.
+func (c *Containment) initProgram() string {
+	if c == nil {
+		return ""
+	}
+	return c.program
+}
+
 // What can hold the processes of a child.
 const (
 	HoldsGroup    = "process group"
 	HoldsSweep    = "cookie sweep"
 	HoldsGuardian = "guardian"
+	// HoldsNamespace holds an isolated child, and is no matter of [Containment.Report].
+	HoldsNamespace = "pid namespace"
 )
 
 // Report returns what holds at this moment, and what does not, each with the

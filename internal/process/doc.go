@@ -31,8 +31,19 @@
 //
 // What escapes: a process that has left the session, cleared its environment and
 // lost its ancestors, all before the look; one that changed its user; one that
-// keeps forking and leaving faster than it is found. Only a pid namespace or a
-// control group could hold these.
+// keeps forking and leaving faster than it is found. A pid namespace holds these
+// as well.
+//
+// # Isolation
+//
+// An isolated child runs in a pid namespace of its own (and a mount namespace for
+// its /proc; who is not root makes them in a user namespace in which ids keep their
+// numbers and sudo is of no use). The first process there is an init, again this
+// program, that starts the child, buries its orphans and hears of our end over a
+// socket. When the child or this process ends so does the init, and then the kernel
+// kills every process of the namespace: nothing can leave it. A child that is not to
+// be contained so costs nothing of this; one that is, a second small process and
+// some milliseconds at its start.
 //
 // Limits are set on a child before its first instruction. All children give up
 // core dumps and are offered to the kernel's OOM killer before the host.

@@ -45,7 +45,7 @@ type guardian struct {
 // leaders among them. It does not wait: what is written to the lifeline is read
 // when the guardian is up, and only then the lifeline's end seen.
 func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
-	if os.Args[0] == guardianName {
+	if os.Args[0] == guardianName || os.Args[0] == initName {
 		return nil, errNotGuardian // we are such a program ourselves: no chain of them
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -99,8 +99,12 @@ func (g *guardian) watch(isReady *os.File) {
 func (g *guardian) booted() bool {
 	select {
 	case <-g.settled:
-		return g.ready
 	case <-time.After(time.Until(g.began.Add(bootWait))):
+	}
+	select { // whose time is up may have been ready all along
+	case <-g.settled:
+		return g.ready
+	default:
 		return false
 	}
 }
@@ -144,12 +148,18 @@ func (g *guardian) close() {
 }
 
 // Reenter is to be called first thing by main of the exthost program. In a
-// process that was started to be a guardian it does that and does not return.
+// process that was started to be a guardian, or the init of a pid namespace, it
+// does that and does not return.
 func Reenter() {
-	if os.Args[0] == guardianName {
+	switch os.Args[0] {
+	case guardianName:
 		guard(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
-		unix.Exit(0)
+	case initName:
+		initMain(os.NewFile(3, "host"), os.Args[1:])
+	default:
+		return
 	}
+	unix.Exit(0)
 }
 
 // guard is the guardian: it does nothing until the lifeline ends, and then kills

@@ -104,10 +104,14 @@ func lower(pid, resource int, soft, hard uint64) error {
 }
 
 // tame keeps a child's memory out of core dumps, and offers it to the kernel
-// before the host when memory runs out. It does what it can.
+// before the host when memory runs out; pid 0 is this process. It does what it can.
 func tame(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	name := "self"
+	if pid != 0 {
+		name = strconv.Itoa(pid)
+	}
+	fd, err := unix.Open("/proc/"+name+"/oom_score_adj", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}

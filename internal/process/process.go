@@ -42,11 +42,18 @@ type Spec struct {
 	StderrLine func(Line)
 	// Stderr bounds what reaches StderrLine.
 	Stderr StderrOptions
+	// StdoutToStderr makes the child's stdout its stderr, for one that is spoken
+	// to in another way; Process.Stdout is nil then.
+	StdoutToStderr bool
 	// Limits bound the child on systems where [CanLimit] says so.
 	Limits Limits
 	// Containment holds what the child starts, so that it dies with it. Nil holds
 	// the process group alone, and while this process lives.
 	Containment *Containment
+	// Isolate has the child, and all that it starts, in a pid namespace on systems
+	// where [CanIsolate] says so: when the child ends, or this process, the kernel
+	// kills them. It takes a Containment with a program.
+	Isolate bool
 }
 
 // Process is a started child. Its methods may be called from any goroutine.
@@ -57,10 +64,11 @@ type Process struct {
 	// Stdout is our end of the child's stdout. It belongs to the caller, who
 	// reads and closes it: what the child wrote before it died is still in
 	// there after Done. A grandchild outside the group may keep it from ending,
-	// so reading on after Done needs a deadline.
+	// so reading on after Done needs a deadline. Nil with Spec.StdoutToStderr.
 	Stdout *os.File
 
 	proc   *os.Process
+	init   *initLink // nil unless isolated, else proc is the init
 	hold   *hold
 	stderr *stderrReader
 	done   chan struct{}
@@ -81,9 +89,12 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if err != nil {
 		return nil, &StartError{Reason: Resource, Path: s.Path, Err: err}
 	}
+	if s.StdoutToStderr {
+		pipes.joinOutputs()
+	}
 	hold := s.Containment.prepare()
 	s.Env = hold.environ(s.Env)
-	proc, err := spawn(ctx, &s, pipes.child[:])
+	proc, init, err := spawn(ctx, &s, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
 		closeAll(pipes.host[:])
@@ -94,6 +105,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		Stdin:  pipes.host[0],
 		Stdout: pipes.host[1],
 		proc:   proc,
+		init:   init,
 		hold:   hold,
 		done:   make(chan struct{}),
 	}
@@ -107,7 +119,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 var busyRetries = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond}
 
 // spawn starts the child with stdio as its descriptors 0, 1 and 2.
-func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, error) {
+func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initLink, error) {
 	attr := &os.ProcAttr{Dir: s.Dir, Env: s.Env, Files: stdio, Sys: sysProcAttr()}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would mean ours
@@ -115,14 +127,17 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, error) 
 	argv := append([]string{s.Path}, s.Args...)
 	for try := 0; ; try++ {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		proc, err := startProcess(s.Path, argv, attr, s.Limits)
+		proc, init, err := launch(ctx, s, argv, attr)
 		if err == nil {
-			return proc, nil
+			return proc, init, nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
 		}
 		if !isBusy(err) || try == len(busyRetries) {
-			return nil, diagnose(s, err)
+			return nil, nil, explain(s, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -131,17 +146,36 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, error) 
 	}
 }
 
+// explain returns err as a *StartError.
+func explain(s *Spec, err error) *StartError {
+	if e, ok := errors.AsType[*StartError](err); ok {
+		return e
+	}
+	return diagnose(s, err)
+}
+
+func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os.Process, *initLink, error) {
+	if s.Isolate {
+		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s.Limits)
+	}
+	proc, err := startProcess(s.Path, argv, attr, s.Limits)
+	return proc, nil, err
+}
+
 // watch waits for the child's death and tells it.
 func (p *Process) watch() {
 	state, err := p.reap()
 	p.Stdin.Close() // whoever is still writing is writing to nobody
 	p.stderr.finish()
 	p.exit = exitOf(state, err)
+	if p.init != nil {
+		p.exit = p.init.exit(p.exit)
+	}
 	close(p.done)
 }
 
-// PID returns the child's process id, which is also the id of its process group
-// and session. After Done it may belong to somebody else.
+// PID returns the child's process id, or its init's when it is isolated, which is
+// also the id of its process group and session. After Done it may belong to somebody else.
 func (p *Process) PID() int { return p.proc.Pid }
 
 // Done is closed when the child has been reaped, its process group and whatever
@@ -213,6 +247,14 @@ func openPipes() (s pipeEnds, err error) {
 	return s, nil
 }
 
+// joinOutputs makes the pipe of stderr that of stdout, too.
+func (s *pipeEnds) joinOutputs() {
+	s.child[1].Close()
+	s.host[1].Close()
+	s.child[1], s.host[1] = s.child[2], nil
+}
+
+// closeAll closes files; those that are nil or closed already do no harm.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()

@@ -63,6 +63,31 @@ func TestExit(t *testing.T) {
 	}
 }
 
+// A child that is not spoken to over its pipes may print, and is heard in order.
+func TestStdoutToStderr(t *testing.T) {
+	processtest.Leaks(t)
+	var lines []string
+	path, env := processtest.Script(t, `out one; err two; out three`)
+	p, err := Start(t.Context(), Spec{Path: path, Env: env, StdoutToStderr: true, StderrLine: func(l Line) { lines = append(lines, l.Text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	want := []string{"one", "two", "three"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, p.Tail()); diff != "" {
+		t.Errorf("tail (-want +got):\n%s", diff)
+	}
+	if p.Stdout != nil {
+		t.Error("there is a stdout that nothing comes from")
+	}
+	if _, err := Start(t.Context(), Spec{Path: path + "-missing", StdoutToStderr: true}); err == nil {
+		t.Error("started what does not exist")
+	}
+}
+
 // What a child wrote before it died is there to be read, however it died.
 func TestH2LastWordsAreNotLost(t *testing.T) {
 	processtest.Leaks(t)

@@ -49,8 +49,12 @@ func isBusy(err error) bool { return errors.Is(err, unix.ETXTBSY) }
 
 // endedBy returns the signal that ended the process, "" if none did.
 func endedBy(state *os.ProcessState) (name string, core bool) {
-	status, ok := state.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() {
+	status, _ := state.Sys().(syscall.WaitStatus)
+	return signalOf(status)
+}
+
+func signalOf(status syscall.WaitStatus) (name string, core bool) {
+	if !status.Signaled() {
 		return "", false
 	}
 	name = unix.SignalName(status.Signal())

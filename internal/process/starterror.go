@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -21,8 +22,12 @@ const (
 	Busy           Reason = "busy"            // the file is open for writing
 	Resource       Reason = "resource"        // out of descriptors, processes or memory
 	Invalid        Reason = "invalid"         // the request makes no sense, for example a NUL in an argument
+	Isolation      Reason = "isolation"       // it was to have a pid namespace and cannot
 	Other          Reason = "other"           // anything else; Err says what
 )
+
+// errNoInit is why a namespace has nobody to be its init.
+var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
 
 // StartError is why a process could not be started. Its text ends with the next step.
 type StartError struct {
@@ -72,6 +77,12 @@ func (e *StartError) text() (what, next string) {
 		return fmt.Sprintf("out of resources (%v)", e.Err), "raise the limits of open files and processes (ulimit -n, ulimit -u) or run fewer extensions"
 	case Invalid:
 		return fmt.Sprintf("invalid (%v)", e.Err), "correct the command, its arguments and its environment"
+	case Isolation:
+		what = fmt.Sprintf("it cannot have a pid namespace (%v)", e.Err)
+		if errors.Is(e.Err, errNoInit) {
+			return what, `tell the host where exthost is (Options.Self), or set runtime.isolate = "none"`
+		}
+		return what, `allow user namespaces on this system (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), or set runtime.isolate = "none"`
 	}
 	return e.Err.Error(), "run the same command in a shell to see more"
 }

@@ -1,7 +1,9 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math/bits"
 	"unicode/utf8"
@@ -17,6 +19,7 @@ var (
 	ErrUTF8    = errors.New("invalid UTF-8")
 	ErrControl = errors.New("control character in a JSON string")
 	ErrDepth   = errors.New("JSON nested too deep")
+	ErrObject  = errors.New("not a JSON object")
 )
 
 // Check says what keeps b from being JSON as the transports accept it: also valid
@@ -27,6 +30,23 @@ func Check(b []byte) error {
 		return ErrSyntax
 	}
 	return err
+}
+
+// Object returns b, which must be an object that passes [Check], without the line
+// breaks between its values: b itself when it has none.
+func Object(b []byte) (json.RawMessage, error) {
+	if err := Check(b); err != nil {
+		return nil, err
+	}
+	if b[SkipSpace(b, 0)] != '{' {
+		return nil, ErrObject
+	}
+	if !bytes.ContainsAny(b, "\r\n") {
+		return b, nil
+	}
+	var line bytes.Buffer
+	_ = json.Compact(&line, b) // valid, as just checked
+	return line.Bytes(), nil
 }
 
 // nesting remembers which of the open containers are objects, one bit each.

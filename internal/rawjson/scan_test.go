@@ -38,3 +38,21 @@ func TestSkipString(t *testing.T) {
 		}
 	}
 }
+
+func TestObject(t *testing.T) {
+	for _, tt := range []struct {
+		in, want string
+		err      error
+	}{
+		{`{"a": 12345678901234567890 }`, `{"a": 12345678901234567890 }`, nil},
+		{"{\n \"a\": 1.50,\r\n \"b\": \"x\\ny\"\n}\n", `{"a":1.50,"b":"x\ny"}`, nil},
+		{` [1]`, "", ErrObject},
+		{`null`, "", ErrObject},
+		{``, "", ErrEnd},
+		{`{"a":1} {}`, "", ErrSyntax},
+	} {
+		if got, err := Object([]byte(tt.in)); string(got) != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %s, %v; want %s, %v", tt.in, got, err, tt.want, tt.err)
+		}
+	}
+}

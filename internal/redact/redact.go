@@ -1,5 +1,7 @@
-// Package redact keeps known secrets out of what leaves the host: its log, its
-// status, and the errors it writes about a child.
+// Package redact keeps secrets out of where they do not belong: a [Redactor] masks
+// those it knows in what the host says, its log, its status, and the errors it
+// writes about a child; a [Detector] finds those it does not know by how they look,
+// in what passes through the host.
 package redact
 
 import (

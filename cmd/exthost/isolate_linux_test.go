@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// isolatedManifest is an extension that leaves a daemon without group, session,
+// environment and ancestors.
+const isolatedManifest = `
+[plugin]
+id = "daemon"
+version = "0.1.0"
+[capabilities]
+tools = ["add", "search", "delete"]
+[transport]
+command = "sh"
+args = ["-c", "(env -i PATH=$PATH setsid sh -c 'exec sleep 36017' &); exec exthost extension notes"]
+[runtime]
+isolate = "pid"
+`
+
+// TestK1IsolatedExtension kills a serving host: nothing of an extension in a pid
+// namespace is left, whatever it did to hide. While it runs, status and info say
+// what holds it, and of no other the same.
+func TestK1IsolatedExtension(t *testing.T) {
+	processtest.Leaks(t)
+	plain := strings.NewReplacer(`"daemon"`, `"plain"`, `isolate = "pid"`, "", "36017", "0").Replace(isolatedManifest)
+	dir := project(t, map[string]string{"extensions/daemon/plugin.toml": isolatedManifest, "extensions/plain/plugin.toml": plain})
+	s := startServe(t, dir)
+	if out, _ := ask(t, dir, "status", "-o", "json"); strings.Contains(out, "it cannot have a pid namespace") {
+		t.Skipf("NOT TESTED: %s: this system gives no pid namespace: %s", t.Name(), out)
+	}
+	status, _ := ask(t, dir, "status")
+	if strings.Count(status, "pid namespace") != 1 || !strings.Contains(status, "processes held by process group") {
+		t.Errorf("status:\n%s", status)
+	}
+	if info, _ := ask(t, dir, "info", "daemon"); !strings.Contains(info, "+ pid namespace") {
+		t.Errorf("info:\n%s", info)
+	}
+	for deadline := time.Now().Add(patience); len(sleepers()) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("there is no daemon")
+		}
+	}
+	if err := s.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait() // what it returns is not what is looked at
+	for killed := time.Now(); len(sleepers()) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(killed) > time.Second {
+			t.Fatalf("%q lives a second after the host's end", sleepers())
+		}
+	}
+}
+
+// sleepers are the daemons that live.
+func sleepers() (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		if cmdline, _ := os.ReadFile(file); bytes.Equal(cmdline, []byte("sleep\x0036017\x00")) {
+			pids = append(pids, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return pids
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/protocol"
+)
+
+func (a *app) reloadCommand() *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Bring the running exthost to what its folders and files hold now",
+		Long: "Have the exthost that serves this directory look again: what is new is started, what has\n" +
+			"changed is started beside what runs and then takes its place, what is gone ends once its\n" +
+			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := a.running(cmd.Context())
+			if err != nil {
+				return err
+			}
+			c, err := r.reload(cmd.Context(), dryRun)
+			if err != nil {
+				return err
+			}
+			if err := a.print(document{Kind: "change", Value: c, Names: changedNames(c), Text: a.changeText(c, dryRun)}); err != nil {
+				return err
+			}
+			return notReloaded(c)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
+	return cmd
+}
+
+// changedNames are the ids that a reload touches.
+func changedNames(c exthost.Change) []string {
+	names := append(append(append(append([]string{}, c.Added...), c.Changed...), c.Removed...), c.Retried...)
+	for _, k := range c.Kept {
+		names = append(names, k.ID)
+	}
+	return names
+}
+
+// changeText is a line for each extension that a reload touches.
+func (a *app) changeText(c exthost.Change, dryRun bool) string {
+	if c.Empty() {
+		return "nothing has changed"
+	}
+	var b strings.Builder
+	verb := map[bool][]string{
+		false: {"added", "replaced", "removed", "retried", "kept"},
+		true:  {"would add", "would replace", "would remove", "would retry", "would keep"},
+	}[dryRun]
+	for i, ids := range [][]string{c.Added, c.Changed, c.Removed, c.Retried} {
+		for _, id := range ids {
+			fmt.Fprintf(&b, "%s %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[i])), safe(id))
+		}
+	}
+	for _, k := range c.Kept {
+		fmt.Fprintf(&b, "%s %s as it was: %s\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID), safe(k.Reason))
+	}
+	for _, name := range c.Policies {
+		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[1])), safe(name))
+	}
+	for _, section := range c.Restart {
+		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// notReloaded is the error of a reload that did not do all it was to.
+func notReloaded(c exthost.Change) error {
+	var lines []string
+	for _, d := range c.Failed {
+		lines = append(lines, safe(nearby(d).String()))
+	}
+	switch {
+	case len(lines) > 0:
+		return &exitError{code: exitExtension, text: strings.Join(lines, "\n"), hint: "exthost info " + c.Failed[0].Extension}
+	case len(c.Kept) > 0:
+		return &exitError{code: exitInvalid, text: fmt.Sprintf("%d of the changes cannot be used yet", len(c.Kept)), hint: "mend what is said above, then exthost reload"}
+	}
+	return nil
+}
+
+// reread is how a running host reads its configuration again: as it did when it
+// was started.
+func (a *app) reread(flags []config.Flag) func() (*config.Config, error) {
+	return func() (*config.Config, error) {
+		cfg, _, err := a.load(flags...)
+		if err != nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+		}
+		return cfg, nil
+	}
+}

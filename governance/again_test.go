@@ -1,0 +1,114 @@
+package governance_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+// forbids denies payloads of the flow that hold a member "evil".
+func forbids(flow governance.Flow) policyFunc {
+	return func(_ context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+		payload := x.Request
+		if f == governance.Response {
+			payload = x.Response
+		}
+		var o struct{ Evil, Arguments struct{ Evil *bool } }
+		if err := json.Unmarshal(payload, &o); err != nil {
+			return governance.Decision{}, err
+		}
+		if f == flow && o.Arguments.Evil != nil {
+			return governance.Decision{Action: governance.Deny, Code: "evil"}, nil
+		}
+		return governance.Decision{}, nil
+	}
+}
+
+// TestHooksCannotSmuggle denies what a hook made of a request that was let pass.
+func TestHooksCannotSmuggle(t *testing.T) {
+	smuggled := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
+	var p *governance.Pipeline
+	audited := &outcomes{}
+	traces := governance.NewTraces(1)
+	p = newPipeline(t, governance.Options{Traces: traces}, member("authz", governance.Authorization, forbids(governance.Request)),
+		member("after", governance.Authorization, forbids(governance.Response)), member("audit", governance.Audit, audited))
+
+	ran := false
+	err := p.Govern(t.Context(), toolCall(), func(ctx context.Context, x *governance.Exchange) error {
+		x.Request = smuggled
+		if err := p.Again(ctx, governance.Request, x); err != nil {
+			return err
+		}
+		ran = true
+		return nil
+	})
+	if r := refusalOf(t, err); ran || r.Policy != "authz" || r.Executed {
+		t.Errorf("ran %t, %+v", ran, r)
+	}
+	trace := traces.Latest(1)[0]
+	if last := trace.Steps[len(trace.Steps)-2]; !last.Again || last.Outcome != governance.Rejected || last.Policy != "authz" {
+		t.Errorf("trace: %+v", trace.Steps)
+	}
+
+	x := toolCall()
+	err = p.Govern(t.Context(), x, answer(`{}`, nil), func(ctx context.Context, x *governance.Exchange) error {
+		x.Response = smuggled
+		return p.Again(ctx, governance.Response, x)
+	})
+	if r := refusalOf(t, err); r.Policy != "after" || !r.Executed || x.Response != nil {
+		t.Errorf("%+v, %s", r, x.Response)
+	}
+	want := []string{"rejected authz evil", "rejected after evil"}
+	if diff := cmp.Diff(want, audited.seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAgainAsksThoseWhoGuard leaves out the categories that have nothing to add.
+func TestAgainAsksThoseWhoGuard(t *testing.T) {
+	var s seen
+	var members []governance.Member
+	for _, c := range governance.Category("").Values() {
+		members = append(members, member(c, governance.Category(c), s.policy(c)))
+	}
+	p := newPipeline(t, governance.Options{}, members...)
+	x := toolCall()
+	if err := p.Again(t.Context(), governance.Request, x); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Again(t.Context(), governance.Response, x); err != nil {
+		t.Fatal(err)
+	}
+	x.Failure = &protocol.Error{Kind: protocol.CallTimeout}
+	if err := p.Again(t.Context(), governance.Response, x); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"request authorization", "request validation", "request content", "response authorization", "response validation", "response content"}
+	if diff := cmp.Diff(want, s.steps); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLegsSeeWhatPassed runs the leg after a failure that governance let pass, and
+// not after one that it made.
+func TestLegsSeeWhatPassed(t *testing.T) {
+	fails := func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.ChildExited} }
+	legs := 0
+	count := func(context.Context, *governance.Exchange) error { legs++; return nil }
+	p := newPipeline(t, governance.Options{}, member("p", governance.Authorization, always(governance.Decision{})))
+	if err := p.Govern(t.Context(), toolCall(), fails, count); protocol.KindOf(err) != protocol.ChildExited || legs != 1 {
+		t.Errorf("%v, %d legs", err, legs)
+	}
+	denies := newPipeline(t, governance.Options{}, member("p", governance.Authorization, in(governance.Response, governance.Decision{Action: governance.Deny})))
+	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil), count); protocol.KindOf(err) != protocol.Rejected || legs != 1 {
+		t.Errorf("%v, %d legs", err, legs)
+	}
+	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails, count); protocol.KindOf(err) != protocol.ChildExited || legs != 1 {
+		t.Errorf("%v, %d legs", err, legs)
+	}
+}

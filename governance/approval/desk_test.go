@@ -1,0 +1,302 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+func exchange(caller, arguments string) *governance.Exchange {
+	return &governance.Exchange{ID: "d1", Method: "tools/call", Caller: caller, Session: "s1", Extension: "files", Tool: "ext_files_delete", ToChild: true,
+		Request: []byte(`{"name":"ext_files_delete","arguments":` + arguments + `,"_meta":{"progressToken":` + fmt.Sprint(time.Now().Nanosecond()) + `}}`)}
+}
+
+var asked = governance.Question{Policy: "ask", Flow: governance.Request, Reason: "may it?", Expiry: time.Minute}
+
+type result struct {
+	approved bool
+	by       string
+	err      error
+}
+
+// ask asks in the background and returns once the question is on the desk.
+func ask(ctx context.Context, d *Desk, x *governance.Exchange) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		approved, by, err := d.Ask(ctx, x, asked)
+		done <- result{approved, by, err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+func TestApproveAndDeny(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		changed := d.Changed()
+		secret := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+		first := ask(t.Context(), d, exchange("ann", `{"path":"/a","token":"`+secret+`"}`))
+		<-changed
+		second := ask(t.Context(), d, exchange("ann", `{"path":"/b"}`))
+		list := d.List()
+		if len(list) != 2 {
+			t.Fatalf("%+v", list)
+		}
+		q := list[0]
+		if q.Caller != "ann" || q.Tool != "ext_files_delete" || q.Policy != "ask" || q.Reason != "may it?" || q.Decision != "d1" || !q.Waiting ||
+			len(q.Hash) != 64 || q.Arguments != `{"path":"/a","token":"[redacted:github-pat]"}` || q.Expires.Sub(q.Since) != time.Minute {
+			t.Errorf("%+v", q)
+		}
+		if err := d.Approve(q.ID, "bob"); err != nil {
+			t.Error(err)
+		}
+		if r := <-first; !r.approved || r.by != "bob" || r.err != nil {
+			t.Errorf("%+v", r)
+		}
+		if err := d.Deny(list[1].ID, "bob", "not today"); err != nil {
+			t.Error(err)
+		}
+		if r := <-second; r.approved || r.by != "bob: not today" || r.err != nil {
+			t.Errorf("%+v", r)
+		}
+		if err := d.Approve(q.ID, "bob"); !errors.Is(err, ErrUnknown) || !strings.HasPrefix(err.Error(), q.ID) {
+			t.Errorf("a second use: %v", err)
+		}
+		if err := d.Approve(q.ID, ""); err == nil {
+			t.Error("nobody may approve")
+		}
+		if len(d.List()) != 0 {
+			t.Errorf("%+v", d.List())
+		}
+	})
+}
+
+// TestApprovalWaitsForTheRetry gives up on a call, approves it and makes it again.
+func TestApprovalWaitsForTheRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
+		defer giveUp()
+		if r := <-ask(ctx, d, exchange("ann", `{"path":"/a"}`)); r.approved || !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Fatalf("%+v", r)
+		}
+		list := d.List()
+		if len(list) != 1 || list[0].Waiting {
+			t.Fatalf("%+v", list)
+		}
+		if err := d.Approve(list[0].ID, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Approve(list[0].ID, "eve"); !errors.Is(err, ErrAnswered) {
+			t.Errorf("approved twice: %v", err)
+		}
+		for name, x := range map[string]*governance.Exchange{
+			"another caller":  exchange("eve", `{"path":"/a"}`),
+			"other arguments": exchange("ann", `{"path":"/b"}`),
+			"another tool":    {Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", Request: []byte(`{"arguments":{"path":"/a"}}`)},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := ask(ctx, d, x)
+			cancel()
+			if r := <-done; r.approved {
+				t.Errorf("%s was let through", name)
+			}
+		}
+		if r := <-ask(t.Context(), d, exchange("ann", `{"path":"/a"}`)); !r.approved || r.by != "bob" {
+			t.Errorf("the same call: %+v", r)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := ask(ctx, d, exchange("ann", `{"path":"/a"}`))
+		cancel()
+		if r := <-done; r.approved {
+			t.Error("the approval was used twice")
+		}
+	})
+}
+
+func TestApprovalExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := ask(ctx, d, exchange("ann", `{}`))
+		cancel()
+		<-done
+		id := d.List()[0].ID
+		if err := d.Approve(id, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // in the bubble's time
+		if list := d.List(); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+		if err := d.Deny(id, "bob", ""); !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if r := <-ask(ctx, d, exchange("ann", `{}`)); r.approved {
+			t.Error("an approval that has expired was used")
+		}
+		if list := d.List(); len(list) != 0 {
+			t.Errorf("a question that has expired stays: %+v", list)
+		}
+	})
+}
+
+// TestRetryJoinsItsQuestion asks again before anybody has answered: under the same id.
+func TestRetryJoinsItsQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := ask(ctx, d, exchange("ann", `{}`))
+		cancel()
+		<-done
+		id := d.List()[0].ID
+		again := ask(t.Context(), d, exchange("ann", `{}`))
+		beside := ask(t.Context(), d, exchange("ann", `{}`)) // at the same time: a question of its own
+		if list := d.List(); len(list) != 2 || list[0].ID != id || !list[0].Waiting {
+			t.Fatalf("%+v", list)
+		}
+		if err := d.Approve(id, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-again; !r.approved {
+			t.Errorf("%+v", r)
+		}
+		select {
+		case r := <-beside:
+			t.Errorf("one approval let two calls through: %+v", r)
+		default:
+		}
+		if err := d.Deny(d.List()[0].ID, "bob", ""); err != nil {
+			t.Error(err)
+		}
+		<-beside
+	})
+}
+
+// TestPipelineAsks has the desk answer for a pipeline, once in time and once too
+// late.
+func TestPipelineAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		p := governance.NewPipeline(governance.Options{Approver: d},
+			governance.Member{Spec: governance.Spec{Name: "ask", Category: governance.Authorization, Required: true}, Policy: asks{}})
+		sent := 0
+		call := func() <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- p.Govern(t.Context(), exchange("ann", `{"n":1}`), func(context.Context, *governance.Exchange) error { sent++; return nil })
+			}()
+			synctest.Wait()
+			return done
+		}
+		first := call()
+		if err := d.Approve(d.List()[0].ID, "bob"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-first; err != nil || sent != 1 {
+			t.Errorf("approved: %v, sent %d times", err, sent)
+		}
+		if err := <-call(); protocol.KindOf(err) != protocol.Rejected || sent != 1 || !strings.Contains(err.Error(), "may it?") {
+			t.Errorf("not answered: %v, sent %d times", err, sent) // after the expiry, in the bubble's time
+		}
+		if list := d.List(); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type asks struct{}
+
+func (asks) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Response {
+		return governance.Decision{}, nil
+	}
+	return governance.Decision{Action: governance.Ask, Reason: "may it?", Expiry: time.Minute}, nil
+}
+
+func TestStrictQuestionEndsWithItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{Strict: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := ask(ctx, d, exchange("ann", `{}`))
+		cancel()
+		<-done
+		if list := d.List(); len(list) != 0 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+func TestQuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDesk(Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting []<-chan result
+		for i := range maxPending {
+			waiting = append(waiting, ask(ctx, d, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
+		}
+		if _, _, err := d.Ask(ctx, exchange("caller0", `{}`), asked); err == nil || !strings.Contains(err.Error(), "32 of this caller") {
+			t.Error(err)
+		}
+		if _, _, err := d.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 questions wait") {
+			t.Error(err)
+		}
+		cancel()
+		for _, w := range waiting {
+			<-w
+		}
+	})
+}
+
+// TestOneApprovalOneCall races approvals, retries and callers that give up.
+func TestOneApprovalOneCall(t *testing.T) {
+	d := NewDesk(Options{})
+	var approved, passed atomic.Int64
+	ctx, stop := context.WithCancel(t.Context())
+	var operator, callers sync.WaitGroup
+	operator.Go(func() {
+		for ctx.Err() == nil {
+			changed := d.Changed()
+			for _, q := range d.List() {
+				if d.Approve(q.ID, "bob") == nil {
+					approved.Add(1)
+				}
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+		}
+	})
+	for range 8 {
+		callers.Go(func() {
+			for i := range 200 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%5)*100*time.Microsecond)
+				if ok, _, _ := d.Ask(ctx, exchange("ann", `{}`), asked); ok {
+					passed.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+	stop()
+	operator.Wait()
+	if passed.Load() > approved.Load() || approved.Load() == 0 {
+		t.Errorf("%d approvals, %d calls", approved.Load(), passed.Load())
+	}
+}

@@ -1,0 +1,41 @@
+//go:build unix
+
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeLock takes the lock file for this process, until it is closed or the process
+// ends.
+func takeLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(f, 64))
+		f.Close() // was only read
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s is written by process %s: stop that one, or state another audit.path",
+				strings.TrimSuffix(path, ".lock"), strings.TrimSpace(string(holder)))
+		}
+		return nil, err
+	}
+	if err := errors.Join(f.Truncate(0), writePid(f)); err != nil {
+		f.Close() // there is an error to report
+		return nil, err
+	}
+	return f, nil
+}
+
+func writePid(f *os.File) error {
+	_, err := fmt.Fprintln(io.NewOffsetWriter(f, 0), os.Getpid())
+	return err
+}

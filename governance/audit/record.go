@@ -1,0 +1,233 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Kind says what a record is about.
+type Kind string
+
+// The kinds of records.
+const (
+	KindExchange  Kind = ""          // what passed, or did not
+	KindHead      Kind = "head"      // the first of a file
+	KindRecovered Kind = "recovered" // the file ended within a line, which was cut off
+	KindLost      Kind = "lost"      // records could not be written before this one
+)
+
+// Outcome is how an exchange ended.
+type Outcome string
+
+// The outcomes.
+const (
+	OK        Outcome = "ok"         // the extension answered, or took the notification
+	ToolError Outcome = "tool_error" // the tool answered that it failed
+	Answered  Outcome = "answered"   // a policy answered instead
+	Denied    Outcome = "denied"     // a policy or hook said no, or a required one could not decide
+	Failed    Outcome = "failed"     // anything else that left no result
+)
+
+// Record is one line of the log. Seq, Prev and Hash are given by the log.
+type Record struct {
+	Seq  uint64 `json:"seq,omitempty"`  // from 1 on, through all files
+	Prev string `json:"prev,omitempty"` // the hash of the record before; "" for the first of all
+
+	Time       time.Time `json:"time"` // when the exchange began
+	Kind       Kind      `json:"kind,omitempty"`
+	ID         string    `json:"id,omitempty"` // of the decision
+	Caller     string    `json:"caller,omitempty"`
+	Session    string    `json:"session,omitempty"`
+	Extension  string    `json:"extension,omitempty"`
+	Tool       string    `json:"tool,omitempty"`
+	Method     string    `json:"method,omitempty"`
+	Direction  string    `json:"direction,omitempty"` // to_extension or to_caller
+	Notify     bool      `json:"notify,omitempty"`
+	Outcome    Outcome   `json:"outcome,omitempty"`
+	Policy     string    `json:"policy,omitempty"`      // whose decision counted
+	Code       string    `json:"code,omitempty"`        // of a denial
+	ApprovedBy string    `json:"approved_by,omitempty"` // who answered the question, if there was one
+	Failure    string    `json:"failure,omitempty"`     // the kind of error
+	Error      string    `json:"error,omitempty"`       // its words, masked and cut
+	Replayed   bool      `json:"replayed,omitempty"`
+	Duration   float64   `json:"duration_ms,omitempty"`
+	Request    Payload   `json:"request,omitzero"`
+	Response   Payload   `json:"response,omitzero"`
+
+	Lost  int    `json:"lost,omitempty"`  // of KindLost: how many records
+	Torn  string `json:"torn,omitempty"`  // of KindRecovered: what was cut off, or its beginning
+	After string `json:"after,omitempty"` // of KindHead: the file before this one, as it was named then
+
+	Hash string `json:"hash,omitempty"` // SHA-256 of the line up to here
+}
+
+// Payload is what is kept of a request or response: a digest of all, and a copy
+// with secrets and personal data masked.
+type Payload struct {
+	Bytes  int             `json:"bytes"`
+	SHA256 string          `json:"sha256"`         // of the bytes as they were sent
+	JSON   json.RawMessage `json:"json,omitempty"` // all of it
+	Cut    string          `json:"cut,omitempty"`  // or its beginning, when it is long
+}
+
+const (
+	maxCopy  = 2 << 10 // bytes of a payload's copy
+	maxName  = 256     // bytes of what callers name
+	maxError = 512     // bytes of an error's words
+	maxAhead = 1 << 10 // bytes looked at beyond a cut, so that no secret is cut in two
+)
+
+// newRecord is the record of x, which has ended.
+func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
+	r := Record{
+		Time: now.UTC(), ID: x.ID, Caller: cut(x.Caller, maxName), Session: cut(x.Session, maxName),
+		Extension: x.Extension, Tool: cut(x.Tool, maxName), Method: cut(x.Method, maxName),
+		Direction: x.Direction(), Notify: x.Notify, Outcome: outcome(x), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
+		ApprovedBy: x.Verdict.By, Replayed: x.Replayed,
+	}
+	if !x.Began.IsZero() {
+		r.Time, r.Duration = x.Began.UTC(), float64(now.Sub(x.Began).Microseconds())/1e3
+	}
+	if x.Failure != nil {
+		r.Failure = string(x.Failure.Kind)
+		words := x.Failure.Message
+		words, _ = redact.Default().Text(words[:min(len(words), maxError+maxAhead)])
+		r.Error = cut(words, maxError)
+	}
+	var err error
+	if r.Request, err = newPayload(ctx, x.Request); err == nil {
+		r.Response, err = newPayload(ctx, x.Response)
+	}
+	return r, err
+}
+
+func outcome(x *governance.Exchange) Outcome {
+	switch {
+	case x.Failure != nil && (x.Failure.Kind == protocol.Rejected || x.Failure.Kind == protocol.GovernanceUnavailable):
+		return Denied
+	case x.Failure != nil:
+		return Failed
+	case x.Verdict.Action == governance.Respond:
+		return Answered
+	case x.Method == protocol.MethodToolsCall && protocol.ToolResult(x.Response).IsError():
+		return ToolError
+	}
+	return OK
+}
+
+func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error) {
+	if raw == nil {
+		return p, nil
+	}
+	sum := sha256.Sum256(raw)
+	p.Bytes, p.SHA256 = len(raw), hex.EncodeToString(sum[:])
+	masked, _, err := redact.Default().JSON(ctx, raw[:min(len(raw), maxCopy+maxAhead)])
+	if len(raw) <= maxCopy && rawjson.Check(masked) == nil {
+		p.JSON = oneLine(masked)
+	} else {
+		p.Cut = cut(string(masked), maxCopy)
+	}
+	return p, err
+}
+
+// oneLine returns JSON without line breaks.
+func oneLine(raw []byte) []byte {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, raw) // is JSON
+	return b.Bytes()
+}
+
+// encode returns r as JSON. The copies of payloads are put in as they are: they may
+// be most of it, and are known to be JSON of one line.
+func (r Record) encode() ([]byte, error) {
+	request, response := r.Request, r.Response
+	r.Request, r.Response = Payload{}, Payload{}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	line = request.appendTo(line[:len(line)-1], "request")
+	return append(response.appendTo(line, "response"), '}'), nil
+}
+
+func (p *Payload) appendTo(dst []byte, name string) []byte {
+	if p.SHA256 == "" {
+		return dst
+	}
+	dst = append(append(append(dst, `,"`...), name...), `":{"bytes":`...)
+	dst = strconv.AppendInt(dst, int64(p.Bytes), 10)
+	dst = append(append(append(dst, `,"sha256":"`...), p.SHA256...), '"')
+	if p.JSON != nil {
+		dst = append(append(dst, `,"json":`...), p.JSON...)
+	}
+	if p.Cut != "" {
+		dst = rawjson.AppendText(append(dst, `,"cut":`...), p.Cut)
+	}
+	return append(dst, '}')
+}
+
+// cut returns the first n bytes of s, less what would be a part of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// The end of every line.
+const (
+	hashKey  = `,"hash":"`
+	hashTail = len(hashKey) + 2*sha256.Size + len(`"}`)
+)
+
+// seal appends the line of a record, which is JSON without seq, prev and hash, and
+// returns its hash.
+func seal(dst, record []byte, seq uint64, prev string) (line []byte, hash string) {
+	start := len(dst)
+	dst = append(dst, `{"seq":`...)
+	dst = strconv.AppendUint(dst, seq, 10)
+	if prev != "" {
+		dst = append(append(append(dst, `,"prev":"`...), prev...), '"')
+	}
+	dst = append(append(dst, ','), record[1:len(record)-1]...)
+	sum := sha256.Sum256(dst[start:])
+	hash = hex.EncodeToString(sum[:])
+	return append(append(append(dst, hashKey...), hash...), "\"}\n"...), hash
+}
+
+// link is what ties a line to the one before it.
+type link struct {
+	Seq  uint64    `json:"seq"`
+	Prev string    `json:"prev"`
+	Time time.Time `json:"time"`
+	Hash string    `json:"hash"`
+}
+
+// open reads the link of a line, without its newline; ok is false when the line is
+// not as it was written.
+func open(line []byte) (l link, ok bool) {
+	if len(line) < hashTail || json.Unmarshal(line, &l) != nil {
+		return l, false
+	}
+	body := line[:len(line)-hashTail]
+	sum := sha256.Sum256(body)
+	hash := hex.EncodeToString(sum[:])
+	return l, l.Hash == hash && string(line[len(body):]) == hashKey+hash+`"}`
+}

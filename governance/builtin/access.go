@@ -1,0 +1,110 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+// accessConfig is the config of the built-in policy access, which says who may do
+// what by names:
+//
+//	default: deny             # allow (default) or deny: requests to extensions that no rule fits
+//	rules:                    # the first that fits decides
+//	- effect: allow           # allow or deny
+//	  callers: ["team/*"]     # globs; an absent list fits everything
+//	  tools: ["ext_files_*"]  # registered names
+//	  extensions: [files]     # ids
+//	  methods: ["tools/*"]    # MCP method names, in both directions
+//	  reason: "ask Ada"       # told to those who are denied
+//
+// Lists stay allowed by default, and do not show the tools that are denied.
+type accessConfig struct {
+	Default string       `json:"default"`
+	Rules   []accessRule `json:"rules"`
+}
+
+type accessRule struct {
+	Effect     string           `json:"effect"`
+	Callers    governance.Globs `json:"callers"`
+	Tools      governance.Globs `json:"tools"`
+	Extensions governance.Globs `json:"extensions"`
+	Methods    governance.Globs `json:"methods"`
+	Reason     string           `json:"reason"`
+}
+
+const (
+	allowed = "allow"
+	denied  = "deny"
+	asked   = "ask"
+)
+
+type access struct{ accessConfig }
+
+func newAccess(s governance.Spec) (governance.Policy, error) {
+	var p access
+	if err := configure(s.Config, &p.accessConfig); err != nil {
+		return nil, err
+	}
+	errs := []error{oneOf("default", &p.Default, allowed, denied)}
+	for i, r := range p.Rules {
+		place := fmt.Sprintf("rules[%d]", i)
+		if r.Effect == "" {
+			errs = append(errs, fmt.Errorf("config.%s.effect: is missing; allow or deny", place))
+		} else {
+			errs = append(errs, oneOf(place+".effect", &r.Effect, allowed, denied))
+		}
+		for _, globs := range []governance.Globs{r.Callers, r.Tools, r.Extensions, r.Methods} {
+			if err := globs.Check(); err != nil {
+				errs = append(errs, fmt.Errorf("config.%s: %w", place, err))
+			}
+		}
+	}
+	return &p, errors.Join(errs...)
+}
+
+// Decide implements [governance.Policy].
+func (p *access) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Response {
+		return governance.Decision{}, nil
+	}
+	effect, reason := p.effect(x)
+	if effect == allowed {
+		return governance.Decision{}, nil
+	}
+	if reason == "" {
+		what := x.Tool
+		if what == "" {
+			what = x.Method
+		}
+		reason = fmt.Sprintf("caller %q may not use %s", x.Caller, what)
+	}
+	return governance.Decision{Action: governance.Deny, Code: "unauthorized", Reason: reason}, nil
+}
+
+// Visible implements [governance.Visibler].
+func (p *access) Visible(caller, extension, tool string) bool {
+	effect, _ := p.effect(&governance.Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true})
+	return effect == allowed
+}
+
+func (p *access) effect(x *governance.Exchange) (effect, reason string) {
+	for i := range p.Rules {
+		if r := &p.Rules[i]; r.fits(x) {
+			return r.Effect, r.Reason
+		}
+	}
+	if !x.ToChild || strings.HasSuffix(x.Method, "/list") {
+		return allowed, ""
+	}
+	return p.Default, ""
+}
+
+func (r *accessRule) fits(x *governance.Exchange) bool {
+	fits := func(globs governance.Globs, name string) bool { return len(globs) == 0 || globs.Match(name) }
+	return fits(r.Callers, x.Caller) && fits(r.Tools, x.Tool) && fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
+}

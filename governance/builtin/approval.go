@@ -1,0 +1,43 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+// approvalConfig is what the policy approval may state.
+type approvalConfig struct {
+	Reason string   `json:"reason"` // for the person who decides
+	Expiry duration `json:"expiry"` // how long the question waits; default governance.DefaultExpiry
+}
+
+// approval has a person decide about each tool call that it is shown, or about
+// every request whose method its match names.
+type approval struct {
+	decision governance.Decision
+	methods  bool
+}
+
+func newApproval(s governance.Spec) (governance.Policy, error) {
+	c := approvalConfig{Reason: "this needs a person's approval"}
+	if err := configure(s.Config, &c); err != nil {
+		return nil, err
+	}
+	if s.Category != governance.Authorization {
+		return nil, fmt.Errorf("the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
+	}
+	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
+	return &approval{d, len(s.Match.Methods) > 0}, nil
+}
+
+// Decide implements [governance.Policy].
+func (p *approval) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow != governance.Request || !p.methods && x.Method != protocol.MethodToolsCall {
+		return governance.Decision{}, nil
+	}
+	return p.decision, nil
+}

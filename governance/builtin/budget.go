@@ -1,0 +1,109 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// budgetConfig is the config of the built-in policy budget, which bounds what one
+// session may use:
+//
+//	calls: 500         # requests
+//	bytes: 10000000    # of requests and responses, as JSON
+//	tokens: 200000     # the same, estimated at one for each 4 bytes
+//	window: 24h        # after which a new budget begins; default 0: never
+//	per: session       # session (default) or caller
+//
+// At least one of the first three; 0 is no bound. A request is denied once a bound
+// has been reached: the response that reaches it still arrives. It counts
+// requests to extensions, not notifications. Category rate_limiting only, in both
+// flows.
+type budgetConfig struct {
+	Calls  int64    `json:"calls"`
+	Bytes  int64    `json:"bytes"`
+	Tokens int64    `json:"tokens"`
+	Window duration `json:"window"`
+	Per    string   `json:"per"`
+}
+
+const bytesPerToken = 4
+
+// spent is what has been used of a budget.
+type spent struct {
+	since        time.Time
+	calls, bytes int64
+}
+
+type budget struct {
+	budgetConfig
+	mu    sync.Mutex
+	spent recent[sessionKey, spent]
+}
+
+func newBudget(s governance.Spec) (governance.Policy, error) {
+	var p budget
+	if err := configure(s.Config, &p.budgetConfig); err != nil {
+		return nil, err
+	}
+	errs := []error{counts(s), oneOf("per", &p.Per, "session", "caller")}
+	switch least, most := min(p.Calls, p.Bytes, p.Tokens), max(p.Calls, p.Bytes, p.Tokens); {
+	case least < 0:
+		errs = append(errs, errors.New("config: calls, bytes and tokens are counts, 0 for no bound"))
+	case most == 0:
+		errs = append(errs, errors.New("config: a budget needs calls, bytes or tokens"))
+	}
+	if (p.Bytes > 0 || p.Tokens > 0) && len(s.Flows) == 1 {
+		errs = append(errs, errors.New("a budget of bytes or tokens needs both flows"))
+	}
+	return &p, errors.Join(errs...)
+}
+
+// Decide implements [governance.Policy].
+func (p *budget) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if !x.ToChild || x.Notify {
+		return governance.Decision{}, nil
+	}
+	key, now, window := keyOf(x), time.Now(), time.Duration(p.Window)
+	if p.Per == "caller" {
+		key.session = ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	used := p.spent.get(key)
+	if used.since.IsZero() || window > 0 && now.Sub(used.since) >= window {
+		*used = spent{since: now}
+	}
+	if flow == governance.Response {
+		used.bytes += int64(len(x.Response))
+		return governance.Decision{}, nil
+	}
+	if what := p.exceeded(used); what != "" {
+		d := governance.Decision{Action: governance.Deny, Code: "budget_exceeded", Reason: fmt.Sprintf("the budget of %s for this %s is used up", what, p.Per)}
+		if window > 0 {
+			d.RetryAfter = used.since.Add(window).Sub(now)
+			d.Reason += fmt.Sprintf("; the next one begins in %s", d.RetryAfter.Round(time.Second))
+		}
+		return d, nil
+	}
+	used.calls++
+	used.bytes += int64(len(x.Request))
+	return governance.Decision{}, nil
+}
+
+// exceeded says which bound has been reached, "" when none has.
+func (p *budget) exceeded(used *spent) string {
+	switch {
+	case p.Calls > 0 && used.calls >= p.Calls:
+		return fmt.Sprintf("%d calls", p.Calls)
+	case p.Bytes > 0 && used.bytes >= p.Bytes:
+		return fmt.Sprintf("%d bytes", p.Bytes)
+	case p.Tokens > 0 && used.bytes/bytesPerToken >= p.Tokens:
+		return fmt.Sprintf("%d tokens", p.Tokens)
+	}
+	return ""
+}

@@ -1,0 +1,226 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/ext"
+	"cel.dev/cel-go/interpreter"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// celConfig is the config of the built-in policy cel, which decides by an
+// expression of the Common Expression Language:
+//
+//	when: tool == "ext_shell_run" && arguments.command.startsWith("rm")
+//	action: deny                            # what happens when it is true: deny (default) or ask
+//	message: '"no " + arguments.command'    # an expression too: the reason
+//	code: no_rm                             # default: the category's
+//	expiry: 10m                             # of ask; default 5m
+//
+// Variables: method, caller, session, extension, tool, direction (to_extension,
+// to_caller) and flow (request, response) are texts; arguments is what the tool is
+// called with, or the params of another method; result is null in the request
+// flow. Whole numbers are int, others double. An expression that uses result
+// decides about responses, one that uses flow about both, any other about requests.
+// A member that is missing is an error, of a required policy then
+// governance_unavailable: ask has(arguments.x), or arguments.?x.orValue("").
+type celConfig struct {
+	When    string   `json:"when"`
+	Action  string   `json:"action"`
+	Message string   `json:"message"`
+	Code    string   `json:"code"`
+	Expiry  duration `json:"expiry"`
+}
+
+// celCost bounds what one evaluation may cost: about 10 ms.
+const celCost = 1_000_000
+
+type celPolicy struct {
+	celConfig
+	when, message     cel.Program // message is nil without one
+	request, response bool        // the flows it decides about
+}
+
+func newCEL(s governance.Spec) (governance.Policy, error) {
+	p := &celPolicy{}
+	if err := configure(s.Config, &p.celConfig); err != nil {
+		return nil, err
+	}
+	if p.When == "" {
+		return nil, errors.New(`config.when: is missing; such as tool == "ext_shell_run"`)
+	}
+	env, err := celEnv()
+	if err != nil {
+		return nil, err
+	}
+	errs := []error{oneOf("action", &p.Action, denied, asked)}
+	uses := make(map[string]bool)
+	if p.when, err = celProgram(env, p.When, cel.BoolType, uses); err != nil {
+		errs = append(errs, fmt.Errorf("config.when: %w", err))
+	}
+	p.request, p.response = !uses["result"] || uses["flow"], uses["result"] || uses["flow"]
+	if p.Message != "" {
+		if p.message, err = celProgram(env, p.Message, cel.StringType, uses); err != nil {
+			errs = append(errs, fmt.Errorf("config.message: %w", err))
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+func celEnv() (*cel.Env, error) {
+	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
+		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType)}
+	for _, name := range []string{"method", "caller", "session", "extension", "tool", "direction", "flow"} {
+		options = append(options, cel.Variable(name, cel.StringType))
+	}
+	return cel.NewEnv(options...)
+}
+
+// celProgram compiles an expression of the given type and notes which variables it
+// uses.
+func celProgram(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
+	compiled, issues := env.Compile(text)
+	if err := issues.Err(); err != nil {
+		return nil, err
+	}
+	if is := compiled.OutputType(); !is.IsExactType(t) && !is.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("is a %s, not a %s", is, t)
+	}
+	ast.PostOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.IdentKind {
+			uses[e.AsIdent()] = true
+		}
+	}))
+	return env.Program(compiled, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(celCost))
+}
+
+// Decide implements [governance.Policy].
+func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || x.Failure != nil) {
+		return governance.Decision{}, nil
+	}
+	vars := &celVars{flow: flow, x: x}
+	holds, _, err := p.when.Eval(vars)
+	if err != nil {
+		return governance.Decision{}, vars.explain(err)
+	}
+	yes, ok := holds.Value().(bool)
+	if !ok {
+		return governance.Decision{}, fmt.Errorf("when is a %s, not a bool", holds.Type().TypeName())
+	}
+	if !yes {
+		return governance.Decision{}, nil
+	}
+	d := governance.Decision{Action: governance.Deny, Code: p.Code, Reason: "it is not allowed when " + p.When, Expiry: time.Duration(p.Expiry)}
+	if p.Action == asked {
+		d.Action = governance.Ask
+	}
+	if p.message != nil { // the decision stands without its words
+		if text, _, err := p.message.Eval(vars); err == nil {
+			d.Reason, _ = text.Value().(string)
+		}
+	}
+	return d, nil
+}
+
+// celVars decodes what an expression asks for.
+type celVars struct {
+	flow              governance.Flow
+	x                 *governance.Exchange
+	arguments, result any
+	err               error // of decoding
+}
+
+func (v *celVars) explain(err error) error {
+	if v.err != nil {
+		return v.err
+	}
+	return err
+}
+
+// Parent implements [interpreter.Activation].
+func (v *celVars) Parent() interpreter.Activation { return nil }
+
+// ResolveName implements [interpreter.Activation].
+func (v *celVars) ResolveName(name string) (any, bool) {
+	switch name {
+	case "method":
+		return v.x.Method, true
+	case "caller":
+		return v.x.Caller, true
+	case "session":
+		return v.x.Session, true
+	case "extension":
+		return v.x.Extension, true
+	case "tool":
+		return v.x.Tool, true
+	case "direction":
+		return v.x.Direction(), true
+	case "flow":
+		return string(v.flow), true
+	case "arguments":
+		if v.arguments == nil {
+			v.arguments = v.decode(argumentsOf(v.x))
+		}
+		return v.arguments, true
+	case "result":
+		if v.result == nil && v.flow == governance.Response {
+			v.result = v.decode(v.x.Response)
+		}
+		return v.result, true
+	}
+	return nil, false
+}
+
+// argumentsOf are the arguments of a tool, or the params of another method.
+func argumentsOf(x *governance.Exchange) json.RawMessage {
+	if x.Tool == "" || !x.ToChild {
+		return x.Request
+	}
+	return rawjson.Get(x.Request, "arguments")
+}
+
+func (v *celVars) decode(text json.RawMessage) any {
+	if len(text) == 0 {
+		return map[string]any{}
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		v.err = fmt.Errorf("what it decides about is not JSON: %w", err)
+		return nil
+	}
+	return numbers(value)
+}
+
+// numbers puts an int64 in the place of each whole number that is one, and a
+// float64 in that of each other.
+func numbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64() // beyond its range: infinite
+		return f
+	case map[string]any:
+		for key := range v {
+			v[key] = numbers(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	}
+	return value
+}

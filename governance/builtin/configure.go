@@ -1,0 +1,165 @@
+package builtin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/nearest"
+)
+
+// configure decodes what an operator states for a policy into the struct that c
+// points to, over what it holds. Keys are those of its json tags, also in
+// camelCase; an unknown one is an error that names the nearest.
+func configure(config map[string]any, c any) error {
+	known, err := canonical("config", config, reflect.TypeOf(c).Elem())
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	err = json.Unmarshal(text, c)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("config.%s: a %s where %s belongs", wrong.Field, wrong.Value, describe(wrong.Type))
+	}
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	return nil
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// canonical returns value with its keys spelled as t's tags spell them, and all
+// that t has no place for as an error.
+func canonical(path string, value any, t reflect.Type) (any, error) {
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		return value, nil
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if t.Kind() == reflect.Struct {
+			return canonicalTable(path, v, t)
+		}
+	case []any:
+		if t.Kind() != reflect.Slice {
+			break
+		}
+		list, errs := make([]any, len(v)), make([]error, len(v))
+		for i := range v {
+			list[i], errs[i] = canonical(fmt.Sprintf("%s[%d]", path, i), v[i], t.Elem())
+		}
+		return list, errors.Join(errs...)
+	}
+	return value, nil
+}
+
+func canonicalTable(path string, table map[string]any, t reflect.Type) (any, error) {
+	fields := make(map[string]reflect.Type)
+	for f := range t.Fields() {
+		fields[f.Tag.Get("json")] = f.Type
+	}
+	out := make(map[string]any, len(table))
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		name, place := snake(key), path+"."+key
+		ft, known := fields[name]
+		if _, twice := out[name]; twice {
+			errs = append(errs, fmt.Errorf("%s: stated twice", place))
+			continue
+		}
+		if !known {
+			errs = append(errs, unknownKey(place, key, fields))
+			continue
+		}
+		var err error
+		if out[name], err = canonical(place, table[key], ft); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func unknownKey(place, key string, fields map[string]reflect.Type) error {
+	keys := slices.Sorted(maps.Keys(fields))
+	if near := nearest.Of(key, keys); near != "" {
+		return fmt.Errorf("%s: unknown key, did you mean %s?", place, near)
+	}
+	return fmt.Errorf("%s: unknown key; there are %s", place, strings.Join(keys, ", "))
+}
+
+// snake turns retryAfter into retry_after.
+func snake(key string) string {
+	var b strings.Builder
+	for i, c := range key {
+		if c >= 'A' && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func describe(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "a table"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a whole number"
+}
+
+// duration is a length of time as files state it: "90s", "1h".
+type duration time.Duration
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (d *duration) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		return fmt.Errorf(`%s is not a duration such as "90s" or "1h"`, b)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil || parsed < 0 {
+		return fmt.Errorf(`%q is not a duration such as "90s" or "1h"`, text)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// oneOf refuses a word that is none of the allowed ones, and puts the first in the
+// place of none.
+func oneOf(key string, word *string, allowed ...string) error {
+	if *word == "" {
+		*word = allowed[0]
+	}
+	if slices.Contains(allowed, *word) {
+		return nil
+	}
+	return fmt.Errorf("config.%s: %q is none of %s", key, *word, strings.Join(allowed, ", "))
+}
+
+// counts refuses a policy that counts in a category where one exchange may be
+// asked about more than once.
+func counts(s governance.Spec) error {
+	if s.Category != governance.RateLimiting {
+		return fmt.Errorf("%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
+	}
+	return nil
+}

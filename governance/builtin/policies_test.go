@@ -1,0 +1,344 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/protocol"
+)
+
+// config is a policy's config as files give it.
+func config(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var c map[string]any
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return c
+}
+
+// categories is where the light policies belong.
+var categories = map[string]governance.Category{
+	"access": governance.Authorization, "cel": governance.Authorization, "schema": governance.Validation,
+	"rate_limit": governance.RateLimiting, "loop": governance.RateLimiting, "budget": governance.RateLimiting,
+}
+
+func spec(t testing.TB, name, text string) governance.Spec {
+	return governance.Spec{Name: name, Builtin: name, Category: categories[name], Required: true, Config: config(t, text)}
+}
+
+func newPolicy(t testing.TB, name, text string) governance.Policy {
+	t.Helper()
+	p, err := builtin.New(spec(t, name, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func call(tool, arguments string) governance.Exchange {
+	return governance.Exchange{Method: protocol.MethodToolsCall, Caller: "ada", Session: "s1", Extension: "files", Tool: tool, ToChild: true,
+		Request: json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)}
+}
+
+// ask returns what p decides, as text.
+func ask(t testing.TB, p governance.Policy, flow governance.Flow, x governance.Exchange) string {
+	t.Helper()
+	d, err := p.Decide(context.Background(), flow, &x)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	if d.Action == governance.Allow {
+		return "allow"
+	}
+	text := string(d.Action) + " " + d.Code + ": " + d.Reason
+	if d.RetryAfter > 0 {
+		text += " (" + d.RetryAfter.String() + ")"
+	}
+	return text
+}
+
+func TestAccess(t *testing.T) {
+	p := newPolicy(t, "access", `{"default": "deny", "rules": [
+		{"effect": "deny", "methods": ["sampling/*"], "reason": "no models here"},
+		{"effect": "deny", "tools": ["ext_files_delete*"], "callers": ["team/*"]},
+		{"effect": "allow", "extensions": ["files"]},
+		{"effect": "allow", "callers": ["root"]}]}`)
+	with := func(x governance.Exchange, change func(*governance.Exchange)) governance.Exchange {
+		change(&x)
+		return x
+	}
+	read, remove := call("ext_files_read", `{}`), call("ext_files_delete_all", `{}`)
+	tests := []struct {
+		name string
+		x    governance.Exchange
+		want string
+	}{
+		{"by extension", read, "allow"},
+		{"the first rule decides", with(remove, func(x *governance.Exchange) { x.Caller = "team/bob" }), `deny unauthorized: caller "team/bob" may not use ext_files_delete_all`},
+		{"of another caller", remove, "allow"},
+		{"by default", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "ext_web_get", "web" }), `deny unauthorized: caller "ada" may not use ext_web_get`},
+		{"everything", with(read, func(x *governance.Exchange) { x.Tool, x.Extension, x.Caller = "ext_web_get", "web", "root" }), "allow"},
+		{"lists", governance.Exchange{Method: "tools/list", Caller: "ada", ToChild: true}, "allow"},
+		{"another method", governance.Exchange{Method: "resources/read", Caller: "ada", Extension: "web", ToChild: true}, `deny unauthorized: caller "ada" may not use resources/read`},
+		{"upwards", governance.Exchange{Method: "elicitation/create", Extension: "web"}, "allow"},
+		{"upwards by rule", governance.Exchange{Method: "sampling/createMessage", Extension: "files"}, "deny unauthorized: no models here"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := ask(t, p, governance.Request, tt.x); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			if got := ask(t, p, governance.Response, tt.x); got != "allow" {
+				t.Errorf("the response: %s", got)
+			}
+			if tt.x.Tool != "" {
+				if visible := p.(governance.Visibler).Visible(tt.x.Caller, tt.x.Extension, tt.x.Tool); visible != (tt.want == "allow") {
+					t.Errorf("visible: %t", visible)
+				}
+			}
+		})
+	}
+	if got := ask(t, newPolicy(t, "access", `{}`), governance.Request, remove); got != "allow" {
+		t.Errorf("without a config: %s", got)
+	}
+}
+
+func TestCEL(t *testing.T) {
+	x := call("ext_shell_run", `{"command":"rm -rf","n":3,"big":9007199254740993,"f":1.5,"list":[1,2]}`)
+	response := x
+	response.Response = json.RawMessage(`{"isError":true,"content":[{"type":"text","text":"oh"}]}`)
+	tests := []struct {
+		name, config string
+		flow         governance.Flow
+		want         string
+	}{
+		{"true", `{"when": "tool == 'ext_shell_run' && arguments.command.startsWith('rm')"}`, governance.Request,
+			"deny : it is not allowed when tool == 'ext_shell_run' && arguments.command.startsWith('rm')"},
+		{"false", `{"when": "caller != 'ada' || session != 's1' || extension != 'files' || method != 'tools/call' || direction != 'to_extension'"}`, governance.Request, "allow"},
+		{"ask, with a message", `{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`, governance.Request, "ask rm: really rm -rf?"},
+		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request, "deny : it is not allowed when true"},
+		{"numbers", `{"when": "arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"}`, governance.Request,
+			"deny : it is not allowed when arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"},
+		{"a missing member", `{"when": "arguments.path == '/'"}`, governance.Request, "error: no such key: path"},
+		{"an optional member", `{"when": "arguments.?path.orValue('/') == '/etc'"}`, governance.Request, "allow"},
+		{"has", `{"when": "has(arguments.path)"}`, governance.Request, "allow"},
+		{"not the result", `{"when": "true"}`, governance.Response, "allow"},
+		{"the result", `{"when": "result.isError && result.content[0].text == 'oh'"}`, governance.Response, "deny : it is not allowed when result.isError && result.content[0].text == 'oh'"},
+		{"the result, before there is one", `{"when": "result.isError"}`, governance.Request, "allow"},
+		{"both flows", `{"when": "flow == 'response' && result != null"}`, governance.Request, "allow"},
+		{"both flows, later", `{"when": "flow == 'response' && result != null"}`, governance.Response, "deny : it is not allowed when flow == 'response' && result != null"},
+		{"costly", `{"when": "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, [0,1,2,3,4,5,6,7,8,9].all(d, [0,1,2,3,4,5,6,7,8,9].all(e, [0,1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f+arguments.n >= 0))))))"}`,
+			governance.Request, "error: operation cancelled: actual cost limit exceeded"},
+		{"dyn that is no bool", `{"when": "arguments.n"}`, governance.Request, "error: when is a int, not a bool"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := x
+			if tt.flow == governance.Response {
+				seen = response
+			}
+			if got := ask(t, newPolicy(t, "cel", tt.config), tt.flow, seen); got != tt.want {
+				t.Errorf("%s\nwant %s", got, tt.want)
+			}
+		})
+	}
+	p := newPolicy(t, "cel", `{"when": "arguments.a == 1 || arguments.uri == 'file:///'"}`)
+	for text, want := range map[string]string{`{"a":1}`: "deny", `{"a":`: "error: what it decides about is not JSON", ``: "error: no such key: "} {
+		if got := ask(t, p, governance.Request, governance.Exchange{Method: "resources/read", ToChild: true, Request: json.RawMessage(text)}); !strings.HasPrefix(got, want) {
+			t.Errorf("params %s: %s", text, got)
+		}
+	}
+	response.Failure = &protocol.Error{Kind: protocol.ExtensionError}
+	if got := ask(t, newPolicy(t, "cel", `{"when": "result.isError"}`), governance.Response, response); got != "allow" {
+		t.Errorf("a call that failed: %s", got)
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 60, "burst": 2, "per": ["caller", "tool"]}, {"calls": 3, "window": "10s", "per": ["session", "extension"]}]}`)
+		var got []string
+		step := func(x governance.Exchange) { got = append(got, ask(t, p, governance.Request, x)) }
+		read, write := call("read", `{}`), call("write", `{}`)
+		step(read)
+		step(read)
+		step(read) // over the burst
+		step(write)
+		step(write) // over the second limit, and takes nothing of the first
+		read.Caller, read.Session = "bob", "s2"
+		step(read)
+		time.Sleep(time.Second)
+		write.Session = "s3"
+		step(write)
+		step(write)
+		step(write)
+		up, told := write, write
+		up.ToChild, told.Notify = false, true
+		step(up)
+		step(told)
+		got = append(got, ask(t, p, governance.Response, write))
+		want := []string{"allow", "allow", "deny rate_limited: at most 60 calls in 1m0s are allowed for each caller, tool; try again in 1s (1s)",
+			"allow", "deny rate_limited: at most 3 calls in 10s are allowed for each session, extension; try again in 3.333s (3.333333333s)", "allow",
+			"allow", "allow", "deny rate_limited: at most 60 calls in 1m0s are allowed for each caller, tool; try again in 1s (1s)", "allow", "allow", "allow"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestRateLimitForgets holds a caller that comes back to its limit as long as there
+// is room for it.
+func TestRateLimitForgets(t *testing.T) {
+	p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 1, "window": "24h", "per": ["caller"]}]}`)
+	from := func(n int) string {
+		x := call("read", `{}`)
+		x.Caller = fmt.Sprint(n)
+		got, _, _ := strings.Cut(ask(t, p, governance.Request, x), " ")
+		return got
+	}
+	for n := range 10_000 {
+		if got := from(n); got != "allow" {
+			t.Fatal(n, got)
+		}
+	}
+	if got := from(0); got != "deny" {
+		t.Errorf("the first of 10000: %s", got)
+	}
+	if got := from(10_000); got != "allow" {
+		t.Error(got)
+	}
+	if a, b := from(0), from(1); a != "deny" || b != "allow" {
+		t.Errorf("one more pushed out the latest (%s), not the oldest (%s)", a, b)
+	}
+}
+
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolicy(t, "loop", `{"calls": 2, "window": "10s"}`)
+		var got []string
+		step := func(x governance.Exchange) { got = append(got, ask(t, p, governance.Request, x)) }
+		same := call("read", `{"a":1}`)
+		step(same)
+		time.Sleep(4 * time.Second)
+		again := same
+		again.Request = json.RawMessage(`{"_meta":{"progressToken":2},"name":"x","arguments":{"a":1}}`)
+		step(again)
+		step(same)
+		step(call("read", `{"a":2}`))
+		step(call("write", `{"a":1}`))
+		other := same
+		other.Session = "s2"
+		step(other)
+		time.Sleep(6 * time.Second) // the first is forgotten
+		step(same)
+		step(same)
+		list := governance.Exchange{Method: "tools/list", ToChild: true}
+		for range 3 {
+			step(list)
+		}
+		got = append(got, ask(t, p, governance.Response, same))
+		loop := "deny loop_detected: read was called 2 times with the same arguments within 10s; its answer will not be another one, so try something else "
+		want := []string{"allow", "allow", loop + "(6s)", "allow", "allow", "allow", "allow", loop + "(4s)", "allow", "allow", "allow", "allow"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		asks := newPolicy(t, "loop", `{"calls": 1, "action": "ask"}`)
+		if first, second := ask(t, asks, governance.Request, same), ask(t, asks, governance.Request, same); first != "allow" || !strings.HasPrefix(second, "ask loop_detected") {
+			t.Error(first, second)
+		}
+	})
+}
+
+func TestBudget(t *testing.T) {
+	x := call("read", `{"a":1}`) // 59 bytes
+	x.Response = json.RawMessage(strings.Repeat("x", 100))
+	tests := []struct {
+		name, config string
+		calls        int // that are let pass
+		want         string
+	}{
+		{"calls", `{"calls": 3}`, 3, "deny budget_exceeded: the budget of 3 calls for this session is used up"},
+		{"bytes", `{"bytes": 200}`, 2, "deny budget_exceeded: the budget of 200 bytes for this session is used up"},
+		{"tokens", `{"tokens": 100, "bytes": 100000}`, 3, "deny budget_exceeded: the budget of 100 tokens for this session is used up"},
+		{"for a time", `{"calls": 1, "window": "1h", "per": "caller"}`, 1, "deny budget_exceeded: the budget of 1 calls for this caller is used up; the next one begins in 1h0m0s (1h0m0s)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPolicy(t, "budget", tt.config)
+				for range tt.calls {
+					for _, flow := range []governance.Flow{governance.Request, governance.Response} {
+						if got := ask(t, p, flow, x); got != "allow" {
+							t.Fatal(got)
+						}
+					}
+				}
+				if got := ask(t, p, governance.Request, x); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+				for _, change := range []func(*governance.Exchange){func(x *governance.Exchange) { x.ToChild = false }, func(x *governance.Exchange) { x.Notify = true }, func(x *governance.Exchange) { x.Caller = "bob" }} {
+					other := x
+					change(&other)
+					if got := ask(t, p, governance.Request, other); got != "allow" {
+						t.Error(got)
+					}
+				}
+				other := x
+				other.Session = "s2"
+				if got := ask(t, p, governance.Request, other); (got == "allow") == strings.Contains(tt.config, "caller") {
+					t.Errorf("another session: %s", got)
+				}
+				time.Sleep(time.Hour)
+				if got := ask(t, p, governance.Request, x); (got == "allow") != strings.Contains(tt.config, "window") {
+					t.Errorf("an hour later: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSchema(t *testing.T) {
+	p := newPolicy(t, "schema", `{"schemas": [
+		{"tools": ["files_*"], "arguments": {"required": ["path"], "properties": {"path": {"type": "string", "pattern": "^/home/"}, "mode": {"enum": ["r", "w"]}}},
+			"result": {"properties": {"structuredContent": {"properties": {"size": {"type": "integer", "maximum": 10}}}}}},
+		{"result": {"not": {"required": ["secret"]}}}]}`)
+	tests := []struct {
+		tool, arguments, result, want string
+	}{
+		{"files_read", `{"path":"/home/ada"}`, `{"structuredContent":{"size":3}}`, "allow"},
+		{"files_read", `{"path":"/etc","mode":"x"}`, `{}`, "deny : the arguments of files_read break the operator's schema: /mode fails enum, /path fails pattern"},
+		{"files_read", `{}`, `{}`, "deny : the arguments of files_read break the operator's schema: / fails required"},
+		{"web_get", `{}`, `{}`, "allow"},
+		{"files_read", `{"path":"/home/ada"}`, `{"structuredContent":{"size":11}}`, "deny : the result of files_read breaks the operator's schema: /structuredContent/size fails maximum"},
+		{"web_get", `{}`, `{"secret":1}`, "deny : the result of web_get breaks the operator's schema: / is not allowed"},
+	}
+	for _, tt := range tests {
+		x := call(tt.tool, tt.arguments)
+		got := ask(t, p, governance.Request, x)
+		if x.Response = json.RawMessage(tt.result); got == "allow" {
+			got = ask(t, p, governance.Response, x)
+		}
+		if got != tt.want {
+			t.Errorf("%s, want %s", got, tt.want)
+		}
+	}
+	bare := call("files_read", `{}`)
+	bare.Request = json.RawMessage(`{"name":"x"}`)
+	if got := ask(t, p, governance.Request, bare); !strings.HasSuffix(got, "/ fails required") {
+		t.Errorf("no arguments: %s", got)
+	}
+	bare.Failure, bare.Response = &protocol.Error{Kind: protocol.ExtensionError}, json.RawMessage(`{"secret":1}`)
+	if got := ask(t, p, governance.Response, bare); got != "allow" {
+		t.Errorf("a call that failed: %s", got)
+	}
+}

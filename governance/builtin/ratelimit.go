@@ -1,0 +1,131 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// rateLimitConfig is the config of the built-in policy rate_limit, which bounds how
+// often extensions are asked for something:
+//
+//	limits:                 # all of them hold
+//	- calls: 60             # so many requests
+//	  window: 1m            # in so long, evenly refilled; default 1m
+//	  burst: 10             # and at most so many at once; default: calls
+//	  per: [caller, tool]   # apart for each caller, session, tool, extension; default: for all together
+//
+// It counts requests to extensions, not notifications. A denied one counts
+// nothing and is told when to try again. Category rate_limiting only.
+type rateLimitConfig struct {
+	Limits []rateLimit `json:"limits"`
+}
+
+type rateLimit struct {
+	Calls  int      `json:"calls"`
+	Window duration `json:"window"`
+	Burst  int      `json:"burst"`
+	Per    []string `json:"per"`
+}
+
+// bucketKey tells the buckets of all limits apart.
+type bucketKey struct {
+	limit                            int
+	caller, session, tool, extension string
+}
+
+type rateLimiter struct {
+	rateLimitConfig
+	mu      sync.Mutex // one exchange at a time takes from all of its buckets
+	buckets recent[bucketKey, *rate.Limiter]
+}
+
+func newRateLimit(s governance.Spec) (governance.Policy, error) {
+	var p rateLimiter
+	if err := configure(s.Config, &p.rateLimitConfig); err != nil {
+		return nil, err
+	}
+	errs := []error{counts(s)}
+	if len(p.Limits) == 0 {
+		errs = append(errs, errors.New("config.limits: is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
+	}
+	for i := range p.Limits {
+		errs = append(errs, p.Limits[i].complete(fmt.Sprintf("limits[%d]", i)))
+	}
+	return &p, errors.Join(errs...)
+}
+
+func (l *rateLimit) complete(place string) error {
+	if l.Window == 0 {
+		l.Window = duration(time.Minute)
+	}
+	if l.Burst == 0 {
+		l.Burst = l.Calls
+	}
+	var errs []error
+	if l.Calls <= 0 || l.Burst < 0 {
+		errs = append(errs, fmt.Errorf("config.%s: calls and burst are counts above 0", place))
+	}
+	for _, per := range l.Per {
+		errs = append(errs, oneOf(place+".per", &per, "caller", "session", "tool", "extension"))
+	}
+	return errors.Join(errs...)
+}
+
+// Decide implements [governance.Policy].
+func (p *rateLimiter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Response || !x.ToChild || x.Notify {
+		return governance.Decision{}, nil
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.Limits {
+		if b := p.bucket(i, x); b.TokensAt(now) < 1 {
+			wait := time.Duration((1 - b.TokensAt(now)) / float64(b.Limit()) * float64(time.Second))
+			return p.Limits[i].denial(max(wait, time.Millisecond)), nil
+		}
+	}
+	for i := range p.Limits {
+		p.bucket(i, x).AllowN(now, 1)
+	}
+	return governance.Decision{}, nil
+}
+
+func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
+	l := &p.Limits[i]
+	key := bucketKey{limit: i}
+	for _, per := range l.Per {
+		switch per {
+		case "caller":
+			key.caller = x.Caller
+		case "session":
+			key.session = x.Session
+		case "tool":
+			key.tool = x.Tool
+		case "extension":
+			key.extension = x.Extension
+		}
+	}
+	b := p.buckets.get(key)
+	if *b == nil {
+		*b = rate.NewLimiter(rate.Limit(float64(l.Calls)/time.Duration(l.Window).Seconds()), l.Burst)
+	}
+	return *b
+}
+
+func (l *rateLimit) denial(wait time.Duration) governance.Decision {
+	scope := ""
+	if len(l.Per) > 0 {
+		scope = " for each " + strings.Join(l.Per, ", ")
+	}
+	return governance.Decision{Action: governance.Deny, Code: "rate_limited", RetryAfter: wait,
+		Reason: fmt.Sprintf("at most %d calls in %s are allowed%s; try again in %s", l.Calls, time.Duration(l.Window), scope, wait.Round(time.Millisecond))}
+}

@@ -1,0 +1,165 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// schemaConfig is the config of the built-in policy schema, which holds tool calls
+// against JSON Schemas of the operator, beside the author's own:
+//
+//	schemas:
+//	- tools: ["ext_files_*"]   # globs of registered names; default: all
+//	  arguments: {…}           # a schema of the arguments
+//	  result: {…}              # a schema of the whole result: content, structuredContent, isError …
+//
+// All that fit a tool have to be met. Schemas are of draft 2020-12 unless they say
+// otherwise, and refer only to themselves.
+type schemaConfig struct {
+	Schemas []struct {
+		Tools     governance.Globs `json:"tools"`
+		Arguments json.RawMessage  `json:"arguments"`
+		Result    json.RawMessage  `json:"result"`
+	} `json:"schemas"`
+}
+
+type schemas []toolSchemas
+
+type toolSchemas struct {
+	tools     governance.Globs
+	arguments *jsonschema.Schema // nil: no bound
+	result    *jsonschema.Schema
+}
+
+func newSchema(s governance.Spec) (governance.Policy, error) {
+	var c schemaConfig
+	if err := configure(s.Config, &c); err != nil {
+		return nil, err
+	}
+	if len(c.Schemas) == 0 {
+		return nil, errors.New(`config.schemas: is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
+	}
+	p, errs := make(schemas, len(c.Schemas)), make([]error, 0)
+	for i, entry := range c.Schemas {
+		place := fmt.Sprintf("config.schemas[%d]", i)
+		if err := entry.Tools.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s.tools: %w", place, err))
+		}
+		if entry.Arguments == nil && entry.Result == nil {
+			errs = append(errs, fmt.Errorf("%s: needs arguments or result", place))
+		}
+		p[i].tools = entry.Tools
+		var err error
+		if p[i].arguments, err = compileSchema(entry.Arguments); err != nil {
+			errs = append(errs, fmt.Errorf("%s.arguments: %w", place, err))
+		}
+		if p[i].result, err = compileSchema(entry.Result); err != nil {
+			errs = append(errs, fmt.Errorf("%s.result: %w", place, err))
+		}
+	}
+	return p, errors.Join(errs...)
+}
+
+func compileSchema(text json.RawMessage) (schema *jsonschema.Schema, err error) {
+	if text == nil {
+		return nil, nil
+	}
+	defer func() {
+		if v := recover(); v != nil { // the library panics on some schemas
+			err = fmt.Errorf("is no schema: %v", v)
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(nil) // only what the schema itself holds can be referred to
+	const address = "mem:///schema.json"
+	if err := c.AddResource(address, doc); err != nil {
+		return nil, err
+	}
+	return c.Compile(address)
+}
+
+// Decide implements [governance.Policy].
+func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if x.Method != protocol.MethodToolsCall || !x.ToChild || x.Failure != nil {
+		return governance.Decision{}, nil
+	}
+	var value any // decoded once, if at all
+	for _, s := range p {
+		schema := s.arguments
+		if flow == governance.Response {
+			schema = s.result
+		}
+		if schema == nil || len(s.tools) > 0 && !s.tools.Match(x.Tool) {
+			continue
+		}
+		if value == nil {
+			var err error
+			if value, err = payload(flow, x); err != nil {
+				return governance.Decision{}, err
+			}
+		}
+		if err := schema.Validate(value); err != nil {
+			return mismatch(flow, x, err), nil
+		}
+	}
+	return governance.Decision{}, nil
+}
+
+func payload(flow governance.Flow, x *governance.Exchange) (any, error) {
+	text := x.Response
+	if flow == governance.Request {
+		if text = rawjson.Get(x.Request, "arguments"); len(text) == 0 {
+			text = json.RawMessage("{}")
+		}
+	}
+	return jsonschema.UnmarshalJSON(bytes.NewReader(text))
+}
+
+// maxFaults is how many of the faults a denial names.
+const maxFaults = 5
+
+// mismatch denies with the place of each fault and the keyword it fails, and
+// without the values: what is withheld must not be in the reason.
+func mismatch(flow governance.Flow, x *governance.Exchange, err error) governance.Decision {
+	what := "the arguments of %s break the operator's schema"
+	if flow == governance.Response {
+		what = "the result of %s breaks the operator's schema"
+	}
+	d := governance.Decision{Action: governance.Deny, Reason: fmt.Sprintf(what, x.Tool)}
+	var invalid *jsonschema.ValidationError
+	if errors.As(err, &invalid) {
+		found := slices.Sorted(slices.Values(faults(invalid, nil)))
+		d.Reason += ": " + strings.Join(found[:min(len(found), maxFaults)], ", ")
+	}
+	return d
+}
+
+func faults(e *jsonschema.ValidationError, found []string) []string {
+	for _, cause := range e.Causes {
+		found = faults(cause, found)
+	}
+	if len(e.Causes) == 0 {
+		fault := "/" + strings.Join(e.InstanceLocation, "/") + " is not allowed"
+		if keyword := e.ErrorKind.KeywordPath(); len(keyword) > 0 {
+			fault = "/" + strings.Join(e.InstanceLocation, "/") + " fails " + strings.Join(keyword, "/")
+		}
+		found = append(found, fault)
+	}
+	return found
+}

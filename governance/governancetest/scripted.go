@@ -1,0 +1,69 @@
+// Package governancetest holds any kind of policy against the rules of the
+// pipeline.
+package governancetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// Behaviour is what a scripted policy does about an exchange. It reads it from the
+// exchange's caller, which every kind of policy is told.
+type Behaviour string
+
+// The behaviours of a scripted policy.
+const (
+	Allow     Behaviour = "allow"
+	Deny      Behaviour = "deny"      // with code and reason DenyCode and DenyReason
+	Modify    Behaviour = "modify"    // puts Changed in the place of the flow's payload
+	Malformed Behaviour = "malformed" // puts Misshapen in its place
+	Fail      Behaviour = "error"     // fails to decide, in whatever way its kind fails
+	Hang      Behaviour = "hang"      // does not answer
+)
+
+// Behaviours are all of them.
+var Behaviours = []Behaviour{Allow, Deny, Modify, Malformed, Fail, Hang}
+
+// What scripted policies say. The payloads are those of a tools/call.
+const (
+	DenyCode   = "no_such_luck"
+	DenyReason = "not on a Monday"
+	Misshapen  = `["not an object"]`
+
+	request         = `{"name":"work","arguments":{"original":12345678901234567890}}`
+	response        = `{"content":[{"type":"text","text":"original"}]}`
+	changedRequest  = `{"name":"work","arguments":{"changed":12345678901234567891}}`
+	changedResponse = `{"content":[{"type":"text","text":"changed"}]}`
+)
+
+// Changed is what Modify puts in the place of the flow's payload.
+func Changed(flow governance.Flow) json.RawMessage {
+	if flow == governance.Request {
+		return json.RawMessage(changedRequest)
+	}
+	return json.RawMessage(changedResponse)
+}
+
+// Scripted is a policy that does as x.Caller says.
+type Scripted struct{}
+
+// Decide implements [governance.Policy].
+func (Scripted) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	switch Behaviour(x.Caller) {
+	case Deny:
+		return governance.Decision{Action: governance.Deny, Code: DenyCode, Reason: DenyReason}, nil
+	case Modify:
+		return governance.Decision{Action: governance.Modify, JSON: Changed(flow)}, nil
+	case Malformed:
+		return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(Misshapen)}, nil
+	case Fail:
+		return governance.Decision{}, errors.New("its database is down")
+	case Hang:
+		<-ctx.Done()
+		return governance.Decision{}, ctx.Err()
+	}
+	return governance.Decision{}, nil
+}

@@ -1,0 +1,155 @@
+package grpcpolicy
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	// maxJSON is the largest request or result there is: a line of the wire.
+	maxJSON = 16 << 20
+	// maxMessage holds one of each, and whatever comes with them.
+	maxMessage = 2*maxJSON + 64<<10
+	// window is how much may be under way unacknowledged, in either direction.
+	window = 1 << 20
+)
+
+// errSevered marks a fault that is the end of the connection.
+var errSevered = errors.New("the connection broke")
+
+// shake connects to the plugin, checks who it is, configures it and waits until
+// it is ready, all within the spec's HandshakeTimeout.
+func (s *Service) shake(alive context.Context, sock *socket, info Info) (*live, *protocol.Error) {
+	ctx, cancel := context.WithTimeout(alive, s.o.Spec.HandshakeTimeout)
+	defer cancel()
+	if err := sock.await(ctx); err != nil {
+		return nil, s.unshaken(ctx, "listen on its socket", err)
+	}
+	conn, err := grpc.NewClient("unix:"+sock.path,
+		grpc.WithContextDialer(sock.dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithInitialWindowSize(window),
+		grpc.WithInitialConnWindowSize(window),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: s.o.Spec.HandshakeTimeout}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+	)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.HandshakeInvalid, "%w", err)
+	}
+	l := &live{pluginv1.NewPluginServiceClient(conn), conn}
+	if fault := s.introduce(ctx, l.client, &info); fault != nil {
+		conn.Close()
+		return nil, fault
+	}
+	info.Handshake = time.Since(info.StartedAt)
+	s.info.Store(&info)
+	return l, nil
+}
+
+// introduce is the conversation before the first decision.
+func (s *Service) introduce(ctx context.Context, c pluginv1.PluginServiceClient, info *Info) *protocol.Error {
+	meta, err := c.GetMetadata(ctx, &emptypb.Empty{})
+	if err != nil {
+		return s.unshaken(ctx, "answer GetMetadata", err)
+	}
+	if fault := checkMetadata(&s.o.Spec, meta); fault != nil {
+		return fault
+	}
+	info.Metadata = meta
+	var config []byte
+	if s.o.Spec.Config != nil {
+		if config, err = json.Marshal(s.o.Spec.Config); err != nil {
+			return protocol.Errorf(protocol.ConfigInvalid, "its config is not JSON: %w", err)
+		}
+	}
+	if _, err := c.Configure(ctx, &pluginv1.PluginConfigureRequest{ConfigJson: config}); err != nil {
+		return s.unshaken(ctx, "accept its config", err)
+	}
+	return s.awaitReady(ctx, c)
+}
+
+// The pauses between two questions whether it is ready.
+const (
+	firstPoll = 10 * time.Millisecond
+	lastPoll  = time.Second
+)
+
+func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient) *protocol.Error {
+	said := ""
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+		r, err := c.CheckReady(ctx, &emptypb.Empty{})
+		if err == nil && r.GetReady() {
+			return nil
+		}
+		if err == nil {
+			said = cmp.Or(strings.TrimSpace(r.GetMessage()), "it does not say why")
+			select {
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		if said != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
+			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout, said)
+		}
+		return s.unshaken(ctx, "say whether it is ready", err)
+	}
+}
+
+// unshaken is the fault of a plugin that did not do something of the handshake.
+func (s *Service) unshaken(ctx context.Context, what string, err error) *protocol.Error {
+	state := status.Convert(err)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded: // its clock is told ours
+		return protocol.Errorf(protocol.HandshakeTimeout, "it did not %s within %s", what, s.o.Spec.HandshakeTimeout)
+	case ctx.Err() != nil: // the process has ended, or nobody wants it any more
+		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w", what, errSevered)
+	case state.Code() == codes.Unavailable:
+		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errSevered, state.Message())
+	}
+	return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %s (%s)", what, state.Message(), state.Code())
+}
+
+// checkMetadata holds what the plugin says of itself against what the operator
+// says of it. What it leaves out is not held against it, but for the commit.
+func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protocol.Error {
+	wrong := func(what, got, want, next string) *protocol.Error {
+		return protocol.Errorf(protocol.HandshakeInvalid, "it says that its %s is %q, and the configuration says %q; %s", what, got, want, next)
+	}
+	name, category := strings.TrimSpace(meta.GetName()), strings.TrimSpace(meta.GetCategory())
+	switch {
+	case name != "" && name != spec.Name:
+		return wrong("name", name, spec.Name, "correct name, or start the right program")
+	case category != "" && category != string(spec.Category):
+		return wrong("category", category, string(spec.Category), "correct category, or start the right program")
+	case spec.CommitHash != "" && meta.GetCommitHash() != spec.CommitHash:
+		return wrong("commit", meta.GetCommitHash(), spec.CommitHash, "rebuild it at that commit, or correct commit_hash")
+	case len(meta.GetFlows()) == 0:
+		return nil
+	}
+	for _, flow := range spec.Flows {
+		if !slices.ContainsFunc(meta.GetFlows(), func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), string(flow)) }) {
+			return wrong("flows", strings.Join(meta.GetFlows(), ", "), string(flow), "take the flow out of flows, or start a program that has it")
+		}
+	}
+	return nil
+}

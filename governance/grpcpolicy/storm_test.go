@@ -1,0 +1,120 @@
+package grpcpolicy_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// kills is how often the policy dies: 10,000 times with EXTHOST_STORM.
+func kills() int {
+	switch {
+	case os.Getenv("EXTHOST_STORM") != "":
+		return 10_000
+	case testing.Short():
+		return 100
+	}
+	return 1_000
+}
+
+// TestG1NoApprovalWithoutAnAnswer kills a policy again and again at random moments
+// while calls ask it. What was allowed is what the policy had written down before
+// it said so, and what it rejects is never allowed.
+func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
+	processtest.Leaks(t)
+	own(t)
+	const lanes = 4
+	var wg sync.WaitGroup
+	for id := range lanes {
+		journal := filepath.Join(t.TempDir(), "journal")
+		s := spec(t, "plugin journal="+journal)
+		wg.Go(func() {
+			l := &lane{t: t, id: id, random: rand.New(rand.NewPCG(uint64(id), 0))}
+			for life := range kills() / lanes {
+				l.live(s, life)
+			}
+			l.check(journal)
+		})
+	}
+	wg.Wait()
+}
+
+// lane is one policy that is killed and started again, and what it decided.
+type lane struct {
+	t              *testing.T
+	id             int
+	random         *rand.Rand
+	mu             sync.Mutex
+	allowed        []string
+	denied, failed int
+}
+
+// live asks one run of the policy from several callers until it has been killed.
+func (l *lane) live(s governance.Spec, life int) {
+	p := started(l.t, s)
+	var callers sync.WaitGroup
+	for caller := range 4 {
+		callers.Go(func() {
+			for n := 0; ; n++ {
+				x := call("journal")
+				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, caller, n)
+				d, err := p.ask(governance.Request, x)
+				if l.note(x.ID, d, err); err != nil {
+					return
+				}
+			}
+		})
+	}
+	// A random moment, not a wait for anything.
+	time.Sleep(time.Duration(l.random.Int64N(int64(3 * time.Millisecond))))
+	p.Kill()
+	callers.Wait()
+	if e := fault(l.t, p.end()); e.Kind != protocol.ChildExited {
+		l.t.Errorf("Serve: %v", e)
+	}
+}
+
+func (l *lane) note(id string, d governance.Decision, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch kind := protocol.KindOf(err); {
+	case err == nil && d.Action == governance.Allow:
+		l.allowed = append(l.allowed, id)
+	case err == nil && d.Code == "odd":
+		l.denied++
+	case kind == protocol.ChildExited || kind == protocol.NotReady,
+		kind == protocol.ExtensionError: // it died between the head of its answer and the rest
+		l.failed++
+	default:
+		l.t.Errorf("%s: %+v, %v", id, d, err)
+	}
+}
+
+// check holds what was allowed against what the policy wrote down.
+func (l *lane) check(journal string) {
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		l.t.Error(err)
+	}
+	approved := make(map[string]bool)
+	for id := range strings.Lines(string(data)) {
+		approved[strings.TrimSpace(id)] = true
+	}
+	for _, id := range l.allowed {
+		if !approved[id] || strings.HasSuffix(id, "1") {
+			l.t.Errorf("%s was allowed, and not by the policy", id)
+		}
+	}
+	if len(l.allowed) == 0 || l.denied == 0 || l.failed == 0 {
+		l.t.Errorf("nothing was put to the test: %d allowed, %d denied, %d failed", len(l.allowed), l.denied, l.failed)
+	}
+}

@@ -1,0 +1,214 @@
+package mcppolicy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Decide implements [governance.Policy]. Its error is the caller's, ExtensionError
+// for the plugin's own, or InvalidResponse.
+func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	h := hooks[point{x.Method, flow}]
+	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
+		return governance.Decision{}, nil
+	}
+	body := x.Request
+	if flow == governance.Response {
+		body = outcome(x)
+	}
+	sent, kept := body, p.context(flow, x)
+	for i, payload := range h.payloads(x, body) {
+		a, err := p.invoke(ctx, h, payload, kept)
+		if err != nil {
+			return governance.Decision{}, err
+		}
+		if !a.proceed() {
+			return a.denial(), nil
+		}
+		if a.Context != nil {
+			kept = carried(kept, a.Context)
+		}
+		if a.Result.Modified == nil {
+			continue
+		}
+		if !p.content { // the pipeline has a word about that, whatever it is
+			return governance.Decision{Action: governance.Modify, JSON: a.Result.Modified}, nil
+		}
+		if body, err = h.merge(x, body, i, a.Result.Modified); err != nil {
+			return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "the modified_payload of %s cannot be used: %w", h.name, err)
+		}
+	}
+	if flow == governance.Request && !x.Notify {
+		p.states.put(x.ID, kept)
+	}
+	if bytes.Equal(body, sent) {
+		return governance.Decision{}, nil
+	}
+	return governance.Decision{Action: governance.Modify, JSON: body}, nil
+}
+
+// context is what a plugin is invoked with beside the payload: in the response
+// flow what it left in the request's.
+func (p *Policy) context(flow governance.Flow, x *governance.Exchange) json.RawMessage {
+	if flow == governance.Response {
+		if kept := p.states.take(x.ID); kept != nil {
+			return kept
+		}
+	}
+	fresh, _ := json.Marshal(pluginContext{Global: globalContext{ // strings always encode
+		RequestID: x.ID, User: orNil(x.Caller), ServerID: orNil(x.Extension),
+	}})
+	return fresh
+}
+
+type pluginContext struct {
+	State    struct{}      `json:"state"`
+	Global   globalContext `json:"global_context"`
+	Metadata struct{}      `json:"metadata"`
+}
+
+type globalContext struct {
+	RequestID string   `json:"request_id"`
+	User      *string  `json:"user"`
+	TenantID  *string  `json:"tenant_id"`
+	ServerID  *string  `json:"server_id"`
+	State     struct{} `json:"state"`
+	Metadata  struct{} `json:"metadata"`
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// carried is the context with what the plugin changed of it that is its own: who
+// calls whom stays what the host says.
+func carried(sent, got json.RawMessage) json.RawMessage {
+	global := rawjson.Get(sent, "global_context")
+	if state := given(rawjson.Get(got, "global_context"), "state"); state != nil {
+		global = rawjson.Set(global, "state", state)
+	}
+	edits := map[string]json.RawMessage{"global_context": global}
+	for _, key := range []string{"state", "metadata"} {
+		if v := given(got, key); v != nil {
+			edits[key] = v
+		}
+	}
+	return rawjson.Edit(sent, edits)
+}
+
+// answer is what invoke_hook returns.
+type answer struct {
+	Result  *result         `json:"result"`
+	Error   *pluginError    `json:"error"`
+	Context json.RawMessage `json:"context"`
+}
+
+type result struct {
+	Continue   *bool             `json:"continue_processing"` // absent is true, by the contract
+	Modified   json.RawMessage   `json:"modified_payload"`
+	Violation  json.RawMessage   `json:"violation"`
+	Headers    map[string]string `json:"http_headers"`
+	RetryDelay float64           `json:"retry_delay_ms"`
+}
+
+type pluginError struct {
+	Message string          `json:"message"`
+	Code    string          `json:"code"`
+	Details json.RawMessage `json:"details"`
+}
+
+// invoke asks the plugin about one payload.
+func (p *Policy) invoke(ctx context.Context, h *hook, payload, kept json.RawMessage) (*answer, error) {
+	b := append(make([]byte, 0, len(payload)+len(kept)+len(p.name)+128), `{"hook_type":"`...)
+	b = append(append(b, h.name...), `","plugin_name":`...)
+	b = append(rawjson.AppendText(b, p.name), `,"payload":`...)
+	b = append(append(append(b, payload...), `,"context":`...), kept...)
+	texts, err := p.call(ctx, "invoke_hook", append(b, '}'))
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range texts {
+		a, err := readAnswer(text)
+		if err != nil {
+			return nil, protocol.Errorf(protocol.InvalidResponse, "its answer to %s cannot be read: %w", h.name, err)
+		}
+		if a.Error != nil {
+			e := protocol.Errorf(protocol.ExtensionError, "%s failed: %s", h.name, cmp.Or(a.Error.Message, a.Error.Code, "it does not say why"))
+			e.Data = a.Error.Details
+			return nil, e
+		}
+		if a.Result != nil {
+			return a, nil
+		}
+	}
+	return nil, protocol.Errorf(protocol.InvalidResponse, "its answer to %s has neither a result nor an error", h.name)
+}
+
+func readAnswer(text json.RawMessage) (*answer, error) {
+	line, err := rawjson.Object(text)
+	if err != nil {
+		return nil, err
+	}
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, err
+	}
+	if string(a.Context) == "null" {
+		a.Context = nil
+	}
+	if r := a.Result; r != nil {
+		if string(r.Modified) == "null" {
+			r.Modified = nil
+		}
+		if string(r.Violation) == "null" {
+			r.Violation = nil
+		}
+	}
+	return &a, nil
+}
+
+func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.Continue }
+
+// denial is a result that does not let the exchange go on.
+func (a *answer) denial() governance.Decision {
+	var v struct {
+		Reason, Description, Code string
+		Details                   json.RawMessage
+		Headers                   map[string]string `json:"http_headers"`
+	}
+	_ = json.Unmarshal(a.Result.Violation, &v) // a rejection whatever it looks like
+	reason, more := strings.TrimSpace(v.Reason), strings.TrimSpace(v.Description)
+	if reason == "" || more == reason {
+		reason, more = more, ""
+	}
+	if more != "" {
+		reason += ": " + more
+	}
+	d := governance.Decision{Action: governance.Deny, Code: v.Code, Reason: reason}
+	if details := string(v.Details); details != "null" && details != "{}" {
+		d.Data = v.Details
+	}
+	for _, headers := range []map[string]string{v.Headers, a.Result.Headers} {
+		for name, value := range headers {
+			if n, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "Retry-After") {
+				d.RetryAfter = time.Duration(n) * time.Second
+			}
+		}
+	}
+	if d.RetryAfter == 0 && a.Result.RetryDelay > 0 {
+		d.RetryAfter = time.Duration(a.Result.RetryDelay) * time.Millisecond
+	}
+	return d
+}

@@ -1,0 +1,90 @@
+package pins
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// version is that of the file's format.
+const version = 1
+
+// lockFile is the file as a whole.
+type lockFile struct {
+	Version int   `json:"version"`
+	Tools   table `json:"tools"` // by extension and tool
+}
+
+// load reads the file at path; one that is not there is empty.
+func load(path string) (table, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return make(table), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pins: %w", err)
+	}
+	f := lockFile{Tools: make(table)}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		line := 1 + bytes.Count(text[:offset(err, len(text))], []byte("\n"))
+		return nil, fmt.Errorf("pins: %s:%d: %w; mend it, or remove the file to pin all tools anew", path, line, err)
+	}
+	if f.Version != version {
+		return nil, fmt.Errorf("pins: %s has version %d, this host writes %d", path, f.Version, version)
+	}
+	for _, tools := range f.Tools {
+		for tool, e := range tools {
+			e.Pinned = e.Pinned.canonical()
+			if e.Held != nil {
+				*e.Held = e.Held.canonical()
+			}
+			tools[tool] = e
+		}
+	}
+	return f.Tools, nil
+}
+
+// offset returns where in a text of size bytes the error is.
+func offset(err error, size int) int {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return min(int(e.Offset), size)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return min(int(e.Offset), size)
+	}
+	return 0
+}
+
+// store writes the file as a whole or not at all. People may read it: it holds what
+// tools tell everybody.
+func store(path string, tools table) (err error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(lockFile{version, tools}); err != nil {
+		return fmt.Errorf("pins: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("pins: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("pins: %w", err)
+	}
+	_, err = f.Write(text.Bytes())
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("pins: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}

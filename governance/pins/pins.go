@@ -1,0 +1,158 @@
+// Package pins remembers what tools said about themselves when they were first
+// seen. A tool that later says something else to the model is held back until an
+// operator approves the change.
+package pins
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Pins is what a lock file says, with what was found since. Its methods may be
+// called by many goroutines at once.
+type Pins struct {
+	path string
+
+	mu    sync.Mutex // guards what follows
+	tools table
+	dirty map[name]bool // changed since the file was read or written
+}
+
+// table is entries by extension and tool.
+type table map[string]map[string]entry
+
+type name struct{ extension, tool string }
+
+// entry is what is known of one tool.
+type entry struct {
+	Pinned   descriptor  `json:"pinned"`
+	Since    time.Time   `json:"since"`                 // when it was pinned
+	Approved string      `json:"approved_by,omitempty"` // by whom, when it is not what was seen first
+	Held     *descriptor `json:"held,omitempty"`        // what it says now, which waits for approval
+	HeldFrom time.Time   `json:"held_since,omitzero"`
+}
+
+// Pin is one tool in [Pins.List].
+type Pin struct {
+	Extension  string    `json:"extension"`
+	Tool       string    `json:"tool"` // as the extension names it
+	Since      time.Time `json:"since"`
+	ApprovedBy string    `json:"approved_by,omitempty"`
+	Held       bool      `json:"held"` // a change waits for approval
+	HeldSince  time.Time `json:"held_since,omitzero"`
+	Diff       string    `json:"diff,omitempty"` // what has changed
+}
+
+// Open reads the lock file at path. One that is not there is begun by Save.
+func Open(path string) (*Pins, error) {
+	tools, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Pins{path: path, tools: tools, dirty: make(map[name]bool)}, nil
+}
+
+// Check reports whether the tool says what it said when it was pinned; the first
+// time it pins it. If not, diff shows what has changed, a line for each part:
+// "- place: before" and "+ place: now". Titles, descriptions, schemas and
+// annotations count, the order of keys does not. [Pins.Save] keeps what it notes.
+func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string) {
+	now := newDescriptor(tool)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := name{extension, tool.Name}
+	e, known := p.tools[extension][tool.Name]
+	switch {
+	case !known:
+		p.setLocked(n, entry{Pinned: now, Since: time.Now().UTC().Truncate(time.Second)})
+		return true, ""
+	case e.Pinned.equal(now):
+		if e.Held != nil { // it has thought better of it
+			e.Held, e.HeldFrom = nil, time.Time{}
+			p.setLocked(n, e)
+		}
+		return true, ""
+	case e.Held == nil || !e.Held.equal(now):
+		e.Held, e.HeldFrom = &now, time.Now().UTC().Truncate(time.Second)
+		p.setLocked(n, e)
+	}
+	return false, e.Pinned.diff(now)
+}
+
+func (p *Pins) setLocked(n name, e entry) {
+	p.tools.set(n, e)
+	p.dirty[n] = true
+}
+
+func (t table) set(n name, e entry) {
+	if t[n.extension] == nil {
+		t[n.extension] = make(map[string]entry)
+	}
+	t[n.extension][n.tool] = e
+}
+
+// Approve pins what the tool says now and saves that. by names who says so.
+func (p *Pins) Approve(extension, tool, by string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, known := p.tools[extension][tool]
+	switch {
+	case !known:
+		return fmt.Errorf("no tool %s of %s is pinned", tool, extension)
+	case e.Held == nil:
+		return fmt.Errorf("the tool %s of %s has not changed: there is nothing to approve", tool, extension)
+	}
+	p.setLocked(name{extension, tool}, entry{Pinned: *e.Held, Since: time.Now().UTC().Truncate(time.Second), Approved: by})
+	return p.saveLocked()
+}
+
+// List returns all pins, by extension and tool.
+func (p *Pins) List() []Pin {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []Pin
+	for extension, tools := range p.tools {
+		for tool, e := range tools {
+			pin := Pin{Extension: extension, Tool: tool, Since: e.Since, ApprovedBy: e.Approved, Held: e.Held != nil, HeldSince: e.HeldFrom}
+			if pin.Held {
+				pin.Diff = e.Pinned.diff(*e.Held)
+			}
+			list = append(list, pin)
+		}
+	}
+	slices.SortFunc(list, func(a, b Pin) int {
+		return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Tool, b.Tool))
+	})
+	return list
+}
+
+// Save writes what has changed into the lock file. What somebody else has changed
+// there meanwhile stays, and counts from now on.
+func (p *Pins) Save() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.saveLocked()
+}
+
+func (p *Pins) saveLocked() error {
+	tools, err := load(p.path)
+	if err != nil {
+		return err
+	}
+	for n := range maps.Keys(p.dirty) {
+		tools.set(n, p.tools[n.extension][n.tool])
+	}
+	if len(p.dirty) > 0 {
+		if err := store(p.path, tools); err != nil {
+			return err
+		}
+	}
+	p.tools, p.dirty = tools, make(map[name]bool)
+	return nil
+}

@@ -1,0 +1,169 @@
+package governance
+
+import (
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// Outcome is how asking one policy about one flow ended. The set is closed, fit
+// for a metric's label.
+type Outcome string
+
+// The outcomes.
+const (
+	Continue    Outcome = "continue"     // the exchange went on
+	Rejected    Outcome = "rejected"     // the policy ended it
+	PluginError Outcome = "plugin_error" // the policy could not decide
+	Dropped     Outcome = "dropped"      // an observer that delays nothing had too much to do
+)
+
+// Step is what one policy decided about one flow of an exchange.
+type Step struct {
+	Policy   string        `json:"policy"`
+	Category Category      `json:"category"`
+	Flow     Flow          `json:"flow"`
+	Again    bool          `json:"again,omitempty"` // about what a hook changed
+	Outcome  Outcome       `json:"outcome"`
+	Action   Action        `json:"action,omitempty"`  // what it decided
+	Ignored  bool          `json:"ignored,omitempty"` // and that had no effect: shadow mode, or not the category's to decide
+	Code     string        `json:"code,omitempty"`
+	Reason   string        `json:"reason,omitempty"` // at most 512 bytes
+	By       string        `json:"by,omitempty"`     // who answered a question
+	Latency  time.Duration `json:"latency_ns"`       // without the wait for an answer
+}
+
+// Trace is how an exchange fared: it explains the decision. It holds no payload.
+type Trace struct {
+	ID        string        `json:"id"`
+	Time      time.Time     `json:"time"`
+	Method    string        `json:"method"`
+	Caller    string        `json:"caller,omitempty"`
+	Session   string        `json:"session,omitempty"`
+	Extension string        `json:"extension,omitempty"`
+	Tool      string        `json:"tool,omitempty"`
+	Direction string        `json:"direction"`
+	Notify    bool          `json:"notify,omitempty"`
+	Sent      bool          `json:"sent"` // it was handed on
+	Took      time.Duration `json:"took_ns"`
+	Verdict   Verdict       `json:"verdict,omitzero"`
+	Failure   string        `json:"failure,omitempty"` // the kind of error it ended with
+	Steps     []Step        `json:"steps"`             // in the order they ended
+}
+
+// Observation is one step as metrics count it.
+type Observation struct {
+	Policy   string
+	Category Category
+	Flow     Flow
+	Outcome  Outcome
+	Code     string // of a rejection, of a bounded set; see [BoundedCode]
+	Shadow   bool   // the policy does not act; Action is what it would have done
+	Action   Action
+	Latency  time.Duration
+}
+
+// record is a trace in the making. What observers find out may come after the
+// exchange has ended.
+type record struct {
+	mu    sync.Mutex
+	trace Trace
+}
+
+func newRecord(x *Exchange, now time.Time, steps int) *record {
+	return &record{trace: Trace{ID: x.ID, Time: now, Method: x.Method, Caller: x.Caller, Session: x.Session,
+		Extension: x.Extension, Tool: x.Tool, Direction: x.Direction(), Notify: x.Notify, Steps: make([]Step, 0, steps)}}
+}
+
+// maxReason bounds what a policy's words take of a trace.
+const maxReason = 512
+
+func (r *record) add(s Step) {
+	if len(s.Reason) > maxReason {
+		cut := maxReason
+		for !utf8.RuneStart(s.Reason[cut]) {
+			cut--
+		}
+		s.Reason = s.Reason[:cut]
+	}
+	r.mu.Lock()
+	r.trace.Steps = append(r.trace.Steps, s)
+	r.mu.Unlock()
+}
+
+func (r *record) end(x *Exchange, sent bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace.Took, r.trace.Verdict, r.trace.Sent = time.Since(r.trace.Time), x.Verdict, sent
+	if x.Failure != nil {
+		r.trace.Failure = string(x.Failure.Kind)
+	}
+}
+
+func (r *record) snapshot() Trace {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.trace
+	t.Steps = slices.Clone(t.Steps)
+	return t
+}
+
+// Traces keeps the latest traces; the pipelines of one host share it. Its methods
+// may be called by many goroutines at once.
+type Traces struct {
+	mu   sync.Mutex
+	ring []*record
+	next int // where the next one goes
+	byID map[string]*record
+}
+
+// NewTraces returns one that keeps n traces; 0 is 1024.
+func NewTraces(n int) *Traces {
+	if n <= 0 {
+		n = 1024
+	}
+	return &Traces{ring: make([]*record, n), byID: make(map[string]*record)}
+}
+
+func (t *Traces) add(r *record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.ring[t.next]; old != nil {
+		delete(t.byID, old.trace.ID) // never written after newRecord
+	}
+	t.ring[t.next] = r
+	t.byID[r.trace.ID] = r
+	t.next = (t.next + 1) % len(t.ring)
+}
+
+// Get returns the trace of a decision, ok is false when it is not kept (any more).
+func (t *Traces) Get(id string) (trace Trace, ok bool) {
+	t.mu.Lock()
+	r := t.byID[id]
+	t.mu.Unlock()
+	if r == nil {
+		return Trace{}, false
+	}
+	return r.snapshot(), true
+}
+
+// Latest returns the last n traces that ended, or all when there are fewer, the
+// newest first.
+func (t *Traces) Latest(n int) []Trace {
+	t.mu.Lock()
+	var records []*record
+	for i := 1; i <= len(t.ring) && len(records) < n; i++ {
+		r := t.ring[(t.next-i+len(t.ring))%len(t.ring)]
+		if r == nil {
+			break
+		}
+		records = append(records, r)
+	}
+	t.mu.Unlock()
+	traces := make([]Trace, len(records))
+	for i, r := range records {
+		traces[i] = r.snapshot()
+	}
+	return traces
+}

@@ -1,0 +1,132 @@
+package redact
+
+import (
+	"slices"
+	"strings"
+)
+
+// automaton finds keywords, whatever their case, in one pass over a text.
+type automaton struct {
+	class [256]uint16 // of a byte: the column of next; letters of either case share one
+	width uint32      // columns
+	next  []uint32    // by state and class, where a state is the index of its row
+	found [][]keyword // by row number: the keywords that end there
+	quiet uint32      // states below it end no keyword
+}
+
+// keyword is one of a rule.
+type keyword struct {
+	rule *rule
+	size int
+}
+
+// newAutomaton returns one for the keywords of rules.
+func newAutomaton(rules []*rule) *automaton {
+	a := &automaton{width: 1}
+	for _, r := range rules {
+		for _, k := range r.Keywords {
+			for _, c := range []byte(strings.ToLower(k)) {
+				if a.class[c] == 0 {
+					a.class[c] = uint16(a.width)
+					a.width++
+				}
+				if c-'a' < 26 {
+					a.class[c-'a'+'A'] = a.class[c]
+				}
+			}
+		}
+	}
+	a.addState()
+	for _, r := range rules {
+		for _, k := range r.Keywords {
+			a.add(strings.ToLower(k), r)
+		}
+	}
+	a.link()
+	a.sort()
+	return a
+}
+
+func (a *automaton) addState() uint32 {
+	a.next = append(a.next, make([]uint32, a.width)...)
+	a.found = append(a.found, nil)
+	return uint32(len(a.next)) - a.width
+}
+
+// add adds a way to the tree of keywords; 0, which is the root, says there is none yet.
+func (a *automaton) add(word string, r *rule) {
+	state := uint32(0)
+	for _, c := range []byte(word) {
+		edge := state + uint32(a.class[c])
+		if a.next[edge] == 0 {
+			to := a.addState()
+			a.next[edge] = to
+		}
+		state = a.next[edge]
+	}
+	a.found[state/a.width] = append(a.found[state/a.width], keyword{r, len(word)})
+}
+
+// link makes a machine of the tree: where a state has no way on, that of the
+// longest end of its text that is a state is taken.
+func (a *automaton) link() {
+	suffix := make([]uint32, len(a.found))
+	var queue []uint32
+	for c := range a.width {
+		if to := a.next[c]; to != 0 {
+			queue = append(queue, to)
+		}
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		state := queue[0]
+		shorter := suffix[state/a.width]
+		a.found[state/a.width] = append(a.found[state/a.width], a.found[shorter/a.width]...)
+		for c := range a.width {
+			to := a.next[state+c]
+			if to == 0 {
+				a.next[state+c] = a.next[shorter+c]
+				continue
+			}
+			suffix[to/a.width] = a.next[shorter+c]
+			queue = append(queue, to)
+		}
+	}
+}
+
+// sort puts the states that end a keyword last, so that one comparison tells.
+func (a *automaton) sort() {
+	order := make([]int, len(a.found))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return min(1, len(a.found[i])) - min(1, len(a.found[j])) })
+	place := make([]uint32, len(order))
+	sorted := automaton{class: a.class, width: a.width}
+	for row, old := range order {
+		place[old] = uint32(row) * a.width
+		if len(a.found[old]) == 0 {
+			sorted.quiet = uint32(row+1) * a.width
+		}
+	}
+	for _, old := range order {
+		for c := range a.width {
+			sorted.next = append(sorted.next, place[a.next[uint32(old)*a.width+c]/a.width])
+		}
+		sorted.found = append(sorted.found, a.found[old])
+	}
+	*a = sorted
+}
+
+// scan reads text[i:] from state on, up to a keyword's end. It returns the index
+// after that, and the state there; found[state/width] are the keywords. At the end
+// of the text there is none.
+func (a *automaton) scan(text []byte, i int, state uint32) (int, uint32) {
+	next, quiet := a.next, a.quiet
+	for ; i < len(text); i++ {
+		state = next[state+uint32(a.class[text[i]])]
+		if state >= quiet {
+			return i + 1, state
+		}
+	}
+	return i, 0
+}

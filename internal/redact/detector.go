@@ -1,0 +1,248 @@
+package redact
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/nearest"
+)
+
+// Options says what a [Detector] looks for. The zero value is the rules for
+// secrets, e-mail addresses and card numbers.
+type Options struct {
+	// Rules switches rules on and off by their names, see [RuleNames].
+	Rules map[string]bool
+	// Patterns are more rules: RE2 expressions by name. The first group that took
+	// part is what is masked, else all of the match.
+	Patterns map[string]string
+	// Allow are RE2 expressions; what one of them matches as a whole is let pass.
+	Allow []string
+}
+
+// Detector finds secrets by how they look, where [Redactor] knows them. Its methods
+// may be called by many goroutines at once.
+type Detector struct {
+	keywords *automaton
+	patterns []*rule // looked for everywhere
+	cards    bool
+	allow    []*regexp.Regexp
+}
+
+// Default is the detector of the zero Options.
+var Default = sync.OnceValue(func() *Detector {
+	d, err := NewDetector(Options{})
+	if err != nil {
+		panic(err) // nothing in it can be wrong
+	}
+	return d
+})
+
+// RuleNames returns what Options.Rules may name, sorted.
+func RuleNames() []string { return slices.Sorted(maps.Keys(builtin())) }
+
+var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// NewDetector returns a detector. Its errors name the option that is wrong.
+func NewDetector(o Options) (*Detector, error) {
+	rules, d := builtin(), &Detector{}
+	for _, name := range slices.Sorted(maps.Keys(o.Rules)) {
+		if rules[name] == nil {
+			hint := "there are " + strings.Join(RuleNames(), ", ")
+			if near := nearest.Of(name, RuleNames()); near != "" {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
+			return nil, fmt.Errorf("rules: there is no rule %q: %s", name, hint)
+		}
+	}
+	var on []*rule
+	for _, name := range RuleNames() {
+		want, stated := o.Rules[name]
+		if r := rules[name]; stated && !want || !stated && r.Off {
+			continue
+		} else if r.Keywords == nil {
+			d.cards = true
+		} else {
+			on = append(on, r)
+		}
+	}
+	d.keywords = newAutomaton(on)
+	for _, name := range slices.Sorted(maps.Keys(o.Patterns)) {
+		if !ruleName.MatchString(name) || rules[name] != nil {
+			return nil, fmt.Errorf("patterns: %q cannot name a pattern: small letters, digits, - and _, and no rule's name", name)
+		}
+		r, err := custom(name, o.Patterns[name])
+		if err != nil {
+			return nil, fmt.Errorf("patterns: %s: %w", name, err)
+		}
+		d.patterns = append(d.patterns, r)
+	}
+	for _, expr := range o.Allow {
+		e, err := regexp.Compile(`\A(?:` + expr + `)\z`)
+		if err != nil {
+			return nil, fmt.Errorf("allow: %w", err)
+		}
+		d.allow = append(d.allow, e)
+	}
+	return d, nil
+}
+
+// Findings counts what was found, by the rules' names. It never holds a secret.
+type Findings map[string]int
+
+// String lists them by name, such as "github-pat (2), jwt".
+func (f Findings) String() string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if n := f[name]; n > 1 {
+			name = fmt.Sprintf("%s (%d)", name, n)
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// span is what is to be masked, and the rule that says so.
+type span struct {
+	start, end int
+	rule       string
+}
+
+// masks are what stands where a secret was. They hold nothing that JSON escapes.
+var masks = regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}\]`)
+
+// maxRounds bounds how often a text is looked at again because something in it was
+// masked, which may uncover more.
+const maxRounds = 16
+
+// Text returns text with what was found replaced by [redacted:rule].
+func (d *Detector) Text(text string) (string, Findings) {
+	w := search{Detector: d, ctx: context.Background()}
+	out, found, _ := w.rounds([]byte(text), w.spans)
+	if found == nil {
+		return text, nil
+	}
+	return string(out), found
+}
+
+// search is one use of a detector, until ctx ends.
+type search struct {
+	*Detector
+	ctx  context.Context
+	hits int // keywords met
+}
+
+// over reports, now and then, whether ctx has ended: a text made to be searched
+// slowly takes some seconds for a MiB.
+func (w *search) over() bool {
+	w.hits++
+	return w.hits%64 == 0 && w.ctx.Err() != nil
+}
+
+// rounds masks what find finds until it finds nothing.
+func (w *search) rounds(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
+	var found Findings
+	for range maxRounds {
+		spans := find(text)
+		if err := w.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if len(spans) == 0 {
+			break
+		}
+		if found == nil {
+			found = make(Findings)
+		}
+		text = replace(text, spans, found)
+	}
+	return text, found, nil
+}
+
+// replace returns text with the spans masked, which are sorted and apart.
+func replace(text []byte, spans []span, found Findings) []byte {
+	out := make([]byte, 0, len(text)+32*len(spans))
+	at := 0
+	for _, s := range spans {
+		out = append(out, text[at:s.start]...)
+		out = append(append(append(out, "[redacted:"...), s.rule...), ']')
+		at = s.end
+		found[s.rule]++
+	}
+	return append(out, text[at:]...)
+}
+
+// spans finds what is to be masked in text, sorted and apart.
+func (w *search) spans(text []byte) []span {
+	list := w.keyed(text)
+	if w.cards {
+		list = appendCards(list, text)
+	}
+	for _, r := range w.patterns {
+		for _, loc := range r.compiled().match.FindAllSubmatchIndex(text, -1) {
+			list = append(list, secretOf(loc, 0, r.ID))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return join(w.drop(text, list))
+}
+
+// keyed finds what the rules with keywords say.
+func (w *search) keyed(text []byte) (list []span) {
+	a := w.keywords
+	last, done := (*rule)(nil), 0 // whose match ended where: its keywords in there are part of it
+	for i, state := a.scan(text, 0, 0); state > 0; i, state = a.scan(text, i, state) {
+		for _, k := range a.found[state/a.width] {
+			at := i - k.size
+			if k.rule == last && at < done {
+				continue
+			}
+			if w.over() {
+				return nil
+			}
+			if s, ok := k.rule.at(text, at); ok {
+				last, done = k.rule, s.end
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// drop leaves out what is empty, masked already or allowed.
+func (d *Detector) drop(text []byte, list []span) []span {
+	masked := masks.FindAllIndex(text, -1)
+	return slices.DeleteFunc(list, func(s span) bool {
+		i, _ := slices.BinarySearchFunc(masked, s.end, func(m []int, end int) int { return cmp.Compare(m[1], end) })
+		if i < len(masked) && s.start >= masked[i][0] {
+			return true
+		}
+		return s.start == s.end || slices.ContainsFunc(d.allow, func(e *regexp.Regexp) bool { return e.Match(text[s.start:s.end]) })
+	})
+}
+
+// join sorts spans and makes one of those that overlap, under the name of the
+// first.
+func join(list []span) []span {
+	slices.SortStableFunc(list, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
+	if len(list) == 0 {
+		return nil
+	}
+	out := list[:1]
+	for _, s := range list[1:] {
+		if last := &out[len(out)-1]; s.start < last.end {
+			last.end = max(last.end, s.end)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}

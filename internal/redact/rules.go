@@ -1,0 +1,220 @@
+package redact
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// rule is one kind of secret and how it looks. Its matches begin at one of its
+// keywords, or Lead bytes before it at most.
+type rule struct {
+	ID       string   `json:"id"`
+	Regex    string   `json:"regex"` // RE2; its first group that took part is the secret, else all of it
+	Keywords []string `json:"keywords"`
+	Bound    bool     `json:"bound"`   // no letter, digit or _ stands before it
+	Assign   bool     `json:"assign"`  // a name, a sign such as =, then the secret
+	Lead     int      `json:"lead"`    // 0: the match begins at the keyword
+	Reach    int      `json:"reach"`   // the longest match in bytes; 0: no end
+	Entropy  float64  `json:"entropy"` // that the secret has at least, in bits per byte
+	Allow    []string `json:"allow"`   // expressions for what is no secret
+	Stop     []string `json:"stop"`    // words that no secret holds
+	Off      bool     `json:"off"`     // unless it is asked for
+
+	// find looks for a match by itself instead: around text[at], where the keyword
+	// begins. ok is false when there is none.
+	find func(text []byte, at int) (s span, ok bool)
+
+	compiled func() expressions
+}
+
+type expressions struct {
+	match  *regexp.Regexp
+	prefix string // of every match
+	allow  []*regexp.Regexp
+}
+
+//go:generate go run rules/generate.go
+
+//go:embed rules/rules.json
+var rulesJSON []byte
+
+// ours are the rules that are not generated.
+var ours = []rule{
+	{
+		ID: "private-key", Keywords: []string{"-----begin"},
+		Regex: `(?i)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9_-]{0,100}-----|\z)`,
+	},
+	{
+		ID: "aws-access-token", Keywords: []string{"a3t", "akia", "asia", "abia", "acca"}, Reach: 20,
+		Regex: `(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}`,
+	},
+	{
+		ID: "aws-secret-key", Keywords: []string{"aws_secret", "aws-secret", "secretaccesskey", "secret_access_key", "secret access key"}, Assign: true, Reach: 128,
+		Regex: `(?i)(?:aws[_-]secret|secret[_ ]?access[_ ]?key)[\w-]{0,20}["'\s]{0,3}(?:=>|:=|=|:|,)["'\s]{0,5}([a-z0-9/+]{40})(?:[^a-z0-9/+=]|$)`,
+	},
+	{
+		ID: "jwt", Keywords: []string{"eyj", "eya", "ewo"}, Bound: true,
+		Regex: `e[yw][A-Za-z0-9_-]{10,}\.e[yw][A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)*`,
+	},
+	{
+		ID: "authorization-header", Keywords: []string{"authorization"},
+		Regex: `(?i)authorization["']?[ \t]{0,5}[:=][ \t]{0,5}["']?(?:basic|bearer|(?:api-?)?token)[ \t]{1,5}([\w=~.+/-]{8,})`,
+	},
+	{
+		ID: "url-password", Keywords: []string{"://"}, Reach: 512,
+		Regex: `://[^\s/:@"'<>{}$]{0,100}:([^\s/@"'<>{}$]{3,200})@`,
+	},
+	{ID: "email", Keywords: []string{"@"}, find: findEmail},
+	{ID: "card"}, // has no keyword: appendCards
+	{
+		ID: "phone", Keywords: []string{"+"}, Reach: 24, Off: true,
+		Regex: `\+[1-9](?:[ .()-]{0,2}[0-9]){7,14}\b`,
+	},
+}
+
+// builtin are all rules that need no configuration, by id.
+var builtin = sync.OnceValue(func() map[string]*rule {
+	var all []rule
+	if err := json.Unmarshal(rulesJSON, &all); err != nil {
+		panic(err) // generated; a test reads it
+	}
+	all = append(all, ours...)
+	byID := make(map[string]*rule, len(all))
+	for i := range all {
+		r := &all[i]
+		r.compiled = sync.OnceValue(r.compile)
+		byID[r.ID] = r
+	}
+	return byID
+})
+
+// compile is left until a keyword has been met: most never are.
+func (r *rule) compile() (e expressions) {
+	e.prefix, _ = regexp.MustCompile(r.Regex).LiteralPrefix()
+	regex := r.Regex
+	if r.Lead == 0 {
+		regex = `\A(?:` + regex + `)`
+	}
+	e.match = regexp.MustCompile(regex)
+	for _, allow := range r.Allow {
+		e.allow = append(e.allow, regexp.MustCompile(allow))
+	}
+	return e
+}
+
+// at looks for a match whose keyword begins at text[p].
+func (r *rule) at(text []byte, p int) (span, bool) {
+	if r.find != nil {
+		return r.find(text, p)
+	}
+	if r.Bound && p > 0 && isWord(text[p-1]) && !escaped(text, p-1) || r.Assign && !assigns(text[p:]) {
+		return span{}, false
+	}
+	e := r.compiled()
+	from := p
+	if r.Lead > 0 {
+		from = max(0, p-r.Lead-1)
+	} else if len(text)-p < len(e.prefix) || string(text[p:p+len(e.prefix)]) != e.prefix {
+		return span{}, false
+	}
+	const most = 4 << 10 // of a match that has no longest; one that fills it is looked at again
+	reach := r.Reach + 4
+	if r.Reach == 0 {
+		reach = most
+	}
+	to := min(len(text), p+reach)
+	loc := e.match.FindSubmatchIndex(text[from:to])
+	if loc != nil && r.Reach == 0 && from+loc[1] == to {
+		loc = e.match.FindSubmatchIndex(text[from:])
+	}
+	if loc == nil {
+		return span{}, false
+	}
+	s := secretOf(loc, from, r.ID)
+	return s, r.secret(text[s.start:s.end], e.allow)
+}
+
+// secretOf returns the first group that took part in a match, else all of it.
+func secretOf(loc []int, from int, rule string) span {
+	for i := 2; i < len(loc); i += 2 {
+		if loc[i] >= 0 {
+			return span{from + loc[i], from + loc[i+1], rule}
+		}
+	}
+	return span{from + loc[0], from + loc[1], rule}
+}
+
+// secret reports whether what matched is one.
+func (r *rule) secret(text []byte, allow []*regexp.Regexp) bool {
+	if r.Entropy > 0 && entropy(text) < r.Entropy {
+		return false
+	}
+	if slices.ContainsFunc(allow, func(e *regexp.Regexp) bool { return e.Match(text) }) {
+		return false
+	}
+	lower := ""
+	if len(r.Stop) > 0 {
+		lower = strings.ToLower(string(text))
+	}
+	return !slices.ContainsFunc(r.Stop, func(word string) bool { return strings.Contains(lower, word) })
+}
+
+// assigns reports, quickly, whether text can be a name, a sign and more: a sign
+// comes soon and only what names are made of before it.
+func assigns(text []byte) bool {
+	const most = 64
+	for _, c := range text[:min(len(text), most)] {
+		switch c {
+		case '=', ':', '>', '|', ',', '?':
+			return true
+		case ' ', '\t', '\n', '\r', '\f', '\v', '\'', '"', '.', '-':
+		default:
+			if !isWord(c) {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+func isWord(c byte) bool {
+	return c-'0' < 10 || c|0x20-'a' < 26 || c == '_'
+}
+
+// escaped reports whether text[i] is the letter of an escape such as \n.
+func escaped(text []byte, i int) bool {
+	return i > 0 && text[i-1] == '\\' && (text[i] == 'n' || text[i] == 'r' || text[i] == 't')
+}
+
+// entropy returns how much a byte of text says, in bits.
+func entropy(text []byte) (bits float64) {
+	var counts [256]int
+	for _, c := range text {
+		counts[c]++
+	}
+	for _, n := range counts {
+		if n > 0 {
+			p := float64(n) / float64(len(text))
+			bits -= p * math.Log2(p)
+		}
+	}
+	return bits
+}
+
+// custom returns a rule of the operator's, which is looked for everywhere.
+func custom(id, regex string) (*rule, error) {
+	e, err := regexp.Compile(regex)
+	if err != nil {
+		return nil, fmt.Errorf("the expression is not one: %w", err)
+	}
+	if e.MatchString("") {
+		return nil, fmt.Errorf("the expression %q matches an empty text, so everything", regex)
+	}
+	return &rule{ID: id, Regex: regex, compiled: func() expressions { return expressions{match: e} }}, nil
+}

@@ -1,0 +1,282 @@
+//go:build ignore
+
+// Generate writes rules.json, the rules for secrets, from the configuration of the
+// detector it names, which is fetched as a Go module, and LICENSE beside it, which
+// is that project's. A rule is adapted to redaction on the way; one that cannot be
+// is left out, with the reason in the table below.
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+const source = "github.com/zricethezav/gitleaks/v8@v8.30.1"
+
+// dropped are rules that do not fit, and why.
+var dropped = map[string]string{
+	"aws-access-token":      "ours also takes ids that are no base 32, as people make them up to try it out",
+	"curl-auth-header":      "ours finds the header wherever it stands",
+	"curl-auth-user":        "takes any word after -u",
+	"facebook-access-token": "its keyword is not part of what it matches",
+	"jwt":                   "ours also takes tokens without an end",
+	"private-key":           "ours also takes keys that are cut off",
+	"sidekiq-sensitive-url": "ours finds the password of any address",
+}
+
+// keywords are the words that begin a match, where those of the source are parts
+// of other texts.
+var keywords = map[string][]string{
+	"airtable-personnal-access-token": {"pat"},
+	"cloudflare-origin-ca-key":        {"v1.0-"},
+	"defined-networking-api-token":    {"dnkey"},
+	"gocardless-api-token":            {"gocardless"},
+	"intra42-client-secret":           {"s-s4t2ud-", "s-s4t2af-"},
+	"lob-api-key":                     {"lob"},
+	"lob-pub-api-key":                 {"lob"},
+	"microsoft-teams-webhook":         {"webhook.office.com"},
+	"new-relic-browser-api-token":     {"new-relic", "newrelic", "new_relic"},
+	"new-relic-insert-key":            {"new-relic", "newrelic", "new_relic"},
+	"new-relic-user-api-key":          {"new-relic", "newrelic", "new_relic"},
+	"slack-config-access-token":       {"xoxe"},
+	"sourcegraph-access-token":        {"sgp_"},
+	"typeform-api-token":              {"typeform"},
+}
+
+// replaced are parts of expressions.
+var replaced = map[string][2]string{
+	"microsoft-teams-webhook":  {`https://[a-z0-9]+\.`, `https://[a-z0-9]{1,63}\.`},
+	"slack-webhook-url":        {`hooks.slack.com`, `hooks\.slack\.com`},
+	"sourcegraph-access-token": {`|[a-fA-F0-9]{40})\b)`, `)\b)`}, // any commit's hash
+}
+
+type upstream struct {
+	ID, Regex, Path string
+	Entropy         float64
+	Keywords        []string
+	Allowlists      []struct {
+		Regexes     []string
+		RegexTarget string
+		StopWords   []string
+	}
+}
+
+// rule is what package redact reads.
+type rule struct {
+	ID       string   `json:"id"`
+	Regex    string   `json:"regex"`
+	Keywords []string `json:"keywords"`
+	Bound    bool     `json:"bound,omitempty"`
+	Assign   bool     `json:"assign,omitempty"`
+	Lead     int      `json:"lead,omitempty"`
+	Reach    int      `json:"reach,omitempty"`
+	Entropy  float64  `json:"entropy,omitempty"`
+	Allow    []string `json:"allow,omitempty"`
+	Stop     []string `json:"stop,omitempty"`
+	Off      bool     `json:"off,omitempty"`
+}
+
+func main() {
+	dir := download()
+	license, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
+	check(err)
+	check(os.WriteFile("rules/LICENSE", license, 0o644))
+	var file struct{ Rules []upstream }
+	_, err = toml.DecodeFile(filepath.Join(dir, "config", "gitleaks.toml"), &file)
+	check(err)
+	var out strings.Builder
+	out.WriteString("[\n")
+	separator := ""
+	for _, u := range file.Rules {
+		if u.Regex == "" || u.Path != "" || dropped[u.ID] != "" { // with a path: for one kind of file
+			continue
+		}
+		var line strings.Builder
+		enc := json.NewEncoder(&line)
+		enc.SetEscapeHTML(false)
+		check(enc.Encode(adapt(u)))
+		out.WriteString(separator + strings.TrimSuffix(line.String(), "\n"))
+		separator = ",\n"
+	}
+	out.WriteString("\n]\n")
+	check(os.WriteFile("rules/rules.json", []byte(out.String()), 0o644))
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// download returns the directory of the source in the module cache.
+func download() string {
+	out, err := exec.Command("go", "mod", "download", "-json", source).Output()
+	check(err)
+	var module struct{ Dir string }
+	check(json.Unmarshal(out, &module))
+	return module.Dir
+}
+
+const (
+	anyName = `[\w.-]{0,50}?`                   // what may stand before a name; matches begin at the name
+	ending  = `(?:[\x60'"\s;]|\\[nr]|$)`        // what follows a secret in code; texts know more
+	assign  = `(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)` // what stands between a name and a secret
+)
+
+func adapt(u upstream) rule {
+	r := rule{ID: u.ID, Keywords: u.Keywords, Off: u.ID == "generic-api-key"}
+	if k := keywords[u.ID]; k != nil {
+		r.Keywords = k
+	}
+	regex := strings.ReplaceAll(u.Regex, anyName, "")
+	if part, ok := replaced[u.ID]; ok {
+		regex = strings.Replace(regex, part[0], part[1], 1)
+	}
+	r.Assign = strings.Contains(regex, assign)
+	if r.Assign {
+		regex = strings.Replace(regex, ending, `(?:\W|$)`, 1)
+		r.Entropy = u.Entropy // what follows a sign says little; a prefix says enough
+	} else {
+		regex = strings.Replace(regex, ending, "", 1)
+	}
+	for _, a := range u.Allowlists {
+		if a.RegexTarget == "" && r.Assign {
+			r.Allow = append(r.Allow, a.Regexes...)
+		}
+		r.Stop = append(r.Stop, a.StopWords...)
+	}
+	r.Lead = lead(u.ID, regex, r.Keywords)
+	if r.Lead == 0 {
+		r.Bound = strings.Contains(regex, `\b`) && (strings.HasPrefix(regex, `\b`) || strings.HasPrefix(regex, `(?i)\b`))
+		if r.Bound {
+			regex = strings.Replace(regex, `\b`, "", 1)
+		}
+	}
+	r.Regex = regex
+	parsed, err := syntax.Parse(regex, syntax.Perl)
+	check(err)
+	r.Reach = max(0, longest(parsed))
+	return r
+}
+
+// longest returns how many bytes e can match, -1 when there is no end to it.
+func longest(e *syntax.Regexp) int {
+	sum, most := 0, 0
+	for _, sub := range e.Sub {
+		n := longest(sub)
+		if n < 0 {
+			return -1
+		}
+		sum, most = sum+n, max(most, n)
+	}
+	switch e.Op {
+	case syntax.OpLiteral:
+		return 4 * len(e.Rune)
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		if n := len(e.Rune); n > 0 && e.Rune[n-1] < 0x80 {
+			return 1
+		}
+		return 4
+	case syntax.OpStar, syntax.OpPlus:
+		return -1
+	case syntax.OpRepeat:
+		if e.Max < 0 {
+			return -1
+		}
+		return sum * e.Max
+	case syntax.OpAlternate:
+		return most
+	}
+	return sum
+}
+
+// lead returns how many bytes of a match may stand before the first keyword, after
+// proving that there is one in every match: it follows all ways through the
+// expression that have not met a keyword until there are none left.
+func lead(id, regex string, keywords []string) int {
+	const limit = 128
+	parsed, err := syntax.Parse(regex, syntax.Perl)
+	check(err)
+	prog, err := syntax.Compile(parsed.Simplify())
+	check(err)
+	type state struct {
+		pc   uint32
+		tail string // of what was read, as much as may begin a keyword
+	}
+	states, latest := map[state]bool{}, 0
+	follow(prog, uint32(prog.Start), func(pc uint32) { states[state{pc, ""}] = true })
+	for depth := 1; len(states) > 0; depth++ {
+		if depth > limit {
+			log.Printf("%s: no keyword among the first %d bytes", id, limit)
+		}
+		next := map[state]bool{}
+		for s := range states {
+			inst := &prog.Inst[s.pc]
+			if inst.Op == syntax.InstMatch {
+				log.Printf("%s: matches %q without a keyword", id, s.tail)
+			}
+			for c := rune(0); c <= 0x80; c++ { // 0x80 stands for all that is not ASCII
+				if c >= 'A' && c <= 'Z' && inst.MatchRune(c|0x20) || !inst.MatchRune(c) {
+					continue
+				}
+				tail, found := step(s.tail, c, keywords)
+				if found > 0 {
+					latest = max(latest, depth-found)
+					continue
+				}
+				follow(prog, inst.Out, func(pc uint32) { next[state{pc, tail}] = true })
+			}
+		}
+		states = next
+	}
+	return latest
+}
+
+// step adds c to what was read, and returns the length of the keyword that it ends.
+func step(tail string, c rune, keywords []string) (string, int) {
+	tail = strings.ToLower(tail + string(c))
+	for _, k := range keywords {
+		if strings.HasSuffix(tail, k) {
+			return "", len(k)
+		}
+	}
+	for ; tail != ""; tail = tail[1:] {
+		for _, k := range keywords {
+			if strings.HasPrefix(k, tail) {
+				return tail, 0
+			}
+		}
+	}
+	return "", 0
+}
+
+// follow calls visit with the instructions that read something, or end the match,
+// and are reached from pc without reading.
+func follow(prog *syntax.Prog, pc uint32, visit func(uint32)) {
+	seen := map[uint32]bool{}
+	var walk func(uint32)
+	walk = func(pc uint32) {
+		if seen[pc] {
+			return
+		}
+		seen[pc] = true
+		switch inst := &prog.Inst[pc]; inst.Op {
+		case syntax.InstAlt, syntax.InstAltMatch:
+			walk(inst.Out)
+			walk(inst.Arg)
+		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth:
+			walk(inst.Out)
+		case syntax.InstFail:
+		default:
+			visit(pc)
+		}
+	}
+	walk(pc)
+}

@@ -1,0 +1,172 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// guardSpec is a policy in a process of its own.
+func guardSpec(t *testing.T, name, script string) governance.Spec {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := governance.Spec{Name: name, Category: governance.Authorization, Kind: governance.KindNative, Required: true,
+		Cmd: []string{exe}, Env: map[string]string{processtest.ScriptVar: script}}
+	s.Normalize()
+	return s
+}
+
+// governed opens a host over one extension with these policies.
+func governed(t *testing.T, o exthost.Options, specs ...governance.Spec) (*exthost.Host, *config.Config) {
+	t.Helper()
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Plugins = specs
+	return f.openWith(cfg, o), cfg
+}
+
+func greeting(t *testing.T, h *exthost.Host, name string) error {
+	t.Helper()
+	_, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": name})
+	return err
+}
+
+func TestPolicyInAProcess(t *testing.T) {
+	processtest.Leaks(t)
+	h, _ := governed(t, exthost.Options{}, guardSpec(t, "guard", "guard"))
+	if err := greeting(t, h, "Ada"); err != nil {
+		t.Error(err)
+	}
+	err := greeting(t, h, "no")
+	if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no is no") {
+		t.Errorf("denied: %v", err)
+	}
+	// One that dies decides nothing, and its successor goes on.
+	if err := greeting(t, h, "die"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("asked of one that dies: %v", err)
+	}
+	if err := greeting(t, h, "Ada"); err != nil {
+		t.Errorf("after its restart: %v", err)
+	}
+	p := h.Status().Policies
+	if len(p) != 1 || p[0].State != "ready" || p[0].Process == nil || p[0].Process.Restarts != 1 || p[0].Process.LastCrash == nil {
+		t.Errorf("status: %+v", p)
+	}
+	if err := h.Admin().Restart(deadline(t), "policy:guard"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A required policy that does not start lets nothing pass; the status says why.
+func TestPolicyThatDoesNotStart(t *testing.T) {
+	processtest.Leaks(t)
+	h, _ := governed(t, exthost.Options{}, guardSpec(t, "guard", "err no licence; exit 3"))
+	if err := greeting(t, h, "Ada"); protocol.KindOf(err) != protocol.GovernanceUnavailable {
+		t.Errorf("a call: %v", err)
+	}
+	if p := h.Status().Policies[0]; p.State != "failed" || !strings.Contains(p.Reason, "exit status 3") {
+		t.Errorf("status: %+v", p)
+	}
+}
+
+// A list shows a caller nothing that it may not call.
+func TestPolicyHidesTools(t *testing.T) {
+	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+		Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_x_die"}}}}}
+	h, _ := governed(t, exthost.Options{}, access)
+	raw, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsList})
+	if err != nil || strings.Contains(string(raw), "ext_x_die") || !strings.Contains(string(raw), "ext_x_greet") {
+		t.Errorf("tools/list: %s, %v", raw, err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("called anyway: %v", err)
+	}
+}
+
+func TestPolicyOfAnUnknownKind(t *testing.T) {
+	f := newFolder(t)
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{{Name: "p", Builtin: "acess", Category: governance.Authorization}}
+	if _, err := exthost.Open(deadline(t), cfg, exthost.Options{StateDir: t.TempDir()}); protocol.KindOf(err) != protocol.ConfigInvalid {
+		t.Errorf("Open: %v", err)
+	}
+}
+
+// Policies are changed, removed and added while calls are made, and no call fails
+// that all of them allow. A reload that one of them spoils changes nothing.
+func TestReloadPolicies(t *testing.T) {
+	processtest.Leaks(t)
+	reloads := 6
+	if os.Getenv("EXTHOST_STORM") != "" {
+		reloads = 50
+	}
+	var mu sync.Mutex
+	var next *config.Config
+	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return next, nil
+	}}, guardSpec(t, "guard", "guard"))
+	set := func(specs ...governance.Spec) {
+		mu.Lock()
+		defer mu.Unlock()
+		c := *cfg
+		c.Plugins = specs
+		next = &c
+	}
+	ctx, stop := context.WithCancel(deadline(t))
+	defer stop()
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := h.Call(deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`)); err != nil {
+					t.Errorf("during a reload: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := range reloads {
+		other := guardSpec(t, "guard", "guard")
+		other.Env["BUILD"] = fmt.Sprint(i)
+		second := guardSpec(t, "second", "guard")
+		switch i % 3 {
+		case 0:
+			set(other)
+		case 1:
+			set(other, second)
+		case 2:
+			set()
+		}
+		if _, err := h.Admin().Reload(deadline(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	set(guardSpec(t, "guard", "guard"))
+	if _, err := h.Admin().Reload(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	set(guardSpec(t, "guard", "exit 3"))
+	if _, err := h.Admin().Reload(deadline(t)); err == nil || !strings.Contains(err.Error(), "guard") {
+		t.Errorf("a reload with a policy that does not start: %v", err)
+	}
+	if err := greeting(t, h, "no"); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("the policy before does not go on: %v", err)
+	}
+	stop()
+	wg.Wait()
+}

@@ -1,0 +1,323 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// lite is the manifest of a shell script that answers with what it was made to.
+const lite = `[transport]
+script = "main.sh"
+protocol = "lite"
+[[tools]]
+name = "say"
+description = "Says something."
+`
+
+// says is that script.
+func says(text string) string {
+	return fmt.Sprintf(`#!/bin/sh
+while read -r line; do
+	id=${line##*\"id\":}
+	echo "{\"id\":${id%%%%[!0-9]*},\"result\":\"%s\"}"
+done
+`, text)
+}
+
+// pidOf returns the pid of an extension's one process.
+func pidOf(t *testing.T, h *exthost.Host, id string) int {
+	t.Helper()
+	s := statusOf(t, h, id)
+	if len(s.Instances) == 0 {
+		return 0
+	}
+	return s.Instances[0].PID
+}
+
+func reload(t *testing.T, h *exthost.Host) *exthost.Change {
+	t.Helper()
+	plan, err := h.Admin().Plan(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := h.Admin().Reload(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(done.Failed) == 0 && len(done.Kept) == len(plan.Kept) {
+		if diff := cmp.Diff(plan, done); diff != "" {
+			t.Errorf("the plan was another (-plan +done):\n%s", diff)
+		}
+	}
+	return done
+}
+
+// sameChange compares ids alone.
+func sameChange(t *testing.T, got *exthost.Change, want exthost.Change) {
+	t.Helper()
+	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(exthost.KeptBuild{}, "Reason"), cmpopts.IgnoreFields(exthost.Change{}, "Failed")); diff != "" {
+		t.Errorf("change (-want +got):\n%s", diff)
+	}
+}
+
+func TestReload(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	for _, id := range []string{"broken", "changed", "gated", "gone", "same", "unstartable"} {
+		f.add(id, child("sdk", ""))
+	}
+	f.add("script", lite)
+	f.write("script/main.sh", says("one"))
+	h := f.open(exthost.Options{})
+	sameChange(t, reload(t, h), exthost.Change{})
+	before := make(map[string]int)
+	for _, id := range []string{"broken", "changed", "gated", "same", "unstartable"} {
+		before[id] = pidOf(t, h, id)
+	}
+	if got, err := h.Call(deadline(t), "ext_script_say", nil); err != nil || got.Text() != "one" {
+		t.Fatalf("say: %s, %v", got, err)
+	}
+
+	f.add("added", child("sdk", ""))
+	f.write("broken/plugin.toml", "[plugin]\nid = \"broken\"\nversion = \"0.1.0\"\n[transport]\ncomand = \"x\"\n")
+	f.add("changed", child("sdk", `args = ["2"]`))
+	f.add("gated", child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
+	f.add("unstartable", child("err no luck; exit 3", ""))
+	f.write("script/main.sh", says("two"))
+	if err := os.RemoveAll(filepath.Join(f.dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	done := reload(t, h)
+	sameChange(t, done, exthost.Change{Added: []string{"added"}, Changed: []string{"changed", "script"}, Removed: []string{"gone"},
+		Kept: []exthost.KeptBuild{{ID: "broken"}, {ID: "gated"}, {ID: "unstartable"}}})
+	for i, want := range []string{"plugin.toml:5:1", "no-such-program", "exit status 3"} {
+		if i < len(done.Kept) && !strings.Contains(done.Kept[i].Reason, want) {
+			t.Errorf("%s is kept because %q, which lacks %q", done.Kept[i].ID, done.Kept[i].Reason, want)
+		}
+	}
+	for id, pid := range before {
+		if got := pidOf(t, h, id); (got == pid) == (id == "changed") {
+			t.Errorf("%s had pid %d and has %d", id, pid, got)
+		}
+		if got, err := h.Call(deadline(t), "ext_"+id+"_greet", map[string]any{"name": "Ada"}); err != nil || got.Text() != "Hello, Ada!" {
+			t.Errorf("%s after the reload: %s, %v", id, got, err)
+		}
+	}
+	if got, err := h.Call(deadline(t), "ext_script_say", nil); err != nil || got.Text() != "two" {
+		t.Errorf("say: %s, %v", got, err)
+	}
+	if _, err := h.Call(deadline(t), "ext_gone_greet", nil); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a tool that is gone: %v", err)
+	}
+}
+
+// A spurious write does nothing; a failed extension is tried again.
+func TestReloadOfTheSame(t *testing.T) {
+	f := newFolder(t).add("x", lite).add("crash", child("exit 3", ""))
+	f.write("x/main.sh", says("one"))
+	h := f.open(exthost.Options{})
+	f.write("x/main.sh", says("one"))
+	f.add("x", lite)
+	done := reload(t, h)
+	sameChange(t, done, exthost.Change{Retried: []string{"crash"}})
+	if len(done.Failed) != 1 || done.Failed[0].Extension != "crash" {
+		t.Errorf("failed: %v", done.Failed)
+	}
+}
+
+// An unusable configuration changes nothing; a usable one counts, and what it
+// cannot change is said.
+func TestReloadConfiguration(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("a", child("sdk", "")).add("b", child("sdk", ""))
+	var next *config.Config
+	broken := errors.New("exthost.yaml:3:1: no")
+	h := f.open(exthost.Options{Reread: func() (*config.Config, error) {
+		if next == nil {
+			return nil, broken
+		}
+		return next, nil
+	}})
+	pid := pidOf(t, h, "a")
+	if _, err := h.Admin().Reload(deadline(t)); !errors.Is(err, broken) {
+		t.Errorf("a broken configuration: %v", err)
+	}
+	cfg := f.config()
+	cfg.Extensions.Disabled = []string{"b"}
+	cfg.Server.Listen = "127.0.0.1:1"
+	next = cfg
+	sameChange(t, reload(t, h), exthost.Change{Removed: []string{"b"}, Restart: []string{"server"}})
+	if got := pidOf(t, h, "a"); got != pid {
+		t.Errorf("a had pid %d and has %d", pid, got)
+	}
+	if s := statusOf(t, h, "b"); s.State != exthost.StateDisabled {
+		t.Errorf("b is %s", s.State)
+	}
+	again := *cfg
+	again.Extensions.Disabled = nil
+	again.Extensions.Entries = map[string]config.Entry{"a": {Env: map[string]string{"NEW": "1"}}}
+	next = &again
+	sameChange(t, reload(t, h), exthost.Change{Added: []string{"b"}, Changed: []string{"a"}})
+	if got, err := h.Call(deadline(t), "ext_a_environ", nil); err != nil || !strings.Contains(got.Text(), "NEW=1") {
+		t.Errorf("a has not got its new variable: %v", err)
+	}
+}
+
+// Whoever calls while everything is replaced again and again notices nothing.
+func TestReloadUnderLoad(t *testing.T) {
+	processtest.Leaks(t)
+	reloads := 10
+	if os.Getenv("EXTHOST_STORM") != "" {
+		reloads = 50
+	}
+	f := newFolder(t).add("x", child("sdk", ""))
+	h := f.open(exthost.Options{})
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(deadline(t))
+	defer stop()
+	for i := range 16 {
+		wg.Go(func() {
+			name := fmt.Sprint("caller ", i)
+			for ctx.Err() == nil {
+				got, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": name})
+				if err != nil || got.Text() != "Hello, "+name+"!" {
+					t.Errorf("%s: %s, %v", name, got, err)
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	for i := range reloads {
+		f.add("x", child("sdk", fmt.Sprintf("args = [\"%d\"]\n", i)))
+		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"x"}})
+	}
+	stop()
+	wg.Wait()
+	t.Logf("%d calls during %d reloads", calls.Load(), reloads)
+	if s := statusOf(t, h, "x"); s.Calls < calls.Load() || s.Errors > 0 {
+		t.Errorf("the status counts %d calls and %d errors", s.Calls, s.Errors)
+	}
+}
+
+// A call that is under way keeps its old build until it has ended.
+func TestReloadDrains(t *testing.T) {
+	processtest.Leaks(t)
+	state := t.TempDir()
+	f := newFolder(t).add("x", child("sdk", ""))
+	h := f.open(exthost.Options{StateDir: state})
+	ctx, cancel := context.WithCancel(deadline(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Call(ctx, "ext_x_wait", nil)
+		done <- err
+	}()
+	eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
+	f.add("x", child("sdk", `args = ["2"]`))
+	reload(t, h)
+	if got, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("the new build: %s, %v", got, err)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("the old build's call has ended: %v", err)
+	default:
+	}
+	cancel()
+	if err := <-done; protocol.KindOf(err) != protocol.Canceled {
+		t.Errorf("the call: %v", err)
+	}
+	eventually(t, "the old build was told", func() bool {
+		_, err := os.Stat(filepath.Join(state, "x", "cancelled"))
+		return err == nil
+	})
+}
+
+// What holds a lock ends before its successor starts, and callers wait meanwhile.
+func TestReloadStopFirst(t *testing.T) {
+	processtest.Leaks(t)
+	manifest := func(build string) string {
+		return child("locked", fmt.Sprintf("args = [%q]\n[runtime]\nreload = \"stop_first\"\nshutdown_grace = \"200ms\"\n", build))
+	}
+	f := newFolder(t).add("x", manifest("1"))
+	h := f.open(exthost.Options{})
+	for i := range 3 {
+		f.add("x", manifest(fmt.Sprint(i+2)))
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for range 4 {
+			wg.Go(func() {
+				for {
+					if _, err := h.Call(deadline(t), "ext_x_greet", json.RawMessage(`{"name":"Ada"}`)); err != nil {
+						t.Errorf("during the reload: %v", err)
+						return
+					}
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"x"}})
+		close(stop)
+		wg.Wait()
+	}
+}
+
+// A reload that nobody waits for any more, or whose host closes, leaves what was.
+func TestReloadGivenUp(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	h := f.open(exthost.Options{})
+	f.add("x", child("err here I hang; hang", ""))
+	ctx, cancel := context.WithCancel(deadline(t))
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Admin().Reload(ctx)
+		done <- err
+	}()
+	eventually(t, "the new build starts", func() bool {
+		for r := range h.Admin().Logs(deadline(t), exthost.LogFilter{Extension: "x"}) {
+			if strings.Contains(r.Message, "here I hang") {
+				return true
+			}
+		}
+		return false
+	})
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	if got, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Errorf("the old build: %s, %v", got, err)
+	}
+	go func() {
+		_, err := h.Admin().Reload(deadline(t))
+		done <- err
+	}()
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("a reload of a closing host is a success")
+	}
+}

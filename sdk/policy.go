@@ -1,0 +1,133 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Policy decides about exchanges between callers and extensions. It runs in many
+// goroutines at once; ctx ends when the host no longer waits. Its error, its panic
+// and a zero Decision are no decision: where the policy is required, the host ends
+// the exchange.
+type Policy func(ctx context.Context, x *Exchange) (Decision, error)
+
+// Exchange is what a policy decides about, in one of its two flows.
+type Exchange protocol.DecideParams
+
+// InResponse reports whether there is a result, or an error, to decide about; else
+// it is the request, before it is sent.
+func (x *Exchange) InResponse() bool { return x.Flow == "response" }
+
+// Arguments returns the arguments of a tools/call or prompts/get, nil when it has none.
+func (x *Exchange) Arguments() json.RawMessage { return rawjson.Get(x.Request, "arguments") }
+
+// WithArguments returns the request with other arguments, for [Modify].
+func (x *Exchange) WithArguments(arguments json.RawMessage) json.RawMessage {
+	return rawjson.Set(x.Request, "arguments", arguments)
+}
+
+// Decision is a policy's answer, made by [Allow], [Deny], [Modify], [Respond] or
+// [Ask]. Its fields may be set on top of that.
+type Decision struct {
+	Code       string          // of a denial: stable, for programs
+	Reason     string          // for people and models
+	Data       json.RawMessage // more for programs; nil is none
+	RetryAfter time.Duration   // when a denied call may be tried again; 0 says nothing
+	Expiry     time.Duration   // of a question; 0 is the host's default
+
+	word string
+	json json.RawMessage // of modify and respond
+}
+
+// Allow lets the exchange pass as it is.
+func Allow() Decision { return Decision{word: protocol.DecisionAllow} }
+
+// Deny ends the exchange. The caller reads reason, and why the next attempt would
+// do better.
+func Deny(code, reason string) Decision {
+	return Decision{word: protocol.DecisionDeny, Code: code, Reason: reason}
+}
+
+// Modify goes on with object in place of the params or, in the response flow, of
+// the result. Only a policy of category content may.
+func Modify(object json.RawMessage) Decision {
+	return Decision{word: protocol.DecisionModify, json: object}
+}
+
+// Respond answers a request with result, without asking the extension. Only a
+// policy of category content may.
+func Respond(result json.RawMessage) Decision {
+	return Decision{word: protocol.DecisionRespond, json: result}
+}
+
+// Ask lets a person decide about a request; reason is the question.
+func Ask(reason string) Decision { return Decision{word: protocol.DecisionAsk, Reason: reason} }
+
+// OnDecide makes the extension a policy. It panics when it is one already.
+func (x *Extension) OnDecide(p Policy) {
+	if x.policy != nil {
+		panic("sdk: OnDecide is called twice")
+	}
+	x.policy = p
+}
+
+// decide asks the policy about one flow of an exchange.
+func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
+	if x.policy == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this extension is no policy"}
+	}
+	var e Exchange
+	if err := json.Unmarshal(req.Params, &e); err != nil {
+		return nil, invalidParams(req.Method + ": " + err.Error())
+	}
+	c := x.begin(ctx, req)
+	defer x.end(c)
+	d, err := x.policy.run(c, &e)
+	if err != nil {
+		return nil, err
+	}
+	return d.encode(&e)
+}
+
+// run calls the policy and survives its panic, which the author finds on stderr.
+func (p Policy) run(ctx context.Context, e *Exchange) (d Decision, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", v, debug.Stack())
+			err = fmt.Errorf("the policy panicked: %v", v)
+		}
+	}()
+	return p(ctx, e)
+}
+
+func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {
+	r := protocol.DecideResult{
+		Decision: d.word, Code: d.Code, Reason: d.Reason, Data: d.Data,
+		RetryAfter: d.RetryAfter.Seconds(), Expiry: d.Expiry.Seconds(),
+	}
+	switch {
+	case d.word == "":
+		return nil, errors.New("the policy returned no decision; return sdk.Allow() to let it pass")
+	case d.word == protocol.DecisionRespond, d.word == protocol.DecisionModify && e.InResponse():
+		r.Response = d.json
+	case d.word == protocol.DecisionModify:
+		r.Request = d.json
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // what was given stays as it is
+	if err := enc.Encode(r); err != nil {
+		return nil, fmt.Errorf("the decision does not encode: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
