@@ -37,12 +37,12 @@ var house = map[string]struct {
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
-	"governance/builtin":   {[]string{"governance", "governance/results", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
+	"governance/builtin":   {[]string{"governance", "governance/pins", "governance/results", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":     {[]string{"governance", "protocol", "internal/rawjson", "internal/redact"}, "records; who reads it needs no host"},
-	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "config/internal/tree"}, "decodes the option structs of the workers"},
+	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "governance/builtin", "config/internal/tree"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
 
@@ -51,7 +51,7 @@ var house = map[string]struct {
 	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
-	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
+	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
