@@ -23,15 +23,18 @@ func (s *callStats) record(took time.Duration, err error) {
 }
 
 // Latency is how long an extension had its calls, their waiting for an instance
-// not included, since the host was opened.
+// not included, or a policy took to decide, since the host was opened.
 type Latency struct {
 	P50 time.Duration `json:"p50_ns"` // half of them took at most this, within 7 %
 	P95 time.Duration `json:"p95_ns"` // 19 of 20
 }
 
 // latency returns nil when there was no call.
-func (s *callStats) latency() *Latency {
-	q := s.took.Quantiles(0.5, 0.95)
+func (s *callStats) latency() *Latency { return latencyOf(&s.took) }
+
+// latencyOf returns nil when nothing was recorded.
+func latencyOf(h *latency.Histogram) *Latency {
+	q := h.Quantiles(0.5, 0.95)
 	if q == nil {
 		return nil
 	}

@@ -30,7 +30,7 @@ const policyPrefix = "policy:"
 func (h *Host) members(cfg *config.Config, before []governance.Member) ([]governance.Member, error) {
 	list, err := governance.Members(cfg.Plugins, before, func(s governance.Spec) (governance.Policy, error) {
 		if s.Kind == governance.KindBuiltin {
-			return h.oversight.builtinPolicy(s)
+			return h.builtinPolicy(s)
 		}
 		return h.newOfficer(cfg, s)
 	})
@@ -74,7 +74,7 @@ func (h *Host) pipeline(members []governance.Member, before *roster) *governance
 	if before != nil && slices.EqualFunc(members, before.members, sameMember) {
 		return before.policy
 	}
-	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk}, members...)
+	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk, Observe: h.observe}, members...)
 }
 
 func sameMember(a, b governance.Member) bool {

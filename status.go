@@ -22,6 +22,7 @@ type Status struct {
 	Containment Containment           `json:"containment"`
 	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
 	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
+	Audit       *AuditStatus          `json:"audit,omitempty"`    // nil: no record is kept
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
 
@@ -75,7 +76,7 @@ func (h *Host) Status() Status {
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	s.Policies = g.policies()
+	s.Policies, s.Audit = g.policies(), h.oversight.auditStatus()
 	for _, c := range g.skipped {
 		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
