@@ -270,6 +270,18 @@ func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
 	return nil, false
 }
 
+// WithheldOf returns the registered names of an extension's tools that are in no
+// list, sorted.
+func (c *Catalog) WithheldOf(extension string) (names []string) {
+	for name, e := range c.withheld {
+		if e.Extension == extension {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Entries returns all tools, sorted by Name. The slice must not be changed.
 func (c *Catalog) Entries() []*Entry { return c.entries }
 
