@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -28,8 +29,10 @@ type extension struct {
 	options   manifest.Options
 	group     *supervisor.Group[*instance]
 	stateDir  string
-	env       process.EnvReport // what its children are not given, and which secrets they are
-	secrets   []string          // values in its environment that must not be shown
+	execHooks []hooks.Handler             // those that are commands
+	admit     func(context.Context) error // whether it may start; nil for a policy
+	env       process.EnvReport           // what its children are not given, and which secrets they are
+	secrets   []string                    // values in its environment that must not be shown
 	redactor  *redact.Redactor
 	log       *slog.Logger
 	handshake atomic.Pointer[runtime.Handshake]
@@ -68,6 +71,11 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	if admit := i.extension.admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
+	}
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
@@ -147,6 +155,11 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
+	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
@@ -157,10 +170,14 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	x := h.newWorker(c, spec, report, runtime.New)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
+	hookDiags, err := h.addHooks(x, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
+	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
-	return x, ignored(&c, spec.Options)
+	return x, append(hookDiags, ignored(&c, spec.Options)...)
 }
 
 // newWorker prepares what runs spec; start makes one run of it.
@@ -170,6 +187,14 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
+	}
+	o := groupOptions(c, spec.Options, h.log)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
+		if x.policy == nil {
+			h.stateChanged(c.ID, e)
+		}
 	}
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key}
@@ -182,7 +207,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		run, err := start(s)
 		i.Instance = run
 		return i, err
-	}, groupOptions(c, spec.Options, h.log))
+	}, o)
 	return x
 }
 

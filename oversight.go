@@ -97,8 +97,8 @@ func (o *oversight) auditStatus() *AuditStatus {
 	return s
 }
 
-// observe counts a decision.
-func (h *Host) observe(o governance.Observation) {
+// decided counts a decision.
+func (h *Host) decided(o governance.Observation) {
 	h.oversight.stats.observe(o)
 	if h.opts.Observe != nil {
 		h.opts.Observe(o)

@@ -7,6 +7,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -21,6 +22,7 @@ type roster struct {
 	order       []string              // the ids of extensions as discovered
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
+	hooks       []hooks.Handler       // of the configuration
 }
 
 // has reports whether x is an extension or a policy's process of the roster.
@@ -60,6 +62,9 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 		return nil, err
 	}
 	r.officers = officers(r.members)
+	if r.hooks, err = h.operatorHooks(cfg); err != nil {
+		return nil, err
+	}
 	e := cfg.Extensions
 	if !e.Enabled {
 		return r, nil

@@ -21,7 +21,6 @@ func refuseUnsupported(cfg *config.Config) error {
 		key    string
 		stated bool
 	}{
-		{"hooks", len(cfg.Hooks) > 0},
 		{"destinations", len(cfg.Destinations) > 0},
 	} {
 		if section.stated {
@@ -36,9 +35,6 @@ func unsupported(c *discovery.Candidate) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path}
 	switch kind := c.Manifest.Transport.Kind; kind {
 	case manifest.KindStdio, manifest.KindExec:
-	case "":
-		d.Message = "its [[hooks]] are not run by this version"
-		return d
 	default:
 		d.Message = fmt.Sprintf("transport kind %s is not built in yet", kind)
 		return d
@@ -53,7 +49,6 @@ func ignored(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagn
 		key    string
 		stated bool
 	}{
-		{"[[hooks]]", len(m.Hooks) > 0},
 		{"[runtime.limits]", unkeptLimits(m)},
 		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {

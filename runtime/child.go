@@ -44,7 +44,7 @@ type child struct {
 
 // spawn starts the process. Nothing is read from it before run.
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	argv, err := commandLine(s)
+	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, spawnFailed(err)
 	}
@@ -109,6 +109,7 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	c.cause = c.obituary(cause)
 	close(c.ended) // before the wait: a task may be waiting for it
 	cancel()
+	c.slot.close()
 	c.tasks.Wait()
 	if cause == nil {
 		return nil
@@ -181,6 +182,7 @@ func (c *child) greet(ctx context.Context) error {
 
 // offer makes h, with what is accepted of o, the handshake in force.
 func (c *child) offer(h *Handshake, o offer) {
+	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
 	c.handshake.Store(h)

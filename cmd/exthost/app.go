@@ -45,7 +45,9 @@ var (
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
-		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(), a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
+		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(),
+		a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
+		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."
 	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
@@ -158,8 +160,8 @@ func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Option
 // none starts no extension.
 func none(string) bool { return false }
 
-// find returns the status of one extension, or of policy:NAME, or an error that lists what is wrong
-// with its manifest or names the id that was meant.
+// find returns the status of one extension, or of policy:NAME, or an error that
+// lists what is wrong with its manifest or names the id that was meant.
 func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 	ids := make([]string, 0, len(s.Extensions))
 	for _, x := range s.Extensions {

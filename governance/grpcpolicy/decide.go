@@ -121,7 +121,7 @@ func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHa
 func unanswered(ctx context.Context, rpc string, err error, heard bool) error {
 	state := status.Convert(err)
 	switch code := state.Code(); {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || !heard && code == codes.DeadlineExceeded:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded: // its clock is told ours, and may be the first
 		return protocol.Errorf(protocol.CallTimeout, "no answer in time: %w", context.DeadlineExceeded)
 	case ctx.Err() != nil:
 		return protocol.Errorf(protocol.Canceled, "given up: %w", ctx.Err())

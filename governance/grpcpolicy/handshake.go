@@ -108,7 +108,7 @@ func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient
 			case <-ctx.Done():
 			}
 		}
-		if said != "" && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if said != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
 			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout, said)
 		}
 		return s.unshaken(ctx, "say whether it is ready", err)
@@ -119,7 +119,7 @@ func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient
 func (s *Service) unshaken(ctx context.Context, what string, err error) *protocol.Error {
 	state := status.Convert(err)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), state.Code() == codes.DeadlineExceeded && due(ctx):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded: // its clock is told ours
 		return protocol.Errorf(protocol.HandshakeTimeout, "it did not %s within %s", what, s.o.Spec.HandshakeTimeout)
 	case ctx.Err() != nil: // the process has ended, or nobody wants it any more
 		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w", what, errSevered)
@@ -127,13 +127,6 @@ func (s *Service) unshaken(ctx context.Context, what string, err error) *protoco
 		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errSevered, state.Message())
 	}
 	return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %s (%s)", what, state.Message(), state.Code())
-}
-
-// due reports whether ctx is about to end: the plugin, which is told the deadline,
-// may notice a little sooner.
-func due(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && time.Until(deadline) < 100*time.Millisecond
 }
 
 // checkMetadata holds what the plugin says of itself against what the operator
