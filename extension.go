@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +27,10 @@ type extension struct {
 	candidate discovery.Candidate
 	source    source
 	options   manifest.Options
+	host      *Host
 	group     *supervisor.Group[*instance]
+	older     *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
+	newerOnly atomic.Bool                  // it turned out to speak the newer alone
 	stateDir  string
 	env       process.EnvReport // what its children are not given, and which secrets they are
 	secrets   []string          // values in its environment that must not be shown
@@ -55,10 +59,11 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
-	key       string               // of its slot
-	print     string               // the fingerprint of what it runs; "" when that does not count
-	learn     func(announced bool) // told of its handshake, and of later ones
-	pid       int                  // once it could be called
+	key       string // of its slot
+	older     bool   // it is of the extension's second group
+	level     int    // the most talkative log level that was asked of it; guarded by Host.mu
+	print     string // the fingerprint of what it runs; "" when that does not count
+	pid       int    // once it could be called
 }
 
 // Serve implements [supervisor.Service].
@@ -68,17 +73,28 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	var tasks sync.WaitGroup
 	err := i.Instance.Serve(ctx, func() {
 		i.pid = i.Info().PID
-		i.extension.handshake.Store(i.Handshake())
 		i.learn(false)
 		ready()
+		tasks.Go(func() { i.catchUp(ctx) })
 	})
+	tasks.Wait()
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
 	}
 	return err
+}
+
+// learn makes what the instance offers what its extension does. Instances for
+// clients of the older era are there to be called, not to be listed.
+func (i *instance) learn(announced bool) {
+	if !i.older {
+		i.extension.handshake.Store(i.Handshake())
+		i.extension.host.learn(i, announced)
+	}
 }
 
 // Call implements [runtime.Instance].
@@ -157,6 +173,11 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	x := h.newWorker(c, spec, report, runtime.New)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
+	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
+		o := groupOptions(c, spec.Options, h.log)
+		o.Mode, o.MaxInstances = supervisor.PerKey, 1
+		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, runtime.New, key, true) }, o)
+	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
@@ -164,26 +185,33 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 }
 
 // newWorker prepares what runs spec; start makes one run of it.
-func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start starter) *extension {
 	x := &extension{
-		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
-		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		host: h, candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets:  slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)),
+		redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key}
-		if x.print != nil {
-			i.print = x.print()
-		}
-		i.learn = func(announced bool) { h.learn(i, announced) }
-		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
-		run, err := start(s)
-		i.Instance = run
-		return i, err
-	}, groupOptions(c, spec.Options, h.log))
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, start, key, false) }, groupOptions(c, spec.Options, h.log))
 	return x
+}
+
+// starter makes one run of what a spec states.
+type starter func(runtime.Spec) (runtime.Instance, error)
+
+// instance prepares one run of the extension, for the slot of that key.
+func (x *extension) instance(s runtime.Spec, start starter, key string, older bool) (*instance, error) {
+	i := &instance{extension: x, key: key, older: older, level: len(levels)}
+	if x.print != nil {
+		i.print = x.print()
+	}
+	s.ToolsChanged, s.Incoming = func() { i.learn(true) }, i.incoming
+	s.Capabilities = x.relayed(s.Manifest.Transport, key)
+	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	run, err := start(s)
+	i.Instance = run
+	return i, err
 }
 
 // onDemand reports whether the extension starts when somebody calls it.
@@ -202,7 +230,7 @@ func (x *extension) known() bool {
 
 // hasFailed reports whether some instance will not be started again by itself.
 func (x *extension) hasFailed() bool {
-	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(x.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to

@@ -95,6 +95,10 @@ type Host struct {
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
+	subscriptions    subscriptions
+	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
+
+	owners owners // of what is listed for all extensions together
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
@@ -124,6 +128,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		settled:     make(chan struct{}),
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
+
+		subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
 	}
 	if err := h.openOversight(cfg); err != nil {
 		stop()
@@ -244,7 +250,10 @@ func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
 	context.AfterFunc(ctx, func() {
 		h.mu.Lock()
 		delete(h.sessions, s)
+		delete(h.levels, s)
+		idle := h.subscriptions.drop(s)
 		h.mu.Unlock()
+		unsubscribe(idle)
 		h.endSession(s)
 	})
 	return nil
@@ -311,7 +320,7 @@ func (h *Host) Close() error {
 		live := h.alive()
 		errs := make([]error, len(live))
 		for i, x := range live {
-			wg.Go(func() { errs[i] = x.group.Stop(ctx, hostDrain) })
+			wg.Go(func() { errs[i] = x.stop(ctx, hostDrain) })
 		}
 		wg.Wait()
 		h.closePolicy(ctx, h.gen.Load().policy)

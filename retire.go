@@ -154,7 +154,7 @@ func (h *Host) end(x *extension, past []*generation) {
 	drain := max(0, time.Until(deadline))
 	ctx, cancel := context.WithTimeout(h.closing, drain+o.ShutdownGrace+stopMargin)
 	defer cancel()
-	if err := x.group.Stop(ctx, drain); err != nil && h.closing.Err() == nil {
+	if err := x.stop(ctx, drain); err != nil && h.closing.Err() == nil {
 		x.log.Error("did not stop, and is killed", "error", err)
 		x.kill()
 	}

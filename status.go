@@ -154,7 +154,7 @@ func (s *ExtensionStatus) running(x *extension) {
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
-	for i, slot := range x.group.Status() {
+	for i, slot := range x.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt

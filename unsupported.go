@@ -35,7 +35,7 @@ func refuseUnsupported(cfg *config.Config) error {
 func unsupported(c *discovery.Candidate) *protocol.Diagnostic {
 	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path}
 	switch kind := c.Manifest.Transport.Kind; kind {
-	case manifest.KindStdio, manifest.KindExec:
+	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE:
 	case "":
 		d.Message = "its [[hooks]] are not run by this version"
 		return d

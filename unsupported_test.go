@@ -37,12 +37,3 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	}
 	h.Close()
 }
-
-func TestExtensionsThatCannotBeKeptAreNamed(t *testing.T) {
-	f := newFolder(t)
-	f.add("remote", "[transport]\nkind = \"http\"\nurl = \"https://example.com/mcp\"\n")
-	h := f.open(exthost.Options{})
-	if s := statusOf(t, h, "remote"); s.State != exthost.StateSkipped || !strings.Contains(s.Reason, "http") {
-		t.Errorf("remote: %+v", s)
-	}
-}

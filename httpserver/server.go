@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Backend mcpserver.Backend // what MCP clients reach; required
 	MCP     mcpserver.Options // the server's name towards them, and the limits, among them MaxBody
+	Serves  func(string) bool // whether /{id}/mcp is of an extension; nil: there are no such routes
 	Ready   func() error      // why /readyz is to say 503; nil is always ready
 	Metrics http.Handler      // served on /metrics; nil: no such route
 

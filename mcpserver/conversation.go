@@ -23,6 +23,7 @@ type conversation struct {
 	server *Server
 	id     string // unguessable
 	caller string
+	front  string // the one extension it is about; "" for all
 	write  writer // reaches the client outside any request
 
 	attached context.Context // ends with the conversation
@@ -52,8 +53,8 @@ var (
 	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
 )
 
-func (s *Server) newConversation(ctx context.Context, id, caller string, write writer) *conversation {
-	c := &conversation{server: s, id: id, caller: caller, write: write,
+func (s *Server) newConversation(ctx context.Context, id, caller, front string, write writer) *conversation {
+	c := &conversation{server: s, id: id, caller: caller, front: front, write: write,
 		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), asked: make(map[string]chan *jsonrpc.Message)}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c
@@ -69,7 +70,7 @@ func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, erro
 		return nil, invalidParams("initialize needs protocolVersion")
 	}
 	version := negotiate(p.ProtocolVersion)
-	session := &protocol.Session{ID: c.id, Caller: c.caller, Version: version,
+	session := &protocol.Session{ID: c.id, Caller: c.caller, Version: version, Extension: c.front,
 		Capabilities: p.Capabilities, Client: sessionClient{c}}
 	if !c.open(session) {
 		return nil, errInitialized
@@ -77,7 +78,13 @@ func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, erro
 	if err := c.server.backend.Attach(c.attached, session); err != nil {
 		return nil, err
 	}
-	return c.server.initializeResult(version)
+	return c.server.initializeResult(c.attached, session)
+}
+
+func (c *conversation) current() *protocol.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
 }
 
 func (c *conversation) open(session *protocol.Session) bool {

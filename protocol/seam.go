@@ -18,6 +18,7 @@ type Session struct {
 	ID           string          // unique among live sessions; "" for a stateless request
 	Caller       string          // the authenticated caller; "" when anonymous
 	Version      string          // MCP revision the client speaks; "" for Go callers
+	Extension    string          // the one extension that its front serves, under its own names; "" for all of them
 	Capabilities json.RawMessage // the client's MCP capabilities, as sent
 	Client       Peer            // reaches the client outside any request; nil when that is impossible
 }

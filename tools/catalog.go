@@ -136,7 +136,7 @@ func (c *Catalog) known(extension string) map[string]*Entry {
 
 // enter names one tool and takes it in.
 func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Diagnostic {
-	name, renamed, free := register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
+	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
 	e := o.known
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic

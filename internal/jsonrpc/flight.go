@@ -29,6 +29,16 @@ type flight struct {
 	serving  bool      // OnMessage answers a request: only limit counts
 }
 
+// orphan is a call that nobody waits for any more, though the peer may.
+type orphan struct {
+	owner any
+	since time.Time
+}
+
+// lingering is how long after it was abandoned a call is reckoned to be at work:
+// peers need not answer what they were told to cancel.
+const lingering = time.Minute
+
 // newFlight reuses a finished one for its channel, which is empty by then: its one
 // send was received, or none will ever be made. (A pool of the connection's own,
 // because channels made under testing/synctest must not leave their bubble.)
