@@ -45,6 +45,7 @@ type extension struct {
 	retired bool            // guarded by Host.reloading
 
 	policy   *governance.Spec // that it decides for; nil for an extension
+	bridge   *bridge          // of a destination; nil for an extension
 	print    func() string    // the fingerprint of what would run; nil for a policy
 	memory   memory
 	learning sync.Mutex // guards last and its file
@@ -74,7 +75,9 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
 	var tasks sync.WaitGroup
+	began := false
 	err := i.Instance.Serve(ctx, func() {
+		began = true
 		i.pid = i.Info().PID
 		i.learn(false)
 		ready()
@@ -84,6 +87,7 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
+		i.extension.struck(i, began, err)
 	}
 	return err
 }
@@ -91,9 +95,13 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 // learn makes what the instance offers what its extension does. Instances for
 // clients of the older era are there to be called, not to be listed.
 func (i *instance) learn(announced bool) {
-	if !i.older {
-		i.extension.handshake.Store(i.Handshake())
-		i.extension.host.learn(i, announced)
+	switch x := i.extension; {
+	case x.bridge != nil:
+		x.handshake.Store(i.Handshake())
+		x.bridged(i, announced)
+	case !i.older:
+		x.handshake.Store(i.Handshake())
+		x.host.learn(i, announced)
 	}
 }
 
@@ -107,7 +115,7 @@ func (i *instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 // left on stderr and stdout goes to the log, to status and to callers.
 func (x *extension) masked(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || len(x.secrets) == 0 {
+	if !ok || len(x.secrets) == 0 && x.bridge == nil {
 		return err
 	}
 	masked := *e
@@ -155,6 +163,9 @@ func (x *extension) kill() {
 	for _, i := range instances {
 		i.Kill()
 	}
+	if x.bridge != nil {
+		x.bridge.standby.Kill()
+	}
 }
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
@@ -173,11 +184,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	x := h.newWorker(c, spec, report, runtime.New)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
-	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
-		o := groupOptions(c, spec.Options, h.log)
-		o.Mode, o.MaxInstances = supervisor.PerKey, 1
-		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, runtime.New, key, true) }, o)
-	}
+	x.serveBoth(spec)
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
@@ -193,7 +200,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, start, key, false) }, groupOptions(c, spec.Options, h.log))
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, start, key, false) }, groupOptions(x, spec.Options))
 	return x
 }
 
@@ -208,6 +215,9 @@ func (x *extension) instance(s runtime.Spec, start starter, key string, older bo
 	}
 	s.ToolsChanged, s.Incoming = func() { i.learn(true) }, i.incoming
 	s.Capabilities = x.relayed(s.Manifest.Transport, key)
+	if x.bridge != nil {
+		x.bridge.equip(&s, key, x.host.sessionOf(x, key))
+	}
 	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
 	run, err := start(s)
 	i.Instance = run
@@ -236,6 +246,9 @@ func (x *extension) hasFailed() bool {
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
+	if x.bridge != nil {
+		return x.bridge.start(ctx)
+	}
 	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}

@@ -168,6 +168,7 @@ func sameTools(a, b *tools.Catalog) bool {
 const listChangedTimeout = 2 * time.Second
 
 func (h *Host) notifyListChanged(ctx context.Context) {
+	g := h.gen.Load()
 	h.mu.Lock()
 	listeners := slices.Collect(maps.Keys(h.sessions))
 	h.mu.Unlock()
@@ -175,7 +176,7 @@ func (h *Host) notifyListChanged(ctx context.Context) {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, s := range listeners {
-		if s.Client == nil {
+		if s.Client == nil || g.bridged[s.Extension] != nil {
 			continue
 		}
 		wg.Go(func() {

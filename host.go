@@ -96,6 +96,7 @@ type Host struct {
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]struct{}
 	subscriptions    subscriptions
+	bridgedAnew      chan struct{}             // closed when there are other destinations than before
 	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
 
 	owners owners // of what is listed for all extensions together
@@ -129,7 +130,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]struct{}),
 
-		subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
+		bridgedAnew: make(chan struct{}), subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
 	}
 	if err := h.openOversight(cfg); err != nil {
 		stop()
@@ -183,7 +184,7 @@ func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 // becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	for x, err := range h.startEach(ctx, slices.Concat(h.gen.Load().officers, h.gen.Load().inOrder())) {
+	for x, err := range h.startEach(ctx, h.gen.Load().everyone()) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.report(startDiagnostic(x, err))
 		}
@@ -265,8 +266,12 @@ func (h *Host) endSession(s *protocol.Session) {
 	if s.ID == "" {
 		return
 	}
+	key := sessionKey(s)
 	for _, x := range h.alive() {
-		x.group.Release(sessionKey(s))
+		x.group.Release(key)
+		if x.bridge != nil {
+			x.bridge.forget(key)
+		}
 	}
 }
 

@@ -22,7 +22,6 @@ func refuseUnsupported(cfg *config.Config) error {
 		stated bool
 	}{
 		{"hooks", len(cfg.Hooks) > 0},
-		{"destinations", len(cfg.Destinations) > 0},
 	} {
 		if section.stated {
 			return protocol.Errorf(protocol.ConfigInvalid, "%s: this version cannot do that yet, and does not start as if it could; take it out", section.key)

@@ -16,9 +16,8 @@ import (
 // a host that does not start.
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	for key, state := range map[string]func(*config.Config){
-		"plugins":      func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
-		"hooks":        func(c *config.Config) { c.Hooks = []manifest.HookSpec{{}} },
-		"destinations": func(c *config.Config) { c.Destinations = config.Destinations{"d": {}} },
+		"plugins": func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
+		"hooks":   func(c *config.Config) { c.Hooks = []manifest.HookSpec{{}} },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}

@@ -82,7 +82,7 @@ func (d *duplex) serve(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 		return d.listen(ctx, meta, m)
 	}
 	client.asks, client.quiet = nil, !meta.logs
-	return d.server.serveStateless(ctx, meta.session(d.caller, d.front), m, client)
+	return d.server.serveStateless(ctx, meta.session(visit{caller: d.caller, env: d.env}, d.front), m, client)
 }
 
 // listen keeps a subscription open until the client cancels it or nothing more
@@ -90,7 +90,7 @@ func (d *duplex) serve(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 func (d *duplex) listen(ctx context.Context, meta requestMeta, m *jsonrpc.Message) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := d.server.subscribe(ctx, meta.session(d.caller, d.front), m, d.write); err != nil {
+	if err := d.server.subscribe(ctx, meta.session(visit{caller: d.caller, env: d.env}, d.front), m, d.write); err != nil {
 		return nil, err
 	}
 	select {
