@@ -28,6 +28,7 @@ var house = map[string]struct {
 	"internal/latency": {nil, "counts durations"},
 	"internal/journal": {nil, "keeps log records"},
 	"internal/daemon":  {nil, "finds a running host; what is said to it is not its matter"},
+	"internal/jwt":     {nil, "holds tokens against keys"},
 	"internal/mcphttp": {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
 	"manifest":             {[]string{"protocol", "internal/nearest"}, "the model of plugin.toml"},
@@ -54,7 +55,7 @@ var house = map[string]struct {
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/journal"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools"}, "mounts the fronts on HTTP"},
+	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
 
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},

@@ -74,6 +74,6 @@ func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
-	c.channel.receive(&m)
+	c.channel.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

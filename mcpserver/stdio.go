@@ -99,7 +99,7 @@ func (d *stdio) readAll() error {
 			return err
 		}
 		d.noise = 0
-		d.receive(&m)
+		d.receive(&m, func() {})
 	}
 }
 
