@@ -10,7 +10,7 @@ import (
 // callStats counts the calls of one extension.
 type callStats struct {
 	count, errors, refused atomic.Int64
-	took                   latency.Histogram
+	took                   atomic.Pointer[latency.Histogram] // nil before the first call
 }
 
 // record counts a call that an instance had.
@@ -19,7 +19,12 @@ func (s *callStats) record(took time.Duration, err error) {
 	if err != nil {
 		s.errors.Add(1)
 	}
-	s.took.Record(took)
+	h := s.took.Load()
+	if h == nil {
+		s.took.CompareAndSwap(nil, new(latency.Histogram))
+		h = s.took.Load()
+	}
+	h.Record(took)
 }
 
 // Latency is how long an extension had its calls, their waiting for an instance
@@ -31,8 +36,12 @@ type Latency struct {
 
 // latency returns nil when there was no call.
 func (s *callStats) latency() *Latency {
-	q := s.took.Quantiles(0.5, 0.95)
-	if q == nil {
+	h := s.took.Load()
+	if h == nil {
+		return nil
+	}
+	q := h.Quantiles(0.5, 0.95)
+	if q == nil { // the first is about to be recorded
 		return nil
 	}
 	return &Latency{P50: q[0], P95: q[1]}

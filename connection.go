@@ -27,6 +27,7 @@ func (x *extension) struck(i *instance, began bool, err error) {
 // that is no longer what it was; the next connection finds a process that waits.
 func (x *extension) bridged(i *instance, announced bool) {
 	h := x.host
+	x.handshake.Store(i.Handshake())
 	x.bridge.learn(i.Handshake().Tools)
 	if !announced {
 		h.running.Go(func() { x.refill(h.closing) })

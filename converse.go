@@ -49,7 +49,9 @@ func unheld(i *instance, params json.RawMessage) error {
 		return nil
 	}
 	if hs := i.Handshake(); hs != nil && hs.Era < protocol.MCP20260728 {
-		return protocol.Errorf(protocol.InvalidArguments, "requestState: no call waits for these answers any more; make the call anew")
+		e := protocol.Errorf(protocol.ExtensionError, "requestState: no call waits for these answers any more; make the call anew")
+		e.Code = protocol.InvalidArguments.Code() // and not a result for the model, which has made no mistake
+		return e
 	}
 	return nil
 }

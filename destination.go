@@ -161,8 +161,8 @@ func (b *bridge) check(ctx context.Context) error {
 	if b.unfit != nil || b.config.Type != config.DestinationStdio {
 		return b.unfit
 	}
-	if err := runtime.CheckCommand(&b.spec); err != nil {
-		return err
+	if _, err := runtime.CommandLine(&b.spec); err != nil {
+		return protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	}
 	return b.standby.Fill(ctx)
 }

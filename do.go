@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -66,7 +65,7 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 		return nil, err
 	}
 	defer r.gen.leave()
-	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send); err != nil {
+	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...); err != nil {
 		return nil, r.blame(err)
 	}
 	return r.exchange.Response, nil
@@ -100,7 +99,9 @@ type routed struct {
 	gen      *generation
 	target   *extension // nil: the host answers, for all
 	entry    *tools.Entry
-	sent     *toolCall // what exchange.Request was made of
+	sent     *toolCall       // what exchange.Request was made of
+	request  json.RawMessage // exchange.Request as it was made
+	hooked   hooked
 }
 
 // startPatience is how long after Open a caller that comes before the extensions
@@ -184,7 +185,8 @@ func (g *generation) routeTool(r *routed) error {
 	}
 	r.target = g.extensions[r.entry.Extension]
 	r.exchange.Extension, r.exchange.Tool = r.entry.Extension, r.entry.Name
-	r.exchange.Request = r.sent.params(r.entry.Tool)
+	r.request = r.sent.params(r.entry.Tool)
+	r.exchange.Request = r.request
 	return nil
 }
 
@@ -261,24 +263,18 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 }
 
 func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
-	arguments := tools.Arguments(rawjson.Get(x.Request, "arguments")) // as policies left them
-	event := hooks.Event{Point: hooks.BeforeToolCall, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Payload: arguments}
-	if err := r.gen.hooks.Run(ctx, &event); err != nil {
+	if err := r.beforeCall(ctx, x); err != nil {
 		return err
 	}
 	if r.entry != nil { // what a destination's arguments may be is its own to say
-		if err := r.entry.Validate(arguments); err != nil {
+		if err := r.entry.Validate(r.arguments(x)); err != nil {
 			return err
 		}
 	}
+	began := time.Now()
+	r.hooked.called = true
 	result, err := r.forward(ctx, x.Request)
-	event.Point, event.Payload = hooks.AfterToolCall, result
-	if err != nil {
-		event.Point, event.Payload = hooks.ToolCallFailed, nil
-	}
-	if hookErr := r.gen.hooks.Run(ctx, &event); hookErr != nil { // what has happened cannot be refused
-		r.target.log.Warn("a hook failed after the call", "tool", x.Tool, "error", hookErr)
-	}
+	r.hooked.took = time.Since(began)
 	if err != nil {
 		return err
 	}

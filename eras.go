@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (x *extension) serveBoth(spec runtime.Spec) {
 	}
 	o := groupOptions(x, spec.Options)
 	o.Mode, o.MaxInstances = supervisor.PerKey, 1
-	x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, runtime.New, key, true) }, o)
+	x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true, runtime.New) }, o)
 }
 
 // acquire returns the instance that serves a call of s.
@@ -67,6 +68,26 @@ func (x *extension) acquireEra(ctx context.Context, s *protocol.Session, key str
 	x.newerOnly.Store(true)
 	x.older.Release(olderKey)
 	return x.group.Acquire(ctx, key)
+}
+
+// withOlder returns tools and those that only instances of the second group have:
+// what a client of the older era brought about there is to be seen by it.
+func (x *extension) withOlder(tools []protocol.Tool) []protocol.Tool {
+	hs := x.olderShook.Load()
+	if hs == nil {
+		return tools
+	}
+	known := make(map[string]bool, len(tools))
+	for _, t := range tools {
+		known[t.Name] = true
+	}
+	all := slices.Clip(tools)
+	for _, t := range hs.Tools {
+		if !known[t.Name] {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // slots are the slots of both groups; of the second only once it was needed.

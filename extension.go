@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/manifest"
@@ -24,21 +25,24 @@ import (
 
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
-	candidate discovery.Candidate
-	source    source
-	options   manifest.Options
-	host      *Host
-	group     *supervisor.Group[*instance]
-	older     *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
-	newerOnly atomic.Bool                  // it turned out to speak the newer alone
-	stateDir  string
-	env       process.EnvReport // what its children are not given, and which secrets they are
-	secrets   []string          // values in its environment that must not be shown
-	redactor  *redact.Redactor
-	log       *slog.Logger
-	handshake atomic.Pointer[runtime.Handshake]
-	calls     *callStats            // goes on in the next build
-	crash     atomic.Pointer[Crash] // the latest
+	candidate  discovery.Candidate
+	source     source
+	options    manifest.Options
+	host       *Host
+	group      *supervisor.Group[*instance]
+	older      *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
+	newerOnly  atomic.Bool                  // it turned out to speak the newer alone
+	stateDir   string
+	execHooks  []hooks.Handler             // those that are commands
+	admit      func(context.Context) error // whether it may start; nil for a policy
+	env        process.EnvReport           // what its children are not given, and which secrets they are
+	secrets    []string                    // values in its environment that must not be shown
+	redactor   *redact.Redactor
+	log        *slog.Logger
+	handshake  atomic.Pointer[runtime.Handshake]
+	olderShook atomic.Pointer[runtime.Handshake] // of the second group
+	calls      *callStats                        // goes on in the next build
+	crash      atomic.Pointer[Crash]             // the latest
 
 	after   <-chan struct{} // closed when a process may start; nil: at once
 	stopped chan struct{}   // closed when no process will be left
@@ -60,11 +64,12 @@ type extension struct {
 type instance struct {
 	runtime.Instance
 	extension *extension
-	key       string // of its slot
-	older     bool   // it is of the extension's second group
-	level     int    // the most talkative log level that was asked of it; guarded by Host.mu
-	print     string // the fingerprint of what it runs; "" when that does not count
-	pid       int    // once it could be called
+	key       string               // of its slot
+	older     bool                 // it is of the extension's second group
+	level     int                  // the most talkative log level that was asked of it; guarded by Host.mu
+	print     string               // the fingerprint of what it runs; "" when that does not count
+	learn     func(announced bool) // told of its handshake, and of later ones
+	pid       int                  // once it could be called
 }
 
 // Serve implements [supervisor.Service].
@@ -74,6 +79,11 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	i.extension.running(i, true)
 	defer i.extension.running(i, false)
+	if admit := i.extension.admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
+	}
 	var tasks sync.WaitGroup
 	began := false
 	err := i.Instance.Serve(ctx, func() {
@@ -90,19 +100,6 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		i.extension.struck(i, began, err)
 	}
 	return err
-}
-
-// learn makes what the instance offers what its extension does. Instances for
-// clients of the older era are there to be called, not to be listed.
-func (i *instance) learn(announced bool) {
-	switch x := i.extension; {
-	case x.bridge != nil:
-		x.handshake.Store(i.Handshake())
-		x.bridged(i, announced)
-	case !i.older:
-		x.handshake.Store(i.Handshake())
-		x.host.learn(i, announced)
-	}
 }
 
 // Call implements [runtime.Instance].
@@ -174,6 +171,11 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if missing := discovery.Gate(&c, h.gate()); len(missing) > 0 {
 		return nil, missing
 	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
+	}
 	if diag := unsupported(&c); diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
@@ -182,43 +184,55 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
 	x := h.newWorker(c, spec, report, runtime.New)
+	x.serveBoth(spec)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
-	x.serveBoth(spec)
+	hookDiags, err := h.addHooks(x, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: message(err)}}
+	}
 	if len(report.Withheld) > 0 {
 		h.log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
 	}
-	return x, ignored(&c, spec.Options)
+	return x, append(hookDiags, ignored(&c, spec.Options)...)
 }
 
 // newWorker prepares what runs spec; start makes one run of it.
-func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start starter) *extension {
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
 	x := &extension{
 		host: h, candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
-		secrets:  slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)),
-		redactor: h.redactor, log: h.log.With("extension", c.ID),
+		secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, start, key, false) }, groupOptions(x, spec.Options))
+	o := groupOptions(x, spec.Options)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
+		if x.policy == nil && x.bridge == nil {
+			h.stateChanged(c.ID, e)
+		}
+	}
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, o)
 	return x
 }
 
-// starter makes one run of what a spec states.
-type starter func(runtime.Spec) (runtime.Instance, error)
-
 // instance prepares one run of the extension, for the slot of that key.
-func (x *extension) instance(s runtime.Spec, start starter, key string, older bool) (*instance, error) {
+func (x *extension) instance(s runtime.Spec, key string, older bool, start func(runtime.Spec) (runtime.Instance, error)) (*instance, error) {
 	i := &instance{extension: x, key: key, older: older, level: len(levels)}
 	if x.print != nil {
 		i.print = x.print()
 	}
-	s.ToolsChanged, s.Incoming = func() { i.learn(true) }, i.incoming
-	s.Capabilities = x.relayed(s.Manifest.Transport, key)
+	i.learn = func(announced bool) { x.host.learn(i, announced) }
 	if x.bridge != nil {
 		x.bridge.equip(&s, key, x.host.sessionOf(x, key))
+		i.learn = func(announced bool) { x.bridged(i, announced) }
 	}
-	s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	s.ToolsChanged = func() { i.learn(true) }
+	if x.policy == nil {
+		s.Incoming, s.Capabilities = i.incoming, x.relayed(s.Manifest.Transport, key)
+		s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	}
 	run, err := start(s)
 	i.Instance = run
 	return i, err
@@ -268,7 +282,7 @@ const firstHandshake = "first handshake"
 // extension that has none, with what the handshake found wrong.
 func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
-		return hs.Tools, hs.Diagnostics
+		return x.withOlder(hs.Tools), hs.Diagnostics
 	}
 	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.candidate.Manifest), nil

@@ -55,12 +55,20 @@ func (h *Host) offersChanged() {
 	}
 }
 
+// rebuildPause lets extensions that change together share a generation.
+const rebuildPause = 5 * time.Millisecond
+
 // rebuildLoop makes new generations as extensions come, go and change their tools.
 func (h *Host) rebuildLoop(ctx context.Context) {
 	for {
 		select {
 		case <-h.changed:
 			h.rebuild()
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(rebuildPause):
 		case <-ctx.Done():
 			return
 		}
@@ -85,8 +93,8 @@ func (h *Host) succeed(r *roster) {
 	catalog, diags := r.catalog(number, before, h.oversight.tools())
 	next := &generation{
 		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
-		hooks: hooks.NewSet(h.opts.Hooks...),
 	}
+	next.hooks = h.newHooks(next)
 	next.users.Store(1)
 	h.gen.Store(next)
 	h.reportOffers(diags)
@@ -146,7 +154,7 @@ func (h *Host) reportOffers(diags []protocol.Diagnostic) {
 	}
 }
 
-// announceLoop tells clients of changed tools, as long as the slowest takes.
+// announceLoop tells clients of changed tools, as long as the slowest may take.
 func (h *Host) announceLoop(ctx context.Context) {
 	for {
 		select {
@@ -170,20 +178,29 @@ const listChangedTimeout = 2 * time.Second
 func (h *Host) notifyListChanged(ctx context.Context) {
 	g := h.gen.Load()
 	h.mu.Lock()
-	listeners := slices.Collect(maps.Keys(h.sessions))
+	listeners := maps.Clone(h.sessions)
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listChangedTimeout)
 	defer cancel()
-	var wg sync.WaitGroup
-	for _, s := range listeners {
-		if s.Client == nil || g.bridged[s.Extension] != nil {
-			continue
+	told, telling := make(chan struct{}, len(listeners)), 0
+	for s, a := range listeners {
+		if s.Client == nil || g.bridged[s.Extension] != nil || !a.telling.CompareAndSwap(false, true) {
+			continue // nobody to tell, or one who has still not returned from the last time
 		}
-		wg.Go(func() {
+		telling++
+		h.running.Go(func() {
 			if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
 				h.log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
 			}
+			a.telling.Store(false)
+			told <- struct{}{}
 		})
 	}
-	wg.Wait()
+	for ; telling > 0; telling-- {
+		select {
+		case <-told:
+		case <-ctx.Done(): // which a client may not care for
+			return
+		}
+	}
 }

@@ -105,7 +105,9 @@ func (h *Host) say(ctx context.Context, x *extension, s *protocol.Session, metho
 		return nil, protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
 	}
 	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Extension: x.candidate.ID, Notify: notify, Request: params}
-	err := h.gen.Load().policy.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
+	g := h.enter()
+	defer g.leave()
+	err := g.policy.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
 		if e.Notify {
 			return s.Client.Notify(ctx, e.Method, e.Request)
 		}

@@ -2,12 +2,12 @@ package exthost_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"errors"
+	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,7 +56,7 @@ func TestServersAskTheirCallers(t *testing.T) {
 	}
 	_, err := h.Do(deadline(t), &protocol.Call{Session: newer, Method: protocol.MethodToolsCall, Client: c,
 		Params: json.RawMessage(`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`)})
-	if protocol.KindOf(err) != protocol.InvalidArguments {
+	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Wire().Code != -32602 {
 		t.Errorf("answers that nobody waits for: %v", err)
 	}
 	if s := statusOf(t, h, "both"); len(s.Instances) != 2 {
@@ -78,14 +78,12 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 	ada, adas := stay(t, h, "ada", protocol.MCP20251125, "")
 	eve, eves := stay(t, h, "eve", protocol.MCP20251125, "")
 	for extension, want := range map[string]string{"shared": "error", "own": "ada"} {
-		held, goOn := fifo(t)
+		held, await := meeting(t)
 		waiting := make(chan string, 1)
 		go func() {
 			waiting <- callTool(t, h, eve, eves, "ext_"+extension+"_ask", `{"for":"sampling","wait":"`+held+`"}`)
 		}()
-		eventually(t, "eve's call is in flight", func() bool {
-			return slices.ContainsFunc(statusOf(t, h, extension).Instances, func(i exthost.InstanceStatus) bool { return i.InFlight > 0 })
-		})
+		goOn := await()
 		if got := callTool(t, h, ada, adas, "ext_"+extension+"_ask", `{"for":"sampling"}`); !strings.HasPrefix(got, want) {
 			t.Errorf("%s, with two calls in flight: %s", extension, got)
 		}
@@ -99,20 +97,23 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 	}
 }
 
-// fifo is a named pipe whose reader waits for goOn.
-func fifo(t *testing.T) (path string, goOn func()) {
+// meeting is an address at which the test is met, and what waits for that and
+// returns what ends it.
+func meeting(t *testing.T) (address string, await func() (goOn func())) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return path, func() {
-		w, err := os.OpenFile(path, os.O_WRONLY, 0)
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String(), func() func() {
+		t.Helper()
+		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+		c, err := l.Accept()
 		if err != nil {
-			t.Error(err)
-			return
+			t.Fatal(err)
 		}
-		w.Close()
+		return func() { c.Close() }
 	}
 }
 

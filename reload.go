@@ -88,9 +88,6 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 			return nil, nil, err
 		}
 	}
-	if err := refuseUnsupported(cfg); err != nil {
-		return nil, nil, err
-	}
 	next, err := h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -23,6 +24,7 @@ type roster struct {
 	bridged     map[string]*extension // the destinations, by name
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
+	hooks       []hooks.Handler       // of the configuration
 }
 
 // has reports whether x is an extension or a policy's process of the roster.
@@ -84,6 +86,9 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 		return nil, err
 	}
 	r.officers = officers(r.members)
+	if r.hooks, err = h.operatorHooks(cfg); err != nil {
+		return nil, err
+	}
 	if cfg.Extensions.Enabled {
 		if err := h.discoverExtensions(ctx, r); err != nil {
 			return nil, err

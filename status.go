@@ -146,8 +146,9 @@ func (x *extension) status(g *generation) ExtensionStatus {
 		s.Tools = append(s.Tools, e.Name)
 	}
 	if hs := x.handshake.Load(); hs != nil {
-		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		s.Protocol = hs.Protocol
 	}
+	s.Hooks = x.hookPoints()
 	s.running(x)
 	return s
 }

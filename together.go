@@ -76,13 +76,13 @@ func (h *Host) forAll(ctx context.Context, c *protocol.Call) (json.RawMessage, e
 
 // listTogether answers a list of one kind for all extensions, in one page.
 func (h *Host) listTogether(ctx context.Context, c *protocol.Call, l listing) json.RawMessage {
-	now := h.gen.Load()
-	order := now.order
-	each := make([][]json.RawMessage, len(order))
+	extensions := h.gen.Load().inOrder()
+	order, each := make([]string, len(extensions)), make([][]json.RawMessage, len(extensions))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, startsAtOnce)
-	for n, id := range order {
-		if !offers(now.extensions[id].handshake.Load(), l.capability) {
+	for n, x := range extensions {
+		id := x.candidate.ID
+		if order[n] = id; !offers(x.handshake.Load(), l.capability) {
 			continue
 		}
 		wg.Go(func() {

@@ -8,7 +8,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -17,7 +16,6 @@ import (
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	for key, state := range map[string]func(*config.Config){
 		"plugins": func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
-		"hooks":   func(c *config.Config) { c.Hooks = []manifest.HookSpec{{}} },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}

@@ -68,7 +68,15 @@ func newRunner(t *testing.T) *runner {
 			r.env = append(r.env, v)
 		}
 	}
-	r.env = append(r.env, "HOME="+dir, "NO_COLOR=1", "EXTHOST_SERVER_LISTEN=127.0.0.1:0",
+	// What a page builds in Go, it builds of this checkout and the caches there are.
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+		value, err := goCommand("env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.env = append(r.env, name+"="+strings.TrimSpace(string(value)))
+	}
+	r.env = append(r.env, "GOPROXY=off", "HOME="+dir, "NO_COLOR=1", "EXTHOST_SERVER_LISTEN=127.0.0.1:0",
 		"PATH="+filepath.Dir(program(t))+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	return r
 }

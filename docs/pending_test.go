@@ -16,12 +16,8 @@ import (
 // host refuses to start with those whose lack would be dangerous. code matches what would make them count; once something outside the packages
 // that read them does, [TestPending] wants them gone from here.
 var pending = []struct{ key, code, effect, until string }{
-	{"manifest:hooks[]", `Manifest\.Hooks\b`, "no effect", "exec hooks run"},
 	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
 	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
-	{"config:extensions.entries.ID.hooks", `entry\.Hooks\b|HooksOwn\b`, "no effect", "extensions' hooks run"},
-	{"config:hooks", `[cC]fg\.Hooks\b|[cC]onfig\.Hooks\b`, "refused", "exec hooks run"},
-	{"config:destinations.NAME", `[cC]fg\.Destinations\b|[cC]onfig\.Destinations\b`, "refused", "the bridge is there"},
 	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
 }
 

@@ -32,6 +32,7 @@ func TestReference(t *testing.T) {
 		{"docs/config.md", "config", configReference},
 		{"docs/protocol.md", "kinds", kindsTable},
 		{"docs/operators.md", "exit codes", exitCodes},
+		{"docs/hooks.md", "points", pointsTable},
 	} {
 		p := readPage(t, part.page)
 		before, rest, ok1 := strings.Cut(p.text, "<!-- generated: "+part.name+" -->\n")

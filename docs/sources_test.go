@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -126,6 +127,24 @@ func kindsTable(t testing.TB) string {
 			code += ", or the extension's own"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k, code, cell(moments[string(k)]))
+	}
+	return b.String()
+}
+
+// pointsTable is every point at which hooks run, with what commands are told it is
+// called.
+func pointsTable(t testing.TB) string {
+	moments := map[string]string{}
+	for _, c := range constants(t, "hooks/hooks.go") {
+		moments[c.value] = c.comment
+	}
+	var b strings.Builder
+	b.WriteString("| point | for commands | |\n|---|---|---|\n")
+	for _, p := range hooks.Points() {
+		if moments[string(p)] == "" {
+			t.Errorf("%s has no comment", p)
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", p, p.CommandName(), cell(moments[string(p)]))
 	}
 	return b.String()
 }

@@ -105,10 +105,10 @@ type ToolSpec struct {
 type HookSpec struct {
 	Name     string    `toml:"name" json:"name,omitempty"`         // for logs; "" shows the command
 	Event    string    `toml:"event" json:"event"`                 // a hook point; PascalCase and Claude Code's names are accepted
-	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // "" or "*": every tool
-	Command  Command   `toml:"command" json:"command"`             // a slash resolves against the file that states it
+	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // of tools: names, a pattern or a regular expression; "" or "*" is all
+	Command  Command   `toml:"command" json:"command"`             // no shell runs it; a slash resolves against the file that states it
 	Timeout  *Duration `toml:"timeout" json:"timeout,omitempty"`   // default 15 s
-	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // allow or deny; "" is the event's default
+	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // what a failure amounts to: allow or deny; default deny at gates, for an extension's own allow
 	Priority int       `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/toolmatch"
 )
 
 // Problem is one thing wrong with a table that more than one kind of file may
@@ -90,8 +91,11 @@ func (h HookSpec) Validate() []Problem {
 		p.add("command", "", "a hook needs a command")
 	}
 	p.oneOf("on_error", h.OnError, "allow", "deny")
-	if _, err := regexp.Compile(h.Matcher); err != nil && h.Matcher != "*" {
-		p.add("matcher", "", "matcher is not a regular expression: %v", err)
+	if _, err := toolmatch.Parse(h.Matcher); err != nil {
+		p.add("matcher", "", "matcher is not a regular expression (nor a list of names, nor a pattern): %v", err)
+	}
+	if h.Timeout != nil && *h.Timeout == 0 {
+		p.add("timeout", "", "timeout is more than 0: without it a hook that hangs would hold up every call")
 	}
 	return p
 }

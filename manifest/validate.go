@@ -35,8 +35,8 @@ func (v *validator) manifest() {
 	v.plugin()
 	if v.root.kid("transport") != nil {
 		v.transport()
-	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil {
-		v.errorAt(0, `add [transport] with a command, or MCP servers`, "the manifest starts nothing: it has no [transport]")
+	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil && v.root.kid("hooks") == nil {
+		v.errorAt(0, `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
 	}
 	v.capabilities()
 	v.requires()

@@ -20,6 +20,7 @@ type offers struct {
 
 type offer struct {
 	ListChanged bool `json:"listChanged"`
+	Subscribe   bool `json:"subscribe"` // of resources
 }
 
 // interests is what a subscriptions/listen asks for and its acknowledgement grants.
@@ -80,6 +81,9 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 		Resources: wanted.Resources && offered.Resources.ListChanged,
 	}}
 	session.Client = sub
+	if !offered.Resources.Subscribe {
+		wanted.URIs = nil
+	}
 	if len(wanted.URIs) > maxFollowed {
 		return invalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, maxFollowed))
 	}

@@ -92,6 +92,7 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	c.cause = c.obituary(cause)
 	close(c.ended) // before the wait: a task may be waiting for it
 	cancel()
+	c.slot.close()
 	c.tasks.Wait()
 	if cause == nil {
 		return nil
@@ -164,6 +165,7 @@ func (c *child) greet(ctx context.Context) error {
 
 // offer makes h, with what is accepted of o, the handshake in force.
 func (c *child) offer(h *Handshake, o offer) {
+	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
 	if o, ok := c.body.(interface{ offered([]protocol.Tool) }); ok {

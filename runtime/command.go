@@ -10,8 +10,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// commandLine returns the argv that the transport asks for, its first word resolved.
-func commandLine(s *Spec) ([]string, error) {
+// CommandLine returns the argv that the transport of s asks for, its first word
+// resolved. The error says what is missing.
+func CommandLine(s *Spec) ([]string, error) {
 	t := &s.Manifest.Transport
 	switch {
 	case t.Script != "":

@@ -18,7 +18,7 @@ const (
 	// drainGrace is how long the last output of a dead process may take to be
 	// read. Its end ends it, unless a grandchild holds the other end of the pipe.
 	drainGrace = 100 * time.Millisecond
-	// farewellTimeout bounds the writing of the shutdown request.
+	// farewellTimeout bounds what is written before stdin is closed.
 	farewellTimeout = 100 * time.Millisecond
 	// stopTimeout is how long a killed process may take to be gone.
 	stopTimeout = 5 * time.Second
@@ -35,12 +35,13 @@ func (c *child) end(fault *protocol.Error) {
 // stop takes the child down the ladder, from a word of farewell to SIGKILL.
 func (c *child) stop(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
+	writing, cancel := context.WithTimeout(ctx, farewellTimeout)
+	defer cancel()
+	c.conn.Settle(writing) // the last call to be given up may be why we stop
 	if c.traits.shutdown && c.handshake.Load() != nil {
-		writing, cancel := context.WithTimeout(ctx, farewellTimeout)
 		_ = c.wire.Write(writing, jsonrpc.Message{
 			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
 		}) // the end of stdin says the same
-		cancel()
 	}
 	if err := c.body.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
 		c.spec.Logger.Error("extension does not die", "error", err)

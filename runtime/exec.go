@@ -96,7 +96,7 @@ func (e *ExecRuntime) template(t *manifest.ToolSpec) (*template, error) {
 		argv, err := resolved(&e.spec, t.Command)
 		return newTemplate(argv), err
 	}
-	argv, err := commandLine(&e.spec)
+	argv, err := CommandLine(&e.spec)
 	return newTemplate(argv), err
 }
 

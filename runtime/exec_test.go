@@ -200,7 +200,7 @@ func TestCommandLine(t *testing.T) {
 		{manifest.Transport{Script: "main.py", Args: []string{"x"}}, []string{bin + "/python3", dir + "/main.py", "x"}},
 	} {
 		s := &Spec{Dir: dir, Env: []string{"PATH=" + bin}, Manifest: &manifest.Manifest{Transport: c.transport}}
-		got, err := commandLine(s)
+		got, err := CommandLine(s)
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 			t.Errorf("%+v: %v\n%s", c.transport, err, diff)
 		}

@@ -146,7 +146,7 @@ func TestH5SchemaTooDeep(t *testing.T) {
 func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 	fault(t)
 	s := spec(t, `init {"tools":[{"name":"echo"},{"name":"echo"},{"name":"rm"},{"name":5},{"title":"nameless"},`+
-		`"text"],"hooks":["before_tool_call","spy"]}; echo`)
+		`"text"],"hooks":["PreToolUse","before_tool_call","spy","extension_load","session_start"]}; echo`)
 	s.Manifest.Capabilities = &manifest.Capabilities{Tools: []string{"echo", "absent"}, Hooks: []string{"before_tool_call", "missing"}}
 	h := start(t, s).Handshake()
 	if len(h.Tools) != 1 || h.Tools[0].Name != "echo" || len(h.Hooks) != 1 || h.Hooks[0] != "before_tool_call" {
@@ -159,7 +159,7 @@ func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 			t.Errorf("diagnostic %+v", d)
 		}
 	}
-	want := map[string]int{"tool_invalid": 3, "tool_duplicate": 1, "capability_undeclared": 2, "capability_missing": 2}
+	want := map[string]int{"tool_invalid": 3, "tool_duplicate": 1, "hook_invalid": 2, "capability_undeclared": 2, "capability_missing": 2}
 	if fmt.Sprint(codes) != fmt.Sprint(want) {
 		t.Errorf("diagnostics %v, want %v", codes, want)
 	}

@@ -34,7 +34,7 @@ type spawned struct {
 
 // startSpawned starts the process of s.
 func startSpawned(ctx context.Context, s *Spec) (*spawned, error) {
-	argv, err := commandLine(s)
+	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ type slot struct {
 	noisy chan struct{} // holds a token when there was a line that is no frame
 
 	mu      sync.Mutex
+	over    bool        // no call begins any more
 	spoiled chan string // of the call in flight: a line that was no frame; nil without one
 }
 
@@ -59,6 +60,23 @@ func (s *slot) enter() chan string {
 	return s.spoiled
 }
 
+// begin starts a task of the child, unless the end of those is being waited for.
+func (s *slot) begin(tasks *sync.WaitGroup, task func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		tasks.Go(task)
+	}
+	return !s.over
+}
+
+// close makes begin refuse.
+func (s *slot) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
 func (s *slot) leave() {
 	s.mu.Lock()
 	s.spoiled = nil
@@ -92,19 +110,25 @@ func (c *child) turn(ctx context.Context, method string, params json.RawMessage)
 	answered := make(chan answer, 1)
 	spoiled := c.slot.enter()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c.tasks.Go(func() {
+	if !c.slot.begin(&c.tasks, func() {
 		defer cancel()
 		raw, err := c.conn.Call(inner, method, params, nil)
 		c.slot.leave()
 		answered <- answer{raw, err}
-	})
+	}) {
+		cancel()
+		c.slot.leave()
+		return nil, jsonrpc.ErrClosed
+	}
 	clock, stop := clockOf(c.spec.Options.CallTimeout)
 	defer stop()
 	select {
 	case a := <-answered:
 		return a.raw, a.err
 	case line := <-spoiled:
-		c.tasks.Go(func() { c.slot.settle(inner); cancel() })
+		if !c.slot.begin(&c.tasks, func() { c.slot.settle(inner); cancel() }) {
+			cancel()
+		}
 		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is no answer; anything else belongs on stderr")
 		fault.Evidence = &protocol.Evidence{Line: line}
 		return nil, unanswered{fault}

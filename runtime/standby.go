@@ -7,15 +7,6 @@ import (
 	"time"
 )
 
-// CheckCommand reports why the command that s states cannot be started, as far as
-// that can be seen without starting it: it is not there, or not executable.
-func CheckCommand(s *Spec) error {
-	if _, err := commandLine(s); err != nil {
-		return blame(s, spawnFailed(err))
-	}
-	return nil
-}
-
 // Standby keeps one process started that nobody has spoken to, for the next
 // instance of a spec that names it. Its methods may be called by many goroutines;
 // a nil Standby is one that keeps none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -16,12 +17,14 @@ var limits = struct {
 	tools      int // descriptors of one handshake
 	pages      int // answers to tools/list of one listing
 	descriptor int // bytes of one descriptor; a longer one is dropped
-}{tools: 4096, pages: 256, descriptor: 256 << 10}
+	hooks      int // names of hooks
+}{tools: 4096, pages: 256, descriptor: 256 << 10, hooks: 64}
 
 // offer is what an extension put forward, unchecked.
 type offer struct {
 	tools []json.RawMessage
 	hooks []string
+	execs []manifest.HookSpec // hooks that the manifest itself has
 }
 
 // review keeps what the host accepts of an offer and says why it leaves the rest.
@@ -36,8 +39,9 @@ type review struct {
 // the manifest's [capabilities]: a list that is stated there admits nothing
 // else, nil admits whatever is offered.
 func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *review {
-	r := &review{extension: extension, hooks: o.hooks}
+	r := &review{extension: extension}
 	names := r.readTools(o.tools)
+	r.readHooks(o.hooks)
 	if declared == nil {
 		return r
 	}
@@ -46,8 +50,12 @@ func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *re
 		r.missing("tool", declared.Tools, names)
 	}
 	if declared.Hooks != nil {
-		r.hooks = slices.DeleteFunc(slices.Clone(o.hooks), func(h string) bool { return r.undeclared("hook", declared.Hooks, h) })
-		r.missing("hook", declared.Hooks, o.hooks)
+		offered := slices.Clone(r.hooks)
+		for _, h := range o.execs {
+			offered = append(offered, h.Event)
+		}
+		r.hooks = slices.DeleteFunc(r.hooks, func(h string) bool { return r.undeclared("hook", declared.Hooks, h) })
+		r.missing("hook", declared.Hooks, offered)
 	}
 	return r
 }
@@ -71,6 +79,23 @@ func (r *review) readTools(raws []json.RawMessage) (names []string) {
 		r.tools = append(r.tools, t)
 	}
 	return names
+}
+
+// readHooks fills r.hooks with the points that extensions may be told of, in
+// snake_case and each once.
+func (r *review) readHooks(names []string) {
+	for i, name := range names {
+		e, ok := manifest.ParseHookEvent(name)
+		switch {
+		case i >= limits.hooks:
+			r.warn("hook_invalid", "", "it offers %d hooks; those after the first %d are dropped", len(names), limits.hooks)
+			return
+		case !ok || e == manifest.ExtensionLoad:
+			r.warn("hook_invalid", "the extension's author must mend it", "hook %q is dropped: there is no such point for extensions", process.Escape(name))
+		case !slices.Contains(r.hooks, string(e)):
+			r.hooks = append(r.hooks, string(e))
+		}
+	}
 }
 
 func (r *review) undeclared(what string, declared []string, name string) bool {
@@ -121,6 +146,7 @@ func Declared(m *manifest.Manifest) []protocol.Tool {
 }
 
 func declaredOffer(m *manifest.Manifest) (o offer) {
+	o.execs = m.Hooks
 	for _, s := range m.Tools {
 		schema := s.InputSchema
 		if schema == nil {

@@ -82,6 +82,16 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	}{token, done, total, message})
 }
 
+// Meta is what the host says of the caller of ctx's tool call, an object with
+// agent_id and session_id; nil unless the manifest has [context] passthrough = true.
+func Meta(ctx context.Context) json.RawMessage {
+	c, _ := ctx.Value(callKey{}).(*call)
+	if c == nil {
+		return nil
+	}
+	return rawjson.Get(rawjson.Get(c.params, "arguments"), "_meta")
+}
+
 // Log sends a message to the caller of ctx's tool call. What only the operator
 // should read belongs on stderr.
 func Log(ctx context.Context, level slog.Level, message string) {

@@ -21,6 +21,9 @@
 //		return sdk.Allow(), nil
 //	})
 //
+// [Extension.OnHook] answers at points of the agent loop: before and after the calls
+// of tools, its own and others'.
+//
 // The tool's schema comes from the type of its input. Tools run concurrently; ctx
 // ends when the caller gives up, and [Progress] and [Log] speak to it meanwhile.
 // Whatever the program itself prints to stdout goes to stderr, where the host

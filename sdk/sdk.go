@@ -2,15 +2,16 @@ package sdk
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,12 +24,13 @@ import (
 // closed our stdin.
 const drainTimeout = 3 * time.Second
 
-// Extension is a set of tools and the conversation that serves them. Tools are
-// added before [Extension.Main] or [Extension.Serve] runs.
+// Extension is a set of tools and hooks and the conversation that serves them. They
+// are added before [Extension.Main] or [Extension.Serve] runs.
 type Extension struct {
 	version string
 	tools   map[string]*tool
 	order   []string
+	hooks   map[string]hook // by point
 	setup   func(ctx context.Context, s Setup) error
 	policy  Policy
 
@@ -121,6 +123,9 @@ func (x *Extension) handle(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	case protocol.MethodShutdown:
 		return json.RawMessage("{}"), nil // the end of stdin follows
 	}
+	if strings.HasPrefix(req.Method, protocol.MethodHookPrefix) {
+		return x.runHook(ctx, req)
+	}
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + req.Method}
 }
 
@@ -137,7 +142,7 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 			return nil, err
 		}
 	}
-	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors()})
+	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: x.points()})
 }
 
 func (x *Extension) descriptors() []json.RawMessage {
@@ -230,10 +235,15 @@ func invalidParams(message string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
 // add registers a tool; a name that is taken is the author's mistake.
 func (x *Extension) add(name string, t *tool) {
-	if _, taken := x.tools[name]; taken || name == "" {
-		panic("sdk: tool " + cmp.Or(name, "without a name") + " is added twice or has no name")
+	if !toolName.MatchString(name) {
+		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))
+	}
+	if _, taken := x.tools[name]; taken {
+		panic("sdk: tool " + name + " is added twice")
 	}
 	x.tools[name] = t
 	x.order = append(x.order, name)

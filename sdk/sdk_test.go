@@ -212,6 +212,22 @@ func TestProgressAndLog(t *testing.T) {
 	sdk.Progress(context.Background(), 1, 1, "") // outside a call: nothing, and no panic
 }
 
+func TestMeta(t *testing.T) {
+	x := sdk.New("1")
+	sdk.AddTool(x, sdk.Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (string, error) {
+		return string(sdk.Meta(ctx)), nil
+	})
+	h := serve(t, x)
+	for arguments, want := range map[string]string{`{"_meta":{"session_id":"s"}}`: `"text":"{\"session_id\":\"s\"}"`, `{}`: `"text":""`} {
+		if got := h.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","arguments":` + arguments + `}}`); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", arguments, got)
+		}
+	}
+	if got := sdk.Meta(context.Background()); got != nil {
+		t.Errorf("outside a call: %s", got)
+	}
+}
+
 func TestMisuseByTheAuthorPanics(t *testing.T) {
 	for name, misuse := range map[string]func(x *sdk.Extension){
 		"same name": func(x *sdk.Extension) {
@@ -221,6 +237,9 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 		},
 		"no name": func(x *sdk.Extension) {
 			sdk.AddTool(x, sdk.Tool{}, func(context.Context, struct{}) (string, error) { return "", nil })
+		},
+		"a name that is none": func(x *sdk.Extension) {
+			sdk.AddTool(x, sdk.Tool{Name: "a b"}, func(context.Context, struct{}) (string, error) { return "", nil })
 		},
 		"no struct": func(x *sdk.Extension) {
 			sdk.AddTool(x, sdk.Tool{Name: "a"}, func(context.Context, int) (string, error) { return "", nil })

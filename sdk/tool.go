@@ -18,9 +18,9 @@ type Tool struct {
 	Title       string // for people; optional
 	Description string // for the model: what it does, when to use it
 
-	// ReadOnly, Idempotent and Destructive are hints to hosts and people about what
-	// a call does; by default nothing is claimed.
-	ReadOnly, Idempotent, Destructive bool
+	// ReadOnly, Idempotent, Destructive and OpenWorld are hints to hosts and people
+	// about what a call does; by default nothing is claimed.
+	ReadOnly, Idempotent, Destructive, OpenWorld bool
 
 	// InputSchema and OutputSchema override what the function's types say.
 	InputSchema, OutputSchema json.RawMessage
@@ -33,7 +33,7 @@ type Tool struct {
 // structured content. f runs in many goroutines at once. An error of f is a
 // result that says so; an [*Error] is a JSON-RPC error.
 //
-// It panics when the name is empty or taken, or when In makes no object schema.
+// It panics when the name is no tool's or is taken, or when In makes no object schema.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
 	if t.InputSchema == nil {
 		t.InputSchema = schemaOf[In]()
@@ -91,6 +91,7 @@ func (t *Tool) descriptor() json.RawMessage {
 		ReadOnly    bool `json:"readOnlyHint,omitempty"`
 		Idempotent  bool `json:"idempotentHint,omitempty"`
 		Destructive bool `json:"destructiveHint,omitempty"`
+		OpenWorld   bool `json:"openWorldHint,omitempty"`
 	}
 	data, err := json.Marshal(struct {
 		Name         string          `json:"name"`
@@ -99,7 +100,7 @@ func (t *Tool) descriptor() json.RawMessage {
 		InputSchema  json.RawMessage `json:"input_schema"`
 		OutputSchema json.RawMessage `json:"output_schema,omitempty"`
 		Annotations  annotations     `json:"annotations,omitzero"`
-	}{t.Name, t.Title, t.Description, t.InputSchema, t.OutputSchema, annotations{t.ReadOnly, t.Idempotent, t.Destructive}})
+	}{t.Name, t.Title, t.Description, t.InputSchema, t.OutputSchema, annotations{t.ReadOnly, t.Idempotent, t.Destructive, t.OpenWorld}})
 	if err != nil {
 		panic("sdk: tool " + t.Name + ": its schema is not JSON: " + err.Error())
 	}

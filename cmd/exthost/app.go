@@ -45,7 +45,8 @@ var (
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
-		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(), a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
+		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
+		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."
 	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os/signal"
+
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/internal/bundled"
@@ -12,6 +14,7 @@ func (a *app) extensionCommand() *cobra.Command {
 		Use: "extension NAME", Short: "Be one of the bundled extensions, on stdin and stdout", Hidden: true,
 		Args: one("the name of a bundled extension"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			signal.Reset() // to SIGTERM an extension ends, as its host expects
 			code, err := bundled.Run(args[0])
 			if err != nil {
 				return &exitError{code: exitNotFound, text: err.Error()}

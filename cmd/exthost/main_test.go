@@ -52,6 +52,13 @@ func TestScripts(t *testing.T) {
 			} {
 				env.Setenv(name, value)
 			}
+			// An extension in Go is built from this checkout and the caches there are.
+			for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+				if value, err := exec.Command("go", "env", name).Output(); err == nil {
+					env.Setenv(name, strings.TrimSpace(string(value)))
+				}
+			}
+			env.Setenv("GOPROXY", "off")
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "serving": serving},

@@ -110,8 +110,8 @@ if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
 for line in sys.stdin:
     request = json.loads(line)
-    if "id" not in request:
-        continue  # a notification
+    if "id" not in request or "method" not in request:
+        continue  # a notification, or an answer
     answer = {"jsonrpc": "2.0", "id": request["id"]}
     try:
         answer["result"] = METHODS[request["method"]](request.get("params") or {})

@@ -18,9 +18,9 @@ const TOOL = {
   inputSchema: {
     type: "object",
     properties: {
-      value: { type: "number" },
-      from: { type: "string", enum: Object.keys(UNITS) },
-      to: { type: "string", enum: Object.keys(UNITS) },
+      value: { type: "number", description: "How many of the unit in from" },
+      from: { type: "string", description: "The unit that value is in", enum: Object.keys(UNITS) },
+      to: { type: "string", description: "The unit that is wanted", enum: Object.keys(UNITS) },
     },
     required: ["value", "from", "to"],
   },
@@ -57,7 +57,7 @@ const METHODS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, method, params } = JSON.parse(line);
-  if (id === undefined) continue; // a notification
+  if (id === undefined || method === undefined) continue; // a notification, or an answer
   const answer = { jsonrpc: "2.0", id };
   try {
     if (!METHODS[method]) throw { code: -32601, message: `method not found: ${method}` };

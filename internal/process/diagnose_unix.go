@@ -29,7 +29,9 @@ func diagnose(s *Spec, err error) *StartError {
 	case isAny(err, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOSPC):
 		e.Reason = Resource
 	case isAny(err, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG):
-		e.Reason, e.Culprit = diagnosePath(s)
+		if e.Reason, e.Culprit = diagnosePath(s); e.Reason == "" {
+			e.Reason = NotExecutable // a file system mounted noexec
+		}
 	case errors.Is(err, unix.ENOEXEC):
 		e.Reason = BadFormat
 	}
@@ -45,8 +47,17 @@ func isAny(err error, errnos ...unix.Errno) bool {
 	return false
 }
 
+// Check says why the system would not start path, an absolute one, as far as a
+// look at it tells: nil, or a [*StartError].
+func Check(path string) error {
+	if reason, culprit := diagnosePath(&Spec{Path: path}); reason != "" {
+		return &StartError{Reason: reason, Path: path, Culprit: culprit, Err: executable(path)}
+	}
+	return nil
+}
+
 // diagnosePath looks for what is wrong with the working directory, the file and
-// its interpreter, in the order in which the system meets them.
+// its interpreter, in the order in which the system meets them; "" is nothing.
 func diagnosePath(s *Spec) (r Reason, culprit string) {
 	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
 		return CwdMissing, s.Dir
@@ -69,7 +80,7 @@ func diagnosePath(s *Spec) (r Reason, culprit string) {
 	case interpreter != "" && unix.Access(interpreter, unix.X_OK) != nil:
 		return BadInterpreter, interpreter
 	}
-	return NotExecutable, "" // a file system mounted noexec
+	return "", ""
 }
 
 // interpreterOf returns the program that the system would start for path: that

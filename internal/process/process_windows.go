@@ -60,6 +60,15 @@ func diagnose(s *Spec, err error) *StartError {
 	return e
 }
 
+// Check says why the system would not start path, an absolute one, as far as a
+// look at it tells: nil, or a [*StartError].
+func Check(path string) error {
+	if err := executable(path); err != nil {
+		return diagnose(&Spec{Path: path}, err)
+	}
+	return nil
+}
+
 func executable(file string) error {
 	_, err := exec.LookPath(file)
 	return err

@@ -1,0 +1,72 @@
+package hooks
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// claudeNames are the points that Claude Code's hooks have names of their own for.
+var claudeNames = map[Point]string{
+	BeforeToolCall: "PreToolUse",
+	AfterToolCall:  "PostToolUse",
+	ToolCallFailed: "PostToolUseFailure",
+	BeforeMessage:  "UserPromptSubmit",
+	AfterMessage:   "Stop",
+	ExtensionState: "Notification",
+	ExtensionLoad:  "ConfigChange",
+}
+
+// CommandName is what commands are told the point is called: Claude Code's name,
+// or the point's own in PascalCase.
+func (p Point) CommandName() string {
+	if name, ok := claudeNames[p]; ok {
+		return name
+	}
+	var b strings.Builder
+	for part := range strings.SplitSeq(string(p), "_") {
+		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return b.String()
+}
+
+// input is what a command is told about e: members of the payload, except at the
+// points of tools, where it is one member, and those that all hooks have.
+func input(e *Event, cwd string) json.RawMessage {
+	base := json.RawMessage("{}")
+	m := map[string]json.RawMessage{
+		"session_id": text(e.Session), "transcript_path": text(""), "cwd": text(cwd), "permission_mode": text("default"),
+		"hook_event_name": text(e.Point.CommandName()), "extension_id": text(e.Extension), "caller": text(e.Caller),
+	}
+	switch e.Point {
+	case BeforeToolCall, AfterToolCall, ToolCallFailed:
+		m["tool_name"], m["tool_use_id"] = text(e.Tool), text(e.Call)
+	default:
+		if isObject(e.Payload) {
+			base = e.Payload
+		}
+	}
+	switch e.Point {
+	case BeforeToolCall:
+		m["tool_input"] = e.Payload
+	case AfterToolCall:
+		m["tool_input"], m["tool_response"] = e.Arguments, e.Payload
+		m["duration_ms"] = strconv.AppendInt(nil, e.Took.Milliseconds(), 10)
+	case ToolCallFailed:
+		m["tool_input"] = e.Arguments
+		m["error"], m["error_kind"], m["is_interrupt"] = failure(e.Error)
+	}
+	return append(rawjson.Edit(base, m), '\n')
+}
+
+func failure(err *protocol.Error) (message, kind, interrupt json.RawMessage) {
+	if err == nil {
+		return text(""), text(""), json.RawMessage("false")
+	}
+	return text(err.Message), text(string(err.Kind)), strconv.AppendBool(nil, err.Kind == protocol.Canceled)
+}
+
+func text(s string) json.RawMessage { return rawjson.AppendText(nil, s) }

@@ -1,0 +1,55 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/nearest"
+)
+
+// Expected are the failures that an author knows of, as a file lists them.
+type Expected struct {
+	path    string
+	reasons map[string]string // by probe
+}
+
+// ParseExpected reads the names of probes that are expected to fail, one a line,
+// each with its reason behind a #. path is for errors only.
+func ParseExpected(path, text string) (*Expected, error) {
+	e := &Expected{path: path, reasons: make(map[string]string)}
+	for i, line := range strings.Split(text, "\n") {
+		name, reason, _ := strings.Cut(line, "#")
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if names := Probes(); !slices.Contains(names, name) {
+			hint := ""
+			if near := nearest.Of(name, names); near != "" {
+				hint = fmt.Sprintf(", did you mean %q?", near)
+			}
+			return nil, fmt.Errorf("%s:%d: there is no probe %q%s", path, i+1, name, hint)
+		}
+		e.reasons[name] = strings.TrimSpace(reason)
+	}
+	return e, nil
+}
+
+// apply turns an expected failure into a known one, and its absence into a
+// failure: the list is to stay true.
+func (e *Expected) apply(r *Result) {
+	if e == nil {
+		return
+	}
+	reason, expected := e.reasons[r.Probe]
+	switch {
+	case !expected || r.Outcome == Skip:
+	case r.Outcome == Fail:
+		r.Outcome = Known
+		if reason != "" {
+			r.Detail = reason + "\n" + r.Detail
+		}
+	default:
+		r.Outcome, r.Detail = Fail, fmt.Sprintf("it passes by now; take %s out of %s", r.Probe, e.path)
+	}
+}

@@ -1,0 +1,140 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// fixtureName is the file beside the manifest in which an author says what may be
+// called, and what comes of it.
+const fixtureName = "check.json"
+
+// maxFixture bounds the file.
+const maxFixture = 1 << 20
+
+// fixture is a check.json.
+type fixture struct {
+	Calls []*fixtureCall `json:"calls"`
+}
+
+// fixtureCall is one call that check may make as often as it likes.
+type fixtureCall struct {
+	Tool      string          `json:"tool"`      // its own name
+	Arguments json.RawMessage `json:"arguments"` // absent: {}
+
+	// What the result is to be; what is absent may be anything.
+	Text       *string         `json:"text"`       // all of it
+	Contains   string          `json:"contains"`   // a part of it
+	Structured json.RawMessage `json:"structured"` // its structured content, compared as JSON
+	Error      bool            `json:"error"`      // an error, whichever
+
+	// Cancel says that the call takes longer than anybody waits: it is cancelled.
+	Cancel bool `json:"cancel"`
+}
+
+func readFixture(dir string) (f fixture, err error) {
+	path := filepath.Join(dir, fixtureName)
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return f, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFixture+1))
+	switch {
+	case err != nil:
+		return f, fmt.Errorf("%s: %w", path, err)
+	case len(data) > maxFixture:
+		return f, invalidFixture(path, fmt.Errorf("it is over %d KiB", maxFixture>>10))
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&f); err != nil {
+		return f, invalidFixture(path, err)
+	}
+	for i, c := range f.Calls {
+		if c.Tool == "" {
+			return f, invalidFixture(path, fmt.Errorf("call %d has no tool", i+1))
+		}
+		if c.Arguments == nil {
+			c.Arguments = json.RawMessage("{}")
+		}
+		var compact bytes.Buffer
+		_ = json.Compact(&compact, c.Arguments) // it has been decoded
+		c.Arguments = compact.Bytes()
+	}
+	return f, nil
+}
+
+func invalidFixture(path string, err error) error {
+	return protocol.Errorf(protocol.ManifestInvalid,
+		`%s: %w; it is {"calls": [{"tool": …, "arguments": {…}, "text" | "contains" | "structured" | "error" | "cancel": …}]}`, path, err)
+}
+
+// judge compares what came of the call with what was to come.
+func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
+	text := result.Text()
+	failed := err != nil || result.IsError()
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case failed != c.Error && failed:
+		return fmt.Errorf("%s fails: %s", c, cut(text))
+	case failed != c.Error:
+		return fmt.Errorf("%s should fail, and gives %s", c, cut(text))
+	case c.Text != nil && *c.Text != text:
+		return fmt.Errorf("%s gives %q, not %q", c, cut(text), cut(*c.Text))
+	case !bytes.Contains([]byte(text), []byte(c.Contains)):
+		return fmt.Errorf("%s gives %q, in which there is no %q", c, cut(text), c.Contains)
+	case c.Structured != nil && !sameJSON(c.Structured, result.Structured()):
+		return fmt.Errorf("%s gives the structured content %s, not %s", c, cut(string(result.Structured())), cut(string(c.Structured)))
+	}
+	return nil
+}
+
+// String is the call as an author would write it.
+func (c *fixtureCall) String() string { return c.Tool + " " + cut(string(c.Arguments)) }
+
+// params is the call as a request carries it.
+func (c *fixtureCall) params(meta string) string {
+	params := json.RawMessage(`{"name":` + string(rawjson.AppendText(nil, c.Tool)) + `,"arguments":` + string(c.Arguments) + `}`)
+	if meta != "" {
+		params = rawjson.Set(params, "_meta", json.RawMessage(meta))
+	}
+	return string(params)
+}
+
+// sameJSON compares values, numbers by their text.
+func sameJSON(a, b json.RawMessage) bool {
+	canonical := func(raw json.RawMessage) string {
+		var v any
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		if dec.Decode(&v) != nil {
+			return "no JSON: " + string(raw)
+		}
+		text, _ := json.Marshal(v) // it was JSON
+		return string(text)
+	}
+	return canonical(a) == canonical(b)
+}
+
+// cut bounds what is quoted.
+func cut(s string) string {
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,56 @@
+package hookimport
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// YAML returns the hooks section of the host's configuration.
+func (r *Result) YAML() []byte {
+	var b bytes.Buffer
+	if len(r.Hooks) == 0 {
+		return []byte("hooks: []\n")
+	}
+	b.WriteString("hooks:\n")
+	for i := range r.Hooks {
+		h := &r.Hooks[i]
+		fmt.Fprintf(&b, "  - event: %s\n", h.Event)
+		if h.Matcher != "" {
+			fmt.Fprintf(&b, "    matcher: %s\n", scalar(h.Matcher))
+		}
+		words := make([]string, len(h.Command))
+		for i, word := range h.Command {
+			words[i] = scalar(word)
+		}
+		fmt.Fprintf(&b, "    command: [%s]\n", strings.Join(words, ", "))
+		if h.Timeout != nil {
+			fmt.Fprintf(&b, "    timeout: %s\n", h.Timeout)
+		}
+		fmt.Fprintf(&b, "    on_error: %s\n", h.OnError)
+	}
+	return b.Bytes()
+}
+
+// scalar spells text as a quoted scalar, which JSON's strings are, in which the
+// configuration replaces no variables.
+func scalar(text string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(strings.ReplaceAll(text, "${", "$${")) // a string always encodes
+	var out strings.Builder
+	for _, r := range strings.TrimSpace(b.String()) {
+		switch {
+		case unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&out, `\U%08x`, r)
+		default: // YAML forbids some of these
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,85 @@
+package scaffold
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const modulePath = "github.com/exthost/exthost"
+
+// goModule returns the files that make a Go extension a module of its own: none
+// where it is part of one already.
+func goModule(o Options) ([]file, error) {
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if insideModule(dir) {
+		return nil, nil
+	}
+	mod := fmt.Sprintf("module %s\n\ngo 1.26\n\nrequire %s v%s\n", o.ID, modulePath, o.Version)
+	checkout := sourceTree()
+	if checkout == "" {
+		return []file{{"go.mod", []byte(mod), 0o644}}, nil
+	}
+	// This program was built in a checkout, so no module proxy has its version.
+	mod += fmt.Sprintf("\nreplace %s => %s\n", modulePath, checkout)
+	sum, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	return []file{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
+}
+
+// insideModule reports whether a directory, which need not exist, is below a go.mod.
+func insideModule(dir string) bool {
+	for {
+		if exists(filepath.Join(dir, "go.mod")) {
+			return true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return false
+		}
+		dir = parent
+	}
+}
+
+// sourceTree is the checkout that this program was built in, "" when it was
+// installed as a module or the checkout has gone.
+func sourceTree() string {
+	_, source, _, _ := runtime.Caller(0)
+	dir := filepath.Dir(filepath.Dir(filepath.Dir(source)))
+	if !filepath.IsAbs(dir) || strings.Contains(dir, "@v") || !exists(filepath.Join(dir, "go.mod")) {
+		return ""
+	}
+	return dir
+}
+
+// ErrNoGo is Build's error when there is no Go toolchain.
+var ErrNoGo = errors.New("there is no go on PATH")
+
+// Build builds the Go extension in dir, as the executable that its manifest names.
+func Build(ctx context.Context, dir, id string) error {
+	program, err := exec.LookPath("go")
+	if err != nil {
+		return ErrNoGo
+	}
+	args := []string{"build", "-o", id, "."}
+	if exists(filepath.Join(dir, "go.mod")) {
+		args = []string{"build", "-mod=mod", "-o", id, "."} // go.sum is still to be written
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}

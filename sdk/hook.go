@@ -1,0 +1,90 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+// HookEvent is what the host tells a hook. Which fields are set depends on the
+// point: those of tools come with tool_name, arguments and what became of the
+// call; the others have members of their own, which are in Params.
+type HookEvent struct {
+	Point     string          `json:"-"`            // before_tool_call, session_start …
+	Session   string          `json:"session_id"`   // "" outside sessions
+	Agent     string          `json:"agent_id"`     // the authenticated caller; "" when anonymous
+	Extension string          `json:"extension_id"` // whose tool it is
+	Tool      string          `json:"tool_name"`    // its registered name
+	Call      string          `json:"call_id"`      // the same before and after the call
+	Arguments json.RawMessage `json:"arguments"`    // what the tool is, or was, called with
+	Result    json.RawMessage `json:"result"`       // after_tool_call
+	Error     string          `json:"error"`        // tool_call_failed
+	ErrorKind string          `json:"error_kind"`   // tool_call_failed
+	Params    json.RawMessage `json:"-"`            // everything that was sent
+}
+
+// HookReply is a hook's answer; nil continues.
+type HookReply struct {
+	Abort    bool            `json:"abort,omitempty"`    // later hooks do not run; at a before_ point nor does what comes
+	Reason   string          `json:"reason,omitempty"`   // for people and models
+	Override json.RawMessage `json:"override,omitempty"` // an object laid over the arguments, the result or the params; null deletes a member
+	Decision string          `json:"decision,omitempty"` // allow, deny or ask; "" says nothing
+	Context  string          `json:"context,omitempty"`  // told the model
+}
+
+// OnHook sets the function that the host asks at a point of the agent loop, such as
+// before_tool_call; the manifest's [capabilities] has to name it too. f runs in many
+// goroutines at once, within 15 s; what its error amounts to is the operator's to
+// say, and by default nothing. It panics when the point has a function already.
+func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent) (*HookReply, error)) {
+	if _, taken := x.hooks[point]; taken || point == "" {
+		panic("sdk: hook " + point + " is set twice or has no name")
+	}
+	if x.hooks == nil {
+		x.hooks = make(map[string]hook)
+	}
+	x.hooks[point] = f
+}
+
+type hook func(ctx context.Context, e HookEvent) (*HookReply, error)
+
+// points are the hooks set, in a fixed order.
+func (x *Extension) points() []string { return slices.Sorted(maps.Keys(x.hooks)) }
+
+// runHook answers hooks/{point}.
+func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
+	e := HookEvent{Point: strings.TrimPrefix(req.Method, protocol.MethodHookPrefix), Params: req.Params}
+	h, ok := x.hooks[e.Point]
+	if !ok {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "there is no hook " + e.Point}
+	}
+	if err := json.Unmarshal(req.Params, &e); err != nil {
+		return nil, invalidParams(req.Method + ": " + err.Error())
+	}
+	c := x.begin(ctx, req)
+	defer x.end(c)
+	reply, err := h.run(c, e)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(reply) // nil is null, which continues
+}
+
+// run calls the hook and survives its panic, which the author finds on stderr.
+func (h hook) run(ctx context.Context, e HookEvent) (reply *HookReply, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("the hook panicked: %v", p)
+		}
+	}()
+	return h(ctx, e)
+}

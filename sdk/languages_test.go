@@ -1,0 +1,27 @@
+package sdk_test
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// TestOtherLanguages runs the tests of the SDKs that are not in Go, in their own
+// directories with their own tools.
+func TestOtherLanguages(t *testing.T) {
+	for dir, argv := range map[string][]string{
+		"python": {"python3", "-W", "error::ResourceWarning", "-m", "unittest"},
+		"node":   {"node", "--test"},
+	} {
+		t.Run(dir, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(argv[0]); err != nil {
+				t.Skipf("%s is missing: the SDK in sdk/%s is NOT TESTED", argv[0], dir)
+			}
+			cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,868 @@
+"""The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
+
+    from exthost import run, tool
+
+    @tool
+    def hello(name: str = "world") -> str:
+        \"\"\"Greet someone by name.\"\"\"
+        return f"Hello, {name}!"
+
+    run()
+
+A tool's schema comes from its type hints, its description from the docstring. Plain functions run in threads, `async`
+ones in an event loop, all of them at once. What the program prints goes to stderr, where the host logs it: stdout and
+stdin carry the protocol. See Context, hook, policy and setup for the rest.
+"""
+import asyncio
+import base64
+import collections.abc
+import contextlib
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import io
+import json
+import json.decoder
+import logging
+import os
+import pathlib
+import re
+import sys
+import threading
+import time
+import traceback
+import types
+import typing
+
+__all__ = ["Cancelled", "Context", "Extension", "Host", "Image", "Raw", "ToolError", "hook", "policy", "run", "setup", "tool"]
+
+PROTOCOL_VERSION = 1
+DRAIN_SECONDS = 2.5  # how long calls may go on, and answer, once the host has closed our stdin
+
+PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
+
+
+class ToolError(Exception):
+    """A failure that the model should read: its message is the tool's result, marked as an error.
+
+    With a code it is a JSON-RPC error instead, and data goes with it: the call could not be made.
+    """
+
+    def __init__(self, message, code=None, data=None):
+        super().__init__(message)
+        self.code, self.data = code, data
+
+
+class Cancelled(Exception):
+    """Raised by Context.check and Context.wait when the caller has given up."""
+
+
+class Raw:
+    """JSON as text. A parameter of this type keeps every byte it was sent; a tool that returns one answers with it."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return f"Raw({self.text!r})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A picture to return from a tool, alone or in a list with texts."""
+
+    data: bytes
+    mime_type: str = "image/png"
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What the host says when it opens the conversation."""
+
+    version: str = ""
+    extension_id: str = ""
+    protocol_version: int = PROTOCOL_VERSION
+    capabilities: dict = dataclasses.field(default_factory=dict)
+    config: dict = dataclasses.field(default_factory=dict)  # [config] with the operator's values over it
+    state_dir: pathlib.Path = pathlib.Path()  # private to the extension, survives restarts
+
+
+class Context:
+    """What a call knows and can tell its caller. A handler gets it by a parameter with this type hint."""
+
+    def __init__(self, extension, params):
+        self.host = extension.host
+        self.meta = {}  # agent_id and session_id, where the manifest has [context] passthrough = true
+        self._send = extension._send
+        self._meta = params.get("_meta") if isinstance(params.get("_meta"), dict) else {}
+        self._cancelled = threading.Event()
+        self._task = None  # of an async handler
+
+    @property
+    def cancelled(self):
+        """Whether the caller has given up; nobody waits for the result then."""
+        return self._cancelled.is_set()
+
+    def check(self):
+        """Raise Cancelled if the caller has given up."""
+        if self.cancelled:
+            raise Cancelled()
+
+    def wait(self, seconds):
+        """Sleep, and raise Cancelled as soon as the caller gives up. For plain functions; async ones await."""
+        self._cancelled.wait(seconds)
+        self.check()
+
+    def progress(self, done, total=None, message=None):
+        """Say how far the call is, in any unit. It also keeps a long call from timing out."""
+        if "progressToken" in self._meta:
+            params = {"progressToken": self._meta["progressToken"], "progress": done, "total": total, "message": message}
+            self._notify("notifications/progress", params)
+
+    def log(self, level, message):
+        """Send a message to the caller: level is debug, info, warning or error. For the operator, use logging."""
+        self._notify("notifications/message", {"level": level, "data": message, "_meta": self._meta or None})
+
+    def _notify(self, method, params):
+        self._send({"method": method, "params": {k: v for k, v in params.items() if v is not None}})
+
+    def _cancel(self):
+        self._cancelled.set()
+        if self._task:
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+
+# --- JSON, with what Python's own would lose -----------------------------------------------------------------------
+
+
+def _long_int(text):
+    """Integers with more digits than Python converts become decimals, which are exact too."""
+    return int(text) if len(text) < 4000 else decimal.Decimal(text)
+
+
+_decoder = json.JSONDecoder()
+_patient = json.JSONDecoder(parse_int=_long_int)
+_exact = json.JSONDecoder(parse_int=_long_int, parse_float=decimal.Decimal)
+_blank = re.compile(r"[ \t\r\n]*")
+
+
+def _value(text, at, decoder):
+    try:
+        return decoder.raw_decode(text, at)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer over sys.get_int_max_str_digits
+        return _patient.raw_decode(text, at)
+
+
+def _members(text, decoder=_decoder):
+    """The members of an object as {key: (value, its text)}."""
+    at = _blank.match(text).end()
+    if text[at:at + 1] != "{":
+        raise ValueError("not an object")
+    members = {}
+    at = _blank.match(text, at + 1).end()
+    while text[at:at + 1] != "}":
+        if members:
+            if text[at:at + 1] != ",":
+                raise ValueError("no comma between members")
+            at = _blank.match(text, at + 1).end()
+        if text[at:at + 1] != '"':
+            raise ValueError("no member where one belongs")
+        key, at = json.decoder.scanstring(text, at + 1, True)
+        at = _blank.match(text, at).end()
+        if text[at:at + 1] != ":":
+            raise ValueError("no colon behind a key")
+        start = _blank.match(text, at + 1).end()
+        value, at = _value(text, start, decoder)
+        members[key] = value, text[start:at]
+        at = _blank.match(text, at).end()
+    if _blank.match(text, at + 1).end() != len(text):
+        raise ValueError("more than one value on the line")
+    return members
+
+
+def _encode(value):
+    """JSON text of a value: also of Raw, decimals, dataclasses, enums, dates, paths and sets."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except TypeError:
+        return _encode_any(value)
+
+
+def _encode_any(v):
+    if isinstance(v, Raw):
+        return v.text
+    if isinstance(v, enum.Enum):
+        return _encode_any(v.value)
+    if v is None or isinstance(v, (str, bool, int, float)):
+        return json.dumps(v, ensure_ascii=False, allow_nan=False)
+    if isinstance(v, decimal.Decimal):
+        if not v.is_finite():
+            raise ValueError(f"JSON has no {v}")
+        return str(v)
+    if isinstance(v, (datetime.date, datetime.time)):
+        return json.dumps(v.isoformat())
+    if isinstance(v, pathlib.PurePath):
+        return json.dumps(str(v), ensure_ascii=False)
+    if dataclasses.is_dataclass(v) and not isinstance(v, type):
+        v = {f.name: getattr(v, f.name) for f in dataclasses.fields(v)}
+    if isinstance(v, collections.abc.Mapping):
+        return "{" + ",".join(_encode(str(k)) + ":" + _encode_any(x) for k, x in v.items()) + "}"
+    if isinstance(v, (list, tuple, set, frozenset)):
+        return "[" + ",".join(_encode_any(x) for x in v) + "]"
+    raise TypeError(f"a {type(v).__name__} has no JSON form")
+
+
+# --- schemas from type hints ---------------------------------------------------------------------------------------
+
+
+class _Mismatch(Exception):
+    """An argument that does not fit; its text is for the model."""
+
+
+class _Type:
+    """A type hint: its JSON Schema, and how to read a JSON value as it."""
+
+    def __init__(self, schema, read, exact=False):
+        self.schema, self.read, self.exact = schema, read, exact
+
+
+def _instance(*classes):
+    def read(v, at):
+        if not isinstance(v, classes) or isinstance(v, bool) and bool not in classes:
+            raise _Mismatch(f"{at} is {_kind(v)}")
+        return v
+    return read
+
+
+def _kind(v):
+    names = {str: "a string", bool: "a boolean", list: "a list", dict: "an object", type(None): "null"}
+    return names.get(type(v), "a number")
+
+
+def _integer(v, at):
+    if not isinstance(v, (int, float, decimal.Decimal)) or isinstance(v, bool) or v % 1 != 0:
+        raise _Mismatch(f"{at} has to be a whole number, it is {_kind(v) if isinstance(v, (str, bool, list, dict, type(None))) else v}")
+    return int(v)
+
+
+def _number(v, at):
+    return float(_instance(int, float, decimal.Decimal)(v, at))
+
+
+def _parsed(parse, what):
+    def read(v, at):
+        try:
+            return parse(_instance(str)(v, at))
+        except ValueError:
+            raise _Mismatch(f"{at} is not {what}: {v}") from None
+    return read
+
+
+def _iso(cls):
+    return lambda text: cls.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+
+
+_SIMPLE = {
+    str: _Type({"type": "string"}, _instance(str)),
+    int: _Type({"type": "integer"}, _integer),
+    float: _Type({"type": "number"}, _number),
+    bool: _Type({"type": "boolean"}, _instance(bool)),
+    type(None): _Type({"type": "null"}, _instance(type(None))),
+    decimal.Decimal: _Type({"type": "number"}, lambda v, at: decimal.Decimal(_instance(int, float, decimal.Decimal)(v, at)), True),
+    datetime.datetime: _Type({"type": "string", "format": "date-time"}, _parsed(_iso(datetime.datetime), "a date and time")),
+    datetime.date: _Type({"type": "string", "format": "date"}, _parsed(datetime.date.fromisoformat, "a date")),
+    datetime.time: _Type({"type": "string", "format": "time"}, _parsed(_iso(datetime.time), "a time")),
+    pathlib.Path: _Type({"type": "string"}, lambda v, at: pathlib.Path(_instance(str)(v, at))),
+    Raw: _Type({}, lambda v, at: v),
+    dict: _Type({"type": "object"}, _instance(dict)),
+    list: _Type({"type": "array", "items": {}}, _instance(list)),
+}
+_ANYTHING = _Type({}, lambda v, at: v)
+_UNIONS = {typing.Union, getattr(types, "UnionType", typing.Union)}
+_MARKS = {getattr(typing, name): name == "Required" for name in ("Required", "NotRequired") if hasattr(typing, name)}
+
+
+def _type(hint, inside=()):
+    """The _Type of a hint. inside are the classes being described already, which end a recursion."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _annotated(_type(args[0], inside), hint.__metadata__)
+    if hint in (typing.Any, inspect.Parameter.empty, object):
+        return _ANYTHING
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    if origin in _UNIONS:
+        return _union([_type(a, inside) for a in args])
+    if origin is typing.Literal:
+        return _one_of(list(args), lambda v: v)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return _one_of([m.value for m in hint], hint)
+    if origin in (list, set, frozenset, collections.abc.Sequence, collections.abc.Iterable) or hint in (set, frozenset):
+        return _list(origin or hint, _type(args[0] if args else typing.Any, inside))
+    if origin is tuple and args:
+        return _tuple(args, inside)
+    if origin in (dict, collections.abc.Mapping):
+        return _dict(_type(args[1], inside))
+    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, dict) and hasattr(hint, "__total__")):
+        return _ANYTHING if hint in inside else _object(hint, inside + (hint,))
+    raise TypeError(f"{hint!r} has no JSON Schema")
+
+
+def _annotated(t, notes):
+    schema = dict(t.schema)
+    for note in notes:
+        schema.update({"description": note} if isinstance(note, str) else note if isinstance(note, dict) else {})
+    return _Type(schema, t.read, t.exact)
+
+
+def _union(branches):
+    schemas = [b.schema for b in branches]
+    if all(set(s) == {"type"} for s in schemas):  # ["string", "null"] costs a model less than anyOf
+        schema = {"type": [s["type"] for s in schemas]}
+    else:
+        schema = {"anyOf": schemas}
+
+    def read(v, at):
+        complaints = []
+        for branch in branches:
+            try:
+                return branch.read(v, at)
+            except _Mismatch as mismatch:
+                complaints.append(str(mismatch))
+        raise _Mismatch(complaints[0])
+    return _Type(schema, read, any(b.exact for b in branches))
+
+
+def _one_of(values, make):
+    def read(v, at):
+        for value in values:
+            if v == value and isinstance(v, bool) == isinstance(value, bool):
+                return make(value)
+        raise _Mismatch(f"{at} has to be one of {', '.join(map(json.dumps, values))}")
+    schema = {"enum": values}
+    if all(isinstance(v, str) for v in values):
+        schema = {"type": "string", "enum": values}
+    return _Type(schema, read)
+
+
+def _list(make, item):
+    def read(v, at):
+        items = (item.read(x, f"{at}[{i}]") for i, x in enumerate(_instance(list)(v, at)))
+        return make(items) if make in (set, frozenset) else list(items)
+    schema = {"type": "array", "items": item.schema}
+    if make in (set, frozenset):
+        schema["uniqueItems"] = True
+    return _Type(schema, read, item.exact)
+
+
+def _tuple(args, inside):
+    if args[1:] == (Ellipsis,):
+        t = _list(tuple, _type(args[0], inside))
+        return _Type(t.schema, lambda v, at: tuple(t.read(v, at)), t.exact)
+    items = [_type(a, inside) for a in args]
+
+    def read(v, at):
+        if len(_instance(list)(v, at)) != len(items):
+            raise _Mismatch(f"{at} has to have {len(items)} items, it has {len(v)}")
+        return tuple(t.read(x, f"{at}[{i}]") for i, (t, x) in enumerate(zip(items, v)))
+    schema = {"type": "array", "prefixItems": [t.schema for t in items], "minItems": len(items), "maxItems": len(items)}
+    return _Type(schema, read, any(t.exact for t in items))
+
+
+def _dict(item):
+    def read(v, at):
+        return {k: item.read(x, f"{at}.{k}") for k, x in _instance(dict)(v, at).items()}
+    return _Type({"type": "object", "additionalProperties": item.schema}, read, item.exact)
+
+
+def _object(cls, inside):
+    """A dataclass or TypedDict."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    if dataclasses.is_dataclass(cls):
+        fields = {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init}
+        optional = {f.name for f in dataclasses.fields(cls)
+                    if f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING}
+    else:
+        fields, optional = {}, set(cls.__optional_keys__)
+        for name, hint in hints.items():
+            mark = typing.get_origin(hint)
+            if mark in _MARKS:
+                (optional.discard if _MARKS[mark] else optional.add)(name)
+                hint = typing.get_args(hint)[0]
+            fields[name] = hint
+    members = {name: _type(hint, inside) for name, hint in fields.items()}
+    schema = _object_schema({n: t.schema for n, t in members.items()}, [n for n in members if n not in optional])
+    return _Type(schema, lambda v, at: cls(**_read_members(members, optional, _instance(dict)(v, at), at)), any(t.exact for t in members.values()))
+
+
+def _object_schema(properties, required, more=False):
+    schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    if not more:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _read_members(members, optional, values, at, more=False):
+    prefix = at + "." if at else ""
+    missing = [prefix + n for n in members if n not in values and n not in optional]
+    if missing:
+        raise _Mismatch(f"{', '.join(missing)} is missing")
+    unknown = [prefix + n for n in values if n not in members]
+    if unknown and not more:
+        raise _Mismatch(f"there is no {', '.join(unknown)}; there is {', '.join(members) or 'nothing to state'}")
+    return {n: members[n].read(v, prefix + n) if n in members else v for n, v in values.items()}
+
+
+_PARAMETER = re.compile(r"^(?::param\s+(?:\S+\s+)?(\w+)\s*:|(\w+)\s*(?:\([^)]*\))?\s*:)\s*(.*)$")
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params|Returns?|Raises|Yields|Examples?|Notes?):\s*$", re.I)
+
+
+def _docstring(function):
+    """The description and what it says of parameters: an "Args:" section or ":param name:" lines."""
+    description, parameters = [], {}
+    section, current = "", None
+    for line in inspect.cleandoc(function.__doc__ or "").splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            section, current = heading[1].lower(), None
+            continue
+        found = _PARAMETER.match(line.strip())
+        if found and (found[1] or section in ("args", "arguments", "parameters", "params")):
+            current = found[1] or found[2]
+            parameters[current] = found[3]
+        elif line.strip().startswith((":return", ":raise", ":rtype")):
+            section, current = "returns", None
+        elif current and line.startswith(" "):
+            parameters[current] = (parameters[current] + " " + line.strip()).strip()
+        elif not section and not current:
+            description.append(line)
+    return "\n".join(description).strip(), parameters
+
+
+# --- handlers ------------------------------------------------------------------------------------------------------
+
+
+class _Handler:
+    """A function of the author, and which of its parameters is the Context."""
+
+    def __init__(self, function, what):
+        self.function, self.what = function, what
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = inspect.signature(function)
+        try:
+            self.hints = typing.get_type_hints(function, include_extras=True)
+        except Exception as error:
+            raise TypeError(f"{what}: a type hint cannot be resolved: {error}; define its types at the top of a module") from None
+        self.context = next((name for name in self.signature.parameters if self.hints.get(name) is Context), None)
+
+    def bind(self, context, *args, **kwargs):
+        """The call that is to be made, without arguments."""
+        if self.context:
+            kwargs[self.context] = context
+        return lambda: self.function(*args, **kwargs)
+
+
+class _Tool(_Handler):
+    def __init__(self, function, name, input_schema, output_schema, descriptor):
+        super().__init__(function, f"tool {name}")
+        description, documented = _docstring(function)
+        self.name, self.members, self.optional, self.raw = name, {}, set(), set()
+        self.more = False  # **kwargs take what the schema does not name
+        self.takes_all = input_schema is not None
+        self.schema = input_schema or self._read_parameters(documented)
+        self.exact = any(t.exact for t in self.members.values())
+        self.descriptor = {"name": name, "description": description, **descriptor, "input_schema": self.schema}
+        if output_schema is None:
+            output_schema = self._output()
+        if output_schema is not None:
+            self.descriptor["output_schema"] = output_schema
+
+    def _read_parameters(self, documented):
+        properties = {}
+        for name, p in self.signature.parameters.items():
+            if name == self.context:
+                continue
+            if p.kind is p.VAR_KEYWORD:
+                self.more = True
+                continue
+            if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
+                raise TypeError(f"{self.what}: parameter {name} has no name that a model could use")
+            try:
+                t = _type(self.hints.get(name, typing.Any))
+            except TypeError as error:
+                raise TypeError(f"{self.what}: parameter {name}: {error}") from None
+            schema = dict(t.schema)
+            if name in documented:
+                schema.setdefault("description", documented[name])
+            if p.default is not p.empty:
+                self.optional.add(name)
+                if p.default is not None:
+                    with contextlib.suppress(TypeError, ValueError):
+                        schema.setdefault("default", json.loads(_encode(p.default)))
+            if t is _SIMPLE[Raw]:
+                self.raw.add(name)
+            self.members[name], properties[name] = t, schema
+        return _object_schema(properties, [n for n in self.members if n not in self.optional], self.more)
+
+    def _output(self):
+        hint = self.hints.get("return")
+        if isinstance(hint, type) and (dataclasses.is_dataclass(hint) and hint is not Image or issubclass(hint, dict) and hasattr(hint, "__total__")):
+            return _type(hint).schema
+        return None
+
+    def prepare(self, context, params, params_text):
+        """The call with its arguments read as the hints say."""
+        arguments = params.get("arguments")
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise _Mismatch(f"the arguments have to be an object, they are {_kind(arguments)}")
+        if (self.exact or self.raw) and "arguments" in params:
+            members = _members(_members(params_text)["arguments"][1], _exact if self.exact else _decoder)
+            arguments = {k: Raw(text) if k in self.raw else v for k, (v, text) in members.items()}
+        arguments = dict(arguments)
+        meta = arguments.pop("_meta", None) if "_meta" not in self.members else None
+        context.meta = meta if isinstance(meta, dict) else {}
+        if self.takes_all:
+            return self.bind(context, **arguments)
+        return self.bind(context, **_read_members(self.members, self.optional, arguments, "", self.more))
+
+
+def _result(value):
+    """The CallToolResult of what a tool returned, as JSON text."""
+    if isinstance(value, Raw):
+        return value.text
+    if value is None:
+        return '{"content":[]}'
+    if isinstance(value, list) and any(isinstance(x, Image) for x in value):
+        return '{"content":[' + ",".join(map(_block, value)) + "]}"
+    if isinstance(value, (str, Image)):
+        return '{"content":[' + _block(value) + "]}"
+    text = _encode(value)
+    if text.startswith("{"):
+        return '{"content":[' + _block(text) + '],"structuredContent":' + text + "}"
+    return '{"content":[' + _block(text) + "]}"
+
+
+def _block(value):
+    if isinstance(value, Image):
+        return _encode({"type": "image", "data": base64.b64encode(value.data).decode(), "mimeType": value.mime_type})
+    return _encode({"type": "text", "text": value if isinstance(value, str) else _encode(value)})
+
+
+def _failure(message):
+    return '{"content":[' + _block(message) + '],"isError":true}'
+
+
+# --- the conversation ----------------------------------------------------------------------------------------------
+
+
+class Extension:
+    """Tools, hooks and the conversation that serves them. The functions of this module use one of their own."""
+
+    def __init__(self):
+        self.host = Host()
+        self.version = ""
+        self._tools, self._hooks = {}, {}
+        self._policy = self._setup = None
+        self._calls = {}  # by the text of the request's id
+        self._lock = threading.Lock()  # guards _calls
+        self._idle = threading.Condition(self._lock)
+        self._writing = threading.Lock()
+        self._write = None
+        self._loop = self._loop_thread = None  # started by the first async handler
+
+    def tool(self, function=None, *, name=None, title=None, description=None, read_only=None, idempotent=None,
+             destructive=None, open_world=None, input_schema=None, output_schema=None):
+        """Make a function a tool: @tool, or @tool(read_only=True).
+
+        read_only, idempotent, destructive and open_world are hints for hosts and people. input_schema and
+        output_schema replace what the type hints say; the arguments then arrive as they are.
+        """
+        if function is None:
+            return lambda f: self.tool(f, name=name, title=title, description=description, read_only=read_only,
+                                       idempotent=idempotent, destructive=destructive, open_world=open_world,
+                                       input_schema=input_schema, output_schema=output_schema)
+        hints = {"readOnlyHint": read_only, "idempotentHint": idempotent, "destructiveHint": destructive, "openWorldHint": open_world}
+        hints = {k: v for k, v in hints.items() if v is not None}
+        given = {"title": title, "description": description, "annotations": hints or None}
+        name = name or function.__name__
+        if name in self._tools:
+            raise ValueError(f"there are two tools named {name}")
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", name):
+            raise ValueError(f"tool {name!r}: a name is 1 to 128 of A-Z a-z 0-9 _ . -")
+        self._tools[name] = _Tool(function, name, input_schema, output_schema, {k: v for k, v in given.items() if v})
+        return function
+
+    def hook(self, point):
+        """Answer a hook point, such as before_tool_call: the handler gets the event as a dict and returns None to go
+        on, or a dict of decision (allow, deny, ask), reason, override, context, abort. List it in [capabilities]."""
+        def register(function):
+            if point in self._hooks:
+                raise ValueError(f"there are two hooks for {point}")
+            self._hooks[point] = _Handler(function, f"hook {point}")
+            return function
+        return register
+
+    def policy(self, function):
+        """Decide about exchanges: the handler gets a dict of flow, method, caller, extension, tool, request and
+        response, and returns None to allow, or a dict of decision, code, reason, data, request, response."""
+        if self._policy:
+            raise ValueError("there are two policies")
+        self._policy = _Handler(function, "policy")
+        return function
+
+    def setup(self, function):
+        """Run a function, given the Host, before the first call. What it raises refuses to start, and the operator reads why."""
+        if self._setup:
+            raise ValueError("there are two setups")
+        self._setup = _Handler(function, "setup")
+        return function
+
+    def run(self, version=""):
+        """Serve the host on stdin and stdout until it closes the conversation. Code behind it cleans up."""
+        if sys.stdin and sys.stdin.isatty():
+            print("This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check " +
+                  os.path.dirname(os.path.abspath(sys.argv[0])), file=sys.stderr)
+        source, sink = _claim_wire()
+        _log_to_stderr()
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host lets JSON nest 1000 deep
+        if not self.serve(source, sink, version):
+            with contextlib.suppress(Exception):
+                sys.stderr.flush()
+            os._exit(0)  # a call hangs in a thread that nothing else can end
+
+    def serve(self, source, sink, version=""):
+        """Serve a host that writes to source and reads from sink, binary files. Reports whether all calls have ended."""
+        self.version, self._write = version, sink.write
+        for line in source:
+            try:
+                self._receive(line)
+            except Exception:
+                logging.getLogger("exthost").exception("a line of the host could not be handled")
+        return self._drain()
+
+    def _drain(self):
+        end = time.monotonic() + DRAIN_SECONDS
+        with self._idle:
+            while self._calls and time.monotonic() < end:
+                self._idle.wait(max(0, end - time.monotonic()))
+            ended = not self._calls
+            for context in self._calls.values():
+                context._cancel()
+        if self._loop and ended:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop_thread.join()
+        return ended
+
+    def _send(self, message):
+        self._send_text('{"jsonrpc":"2.0",' + _encode(message)[1:])
+
+    def _send_text(self, text):
+        data = text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text  # a Raw may hold some
+        with self._writing, contextlib.suppress(OSError):  # a host that has gone closes our stdin as well
+            self._write(data.encode("utf-8", "backslashreplace") + b"\n")  # half a surrogate pair is \udc00 in JSON too
+
+    def _answer(self, id_text, result):
+        self._send_text('{"jsonrpc":"2.0","id":' + id_text + ',"result":' + result + "}")
+
+    def _refuse(self, id_text, code, message, data=None):
+        error = {"code": code, "message": message}
+        if data is not None:
+            error["data"] = data
+        self._send_text('{"jsonrpc":"2.0","id":' + id_text + ',"error":' + _encode(error) + "}")
+
+    def _receive(self, line):
+        try:
+            text = line.decode("utf-8")
+            if not text.strip():
+                return
+            message = _members(text)
+        except (ValueError, RecursionError) as error:
+            return self._refuse("null", PARSE_ERROR, f"not a JSON object: {error}")
+        method, params = message.get("method", (None,))[0], message.get("params", (None, "{}"))
+        id_text = message["id"][1] if "id" in message else None
+        if not isinstance(method, str):
+            return None  # an answer: nothing was asked
+        if not isinstance(params[0], dict):
+            params = {}, "{}"
+        if id_text is None:
+            return self._notified(method, params)
+        return self._request(id_text, method, *params)
+
+    def _notified(self, method, params):
+        if method != "notifications/cancelled":
+            return
+        request_id = _members(params[1]).get("requestId")
+        with self._lock:
+            context = self._calls.get(request_id and request_id[1])
+        if context:
+            context._cancel()
+
+    def _request(self, id_text, method, params, params_text):
+        if method == "tools/call":
+            return self._call_tool(id_text, params, params_text)
+        if method == "ping" or method == "shutdown":  # the end of stdin follows the latter
+            return self._answer(id_text, "{}")
+        if method == "initialize":
+            return self._initialize(id_text, params)
+        if method == "tools/list":
+            return self._answer(id_text, _encode({"tools": self._descriptors()}))
+        if method == "governance/decide" and self._policy:
+            return self._handle(id_text, self._policy, params, {"decision": "allow"})
+        if method.startswith("hooks/") and method[6:] in self._hooks:
+            return self._handle(id_text, self._hooks[method[6:]], params, None)
+        return self._refuse(id_text, METHOD_NOT_FOUND, f"method not found: {method}")
+
+    def _descriptors(self):
+        return [t.descriptor for t in self._tools.values()]
+
+    def _initialize(self, id_text, params):
+        if params.get("protocol_version", PROTOCOL_VERSION) > PROTOCOL_VERSION:
+            return self._refuse(id_text, INVALID_PARAMS, f"this extension speaks version {PROTOCOL_VERSION} of the protocol, "
+                                                         f"the host {params['protocol_version']}")
+        self.host = Host(params.get("agent_version", ""), params.get("extension_id", ""), params.get("protocol_version", PROTOCOL_VERSION),
+                         params.get("capabilities") or {}, params.get("config") or {}, pathlib.Path(params.get("state_dir") or "."))
+        if self._setup:
+            try:
+                call = self._setup.bind(Context(self, {}), self.host)
+                if self._setup.is_async:
+                    asyncio.run_coroutine_threadsafe(call(), self._event_loop()).result()
+                else:
+                    call()
+            except Exception as error:
+                traceback.print_exc()
+                return self._refuse(id_text, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+        offer = {"protocol_version": PROTOCOL_VERSION, "tools": self._descriptors(), "hooks": list(self._hooks)}
+        if self.version:
+            offer["server_version"] = self.version
+        return self._answer(id_text, _encode(offer))
+
+    def _call_tool(self, id_text, params, params_text):
+        name = params.get("name")
+        if not isinstance(name, str) or name not in self._tools:
+            return self._refuse(id_text, INVALID_PARAMS, f"there is no tool {name}" if isinstance(name, str) else "tools/call needs a name")
+        tool, context = self._tools[name], Context(self, params)
+        try:
+            call = tool.prepare(context, params, params_text)
+        except _Mismatch as mismatch:
+            return self._answer(id_text, _failure(f"The arguments do not fit: {mismatch}."))
+        return self._start(id_text, context, tool, call, _result)
+
+    def _handle(self, id_text, handler, params, default):
+        context = Context(self, params)
+        return self._start(id_text, context, handler, handler.bind(context, params), lambda v: _encode(default if v is None else v))
+
+    def _start(self, id_text, context, handler, call, encode):
+        with self._lock:
+            self._calls[id_text] = context
+
+        def attempt(get):
+            try:
+                return self._answer, (encode(get()),)
+            except (Cancelled, asyncio.CancelledError):
+                return self._failed(handler, "cancelled")
+            except ToolError as error:
+                if error.code is None:
+                    return self._failed(handler, str(error))
+                return self._refuse, (error.code, str(error), error.data)
+            except BaseException as error:  # sys.exit in a tool does not end the others
+                sys.stderr.write("".join("E! " + x + "\n" for x in traceback.format_exc().splitlines()))
+                return self._failed(handler, f"{type(error).__name__}: {error}")
+
+        def settle(get):
+            outcome, arguments = attempt(get)
+            outcome(id_text, *arguments)
+            with self._idle:
+                self._calls.pop(id_text, None)
+                self._idle.notify_all()
+
+        if handler.is_async:
+            loop = self._event_loop()
+
+            def begin():
+                context._task = loop.create_task(call())
+                context._task.add_done_callback(lambda task: settle(task.result))
+                if context.cancelled:  # meanwhile
+                    context._task.cancel()
+            loop.call_soon_threadsafe(begin)
+        else:
+            threading.Thread(target=settle, args=(call,), name=handler.what, daemon=True).start()
+
+    def _failed(self, handler, message):
+        if isinstance(handler, _Tool):
+            return self._answer, (_failure(message),)
+        return self._refuse, (INTERNAL_ERROR, message)
+
+    def _event_loop(self):
+        if self._loop is None:
+            loop = self._loop = asyncio.new_event_loop()
+
+            def serve():
+                loop.run_forever()
+                loop.close()
+            self._loop_thread = threading.Thread(target=serve, name="event loop", daemon=True)
+            self._loop_thread.start()
+        return self._loop
+
+
+# --- the process ---------------------------------------------------------------------------------------------------
+
+_wire = None
+
+
+def _claim_wire():
+    """Take stdin and stdout for the protocol: from here on prints go to stderr, and who reads stdin, as a child
+    process may, finds its end."""
+    global _wire
+    if _wire is None:
+        source, sink = os.dup(0), os.dup(1)  # not inherited by child processes
+        os.dup2(2, 1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        _wire = os.fdopen(source, "rb"), os.fdopen(sink, "wb", buffering=0)
+    return _wire[0], _Sink(_wire[1])
+
+
+class _Sink:
+    """An unbuffered file that writes everything it is given."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def write(self, data):
+        data = memoryview(data)
+        while data:
+            data = data[self.file.write(data):]
+
+
+class _LevelFormatter(logging.Formatter):
+    """Lines with the level that the host reads: "E! ", "W! ", "I! ", "D! "."""
+
+    def format(self, record):
+        prefix = "EWID"[(record.levelno < 40) + (record.levelno < 30) + (record.levelno < 20)] + "! "
+        return "\n".join(prefix + line for line in super().format(record).splitlines())
+
+
+def _log_to_stderr():
+    if not logging.getLogger().handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_LevelFormatter("%(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+if "EXTHOST_PROTOCOL_VERSION" in os.environ and not sys.stdin.isatty():
+    _claim_wire()  # started by a host: what other modules print while they are imported is no protocol either
+
+_default = Extension()
+tool, hook, policy, setup, run = _default.tool, _default.hook, _default.policy, _default.setup, _default.run
