@@ -90,7 +90,7 @@ func (h *Host) succeed(r *roster) {
 		before, number = prev.catalog, prev.catalog.Generation()+1
 		r = cmp.Or(r, prev.roster)
 	}
-	catalog, diags := r.catalog(number, before, h.oversight.tools())
+	catalog, diags := h.catalog(r, number, before)
 	next := &generation{
 		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
 	}
@@ -120,17 +120,28 @@ func (g *generation) isLeft() bool {
 	}
 }
 
-// catalog lists what the extensions offer now, and what is wrong with it.
-func (r *roster) catalog(number uint64, before *tools.Catalog, own []tools.Source) (*tools.Catalog, []protocol.Diagnostic) {
-	sources := slices.Clone(own)
+// catalog lists what the extensions of r offer now, and what is wrong with it.
+func (h *Host) catalog(r *roster, number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
+	sources := h.oversight.tools()
 	var diags []protocol.Diagnostic
+	policies := r.pinning()
 	for _, x := range r.inOrder() {
 		offered, found := x.offered()
 		for _, d := range found {
 			d.Extension = x.candidate.ID
 			diags = append(diags, d)
 		}
-		sources = append(sources, tools.Source{Extension: x.candidate.ID, Tools: offered})
+		source := tools.Source{Extension: x.candidate.ID, Tools: offered}
+		for _, p := range policies {
+			withheld, changed := p.hold(x, offered)
+			source.Withheld, diags = append(source.Withheld, withheld...), append(diags, changed...)
+		}
+		sources = append(sources, source)
+	}
+	for _, p := range policies {
+		if !h.opts.Inspect {
+			diags = append(diags, p.save()...)
+		}
 	}
 	catalog, found := tools.NewCatalog(number, sources, before)
 	return catalog, append(diags, found...)

@@ -55,6 +55,12 @@ type Options struct {
 	Start func(id string) bool
 	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
+	// Inspect opens the host to look at what there is: it makes no calls, and records
+	// and pins nothing, so that it may be open beside the host that does.
+	Inspect bool
+	// Observe is told of each decision of a policy, by the goroutine that waits for
+	// it: it must be quick.
+	Observe func(governance.Observation)
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)

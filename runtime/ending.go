@@ -78,9 +78,10 @@ func (c *child) disconnected() *protocol.Error {
 		return fault
 	}
 	select {
-	case <-c.body.Done():
+	case <-c.body.Exited():
+		<-c.body.Done()
 		return c.exited()
-	case <-time.After(exitGrace):
+	case <-time.After(cmp.Or(c.spec.exitGrace, exitGrace)):
 	}
 	if errors.Is(c.broken, io.EOF) {
 		return protocol.Errorf(protocol.StdoutClosed, "it closed its stdout but went on running, and was killed")
