@@ -24,6 +24,7 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (capabilities 
 	if err != nil {
 		return nil, "", err
 	}
+	defer r.gen.leave()
 	x := r.target
 	if x.candidate.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return toolsOnly, "", nil
@@ -35,14 +36,14 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (capabilities 
 	defer release(nil)
 	hs := i.Handshake()
 	capabilities = hs.Capabilities
-	if rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0 { // the host announces changes of its own making
+	if x.bridge == nil && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
 	return capabilities, hs.Instructions, nil
 }
 
-// Serves reports whether there is an extension of that id that may run here.
-func (h *Host) Serves(id string) bool { return h.gen.Load().extensions[id] != nil }
+// Serves reports whether there is an extension or destination of that id that may run here.
+func (h *Host) Serves(id string) bool { return h.gen.Load().target(id) != nil }
 
 // together is what all extensions offer as one.
 func (h *Host) together() json.RawMessage {

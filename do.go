@@ -152,14 +152,17 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error)
 		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
 	}
 	if c.Extension != "" {
-		if r.target = g.extensions[c.Extension]; r.target == nil {
+		if r.target = g.target(c.Extension); r.target == nil {
 			return nil, unknownExtension(c.Extension)
 		}
 	}
 	switch {
+	case t != nil && r.target != nil && r.target.bridge != nil:
+		r.exchange.Tool = r.target.bridge.canonical(t.name)
+		r.exchange.Request = t.params(t.name)
 	case t != nil:
 		err = g.routeTool(r)
-	case c.Method == protocol.MethodToolsList:
+	case c.Method == protocol.MethodToolsList && (r.target == nil || r.target.bridge == nil):
 		r.target = nil
 	case r.target == nil && c.Method != methodLevel && !isListing(c.Method):
 		err = protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
@@ -249,10 +252,12 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
 	case r.entry != nil && r.target == nil:
 		x.Response, err = r.callOwn(x)
-	case r.entry != nil:
+	case r.sent != nil:
 		err = r.callTool(ctx, x)
 	case r.target != nil:
-		x.Response, err = r.forward(ctx, x.Request)
+		if x.Response, err = r.forward(ctx, x.Request); err == nil && x.Method == protocol.MethodToolsList {
+			x.Response = r.visible(x.Response)
+		}
 	case x.Method == protocol.MethodToolsList:
 		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
 	default:
@@ -267,8 +272,10 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 	if err := r.beforeCall(ctx, x); err != nil {
 		return err
 	}
-	if err := r.entry.Validate(r.arguments(x)); err != nil {
-		return err
+	if r.entry != nil { // what a destination's arguments may be is its own to say
+		if err := r.entry.Validate(r.arguments(x)); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	r.hooked.called = true
@@ -346,9 +353,11 @@ const (
 func sessionKey(s *protocol.Session) string {
 	key := sessionPrefix + s.ID
 	if s.ID == "" {
-		key = "caller " + s.Caller
+		if key = "caller " + s.Caller; len(s.Env) > 0 {
+			key += " with " + digest(s.Env)
+		}
 	}
-	if s.ID == "" && s.Caller == "" {
+	if s.ID == "" && s.Caller == "" && len(s.Env) == 0 {
 		return "" // one instance for everybody without a name
 	}
 	if s.Version >= protocol.MCP20260728 {
@@ -371,8 +380,8 @@ func (r *routed) blame(err error) error {
 	if named.Extension == "" && r.target != nil {
 		named.Extension = r.target.candidate.ID
 	}
-	if named.Tool == "" && r.entry != nil {
-		named.Tool = r.entry.Name
+	if named.Tool == "" {
+		named.Tool = r.exchange.Tool
 	}
 	return &named
 }

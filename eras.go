@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -34,9 +36,27 @@ func (x *extension) forOlder(s *protocol.Session) bool {
 	return hs == nil || hs.Era >= protocol.MCP20260728
 }
 
-// acquire returns the instance that serves a call of s. A server that turns out to
-// speak the newer era alone needs no second group.
+// serveBoth gives the extension its second group, if it needs one.
+func (x *extension) serveBoth(spec runtime.Spec) {
+	if !speaksBoth(spec.Manifest.Transport) || spec.Options.Instances.PerSession() {
+		return
+	}
+	o := groupOptions(x, spec.Options)
+	o.Mode, o.MaxInstances = supervisor.PerKey, 1
+	x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true, runtime.New) }, o)
+}
+
+// acquire returns the instance that serves a call of s.
 func (x *extension) acquire(ctx context.Context, s *protocol.Session, key string) (*instance, func(error), error) {
+	if x.bridge != nil {
+		return x.acquireBridged(ctx, s, key)
+	}
+	return x.acquireEra(ctx, s, key)
+}
+
+// acquireEra returns the instance that serves a call of s, of the era it belongs
+// to. A server that turns out to speak the newer era alone needs no second group.
+func (x *extension) acquireEra(ctx context.Context, s *protocol.Session, key string) (*instance, func(error), error) {
 	if !x.forOlder(s) {
 		return x.group.Acquire(ctx, key)
 	}
@@ -88,16 +108,26 @@ func (x *extension) slots() []supervisor.SlotStatus {
 const olderKey = "initialize"
 
 func (x *extension) stop(ctx context.Context, drain time.Duration) error {
-	if x.older == nil {
-		return x.group.Stop(ctx, drain)
+	var others sync.WaitGroup
+	var older error
+	if x.older != nil {
+		others.Go(func() { older = x.older.Stop(ctx, drain) })
 	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- x.older.Stop(ctx, drain) }()
+	if x.bridge != nil {
+		others.Go(func() { x.bridge.standby.Stop(ctx) })
+	}
 	err := x.group.Stop(ctx, drain)
-	return errors.Join(err, <-stopped)
+	others.Wait()
+	return errors.Join(err, older)
 }
 
 func (x *extension) restart(ctx context.Context) error {
+	if x.bridge != nil {
+		x.bridge.fuses.mended()
+		if err := x.bridge.start(ctx); err != nil {
+			return err
+		}
+	}
 	err := x.group.Restart(ctx)
 	if x.older != nil {
 		err = errors.Join(err, x.older.Restart(ctx))

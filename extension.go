@@ -49,6 +49,7 @@ type extension struct {
 	retired bool            // guarded by Host.reloading
 
 	policy   *governance.Spec // that it decides for; nil for an extension
+	bridge   *bridge          // of a destination; nil for an extension
 	print    func() string    // the fingerprint of what would run; nil for a policy
 	memory   memory
 	learning sync.Mutex // guards last and its file
@@ -84,7 +85,9 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		}
 	}
 	var tasks sync.WaitGroup
+	began := false
 	err := i.Instance.Serve(ctx, func() {
+		began = true
 		i.pid = i.Info().PID
 		i.learn(false)
 		ready()
@@ -94,6 +97,7 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
+		i.extension.struck(i, began, err)
 	}
 	return err
 }
@@ -108,7 +112,7 @@ func (i *instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 // left on stderr and stdout goes to the log, to status and to callers.
 func (x *extension) masked(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || len(x.secrets) == 0 {
+	if !ok || len(x.secrets) == 0 && x.bridge == nil {
 		return err
 	}
 	masked := *e
@@ -156,6 +160,9 @@ func (x *extension) kill() {
 	for _, i := range instances {
 		i.Kill()
 	}
+	if x.bridge != nil {
+		x.bridge.standby.Kill()
+	}
 }
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
@@ -177,11 +184,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
 	x := h.newWorker(c, spec, report, runtime.New)
-	if speaksBoth(spec.Manifest.Transport) && !spec.Options.Instances.PerSession() {
-		o := groupOptions(c, spec.Options, h.log)
-		o.Mode, o.MaxInstances = supervisor.PerKey, 1
-		x.older = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, true, runtime.New) }, o)
-	}
+	x.serveBoth(spec)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
 	hookDiags, err := h.addHooks(x, spec.Env)
@@ -202,11 +205,11 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	o := groupOptions(c, spec.Options, h.log)
+	o := groupOptions(x, spec.Options)
 	logged := o.OnEvent
 	o.OnEvent = func(e supervisor.Event) {
 		logged(e)
-		if x.policy == nil {
+		if x.policy == nil && x.bridge == nil {
 			h.stateChanged(c.ID, e)
 		}
 	}
@@ -221,6 +224,10 @@ func (x *extension) instance(s runtime.Spec, key string, older bool, start func(
 		i.print = x.print()
 	}
 	i.learn = func(announced bool) { x.host.learn(i, announced) }
+	if x.bridge != nil {
+		x.bridge.equip(&s, key, x.host.sessionOf(x, key))
+		i.learn = func(announced bool) { x.bridged(i, announced) }
+	}
 	s.ToolsChanged = func() { i.learn(true) }
 	if x.policy == nil {
 		s.Incoming, s.Capabilities = i.incoming, x.relayed(s.Manifest.Transport, key)
@@ -247,12 +254,15 @@ func (x *extension) known() bool {
 
 // hasFailed reports whether some instance will not be started again by itself.
 func (x *extension) hasFailed() bool {
-	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(x.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
+	if x.bridge != nil {
+		return x.bridge.start(ctx)
+	}
 	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}

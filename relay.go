@@ -85,7 +85,7 @@ func (h *Host) audience(i *instance, method string, params json.RawMessage) (to 
 	switch method {
 	case resourceUpdated:
 		return h.subscriptions.of(subscribed{x, uri, i.older})
-	case resourcesChanged, promptsChanged:
+	case resourcesChanged, promptsChanged, protocol.MethodToolsListChanged:
 		for s := range h.sessions {
 			if (s.Extension == "" || s.Extension == x.candidate.ID) && x.forOlder(s) == i.older {
 				to = append(to, s)

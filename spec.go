@@ -87,7 +87,7 @@ func remote(m *manifest.Manifest) bool {
 func expanded(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
-	t.Args, t.Env, t.Headers = slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
+	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
 	var errs []error
 	expand := func(key, text string) string {
 		value, err := process.Expand(text, lookup)
@@ -96,8 +96,10 @@ func expanded(m *manifest.Manifest, lookup func(string) (string, bool)) (*manife
 		}
 		return value
 	}
-	for i, arg := range t.Args {
-		t.Args[i] = expand("args", arg)
+	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
+		for i, word := range words {
+			words[i] = expand(key, word)
+		}
 	}
 	for _, values := range []struct {
 		key string

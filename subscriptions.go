@@ -124,6 +124,9 @@ func (r *routed) subscribed(params json.RawMessage) subscribed {
 
 // catchUp tells a new instance what its predecessor was asked to watch and to log.
 func (i *instance) catchUp(ctx context.Context) {
+	if i.extension.policy != nil {
+		return
+	}
 	h := i.extension.host
 	var uris []string
 	loudest := len(levels)

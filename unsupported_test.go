@@ -15,8 +15,7 @@ import (
 // a host that does not start.
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	for key, state := range map[string]func(*config.Config){
-		"plugins":      func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
-		"destinations": func(c *config.Config) { c.Destinations = config.Destinations{"d": {}} },
+		"plugins": func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -20,29 +19,12 @@ func (s *Server) newRoutes() http.Handler {
 	if s.options.Metrics != nil {
 		mux.Handle("GET /metrics", s.options.Metrics)
 	}
+	if s.options.OAuth != nil {
+		mux.Handle(metadataPath, s.metadata())
+		mux.Handle(metadataPath+"/", s.metadata())
+	}
 	mux.HandleFunc("/", s.one)
 	return mux
-}
-
-// one serves /{id}/mcp, /{id}/sse and /{id}/message: a single extension under its
-// own names. Ids that would hide another route are not given to extensions.
-func (s *Server) one(w http.ResponseWriter, r *http.Request) {
-	id, front, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if !ok || id == "" || s.options.Serves == nil || !s.options.Serves(id) {
-		http.NotFound(w, r)
-		return
-	}
-	sse, message := s.mcp.SSE(id)
-	switch front {
-	case "mcp":
-		s.mcp.Handler(id).ServeHTTP(w, r)
-	case "sse":
-		sse.ServeHTTP(w, r)
-	case "message":
-		message.ServeHTTP(w, r)
-	default:
-		http.NotFound(w, r)
-	}
 }
 
 // readyz says whether requests would be served. What is the matter is for the

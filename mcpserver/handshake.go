@@ -111,8 +111,8 @@ func readMeta(params json.RawMessage) (m requestMeta) {
 }
 
 // session is the stay of a client that lasts as long as one request.
-func (m *requestMeta) session(caller, front string) *protocol.Session {
-	return &protocol.Session{Caller: caller, Version: m.version, Extension: front, Capabilities: m.capabilities}
+func (m *requestMeta) session(visit visit, front string) *protocol.Session {
+	return &protocol.Session{Caller: visit.caller, Env: visit.env, Version: m.version, Extension: front, Capabilities: m.capabilities}
 }
 
 // check refuses a request without the members that every one must have.

@@ -107,16 +107,35 @@ func (s *Server) Close() {
 	}
 }
 
-type callerKey struct{}
+// visit is who makes an HTTP request, and what he brings.
+type visit struct {
+	caller string
+	env    map[string]string
+}
+
+type visitKey struct{}
 
 // WithCaller returns a context whose HTTP request is made by the named,
 // authenticated caller. It is for the middleware in front of a Server: sessions
 // belong to the caller that opened them.
 func WithCaller(ctx context.Context, caller string) context.Context {
-	return context.WithValue(ctx, callerKey{}, caller)
+	v := visitOf(ctx)
+	v.caller = caller
+	return context.WithValue(ctx, visitKey{}, v)
 }
 
-func callerOf(ctx context.Context) string {
-	caller, _ := ctx.Value(callerKey{}).(string)
-	return caller
+// WithEnv returns a context whose HTTP request, if it opens a session, brings these
+// variables for the environment of an instance of its own.
+func WithEnv(ctx context.Context, env map[string]string) context.Context {
+	v := visitOf(ctx)
+	v.env = env
+	return context.WithValue(ctx, visitKey{}, v)
+}
+
+// CallerOf returns the caller that [WithCaller] named; "" when there is none.
+func CallerOf(ctx context.Context) string { return visitOf(ctx).caller }
+
+func visitOf(ctx context.Context) visit {
+	v, _ := ctx.Value(visitKey{}).(visit)
+	return v
 }

@@ -31,7 +31,7 @@ func (s *httpFront) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(r.Context(), rand.Text(), callerOf(r.Context()), s.extension, outbox.Put)
+	c := s.newConversation(r.Context(), rand.Text(), visitOf(r.Context()), s.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		s.sessions.remove(c)
@@ -60,7 +60,7 @@ func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodPost)
 		return
 	}
-	c := s.sessions.get(r.URL.Query().Get("sessionId"), callerOf(r.Context()), s.extension)
+	c := s.sessions.get(r.URL.Query().Get("sessionId"), CallerOf(r.Context()), s.extension)
 	if c == nil || c.channel == nil {
 		unknownSession(w)
 		return
@@ -74,6 +74,6 @@ func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
-	c.channel.receive(&m)
+	c.channel.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

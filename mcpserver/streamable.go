@@ -133,7 +133,7 @@ func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *js
 	if !s.admit(w) {
 		return
 	}
-	c, result, err := s.openSession(callerOf(r.Context()), m.Params)
+	c, result, err := s.openSession(visitOf(r.Context()), m.Params)
 	if err != nil {
 		refuse(w, http.StatusOK, m.ID, err)
 		return
@@ -149,9 +149,9 @@ func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *js
 const unusedTimeout = time.Minute
 
 // openSession initializes a session, in the place that admit has taken for it.
-func (s *httpFront) openSession(caller string, params json.RawMessage) (*conversation, json.RawMessage, error) {
+func (s *httpFront) openSession(visit visit, params json.RawMessage) (*conversation, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(context.Background(), rand.Text(), caller, s.extension, outbox.Offer)
+	c := s.newConversation(context.Background(), rand.Text(), visit, s.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
@@ -195,7 +195,7 @@ func (s *httpFront) session(w http.ResponseWriter, r *http.Request) *conversatio
 		http.Error(w, "header "+mcphttp.SessionHeader+" is required; initialize gives one", http.StatusBadRequest)
 		return nil
 	}
-	c := s.sessions.get(id, callerOf(r.Context()), s.extension)
+	c := s.sessions.get(id, CallerOf(r.Context()), s.extension)
 	if c == nil || c.outbox == nil {
 		unknownSession(w)
 		return nil

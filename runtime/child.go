@@ -15,7 +15,7 @@ import (
 // elsewhere, whose end is the end of the connection.
 type body interface {
 	PID() int                                            // 0 without a process
-	Exited() <-chan struct{}                             // closed when it has ended
+	Exited() <-chan struct{}                             // closed when it has ended, before all it left is gone
 	Done() <-chan struct{}                               // closed when it is gone
 	Stop(ctx context.Context, grace time.Duration) error // in good order, then by force
 	Kill()                                               // at once; does not wait

@@ -43,7 +43,9 @@ type mcp struct {
 
 func newMCP(s *Spec) *mcp {
 	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, only: s.Manifest.Transport.Kind == manifest.KindSSE, older: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
-	d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
+	if d.client = s.ClientInfo; d.client == nil {
+		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
+	}
 	d.envelope = mustJSON(map[string]json.RawMessage{
 		metaVersion:      mustJSON(protocol.MCP20260728),
 		metaClient:       d.client,

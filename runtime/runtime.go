@@ -29,6 +29,14 @@ type Spec struct {
 	Containment  *process.Containment // holds what the child starts; nil holds its process group
 	Logger       *slog.Logger         // names the extension by itself; nil discards
 
+	// ClientInfo is who the host says it is in the handshake with an MCP server, an
+	// Implementation object; nil is the host itself.
+	ClientInfo json.RawMessage
+
+	// Standby, if it holds a process, gives it to the instance, which then starts
+	// none. It must be of the same command line and environment.
+	Standby *Standby
+
 	// Older asks an MCP server that speaks both eras for a session of the older one.
 	Older bool
 
