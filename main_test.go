@@ -40,6 +40,7 @@ var verbs = map[string]processtest.Verb{
 	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":   func(string) { os.Exit(guard().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
+	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
 	"journal": func(string) { os.Exit(journalExtension().Main()) },
 
