@@ -26,6 +26,7 @@ import (
 // stateless in the era without sessions, without which nobody can be asked.
 type way struct {
 	stateless bool
+	one       bool // of the extension x alone, under its own names
 	send      func(frame string)
 	heard     <-chan string
 }
@@ -114,7 +115,7 @@ func pipes(t *testing.T) pipe {
 
 // overHTTP serves h, and returns its URL.
 func overHTTP(t *testing.T, h *exthost.Host) string {
-	s := httpserver.New(httpserver.Options{Backend: h, Listen: "127.0.0.1:0"})
+	s := httpserver.New(httpserver.Options{Backend: h, Listen: "127.0.0.1:0", Serves: func(id string) bool { return id == "x" }})
 	l, err := s.Listen(deadline(t))
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +159,9 @@ func post(t *testing.T, url, frame string, header http.Header, heard chan<- stri
 	return response
 }
 
-func overStreamable(t *testing.T, h *exthost.Host, stateless bool) *way {
-	url, heard, header := overHTTP(t, h)+"/mcp", make(chan string, 1000), http.Header{}
-	w := &way{stateless: stateless, heard: heard}
+func overStreamable(t *testing.T, h *exthost.Host, path string, stateless bool) *way {
+	url, heard, header := overHTTP(t, h)+path, make(chan string, 1000), http.Header{}
+	w := &way{stateless: stateless, one: path != "/mcp", heard: heard}
 	w.send = func(frame string) {
 		var m struct {
 			Method string
@@ -183,11 +184,11 @@ func overStreamable(t *testing.T, h *exthost.Host, stateless bool) *way {
 	return w
 }
 
-func overSSE(t *testing.T, h *exthost.Host) *way {
+func overSSE(t *testing.T, h *exthost.Host, path string) *way {
 	url, heard := overHTTP(t, h), make(chan string, 1000)
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+"/sse", nil)
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func overSSE(t *testing.T, h *exthost.Host) *way {
 	t.Cleanup(func() { response.Body.Close() })
 	go frames(response.Body, heard)
 	endpoint := <-heard
-	w := &way{heard: heard, send: func(frame string) { post(t, url+endpoint, frame, http.Header{}, make(chan string, 10)) }}
+	w := &way{one: path != "/sse", heard: heard, send: func(frame string) { post(t, url+endpoint, frame, http.Header{}, make(chan string, 10)) }}
 	return w.handshake(t)
 }
 
@@ -236,9 +237,12 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 		"Go":              func(_ *testing.T, h *exthost.Host) *way { return inGo(h) },
 		"stdio":           func(t *testing.T, h *exthost.Host) *way { return overStdio(t, h, false) },
 		"stdio stateless": func(t *testing.T, h *exthost.Host) *way { return overStdio(t, h, true) },
-		"mcp":             func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, false) },
-		"mcp stateless":   func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, true) },
-		"sse":             overSSE,
+		"mcp":             func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, "/mcp", false) },
+		"mcp stateless":   func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, "/mcp", true) },
+		"sse":             func(t *testing.T, h *exthost.Host) *way { return overSSE(t, h, "/sse") },
+		"x mcp":           func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, "/x/mcp", false) },
+		"x mcp stateless": func(t *testing.T, h *exthost.Host) *way { return overStreamable(t, h, "/x/mcp", true) },
+		"x sse":           func(t *testing.T, h *exthost.Host) *way { return overSSE(t, h, "/x/sse") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -252,11 +256,15 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 			want := append(append([]string{"request > tools/list ", "response > tools/list ", "request > tools/call ext_x_work"}, told...),
 				"response > tools/call ext_x_work", "request > tools/call ext_x_echo")
 			w.request(t, 1, "tools/list", "")
-			w.request(t, 2, "tools/call", `"name":"ext_x_work"`)
-			if denied := w.request(t, 3, "tools/call", `"name":"ext_x_echo","arguments":{}`); !strings.Contains(denied, "not today") {
+			prefix := "ext_x_"
+			if w.one {
+				prefix = ""
+			}
+			w.request(t, 2, "tools/call", `"name":"`+prefix+`work"`)
+			if denied := w.request(t, 3, "tools/call", `"name":"`+prefix+`echo","arguments":{}`); !strings.Contains(denied, "not today") {
 				t.Errorf("a denied call: %s", denied)
 			}
-			if !w.stateless {
+			if !w.stateless && !w.one {
 				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_roots"`); !strings.Contains(asked, "home") {
 					t.Errorf("a call that asks: %s", asked)
 				}
