@@ -133,6 +133,14 @@ func officialServer() *mcp.Server {
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
 		})
+	mcp.AddTool(s, &mcp.Tool{Name: "roots", Description: "Asks its caller for its roots."},
+		func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			roots, err := r.Session.ListRoots(ctx, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: roots.Roots[0].Name}}}, nil, nil
+		})
 	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
