@@ -322,7 +322,7 @@ func (r *routed) visible(result json.RawMessage) json.RawMessage {
 	all := len(list)
 	list = slices.DeleteFunc(list, func(tool json.RawMessage) bool {
 		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
-		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name))
+		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name)) || r.gen.unpinned(r.target, tool)
 	})
 	if len(list) == all {
 		return result
