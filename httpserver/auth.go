@@ -75,7 +75,7 @@ func sumOf(token string) *[sha256.Size]byte {
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
-	case isOpen(r) && shown == "":
+	case shown == "" && d.isOpen(r.URL.Path):
 		d.admit(w, r, "")
 	case shows(shown, d.own):
 		d.admit(w, r, operatorCaller)
@@ -102,11 +102,10 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	d.next.ServeHTTP(w, r)
 }
 
-// isOpen reports whether a request is one of those that need no token: of probes,
-// which learn nothing, and of clients that want to know where to get one.
-func isOpen(r *http.Request) bool {
-	path := r.URL.Path
-	return path == "/healthz" || path == metadataPath || strings.HasPrefix(path, metadataPath+"/")
+// isOpen reports whether a path is for those who have no token: probes, which learn
+// nothing, and clients that want to know where to get one.
+func (d *doorman) isOpen(path string) bool {
+	return path == "/healthz" || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
 // shows reports whether the header shows the token, in a time that does not depend
