@@ -40,8 +40,13 @@ func (s *callStats) latency() *Latency {
 	if h == nil {
 		return nil
 	}
+	return latencyOf(h)
+}
+
+// latencyOf returns nil when nothing was recorded.
+func latencyOf(h *latency.Histogram) *Latency {
 	q := h.Quantiles(0.5, 0.95)
-	if q == nil { // the first is about to be recorded
+	if q == nil {
 		return nil
 	}
 	return &Latency{P50: q[0], P95: q[1]}

@@ -90,7 +90,7 @@ func (h *Host) succeed(r *roster) {
 		before, number = prev.catalog, prev.catalog.Generation()+1
 		r = cmp.Or(r, prev.roster)
 	}
-	catalog, diags := r.catalog(number, before, h.oversight.tools())
+	catalog, diags := h.catalog(r, number, before)
 	next := &generation{
 		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
 	}
@@ -120,17 +120,32 @@ func (g *generation) isLeft() bool {
 	}
 }
 
-// catalog lists what the extensions offer now, and what is wrong with it.
-func (r *roster) catalog(number uint64, before *tools.Catalog, own []tools.Source) (*tools.Catalog, []protocol.Diagnostic) {
-	sources := slices.Clone(own)
+// catalog lists what the extensions of r offer now, and what is wrong with it.
+func (h *Host) catalog(r *roster, number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
+	sources := h.oversight.tools()
 	var diags []protocol.Diagnostic
+	policies := r.pinning()
 	for _, x := range r.inOrder() {
 		offered, found := x.offered()
 		for _, d := range found {
 			d.Extension = x.candidate.ID
 			diags = append(diags, d)
 		}
-		sources = append(sources, tools.Source{Extension: x.candidate.ID, Tools: offered})
+		source := tools.Source{Extension: x.candidate.ID, Tools: offered}
+		for _, p := range policies {
+			withheld, found := p.withhold(x, p.hold(x, offered))
+			source.Withheld, diags = append(source.Withheld, withheld...), append(diags, found...)
+		}
+		sources = append(sources, source)
+	}
+	for _, p := range policies {
+		for _, x := range r.destinations() { // which list their tools themselves
+			_, found := p.withhold(x, p.held(x))
+			diags = append(diags, found...)
+		}
+		if !h.opts.Inspect {
+			diags = append(diags, p.save()...)
+		}
 	}
 	catalog, found := tools.NewCatalog(number, sources, before)
 	return catalog, append(diags, found...)
@@ -176,6 +191,7 @@ func sameTools(a, b *tools.Catalog) bool {
 const listChangedTimeout = 2 * time.Second
 
 func (h *Host) notifyListChanged(ctx context.Context) {
+	g := h.gen.Load()
 	h.mu.Lock()
 	listeners := maps.Clone(h.sessions)
 	h.mu.Unlock()
@@ -183,7 +199,7 @@ func (h *Host) notifyListChanged(ctx context.Context) {
 	defer cancel()
 	told, telling := make(chan struct{}, len(listeners)), 0
 	for s, a := range listeners {
-		if s.Client == nil || !a.telling.CompareAndSwap(false, true) {
+		if s.Client == nil || g.bridged[s.Extension] != nil || !a.telling.CompareAndSwap(false, true) {
 			continue // nobody to tell, or one who has still not returned from the last time
 		}
 		telling++

@@ -47,14 +47,25 @@ func (x *extension) remember() {
 // learn holds what an instance offers against what was known of its extension,
 // keeps it for the next time, and asks for a new generation.
 func (h *Host) learn(i *instance, announced bool) {
+	if i.older { // it is there to be called, not to be kept
+		i.extension.olderShook.Store(i.Handshake())
+		h.offersChanged()
+		return
+	}
+	i.extension.handshake.Store(i.Handshake())
 	if i.extension.policy != nil {
 		return // offers nothing
 	}
+	h.gen.Load().pin(i.extension, i.Handshake().Tools)
 	h.offersChanged()
 	if i.extension.declares() {
 		return
 	}
-	if changes := i.extension.learn(&offer{Key: i.print, Handshake: *i.Handshake()}); len(changes) > 0 {
+	changes := i.extension.learn(&offer{Key: i.print, Handshake: *i.Handshake()})
+	if h.gen.Load().pins(i.extension.candidate.ID) { // which then says what has changed
+		changes = slices.DeleteFunc(changes, tools.Change.Altered)
+	}
+	if len(changes) > 0 {
 		h.reportChange(i.extension, changes, announced)
 	}
 }

@@ -20,6 +20,7 @@ type PolicyStatus struct {
 	Priority int                 `json:"priority,omitempty"`
 	State    string              `json:"state"`             // a supervisor state; ready for what has no process; disabled
 	Reason   string              `json:"reason,omitempty"`  // for anything not ready
+	Calls    []PolicyCalls       `json:"calls"`             // by flow; none before the first
 	Process  *ExtensionStatus    `json:"process,omitempty"` // of kinds that have one
 }
 
@@ -27,7 +28,7 @@ type PolicyStatus struct {
 func (g *generation) policies() (list []PolicyStatus) {
 	for _, m := range g.members {
 		p := policyStatus(m.Spec)
-		p.State = string(supervisor.Ready)
+		p.State, p.Calls = string(supervisor.Ready), g.oversight.stats.calls(m.Spec.Name)
 		if o, ok := m.Policy.(officer); ok {
 			process := o.x.describe()
 			process.running(o.x)

@@ -24,8 +24,9 @@ type Change struct {
 	Restart []string              `json:"restart"` // sections of the configuration that count from the host's next start
 	Failed  []protocol.Diagnostic `json:"failed"`  // of what is new or tried again, and did not start
 
-	Policies []string `json:"policies"` // names of those added, changed or removed
-	Files    []string `json:"files"`    // in which what is changed differs, as ID/NAME
+	Destinations []string `json:"destinations"` // names of those added, changed or removed
+	Policies     []string `json:"policies"`     // names of those added, changed or removed
+	Files        []string `json:"files"`        // in which what is changed differs, as ID/NAME
 }
 
 // KeptBuild is an extension that goes on as it was.
@@ -37,7 +38,7 @@ type KeptBuild struct {
 
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
-	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies) == 0
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+len(c.Destinations) == 0
 }
 
 // Plan returns what [Admin.Reload] would do now, as far as it can be known
@@ -106,7 +107,7 @@ func (h *Host) reload(ctx context.Context) (*Change, error) {
 }
 
 func (h *Host) logReload(c *Change) {
-	h.log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies,
+	h.log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }
 
@@ -168,9 +169,6 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 			return nil, nil, err
 		}
 	}
-	if err := refuseUnsupported(cfg); err != nil {
-		return nil, nil, err
-	}
 	next, err := h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err
@@ -180,6 +178,7 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 	h.places.Store(&places)
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
 		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members), Files: []string{}}
+	c.Destinations, c.Retried = next.keepDestinations(now)
 	for _, id := range next.order {
 		switch before, x := now.extensions[id], next.extensions[id]; {
 		case before == nil:
@@ -265,6 +264,10 @@ func (r *roster) unusable(x *extension) string {
 // keep puts an extension of an earlier roster back in its place.
 func (r *roster) keep(x *extension) {
 	id := x.candidate.ID
+	if x.bridge != nil {
+		r.bridged[id] = x
+		return
+	}
 	if r.extensions[id] == nil {
 		r.order = append(r.order, id)
 	}

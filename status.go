@@ -16,13 +16,16 @@ import (
 
 // Status is what an operator wants to know at a glance.
 type Status struct {
-	Host        *HostStatus           `json:"host,omitempty"` // see [Admin.Status]
-	Version     string                `json:"version"`
-	Generation  uint64                `json:"generation"` // of the tool catalog
-	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
-	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
-	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
+	Host         *HostStatus           `json:"host,omitempty"` // see [Admin.Status]
+	Version      string                `json:"version"`
+	Generation   uint64                `json:"generation"` // of the tool catalog
+	Containment  Containment           `json:"containment"`
+	Extensions   []ExtensionStatus     `json:"extensions"`             // in discovery order, the skipped ones last
+	Policies     []PolicyStatus        `json:"policies,omitempty"`     // in the order they are asked
+	Audit        *AuditStatus          `json:"audit,omitempty"`        // nil: no record is kept
+	Questions    int                   `json:"questions,omitempty"`    // that wait for an answer; see [Admin.Questions]
+	Destinations []DestinationStatus   `json:"destinations,omitempty"` // by name
+	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
 }
 
 // ExtensionStatus is one extension's part of [Status].
@@ -44,8 +47,9 @@ type ExtensionStatus struct {
 	StateDir string            `json:"state_dir,omitempty"` // private to it, survives restarts
 	Requires manifest.Requires `json:"requires,omitzero"`
 
-	Tools []string `json:"tools"` // registered names
-	Hooks []string `json:"hooks,omitempty"`
+	Tools    []string `json:"tools"`              // registered names
+	Withheld []string `json:"withheld,omitempty"` // of tools that have changed since they were pinned
+	Hooks    []string `json:"hooks,omitempty"`
 
 	Calls   int64    `json:"calls"`             // that an instance had
 	Errors  int64    `json:"errors"`            // of these, the ones that failed
@@ -75,7 +79,10 @@ func (h *Host) Status() Status {
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	s.Policies = g.policies()
+	for _, x := range g.destinations() {
+		s.Destinations = append(s.Destinations, x.destinationStatus(g))
+	}
+	s.Policies, s.Audit, s.Questions = g.policies(), h.oversight.auditStatus(), len(h.oversight.desk.List())
 	for _, c := range g.skipped {
 		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
@@ -141,6 +148,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	for _, e := range g.catalog.Extension(x.candidate.ID) {
 		s.Tools = append(s.Tools, e.Name)
 	}
+	s.Withheld = g.catalog.WithheldOf(x.candidate.ID)
 	if hs := x.handshake.Load(); hs != nil {
 		s.Protocol = hs.Protocol
 	}
@@ -155,7 +163,7 @@ func (s *ExtensionStatus) running(x *extension) {
 	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
-	for i, slot := range x.group.Status() {
+	for i, slot := range x.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt

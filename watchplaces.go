@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -26,7 +27,7 @@ func (r *roster) places() discovery.Places {
 		}
 	}
 	var globbed []*runtime.Spec
-	for _, x := range r.inOrder() {
+	for _, x := range r.everything() {
 		for _, file := range x.ownFiles() {
 			files[file] = true
 			dirs = append(dirs, filepath.Dir(file))
@@ -50,6 +51,15 @@ func (r *roster) places() discovery.Places {
 	}
 }
 
+// everything are the extensions and the destinations.
+func (r *roster) everything() []*extension {
+	list := r.inOrder()
+	for _, name := range slices.Sorted(maps.Keys(r.bridged)) {
+		list = append(list, r.bridged[name])
+	}
+	return list
+}
+
 // ownFiles are the paths on the command line that are not found on PATH, whether
 // there is anything or not: a file that is removed may be on its way back.
 func (x *extension) ownFiles() []string {
@@ -65,7 +75,7 @@ func (x *extension) ownFiles() []string {
 func (r *roster) sum() [sha256.Size]byte {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(r.cfg) // it always encodes
-	for _, x := range r.inOrder() {
+	for _, x := range r.everything() {
 		fmt.Fprintf(h, "%s %x\n", x.candidate.ID, x.source.sum)
 	}
 	for _, c := range r.skipped {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
@@ -29,11 +30,23 @@ import (
 //	GET  /api/v1/tools/{name}             [Tool]
 //	POST /api/v1/tools/{name}/call        the body is the arguments, the answer MCP's CallToolResult
 //
+// and of governance:
+//
+//	GET  /api/v1/policies                 {"policies": [exthost.PolicyStatus…], "audit": [exthost.AuditStatus]}
+//	POST /api/v1/policies/test            the body is a [TestCall], the answer a [TestResult]
+//	GET  /api/v1/decisions                {"decisions": [exthost.Trace…]}, the newest first; ?last= says how many
+//	GET  /api/v1/decisions/{id}           [exthost.Trace]
+//	GET  /api/v1/approvals                {"approvals": [exthost.Question…]}, the oldest first
+//	POST /api/v1/approvals/{id}/approve   204
+//	POST /api/v1/approvals/{id}/deny      204; the body may be {"reason": TEXT}
+//	GET  /api/v1/pins                     {"pins": [exthost.Pin…]}
+//	POST /api/v1/pins/{extension}/approve 204; all of it that is held back, with /{tool} before approve one
+//
 // Whatever fails is answered with {"error": [Fault]}.
 func Admin(h *exthost.Host) http.Handler {
 	a := &admin{host: h}
 	mux := http.NewServeMux()
-	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
+	routes := map[string]handler{
 		"GET /api/v1/status":                   a.status,
 		"POST /api/v1/extensions/{id}/restart": a.restart,
 		"POST /api/v1/reload":                  a.reload,
@@ -44,7 +57,9 @@ func Admin(h *exthost.Host) http.Handler {
 		"GET /api/v1/tools":                    a.tools,
 		"GET /api/v1/tools/{name}":             a.tool,
 		"POST /api/v1/tools/{name}/call":       a.call,
-	} {
+	}
+	maps.Copy(routes, a.policyRoutes())
+	for pattern, handle := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r); err != nil {
 				writeFault(w, err)
@@ -53,6 +68,9 @@ func Admin(h *exthost.Host) http.Handler {
 	}
 	return mux
 }
+
+// handler is one of admin's.
+type handler func(http.ResponseWriter, *http.Request) error
 
 // admin answers the operator. Its handlers write nothing before they return an error.
 type admin struct{ host *exthost.Host }
@@ -193,11 +211,15 @@ func (f *Fault) Err() error {
 		Outcome: f.Outcome, RetryAfter: f.RetryAfter, Evidence: f.Evidence}
 }
 
-func writeFault(w http.ResponseWriter, err error) {
-	f := Fault{Kind: protocol.KindOf(err), Message: err.Error()}
+func faultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		f = Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
+		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
 	}
+	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
+}
+
+func writeFault(w http.ResponseWriter, err error) {
+	f := faultOf(err)
 	_ = writeJSON(w, faultStatus(f.Kind), map[string]Fault{"error": f}) // it always encodes
 }
 

@@ -1,15 +1,12 @@
 package httpserver
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -18,17 +15,16 @@ type guard struct {
 	hosts   map[string]bool // names this server goes by, besides addresses
 	origins []string        // other than its own
 	cross   *http.CrossOriginProtection
-	token   *[sha256.Size]byte // nil: there is none
+	doorman *doorman
 	next    http.Handler
 }
 
-// tokenCaller is the caller that shows the token.
-const tokenCaller = "token"
-
-func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
-	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins,
-		cross: http.NewCrossOriginProtection(), next: next}
-	for _, host := range append(slices.Clone(o.AllowedHosts), o.Listen) {
+// newGuard returns the guard of what listens at an address. private says that
+// everybody must show who he is, exposed that other machines can connect.
+func (s *Server) newGuard(listen string, private, exposed bool, next http.Handler) (*guard, error) {
+	o := &s.options
+	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins, cross: http.NewCrossOriginProtection()}
+	for _, host := range append(slices.Clone(o.AllowedHosts), listen) {
 		if name := hostName(host); name != "" && !isUnspecified(name) {
 			g.hosts[name] = true
 		}
@@ -38,15 +34,22 @@ func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "allowed origin: %w", err)
 		}
 	}
-	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		g.token = &sum
-	}
-	if exposed && g.token == nil {
+	if exposed && o.Token == "" && o.OAuth == nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
-			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", o.Listen)
+			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}
+	g.next = s.metered(next)
+	g.doorman = s.newDoorman(private, g.next)
 	return g, nil
+}
+
+// metered has the bodies of requests counted against those of all others.
+func (s *Server) metered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, release := s.bodies.Meter(r)
+		defer release()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ServeHTTP lets a request through or says why not, and no more than that.
@@ -62,16 +65,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.shareWith(w, r) {
 		return // a preflight, which carries no token
 	}
-	caller, ok := g.authenticate(r)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a valid token is required: Authorization: Bearer …", http.StatusUnauthorized)
-		return
-	}
-	if caller != "" {
-		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
-	}
-	g.next.ServeHTTP(w, r)
+	g.doorman.ServeHTTP(w, r)
 }
 
 // knowsHost reports whether the Host header names this server: by a name it was
@@ -136,20 +130,4 @@ func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
 	h.Add("Vary", "Access-Control-Request-Headers")
 	w.WriteHeader(http.StatusNoContent)
 	return true
-}
-
-// authenticate returns who is calling. A token that is set must be shown by
-// everybody, also on loopback, where other users of the machine are callers; only
-// /healthz, which says nothing, is for probes that have none.
-func (g *guard) authenticate(r *http.Request) (caller string, ok bool) {
-	shown := r.Header.Get("Authorization")
-	if g.token == nil || r.URL.Path == "/healthz" && shown == "" {
-		return "", true
-	}
-	scheme, token, _ := strings.Cut(shown, " ")
-	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent
-	if subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
-		return tokenCaller, true
-	}
-	return "", false
 }

@@ -8,8 +8,8 @@ import (
 
 func (s *Server) newRoutes() http.Handler {
 	mux := http.NewServeMux()
-	sse, message := s.mcp.SSE()
-	mux.Handle("/mcp", s.mcp.Handler())
+	sse, message := s.mcp.SSE("")
+	mux.Handle("/mcp", s.mcp.Handler(""))
 	mux.Handle("/sse", sse)
 	mux.Handle("/message", message)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -19,6 +19,11 @@ func (s *Server) newRoutes() http.Handler {
 	if s.options.Metrics != nil {
 		mux.Handle("GET /metrics", s.options.Metrics)
 	}
+	if s.options.OAuth != nil {
+		mux.Handle(metadataPath, s.metadata())
+		mux.Handle(metadataPath+"/", s.metadata())
+	}
+	mux.HandleFunc("/", s.one)
 	return mux
 }
 

@@ -78,8 +78,7 @@ func (n *noise) verdict() *protocol.Error {
 	return fault
 }
 
-// listener is a wire that tells noise of the frames in between, and shows all of it
-// to who taps it.
+// listener is a wire that tells noise of the frames in between.
 type listener struct {
 	*jsonrpc.Line
 	noise *noise
@@ -100,7 +99,7 @@ func (l *listener) Read() (jsonrpc.Message, error) {
 
 func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
 	if l.tap.Tapped() {
-		l.show(m)
+		showSent(l.tap, l.pid, m)
 	}
 	return l.Line.Write(ctx, m)
 }
@@ -108,14 +107,35 @@ func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
 // WriteLater is Write for answers that may wait for others.
 func (l *listener) WriteLater(ctx context.Context, m jsonrpc.Message) error {
 	if l.tap.Tapped() {
-		l.show(m)
+		showSent(l.tap, l.pid, m)
 	}
 	return l.Line.WriteLater(ctx, m)
 }
 
-func (l *listener) show(m jsonrpc.Message) {
+// tapped is a wire to elsewhere that shows what passes.
+type tapped struct {
+	jsonrpc.Transport
+	tap *wiretap.Wire
+}
+
+func (t *tapped) Read() (jsonrpc.Message, error) {
+	m, err := t.Transport.Read()
+	if err == nil && t.tap.Tapped() {
+		t.tap.Show(0, false, m.Raw)
+	}
+	return m, err
+}
+
+func (t *tapped) Write(ctx context.Context, m jsonrpc.Message) error {
+	if t.tap.Tapped() {
+		showSent(t.tap, 0, m)
+	}
+	return t.Transport.Write(ctx, m)
+}
+
+func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
 	if frame, err := jsonrpc.Append(nil, &m); err == nil {
-		l.tap.Show(l.pid, true, frame)
+		tap.Show(pid, true, frame)
 	}
 }
 

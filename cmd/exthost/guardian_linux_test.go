@@ -150,19 +150,30 @@ func startedBy(dir, extension string) (pids []string) {
 	return pids
 }
 
-// guardianOf waits for the guardian of the host pid.
+// guardianOf waits for the guardian of the host pid, and until it is ready: it
+// ignores what ends hosts by then.
 func guardianOf(t *testing.T, pid int) string {
 	want := fmt.Appendf(nil, "exthost-guardian-1\x00of\x00%d\x00", pid)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range files {
-			if cmdline, _ := os.ReadFile(file); bytes.Equal(cmdline, want) {
+			cmdline, _ := os.ReadFile(file)
+			status, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))
+			if bytes.Equal(cmdline, want) && ignores(status, syscall.SIGTSTP) {
 				return filepath.Base(filepath.Dir(file))
 			}
 		}
 	}
-	t.Fatalf("the host %s has no guardian", strconv.Itoa(pid))
+	t.Fatalf("the host %d has no guardian", pid)
 	return ""
+}
+
+// ignores reports whether a process of this status does not care for sig.
+func ignores(status []byte, sig syscall.Signal) bool {
+	_, after, _ := bytes.Cut(status, []byte("SigIgn:\t"))
+	mask, _, _ := bytes.Cut(after, []byte("\n"))
+	bits, _ := strconv.ParseUint(string(mask), 16, 64)
+	return bits&(1<<(sig-1)) != 0
 }
 
 // alive reports whether pid runs; a zombie does not.

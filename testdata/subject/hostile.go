@@ -19,7 +19,7 @@ var hostile = map[string]func(){
 	"hang":       func() {},
 	"deaf":       func() { time.Sleep(time.Hour) },
 	"stubborn":   func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Hour) },
-	"crash-loop": func() { os.Exit(3) },
+	"crash-loop": func() { time.Sleep(5 * time.Millisecond); os.Exit(3) }, // it was ready once
 	"stdout-flood": func() {
 		flood(os.Stdout, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"water"}}`)
 	},
