@@ -148,6 +148,59 @@ func exe(t *testing.T) string {
 	return path
 }
 
+// N1: an editor that empties a file and writes it in steps is one save, of what is in it
+// at the end.
+func TestN1EditorSavesInSteps(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite)
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchReload, 200*time.Millisecond, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	text := says("two")
+	for _, step := range []string{"", text[:20], text[:40], text} {
+		f.write("x/main.sh", step)
+	}
+	if err := os.Chmod(filepath.Join(f.dir, "x/main.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	if got := say(t, h, "x"); got != "two" {
+		t.Errorf("%q", got)
+	}
+	f.write("x/main.sh", text) // which is what it was
+	f.write("y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
+	f.write("y/main.sh", text)
+	sameChange(t, new(await(t, reloads)), exthost.Change{Added: []string{"y"}})
+}
+
+// N4: a search path that is deleted and made again is looked at again.
+func TestN4SearchPathMadeAnew(t *testing.T) {
+	processtest.Leaks(t)
+	f := &folder{t, filepath.Join(t.TempDir(), "search", "path")}
+	f.add("x", lite)
+	f.write("x/main.sh", says("one"))
+	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	for _, dir := range []string{f.dir, filepath.Dir(f.dir)} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		var gone []string
+		for len(gone) == 0 { // files may be found missing one by one
+			gone = await(t, reloads).Removed
+		}
+		f.write("x/main.sh", says("two"))
+		f.add("x", lite)
+		var come []string
+		for len(come) == 0 {
+			come = await(t, reloads).Added
+		}
+		if got := say(t, h, "x"); got != "two" {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 // Files that [dev] watch names count, in folders that come later too; others do not.
 func TestWatchDevGlobs(t *testing.T) {
 	f := newFolder(t).add("x", lite+"[dev]\nwatch = [\"*.txt\", \"lib/**/*.sh\"]\n")

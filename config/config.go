@@ -44,7 +44,7 @@ const (
 	WatchReload = "reload" // reload what changed
 )
 
-// Watch says what a change below a search path does.
+// Watch says what a change below a search path, or of the configuration, does.
 type Watch struct {
 	Enabled  bool              `json:"enabled"`                                // default false
 	Mode     string            `json:"mode" jsonschema:"enum=log,enum=reload"` // default log

@@ -16,8 +16,6 @@ import (
 // host refuses to start with those whose lack would be dangerous. code matches what would make them count; once something outside the packages
 // that read them does, [TestPending] wants them gone from here.
 var pending = []struct{ key, code, effect, until string }{
-	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
-	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
 	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
 }
 
