@@ -71,17 +71,12 @@ func (a *app) dev(ctx context.Context, dir string, attach bool) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return &exitError{code: exitNotFound, text: dir + " is not the directory of an extension", hint: "exthost init NAME --lang LANG makes one"}
 	}
-	load := a.devConfig(dir, attach)
-	cfg, err := load()
-	if err != nil {
-		return err
-	}
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return err
 	}
 	d := &dev{app: a, dir: dir, out: a.out, colours: a.coloursOn(a.out), offered: map[string]offer{}, calls: map[int]context.CancelFunc{}}
-	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), StartLazy: true, Background: true, Reread: load, OnReload: d.reloaded}
+	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), StartLazy: true, Background: true, Reread: a.devConfig(dir, attach), OnReload: d.reloaded}
 	if attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
 		if err != nil {
@@ -90,13 +85,22 @@ func (a *app) dev(ctx context.Context, dir string, attach bool) error {
 		defer os.RemoveAll(sockets)
 		o.Command = relayed(sockets)
 	}
-	ctx, end := context.WithCancel(ctx)
-	defer end()
+	cfg, err := o.Reread()
+	if err != nil {
+		return err
+	}
 	leave, err := d.enterTerminal()
 	if err != nil {
 		return err
 	}
 	defer leave()
+	return d.session(ctx, cfg, o, attach)
+}
+
+// session runs the host until the author has had enough.
+func (d *dev) session(ctx context.Context, cfg *config.Config, o exthost.Options, attach bool) (err error) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	began := time.Now()
 	if d.host, err = exthost.Open(ctx, cfg, o); err != nil {
 		return err

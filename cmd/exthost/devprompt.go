@@ -39,13 +39,7 @@ func (d *dev) do(ctx context.Context, line string, async bool) bool {
 	if len(words) == 0 {
 		return true
 	}
-	if e := d.lookup(words[0]); e != nil {
-		call := d.begin(ctx, e, words[1:])
-		if async {
-			d.tasks.Go(call)
-		} else {
-			call()
-		}
+	if d.run(ctx, words, async) {
 		return true
 	}
 	switch strings.TrimPrefix(words[0], ":") {
@@ -68,7 +62,22 @@ func (d *dev) do(ctx context.Context, line string, async bool) bool {
 	case "tap":
 		d.toggleTap(ctx)
 	default:
-		d.unknown(words[0])
+		d.unknown(ctx, words, async)
+	}
+	return true
+}
+
+// run calls the tool that the words name; false when there is none.
+func (d *dev) run(ctx context.Context, words []string, async bool) bool {
+	e := d.lookup(words[0])
+	if e == nil {
+		return false
+	}
+	call := d.begin(ctx, e, words[1:])
+	if async {
+		d.tasks.Go(call)
+	} else {
+		call()
 	}
 	return true
 }
@@ -85,8 +94,15 @@ func (d *dev) lookup(name string) *tools.Entry {
 	return nil
 }
 
-func (d *dev) unknown(word string) {
-	var known []string
+// unknown waits for extensions that are still starting, and says what may have been
+// meant when none of them has the tool.
+func (d *dev) unknown(ctx context.Context, words []string, async bool) {
+	starting, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	if d.host.Ready(starting) == nil && d.run(ctx, words, async) {
+		return
+	}
+	word, known := words[0], []string(nil)
 	for _, e := range d.host.Tools().Entries() {
 		known = append(known, e.Tool)
 	}
