@@ -29,13 +29,16 @@ type OAuth struct {
 	Client *http.Client // fetches metadata and keys; default: one that gives up after 10 s
 }
 
-// tokenCaller is the caller that shows the token.
-const tokenCaller = "token"
+// Who calls, by the token that was shown.
+const (
+	tokenCaller    = "token"
+	operatorCaller = "operator"
+)
 
 // doorman asks who comes in, and lets in who may.
 type doorman struct {
-	token   *[sha256.Size]byte // opens everything; nil: there is none
-	own     *[sha256.Size]byte // opens what is for the operator and is private; nil: nothing does
+	token   *[sha256.Size]byte // nil: there is none
+	own     *[sha256.Size]byte // the operator's; nil: there is none
 	oauth   http.Handler       // asks for an access token, and goes on to the routes; nil: none is accepted
 	private bool               // everybody must say who he is
 	next    http.Handler
@@ -67,24 +70,29 @@ func sumOf(token string) *[sha256.Size]byte {
 
 // ServeHTTP lets a request in or says what it lacks. A token that is set must be
 // shown by everybody, also on loopback, where other users of the machine are
-// callers. What is for the operator, and private ports, take one in any case; what
-// tells nobody anything takes none.
+// callers, and private ports take one in any case; what tells nobody anything takes
+// none.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
-	operators := isOperators(r.URL.Path)
 	switch {
-	case isOpen(r.URL.Path) && shown == "":
+	case shown == "" && d.isOpen(r.URL.Path):
 		d.admit(w, r, "")
-	case shows(shown, d.token), (operators || d.private) && shows(shown, d.own):
+	case shows(shown, d.own):
+		d.admit(w, r, operatorCaller)
+	case shows(shown, d.token):
 		d.admit(w, r, tokenCaller)
-	case d.oauth != nil && !operators:
+	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
-	case d.token == nil && !operators && !d.private:
+	case d.token == nil && !d.private:
 		d.admit(w, r, "")
 	default:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a valid token is required: Authorization: Bearer …", http.StatusUnauthorized)
+		unauthorized(w, "a valid token is required: Authorization: Bearer …")
 	}
+}
+
+func unauthorized(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, text, http.StatusUnauthorized)
 }
 
 func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
@@ -94,20 +102,10 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	d.next.ServeHTTP(w, r)
 }
 
-// isOperators reports whether a path is for whoever runs the server.
-func isOperators(path string) bool {
-	for _, root := range []string{"/api", "/ui"} {
-		if path == root || strings.HasPrefix(path, root+"/") {
-			return true
-		}
-	}
-	return false
-}
-
 // isOpen reports whether a path is for those who have no token: probes, which learn
 // nothing, and clients that want to know where to get one.
-func isOpen(path string) bool {
-	return path == "/healthz" || path == metadataPath || strings.HasPrefix(path, metadataPath+"/")
+func (d *doorman) isOpen(path string) bool {
+	return path == "/healthz" || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
 // shows reports whether the header shows the token, in a time that does not depend
@@ -125,7 +123,7 @@ func shows(header string, token *[sha256.Size]byte) bool {
 func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
-	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller):
+	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller):
 		err = errors.New("its subject names nobody")
 	case errors.Is(err, jwt.ErrKeys):
 		s.options.Logger.Error("access tokens cannot be verified", "error", err)

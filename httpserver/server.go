@@ -27,8 +27,8 @@ type Options struct {
 	Metrics http.Handler      // served on /metrics; nil: no such route
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // opens what always takes a token, /api, /ui and the ports of destinations, where Token does not; "": nothing does
-	OAuth          *OAuth   // also takes access tokens, but for /api and /ui; nil takes none
+	OperatorToken  string   // also opens everything, and the ports of destinations where there is no Token; "": there is none
+	OAuth          *OAuth   // also takes access tokens; nil takes none
 	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
