@@ -59,10 +59,14 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (json.RawMessage, error) {
 	r, err := h.route(ctx, c, t)
 	if err != nil {
+		h.tally.astray(err)
 		return nil, err
 	}
 	defer r.gen.leave()
-	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...); err != nil {
+	began := h.feed.clock()
+	err = r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...)
+	h.account(r, began, err)
+	if err != nil {
 		return nil, r.blame(err)
 	}
 	return r.exchange.Response, nil
@@ -306,7 +310,7 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	} else {
 		result, err = i.Call(ctx, &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call)})
 	}
-	r.target.calls.record(time.Since(began), err)
+	r.target.calls.record(time.Since(began), params, result, err)
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	return result, ok && e.Outcome == "" && processEnded(err), err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -76,7 +77,9 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
+	spawned := time.Now()
 	err := i.Instance.Serve(ctx, func() {
+		i.extension.calls.started.Record(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
 		i.learn(false)
@@ -136,6 +139,7 @@ func (x *extension) running(i *instance, is bool) {
 		x.instances[i] = struct{}{}
 	} else {
 		delete(x.instances, i)
+		x.calls.ended(i.Info())
 	}
 }
 
@@ -207,7 +211,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		run, err := start(s)
 		i.Instance = run
 		return i, err
-	}, o)
+	}, h.watched(x, o))
 	return x
 }
 

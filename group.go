@@ -40,6 +40,19 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 	}
 }
 
+// watched has what happens to x counted, and told to those who listen.
+func (h *Host) watched(x *extension, o supervisor.Options) supervisor.Options {
+	next := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
+			x.calls.restarts.Add(1)
+		}
+		next(e)
+		h.feed.stateEvent(x.candidate.ID, e)
+	}
+	return o
+}
+
 // processEnded reports whether err says that the process behind an instance is
 // gone or about to be.
 func processEnded(err error) bool {

@@ -74,6 +74,8 @@ type Host struct {
 	openedAt    time.Time
 
 	oversight oversight
+	tally     tally
+	feed      feed
 
 	runner *hooks.Runner    // of the commands of hooks
 	states chan hooks.Event // of extensions, for the hooks of extension_state
@@ -335,6 +337,7 @@ func (h *Host) Close() error {
 		h.running.Wait()
 		errs = append(errs, h.oversight.close(ctx))
 		h.containment.Close()
+		h.feed.close()
 		h.journal.Close()
 		failed = errors.Join(errs...)
 	})

@@ -74,7 +74,7 @@ func (h *Host) pipeline(members []governance.Member, before *roster) *governance
 	if before != nil && slices.EqualFunc(members, before.members, sameMember) {
 		return before.policy
 	}
-	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk}, members...)
+	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk, Observe: h.tally.observe}, members...)
 }
 
 func sameMember(a, b governance.Member) bool {

@@ -76,6 +76,9 @@ func (h *Host) Status() Status {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
 	s.Policies = g.policies()
+	for i := range s.Policies {
+		h.tally.decided(&s.Policies[i])
+	}
 	for _, c := range g.skipped {
 		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
@@ -152,7 +155,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 // running adds what there is to say of the processes of x.
 func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
-	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
+	s.Latency, s.LastCrash = latencyOf(&x.calls.took), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
 	for i, slot := range x.group.Status() {

@@ -1,0 +1,161 @@
+package exthost
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Outcome is how an exchange ended: ok, tool_error, or the kind of its error. The
+// set is closed, fit for a metric's label.
+type Outcome string
+
+// The outcomes that are no kind of error.
+const (
+	OutcomeOK        Outcome = "ok"
+	OutcomeToolError Outcome = "tool_error" // the tool ran, and says that it failed
+)
+
+// outcomes are all, in the order in which they are counted.
+var outcomes = func() []Outcome {
+	all := []Outcome{OutcomeOK, OutcomeToolError}
+	for _, kind := range protocol.Kinds() {
+		all = append(all, Outcome(kind))
+	}
+	return all
+}()
+
+// outcomeOf is how an exchange with this end is counted.
+func outcomeOf(result json.RawMessage, err error) Outcome {
+	switch {
+	case err != nil:
+		return Outcome(cmp.Or(protocol.KindOf(err), protocol.ExtensionError))
+	case bytes.Contains(result, isErrorKey) && string(rawjson.Get(result, "isError")) == "true":
+		return OutcomeToolError
+	}
+	return OutcomeOK
+}
+
+var isErrorKey = []byte(`"isError"`)
+
+// tally counts what the status does not: calls by tool and outcome, and what
+// policies did. It outlives generations, so that its numbers only grow.
+type tally struct {
+	tools    table[toolKey, toolTally]
+	steps    table[stepKey, atomic.Int64]
+	policies table[flowKey, latency.Histogram]
+}
+
+type toolKey struct{ extension, tool string }
+
+// toolTally has one count for each of [outcomes], for which there is room.
+type toolTally [32]atomic.Int64
+
+type stepKey struct {
+	policy   string
+	category governance.Category
+	flow     governance.Flow
+	outcome  governance.Outcome
+	action   governance.Action
+	code     string
+	shadow   bool
+}
+
+type flowKey struct {
+	policy string
+	flow   governance.Flow
+}
+
+// call counts a call of a tool of the catalog.
+func (t *tally) call(extension, tool string, o Outcome) {
+	t.tools.get(toolKey{extension, tool})[max(0, slices.Index(outcomes, o))].Add(1)
+}
+
+// astray counts a call of what there is not. Its name is the caller's free choice.
+func (t *tally) astray(err error) { t.call("", "", outcomeOf(nil, err)) }
+
+// observe counts what a policy did. The pipeline calls it.
+func (t *tally) observe(o governance.Observation) {
+	t.steps.get(stepKey{o.Policy, o.Category, o.Flow, o.Outcome, o.Action, o.Code, o.Shadow}).Add(1)
+	if o.Outcome != governance.Dropped {
+		t.policies.get(flowKey{o.Policy, o.Flow}).Record(o.Latency)
+	}
+}
+
+// decided adds what the policy has done.
+func (t *tally) decided(p *PolicyStatus) {
+	for key, n := range t.steps.all() {
+		if key.policy != p.Name || key.outcome == governance.Dropped {
+			continue
+		}
+		count := n.Load()
+		p.Decisions += count
+		if key.outcome == governance.Rejected || key.shadow && key.action == governance.Deny {
+			p.Rejections += count
+		}
+		if key.outcome == governance.PluginError {
+			p.Errors += count
+		}
+	}
+	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
+		took, ok := t.policies.all()[flowKey{p.Name, flow}]
+		if !ok {
+			continue
+		}
+		if l := latencyOf(took); l != nil && (p.Latency == nil || l.P95 > p.Latency.P95) {
+			p.Latency = l
+		}
+	}
+}
+
+// maxTallied bounds a table: what a catalog of a thousand tools and a few reloads
+// need several times over.
+const maxTallied = 4096
+
+// table is a map that only grows, is read without a lock, and has a bound: what
+// does not fit counts under the zero key.
+type table[K comparable, V any] struct {
+	mu  sync.Mutex // of those who add
+	now atomic.Pointer[map[K]*V]
+}
+
+// get returns the value of key, which it makes if need be.
+func (t *table[K, V]) get(key K) *V {
+	if m := t.now.Load(); m != nil {
+		if v := (*m)[key]; v != nil {
+			return v
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := t.all()
+	if len(m) >= maxTallied {
+		key = *new(K)
+	}
+	if v := m[key]; v != nil {
+		return v
+	}
+	grown := make(map[K]*V, len(m)+1)
+	maps.Copy(grown, m)
+	v := new(V)
+	grown[key] = v
+	t.now.Store(&grown)
+	return v
+}
+
+// all returns what there is, not to be written to.
+func (t *table[K, V]) all() map[K]*V {
+	if m := t.now.Load(); m != nil {
+		return *m
+	}
+	return nil
+}
