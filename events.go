@@ -244,7 +244,7 @@ func (f *feed) stateEvent(id string, e supervisor.Event) {
 		s.Reason = message(e.Err)
 	}
 	if !e.Next.IsZero() {
-		s.Due = &e.Next
+		s.Due = new(e.Next)
 	}
 	kind := EventState
 	if e.Kind == supervisor.BreakerChanged {
