@@ -192,14 +192,6 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	o := groupOptions(c, spec.Options, h.log)
-	logged := o.OnEvent
-	o.OnEvent = func(e supervisor.Event) {
-		logged(e)
-		if x.policy == nil {
-			h.stateChanged(c.ID, e)
-		}
-	}
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
 		i := &instance{extension: x, key: key}
 		if x.print != nil {
@@ -211,7 +203,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		run, err := start(s)
 		i.Instance = run
 		return i, err
-	}, h.watched(x, o))
+	}, h.watched(x, groupOptions(c, spec.Options, h.log)))
 	return x
 }
 

@@ -40,15 +40,18 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 	}
 }
 
-// watched has what happens to x counted, and told to those who listen.
+// watched has what happens to x counted, and told to hooks and to those who listen.
 func (h *Host) watched(x *extension, o supervisor.Options) supervisor.Options {
-	next := o.OnEvent
+	logged := o.OnEvent
 	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
 		if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
 			x.calls.restarts.Add(1)
 		}
-		next(e)
 		h.feed.stateEvent(x.candidate.ID, e)
+		if x.policy == nil {
+			h.stateChanged(x.candidate.ID, e)
+		}
 	}
 	return o
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/latency"
 	"github.com/exthost/exthost/runtime"
 )
@@ -19,6 +20,8 @@ type Measures struct {
 	Calls      []CallMeasure      // by tool and outcome, only those that there were
 	Policies   []PolicyMeasure    // by policy and flow
 	Steps      []StepMeasure      // by all that tells them apart
+	Points     []PointMeasure     // by point
+	Hooks      []HookMeasure      // by all that tells them apart
 }
 
 // ExtensionMeasure is what was counted of one extension, or of a policy's process.
@@ -63,6 +66,20 @@ type StepMeasure struct {
 	Count    int64
 }
 
+// PointMeasure is how long the handlers of a hook point took.
+type PointMeasure struct {
+	Point hooks.Point
+	Runs  Durations
+}
+
+// HookMeasure is how often the handlers of a hook did the same.
+type HookMeasure struct {
+	Point     hooks.Point
+	Extension string             // whose they are; "" for the operator's and the program's
+	Outcome   governance.Outcome // never Dropped
+	Count     int64
+}
+
 // Measures returns what has been counted so far.
 func (a Admin) Measures() Measures {
 	h := a.h
@@ -86,6 +103,12 @@ func (a Admin) Measures() Measures {
 	}
 	for key, n := range h.tally.steps.all() {
 		m.Steps = append(m.Steps, key.measure(n.Load()))
+	}
+	for key, n := range h.tally.hooks.all() {
+		m.Hooks = append(m.Hooks, HookMeasure{key.point, key.extension, key.outcome, n.Load()})
+	}
+	for point, took := range h.tally.points.all() {
+		m.Points = append(m.Points, PointMeasure{point, took.Totals()})
 	}
 	return m
 }

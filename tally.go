@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/latency"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -48,11 +49,13 @@ func outcomeOf(result json.RawMessage, err error) Outcome {
 var isErrorKey = []byte(`"isError"`)
 
 // tally counts what the status does not: calls by tool and outcome, and what
-// policies did. It outlives generations, so that its numbers only grow.
+// policies and hooks did. It outlives generations, so that its numbers only grow.
 type tally struct {
 	tools    table[toolKey, toolTally]
 	steps    table[stepKey, atomic.Int64]
 	policies table[flowKey, latency.Histogram]
+	hooks    table[hookKey, atomic.Int64]
+	points   table[hooks.Point, latency.Histogram]
 }
 
 type toolKey struct{ extension, tool string }
@@ -75,6 +78,13 @@ type flowKey struct {
 	flow   governance.Flow
 }
 
+// hookKey leaves out the handler's name, which may be a whole command line.
+type hookKey struct {
+	point     hooks.Point
+	extension string // whose the handler is; "" for the operator's and the program's
+	outcome   governance.Outcome
+}
+
 // call counts a call of a tool of the catalog.
 func (t *tally) call(extension, tool string, o Outcome) {
 	t.tools.get(toolKey{extension, tool})[max(0, slices.Index(outcomes, o))].Add(1)
@@ -89,6 +99,19 @@ func (t *tally) observe(o governance.Observation) {
 	if o.Outcome != governance.Dropped {
 		t.policies.get(flowKey{o.Policy, o.Flow}).Record(o.Latency)
 	}
+}
+
+// hook counts what a handler of a hook did.
+func (t *tally) hook(e *hooks.Event, s hooks.Step) {
+	key := hookKey{e.Point, s.Extension, governance.Continue}
+	switch {
+	case s.Err != nil:
+		key.outcome = governance.PluginError
+	case s.Reply != nil && (s.Reply.Abort || s.Reply.Decision == hooks.Deny):
+		key.outcome = governance.Rejected
+	}
+	t.hooks.get(key).Add(1)
+	t.points.get(e.Point).Record(s.Took)
 }
 
 // decided adds what the policy has done.
