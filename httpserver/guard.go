@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
@@ -19,11 +20,15 @@ type guard struct {
 	origins []string        // other than its own
 	cross   *http.CrossOriginProtection
 	token   *[sha256.Size]byte // nil: there is none
+	own     *[sha256.Size]byte // the operator's; nil: there is none
 	next    http.Handler
 }
 
-// tokenCaller is the caller that shows the token.
-const tokenCaller = "token"
+// Who calls, by the token that was shown.
+const (
+	tokenCaller    = "token"
+	operatorCaller = "operator"
+)
 
 func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
 	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins,
@@ -39,8 +44,10 @@ func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
 		}
 	}
 	if o.Token != "" {
-		sum := sha256.Sum256([]byte(o.Token))
-		g.token = &sum
+		g.token = new(sha256.Sum256([]byte(o.Token)))
+	}
+	if o.OperatorToken != "" {
+		g.own = new(sha256.Sum256([]byte(o.OperatorToken)))
 	}
 	if exposed && g.token == nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
@@ -64,14 +71,17 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, ok := g.authenticate(r)
 	if !ok {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a valid token is required: Authorization: Bearer …", http.StatusUnauthorized)
+		unauthorized(w, "a valid token is required: Authorization: Bearer …")
 		return
 	}
+	ctx := r.Context()
 	if caller != "" {
-		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
+		ctx = mcpserver.WithCaller(ctx, caller)
 	}
-	g.next.ServeHTTP(w, r)
+	if caller == operatorCaller {
+		ctx = context.WithValue(ctx, operatorKey{}, true)
+	}
+	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // knowsHost reports whether the Host header names this server: by a name it was
@@ -139,17 +149,46 @@ func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // authenticate returns who is calling. A token that is set must be shown by
-// everybody, also on loopback, where other users of the machine are callers; only
-// /healthz, which says nothing, is for probes that have none.
+// everybody, also on loopback, where other users of the machine are callers; but
+// /healthz, which says nothing, is for probes that have none, and the pages of the
+// dashboard, which are the same for everybody, for browsers that will show it later.
 func (g *guard) authenticate(r *http.Request) (caller string, ok bool) {
-	shown := r.Header.Get("Authorization")
-	if g.token == nil || r.URL.Path == "/healthz" && shown == "" {
-		return "", true
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent
+		if is(sum, g.own) {
+			return operatorCaller, true
+		}
+		if is(sum, g.token) {
+			return tokenCaller, true
+		}
 	}
-	scheme, token, _ := strings.Cut(shown, " ")
-	sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent
-	if subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && strings.EqualFold(scheme, "Bearer") {
-		return tokenCaller, true
-	}
-	return "", false
+	return "", g.token == nil || scheme == "" && isOpen(r)
+}
+
+func is(shown [sha256.Size]byte, want *[sha256.Size]byte) bool {
+	return want != nil && subtle.ConstantTimeCompare(shown[:], want[:]) == 1
+}
+
+func isOpen(r *http.Request) bool {
+	page := r.Method == http.MethodGet && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/"))
+	return page || r.URL.Path == "/healthz"
+}
+
+type operatorKey struct{}
+
+// operatorOnly lets through who has shown the operator's token, wherever from.
+func operatorOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if is, _ := r.Context().Value(operatorKey{}).(bool); !is {
+			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func unauthorized(w http.ResponseWriter, text string) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, text, http.StatusUnauthorized)
 }

@@ -19,6 +19,9 @@ type Options struct {
 	Ready   func() error      // why /readyz is to say 503; nil is always ready
 	Metrics http.Handler      // served on /metrics; nil: no such route
 
+	Admin         http.Handler // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
+	OperatorToken string       // what Authorization: Bearer must show to it, on loopback too; opens all other routes as well. Required with Admin
+
 	Listen         string   // host:port; default 127.0.0.1:7800
 	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
@@ -66,10 +69,14 @@ type Server struct {
 	conns   atomic.Int64
 }
 
-// New returns a Server, which does not listen yet. It panics without a backend.
+// New returns a Server, which does not listen yet. It panics without a backend, and
+// with an operator's API that anybody could reach.
 func New(o Options) *Server {
 	if o.Backend == nil {
 		panic("httpserver: no backend")
+	}
+	if o.Admin != nil && o.OperatorToken == "" {
+		panic("httpserver: no token for the operator")
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP)}
