@@ -4,6 +4,7 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
+	"path"
 	"strings"
 )
 
@@ -33,6 +34,9 @@ func dashboard() http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache")
+		if path.Ext(r.URL.Path) == ".js" {
+			h.Set("Content-Type", "text/javascript; charset=utf-8") // whatever the system takes it for
+		}
 		serve.ServeHTTP(w, r)
 	})
 }
