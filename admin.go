@@ -81,8 +81,15 @@ func (h *Host) restart(ctx context.Context, x *extension) error {
 
 // cannotRestart is why there is nothing to restart by that id.
 func (h *Host) cannotRestart(id string) error {
+	s := h.Status()
 	var ids []string
-	for _, x := range h.Status().Extensions {
+	for _, p := range s.Policies {
+		if PolicyPrefix+p.Name == id {
+			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
+		}
+		ids = append(ids, PolicyPrefix+p.Name)
+	}
+	for _, x := range s.Extensions {
 		if x.ID == id && x.State == StateDisabled {
 			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
 		}

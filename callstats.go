@@ -13,10 +13,10 @@ import (
 // through all its builds.
 type callStats struct {
 	count, errors, refused atomic.Int64
-	took                   latency.Histogram
+	took                   histogram
 	sent, received         atomic.Int64 // bytes of params and results
 
-	started  latency.Histogram // from the spawn of an instance until it could be called
+	started  histogram // from the spawn of an instance until it could be called
 	restarts atomic.Int64
 
 	late, unknown, noise atomic.Uint64 // of instances that have ended, as in [runtime.Info]
@@ -28,7 +28,7 @@ func (s *callStats) record(took time.Duration, params, result json.RawMessage, e
 	if err != nil {
 		s.errors.Add(1)
 	}
-	s.took.Record(took)
+	s.took.record(took)
 	s.sent.Add(int64(len(params)))
 	s.received.Add(int64(len(result)))
 }
@@ -47,7 +47,37 @@ type Latency struct {
 	P95 time.Duration `json:"p95_ns"` // 19 of 20
 }
 
-// latencyOf returns nil when nothing was counted.
+// histogram takes its room when something is recorded: most of many extensions are
+// never called.
+type histogram struct {
+	of atomic.Pointer[latency.Histogram]
+}
+
+func (h *histogram) record(d time.Duration) {
+	of := h.of.Load()
+	if of == nil {
+		h.of.CompareAndSwap(nil, new(latency.Histogram))
+		of = h.of.Load()
+	}
+	of.Record(d)
+}
+
+// latency returns nil when nothing was recorded.
+func (h *histogram) latency() *Latency {
+	if of := h.of.Load(); of != nil {
+		return latencyOf(of)
+	}
+	return nil
+}
+
+func (h *histogram) totals() Durations {
+	if of := h.of.Load(); of != nil {
+		return of.Totals()
+	}
+	return new(latency.Histogram).Totals()
+}
+
+// latencyOf returns nil when nothing was recorded.
 func latencyOf(h *latency.Histogram) *Latency {
 	q := h.Quantiles(0.5, 0.95)
 	if q == nil {

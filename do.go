@@ -57,6 +57,9 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 
 // exchange is Do once the params of a tool call have been read.
 func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (json.RawMessage, error) {
+	if h.opts.Inspect {
+		return nil, protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
+	}
 	r, err := h.route(ctx, c, t)
 	if err != nil {
 		h.tally.astray(err)
@@ -173,6 +176,9 @@ func (g *generation) routeTool(r *routed) error {
 		r.entry, ok = g.catalog.Lookup(r.sent.name)
 	} else {
 		r.entry, ok = g.catalog.LookupIn(r.call.Extension, r.sent.name)
+	}
+	if !ok { // a policy withholds it, and says so
+		r.entry, ok = g.catalog.Withheld(r.call.Extension, r.sent.name)
 	}
 	if !ok {
 		return g.unknownTool(r.call.Extension, r.sent.name)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -41,11 +40,8 @@ type Event struct {
 	Tools     *ToolsEvent `json:"tools,omitempty"`     // of tools
 	Reload    *Change     `json:"reload,omitempty"`    // of a reload that was carried out
 	Error     string      `json:"error,omitempty"`     // of a reload that was not: why
-	Approvals *[]Approval `json:"approvals,omitempty"` // of approvals: all that wait now, the oldest first
+	Approvals *[]Question `json:"approvals,omitempty"` // of approvals: all that wait now, the oldest first
 }
-
-// Approval is a question of a policy that waits for a person.
-type Approval = approval.Question
 
 // CallEvent is one exchange with an extension that has ended.
 type CallEvent struct {

@@ -7,9 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
@@ -23,7 +21,6 @@ func TestAccountingWithoutListenersAllocatesNothing(t *testing.T) {
 	r.exchange.Response = json.RawMessage(`{"content":[],"isError":true}`)
 	account := func() {
 		h.account(r, h.feed.clock(), nil)
-		h.tally.observe(governance.Observation{Policy: "p", Flow: governance.Request, Outcome: governance.Continue, Latency: time.Millisecond})
 		h.feed.stateEvent("x", supervisor.Event{State: supervisor.Ready})
 	}
 	account()

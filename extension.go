@@ -79,7 +79,7 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 	}
 	spawned := time.Now()
 	err := i.Instance.Serve(ctx, func() {
-		i.extension.calls.started.Record(time.Since(spawned))
+		i.extension.calls.started.record(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.extension.handshake.Store(i.Handshake())
 		i.learn(false)

@@ -2,6 +2,7 @@ package exthost_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -173,4 +175,49 @@ command = ["sh", "-c", "echo dying with $MY_TOKEN >&2; exit 3"]
 	if strings.Contains(log.String(), canary) || !strings.Contains(log.String(), "***") {
 		t.Errorf("log: %s", log.String())
 	}
+}
+
+// N2: a manifest that was broken takes nothing with it: what it said before goes on
+// being served, and so do its neighbours.
+func TestN2ReloadWithOneBadManifest(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("bad", child("sdk", "")).add("good", child("sdk", ""))
+	h := f.open(exthost.Options{})
+	f.write("bad/plugin.toml", "[plugin\n")
+	if done := reload(t, h); len(done.Kept) != 1 || done.Kept[0].ID != "bad" || !strings.Contains(done.Kept[0].Reason, "plugin.toml:2") {
+		t.Errorf("kept: %+v", done.Kept)
+	}
+	for _, id := range []string{"bad", "good"} {
+		if _, err := h.Call(deadline(t), "ext_"+id+"_greet", map[string]any{"name": "Ada"}); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}
+
+// N3: an extension that is removed has drain_timeout to end its calls; then they end
+// with it, and say that they may have run. Nothing of it is left.
+func TestN3RemovedDuringACall(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", "[runtime]\ndrain_timeout = \"50ms\"\nshutdown_grace = \"50ms\"\n"))
+	h := f.open(exthost.Options{})
+	process, err := os.FindProcess(pidOf(t, h, "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Release()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := h.Call(context.Background(), "ext_x_wait", nil)
+		failed <- err
+	}()
+	eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
+	if err := os.RemoveAll(filepath.Join(f.dir, "x")); err != nil {
+		t.Fatal(err)
+	}
+	reload(t, h)
+	e, ok := errors.AsType[*protocol.Error](<-failed)
+	if !ok || e.Kind != protocol.ShuttingDown || e.Outcome != "unknown" {
+		t.Errorf("the call: %+v", e)
+	}
+	eventually(t, "its process is gone", func() bool { return process.Signal(syscall.Signal(0)) != nil })
 }

@@ -55,12 +55,20 @@ func (h *Host) offersChanged() {
 	}
 }
 
+// rebuildPause lets extensions that change together share a generation.
+const rebuildPause = 5 * time.Millisecond
+
 // rebuildLoop makes new generations as extensions come, go and change their tools.
 func (h *Host) rebuildLoop(ctx context.Context) {
 	for {
 		select {
 		case <-h.changed:
 			h.rebuild()
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(rebuildPause):
 		case <-ctx.Done():
 			return
 		}
@@ -82,7 +90,7 @@ func (h *Host) succeed(r *roster) {
 		before, number = prev.catalog, prev.catalog.Generation()+1
 		r = cmp.Or(r, prev.roster)
 	}
-	catalog, diags := r.catalog(number, before, h.oversight.tools())
+	catalog, diags := h.catalog(r, number, before)
 	next := &generation{
 		roster: r, oversight: &h.oversight, catalog: catalog, left: make(chan struct{}),
 	}
@@ -113,17 +121,28 @@ func (g *generation) isLeft() bool {
 	}
 }
 
-// catalog lists what the extensions offer now, and what is wrong with it.
-func (r *roster) catalog(number uint64, before *tools.Catalog, own []tools.Source) (*tools.Catalog, []protocol.Diagnostic) {
-	sources := slices.Clone(own)
+// catalog lists what the extensions of r offer now, and what is wrong with it.
+func (h *Host) catalog(r *roster, number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
+	sources := h.oversight.tools()
 	var diags []protocol.Diagnostic
+	policies := r.pinning()
 	for _, x := range r.inOrder() {
 		offered, found := x.offered()
 		for _, d := range found {
 			d.Extension = x.candidate.ID
 			diags = append(diags, d)
 		}
-		sources = append(sources, tools.Source{Extension: x.candidate.ID, Tools: offered})
+		source := tools.Source{Extension: x.candidate.ID, Tools: offered}
+		for _, p := range policies {
+			withheld, changed := p.hold(x, offered)
+			source.Withheld, diags = append(source.Withheld, withheld...), append(diags, changed...)
+		}
+		sources = append(sources, source)
+	}
+	for _, p := range policies {
+		if !h.opts.Inspect {
+			diags = append(diags, p.save()...)
+		}
 	}
 	catalog, found := tools.NewCatalog(number, sources, before)
 	return catalog, append(diags, found...)
@@ -147,7 +166,7 @@ func (h *Host) reportOffers(diags []protocol.Diagnostic) {
 	}
 }
 
-// announceLoop tells clients of changed tools, as long as the slowest takes.
+// announceLoop tells clients of changed tools, as long as the slowest may take.
 func (h *Host) announceLoop(ctx context.Context) {
 	for {
 		select {
@@ -170,20 +189,29 @@ const listChangedTimeout = 2 * time.Second
 
 func (h *Host) notifyListChanged(ctx context.Context) {
 	h.mu.Lock()
-	listeners := slices.Collect(maps.Keys(h.sessions))
+	listeners := maps.Clone(h.sessions)
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listChangedTimeout)
 	defer cancel()
-	var wg sync.WaitGroup
-	for _, s := range listeners {
-		if s.Client == nil {
-			continue
+	told, telling := make(chan struct{}, len(listeners)), 0
+	for s, a := range listeners {
+		if s.Client == nil || !a.telling.CompareAndSwap(false, true) {
+			continue // nobody to tell, or one who has still not returned from the last time
 		}
-		wg.Go(func() {
+		telling++
+		h.running.Go(func() {
 			if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
 				h.log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
 			}
+			a.telling.Store(false)
+			told <- struct{}{}
 		})
 	}
-	wg.Wait()
+	for ; telling > 0; telling-- {
+		select {
+		case <-told:
+		case <-ctx.Done(): // which a client may not care for
+			return
+		}
+	}
 }

@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
@@ -54,6 +55,12 @@ type Options struct {
 	Start func(id string) bool
 	// StartLazy starts those that start on demand as well, to see whether they can.
 	StartLazy bool
+	// Inspect opens the host to look at what there is: it makes no calls, and records
+	// and pins nothing, so that it may be open beside the host that does.
+	Inspect bool
+	// Observe is told of each decision of a policy, by the goroutine that waits for
+	// it: it must be quick.
+	Observe func(governance.Observation)
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)
@@ -99,7 +106,7 @@ type Host struct {
 	diagnostics []protocol.Diagnostic   // of starts
 
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
-	sessions         map[*protocol.Session]struct{}
+	sessions         map[*protocol.Session]*attachment
 	sealed           bool // nothing more may run beside the host
 }
 
@@ -132,7 +139,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		announce:    make(chan struct{}, 1),
 		settled:     make(chan struct{}),
 		live:        make(map[*extension]struct{}),
-		sessions:    make(map[*protocol.Session]struct{}),
+		sessions:    make(map[*protocol.Session]*attachment),
 		states:      make(chan hooks.Event, stateEvents),
 	}
 	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
@@ -247,21 +254,52 @@ func (h *Host) Ready(ctx context.Context) error {
 // extension makes a new one with a higher generation.
 func (h *Host) Tools() *tools.Catalog { return h.gen.Load().catalog }
 
+// attachment is one registration of a session.
+type attachment struct {
+	cancel  func() bool // keeps its end from being acted on; reports whether that was in time
+	telling atomic.Bool // its client is being told something
+}
+
 // Attach registers s for what the host tells its clients, such as changed tool
-// lists, until ctx ends. It does not block.
+// lists, until ctx ends. It does not block. A host that is closed takes no more
+// sessions: the error is shutting_down.
 func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
-	h.mu.Lock()
-	h.sessions[s] = struct{}{}
-	h.mu.Unlock()
 	began := h.sessionBegan(s)
-	context.AfterFunc(ctx, func() {
-		h.mu.Lock()
-		delete(h.sessions, s)
-		h.mu.Unlock()
-		h.sessionEnded(s, began)
-		h.endSession(s)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing.Err() != nil {
+		return protocol.Errorf(protocol.ShuttingDown, "the host is closed")
+	}
+	h.detach(h.sessions[s])
+	h.running.Add(1)
+	a := new(attachment)
+	h.sessions[s] = a
+	a.cancel = context.AfterFunc(ctx, func() {
+		defer h.running.Done()
+		h.ended(s, a, began)
 	})
 	return nil
+}
+
+// detach forgets a registration, which may be nil, before its ctx has ended.
+func (h *Host) detach(a *attachment) {
+	if a != nil && a.cancel() {
+		h.running.Done()
+	}
+}
+
+// ended is what happens when the ctx of an attached session has ended.
+func (h *Host) ended(s *protocol.Session, a *attachment, began <-chan struct{}) {
+	h.mu.Lock()
+	current := h.sessions[s] == a
+	if current {
+		delete(h.sessions, s)
+	}
+	h.mu.Unlock()
+	if current {
+		h.sessionEnded(s, began)
+		h.endSession(s)
+	}
 }
 
 // endSession stops the instances that belonged to s alone. Those of stateless
@@ -310,17 +348,17 @@ func (h *Host) logDiagnostic(d protocol.Diagnostic) {
 
 // Close stops every extension and waits for them, at most 5 s: what still lives
 // then has been killed. It is idempotent; calls in flight end with shutting_down
-// or their own outcome.
+// or their own outcome. The error says what has not ended in time.
 func (h *Host) Close() error {
 	var failed error
 	h.stopping.Do(func() {
 		h.close()
-		h.reloading.Lock() // which a reload gives up when it notices
-		defer h.reloading.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 		defer cancel()
 		lastResort := time.AfterFunc(killAfter, h.kill)
 		defer lastResort.Stop()
+		h.reloading.Lock() // which a reload gives up when it notices
+		defer h.reloading.Unlock()
 		var wg sync.WaitGroup
 		live := h.alive()
 		errs := make([]error, len(live))
@@ -330,16 +368,12 @@ func (h *Host) Close() error {
 		wg.Wait()
 		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
-		h.mu.Lock()
-		h.sealed = true
-		h.mu.Unlock()
+		h.seal()
 		h.runner.Close()
-		h.running.Wait()
-		errs = append(errs, h.oversight.close(ctx))
+		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()
 		h.feed.close()
 		h.journal.Close()
-		failed = errors.Join(errs...)
 	})
 	return failed
 }
@@ -350,6 +384,31 @@ func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		h.log.Warn("policies were still deciding when the host closed", "error", err)
+	}
+}
+
+// seal lets nothing more run beside the host: no session that ends from now on is
+// acted upon.
+func (h *Host) seal() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sealed = true
+	for _, a := range h.sessions {
+		h.detach(a)
+	}
+	clear(h.sessions)
+}
+
+// settle waits for the goroutines of the host itself. One that tells a client
+// something runs the client's code, which may not care that its ctx has ended.
+func (h *Host) settle(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { defer close(done); h.running.Wait() }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,16 +190,23 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 func TestCancellationReachesTheExtension(t *testing.T) {
 	state := t.TempDir()
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{StateDir: state})
-	ctx, cancel := context.WithCancel(deadline(t))
-	done := make(chan error, 1)
-	go func() {
-		_, err := h.Call(ctx, "ext_x_wait", nil)
-		done <- err
-	}()
-	eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
-	cancel()
-	if err := <-done; protocol.KindOf(err) != protocol.Canceled {
-		t.Errorf("a cancelled call: %v", err)
+	cancelled := func() (sent bool) {
+		ctx, cancel := context.WithCancel(deadline(t))
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.Call(ctx, "ext_x_wait", nil)
+			done <- err
+		}()
+		eventually(t, "the call is under way", func() bool { return statusOf(t, h, "x").Instances[0].InFlight > 0 })
+		cancel()
+		e, ok := errors.AsType[*protocol.Error](<-done)
+		if !ok || e.Kind != protocol.Canceled {
+			t.Errorf("a cancelled call: %+v", e)
+		}
+		return e.Outcome == "unknown"
+	}
+	for !cancelled() { // it has an instance by then, which may not have been sent it
+		t.Log("cancelled before it was sent")
 	}
 	eventually(t, "the tool hears of it and leaves its mark", func() bool {
 		_, err := os.Stat(filepath.Join(state, "x", "cancelled"))
@@ -398,5 +406,50 @@ func TestT19AmbiguousCallsAreRefused(t *testing.T) {
 	}
 	if s := statusOf(t, h, "x"); s.Calls != 0 {
 		t.Errorf("%d calls reached the extension", s.Calls)
+	}
+}
+
+// stuck is a client that never returns from what it is told.
+type stuck struct{ told, release chan struct{} }
+
+func (s stuck) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "not served")
+}
+
+func (s stuck) Notify(context.Context, string, json.RawMessage) error {
+	s.told <- struct{}{}
+	<-s.release
+	return nil
+}
+
+// X1: a client that cares for no context keeps no other from being told, and no
+// host from being closed.
+func TestX1ClientThatNeverReturns(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{Background: true, StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := stuck{make(chan struct{}, 1), make(chan struct{})}
+	ctx, end := context.WithCancel(context.Background())
+	if err := h.Attach(ctx, &protocol.Session{ID: "bad", Client: bad}); err != nil {
+		t.Fatal(err)
+	}
+	<-bad.told
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close() }()
+	select {
+	case err := <-closed:
+		if err == nil || !strings.Contains(err.Error(), "client") {
+			t.Errorf("Close: %v; want the client that has not returned", err)
+		}
+	case <-deadline(t).Done():
+		t.Error("Close waits for the client")
+	}
+	end()
+	close(bad.release)
+	if err := h.Attach(context.Background(), &protocol.Session{ID: "late"}); protocol.KindOf(err) != protocol.ShuttingDown {
+		t.Errorf("Attach to a closed host: %v", err)
 	}
 }

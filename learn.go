@@ -54,7 +54,11 @@ func (h *Host) learn(i *instance, announced bool) {
 	if i.extension.declares() {
 		return
 	}
-	if changes := i.extension.learn(&offer{Key: i.print, Handshake: *i.Handshake()}); len(changes) > 0 {
+	changes := i.extension.learn(&offer{Key: i.print, Handshake: *i.Handshake()})
+	if h.gen.Load().pins(i.extension.candidate.ID) { // which then says what has changed
+		changes = slices.DeleteFunc(changes, tools.Change.Altered)
+	}
+	if len(changes) > 0 {
 		h.reportChange(i.extension, changes, announced)
 	}
 }

@@ -27,20 +27,21 @@ import (
 // patience bounds every wait of a test; none is expected to last.
 const patience = 20 * time.Second
 
-func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{
-		"sdk": func(string) { os.Exit(testExtension().Main()) },
-		"mcp": func(string) { serveMCP() },
+func TestMain(m *testing.M) { processtest.Main(m, verbs) }
 
-		"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
-		"guard":   func(string) { os.Exit(guard().Main()) },
-		"begun":   func(string) { appendState("begun", "x") },
-		"hooks":   func(string) { os.Exit(hookExtension().Main()) },
-		"journal": func(string) { os.Exit(journalExtension().Main()) },
+// verbs are the steps of scripted children.
+var verbs = map[string]processtest.Verb{
+	"sdk": func(string) { os.Exit(testExtension().Main()) },
+	"mcp": func(string) { serveMCP() },
 
-		"floor": benchtest.FloorVerb,
-		"bench": func(string) { os.Exit(benchExtension().Main()) },
-	})
+	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
+	"guard":   func(string) { os.Exit(guard().Main()) },
+	"begun":   func(string) { appendState("begun", "x") },
+	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
+	"journal": func(string) { os.Exit(journalExtension().Main()) },
+
+	"floor": benchtest.FloorVerb,
+	"bench": func(string) { os.Exit(benchExtension().Main()) },
 }
 
 // testExtension is the native extension of the tests.

@@ -19,7 +19,6 @@ type Measures struct {
 	Extensions []ExtensionMeasure // that run here, and the processes of policies
 	Calls      []CallMeasure      // by tool and outcome, only those that there were
 	Policies   []PolicyMeasure    // by policy and flow
-	Steps      []StepMeasure      // by all that tells them apart
 	Points     []PointMeasure     // by point
 	Hooks      []HookMeasure      // by all that tells them apart
 }
@@ -47,23 +46,12 @@ type CallMeasure struct {
 	Count           int64
 }
 
-// PolicyMeasure is how long a policy took to decide.
+// PolicyMeasure is how long a policy took for its decisions about one flow. How they
+// went is in [Status].
 type PolicyMeasure struct {
 	Policy    string
 	Flow      governance.Flow
 	Decisions Durations
-}
-
-// StepMeasure is how often a policy did the same.
-type StepMeasure struct {
-	Policy   string
-	Category governance.Category
-	Flow     governance.Flow
-	Outcome  governance.Outcome
-	Action   governance.Action // what it decided
-	Code     string            // of a bounded set, see [governance.BoundedCode]
-	Shadow   bool              // and that had no effect
-	Count    int64
 }
 
 // PointMeasure is how long the handlers of a hook point took.
@@ -98,11 +86,10 @@ func (a Admin) Measures() Measures {
 			}
 		}
 	}
-	for key, took := range h.tally.policies.all() {
-		m.Policies = append(m.Policies, PolicyMeasure{key.policy, key.flow, took.Totals()})
-	}
-	for key, n := range h.tally.steps.all() {
-		m.Steps = append(m.Steps, key.measure(n.Load()))
+	for _, p := range m.Status.Policies {
+		for flow, stats := range h.oversight.stats.flowsOf(p.Name) {
+			m.Policies = append(m.Policies, PolicyMeasure{p.Name, flow, stats.took.Totals()})
+		}
 	}
 	for key, n := range h.tally.hooks.all() {
 		m.Hooks = append(m.Hooks, HookMeasure{key.point, key.extension, key.outcome, n.Load()})
@@ -113,16 +100,12 @@ func (a Admin) Measures() Measures {
 	return m
 }
 
-func (k *stepKey) measure(n int64) StepMeasure {
-	return StepMeasure{k.policy, k.category, k.flow, k.outcome, k.action, k.code, k.shadow, n}
-}
-
 // measure adds what the instances that run have counted to what those have that
 // ended; an instance is one of the two at any time.
 func (x *extension) measure() ExtensionMeasure {
 	c := x.calls
 	m := ExtensionMeasure{
-		ID: x.candidate.ID, Calls: c.took.Totals(), Starts: c.started.Totals(), Restarts: c.restarts.Load(),
+		ID: x.candidate.ID, Calls: c.took.totals(), Starts: c.started.totals(), Restarts: c.restarts.Load(),
 		Sent: c.sent.Load(), Received: c.received.Load(),
 	}
 	x.mu.Lock()

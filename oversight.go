@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/exthost/exthost/config"
@@ -19,20 +22,24 @@ import (
 
 // oversight is what policies share and the operator looks at; it outlives them.
 type oversight struct {
-	traces  *governance.Traces
-	desk    *approval.Desk
-	audit   *audit.Log     // nil: none is kept
-	results *results.Store // nil: results of any size pass whole
+	traces    *governance.Traces
+	stats     policyStats
+	desk      *approval.Desk
+	audit     *audit.Log     // nil: none is kept
+	auditPath string         // of audit
+	results   *results.Store // nil: results of any size pass whole
 }
 
 // openOversight opens what cfg asks for. The size of results is capped by a policy;
 // where a reload brings the first one, it cuts without keeping.
 func (h *Host) openOversight(cfg *config.Config) (err error) {
 	o := &h.oversight
-	o.traces, o.desk = governance.NewTraces(0), approval.NewDesk(approval.Options{})
+	o.traces, o.desk = governance.NewTraces(0), approval.NewDesk(approval.Options{Asked: h.announceQuestion})
+	if h.opts.Inspect {
+		return nil
+	}
 	if cfg.Audit.Path != "" {
-		o.audit, err = audit.Open(audit.Options{Path: cfg.Audit.Path, MaxSize: int64(cfg.Audit.MaxSize), Keep: cfg.Audit.Keep, Log: h.log})
-		if err != nil {
+		if err := o.openAudit(cfg.Audit, h.log); err != nil {
 			return protocol.Errorf(protocol.ConfigInvalid, "audit.path: %w", err)
 		}
 	}
@@ -44,6 +51,68 @@ func (h *Host) openOversight(cfg *config.Config) (err error) {
 		}
 	}
 	return nil
+}
+
+// maxAudits is how many hosts can share an audit.path, each with a file of its own.
+const maxAudits = 16
+
+// openAudit opens the audit log, beside those of other hosts with the same path, as
+// clients on stdio start them.
+func (o *oversight) openAudit(c config.Audit, log *slog.Logger) error {
+	var first error
+	for n := 1; n <= maxAudits; n++ {
+		path := audit.Sibling(c.Path, n)
+		kept, err := audit.Open(audit.Options{Path: path, MaxSize: int64(c.MaxSize), Keep: c.Keep, Log: log})
+		if err == nil {
+			o.audit, o.auditPath = kept, path
+			if first != nil {
+				log.Warn("another host writes the audit log, so this one writes its own beside it", "path", path, "reason", first)
+			}
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, audit.ErrTaken) {
+			return err
+		}
+	}
+	return first
+}
+
+// AuditStatus is the state of the audit log.
+type AuditStatus struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason,omitempty"` // why nothing can be written; then no request passes
+}
+
+func (o *oversight) auditStatus() *AuditStatus {
+	if o.audit == nil {
+		return nil
+	}
+	s := &AuditStatus{Path: o.auditPath}
+	if err := o.audit.Err(); err != nil {
+		s.Reason = err.Error()
+	}
+	return s
+}
+
+// decided counts a decision.
+func (h *Host) decided(o governance.Observation) {
+	h.oversight.stats.observe(o)
+	if h.opts.Observe != nil {
+		h.opts.Observe(o)
+	}
+}
+
+// announceQuestion tells the operator, who may be looking at the log, of a question.
+func (h *Host) announceQuestion(q Question) {
+	what := q.Tool
+	if what == "" {
+		what = q.Method
+	}
+	h.log.Warn("a call waits for an approval", "question", q.ID, "tool", what, "caller", q.Caller, "policy", q.Policy, "reason", q.Reason,
+		"next", fmt.Sprintf("exthost approve %s, or exthost deny %s", q.ID, q.ID))
 }
 
 // close ends it, after the last exchange.
@@ -72,12 +141,25 @@ func (o *oversight) members() []governance.Member {
 }
 
 // builtinPolicy makes a policy that needs no process.
-func (o *oversight) builtinPolicy(s governance.Spec) (governance.Policy, error) {
+func (h *Host) builtinPolicy(s governance.Spec) (governance.Policy, error) {
 	p, err := builtin.New(s)
-	if spiller, ok := p.(builtin.Spiller); ok && o.results != nil {
-		spiller.SpillTo(o.results)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	switch p := p.(type) {
+	case builtin.Spiller:
+		if h.oversight.results != nil {
+			p.SpillTo(h.oversight.results)
+		}
+	case *builtin.Pin:
+		if err := os.MkdirAll(h.opts.StateDir, 0o700); err != nil {
+			return nil, err
+		}
+		if err := p.Open(pinsFile(h.opts.StateDir)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // tools are the host's own.

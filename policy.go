@@ -22,15 +22,16 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// policyPrefix begins the id of a policy's process, which no extension's id can.
-const policyPrefix = "policy:"
+// PolicyPrefix begins the id of a policy's process, which no extension's id can:
+// policy:NAME in [Options.Start], [Admin.Restart] and [LogFilter].
+const PolicyPrefix = "policy:"
 
 // members makes the pipeline's members: those of the configuration, which keep what
 // they have counted when they are not new, the audit log, and the embedding program's.
 func (h *Host) members(cfg *config.Config, before []governance.Member) ([]governance.Member, error) {
 	list, err := governance.Members(cfg.Plugins, before, func(s governance.Spec) (governance.Policy, error) {
 		if s.Kind == governance.KindBuiltin {
-			return h.oversight.builtinPolicy(s)
+			return h.builtinPolicy(s)
 		}
 		return h.newOfficer(cfg, s)
 	})
@@ -74,7 +75,7 @@ func (h *Host) pipeline(members []governance.Member, before *roster) *governance
 	if before != nil && slices.EqualFunc(members, before.members, sameMember) {
 		return before.policy
 	}
-	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk, Observe: h.tally.observe}, members...)
+	return governance.NewPipeline(governance.Options{Log: h.log, Traces: h.oversight.traces, Approver: h.oversight.desk, Observe: h.decided}, members...)
 }
 
 func sameMember(a, b governance.Member) bool {
@@ -193,7 +194,7 @@ func (h *Host) policySpec(cfg *config.Config, s governance.Spec) (runtime.Spec, 
 	}
 	handshake, call := manifest.Duration(s.HandshakeTimeout), manifest.Duration(s.Timeout)
 	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call}
-	id := policyPrefix + s.Name
+	id := PolicyPrefix + s.Name
 	spec := runtime.Spec{
 		ID: id, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},
 		Options: limits.Resolve(t), HostVersion: h.opts.Version, Self: h.opts.Self,

@@ -20,19 +20,15 @@ type PolicyStatus struct {
 	Priority int                 `json:"priority,omitempty"`
 	State    string              `json:"state"`             // a supervisor state; ready for what has no process; disabled
 	Reason   string              `json:"reason,omitempty"`  // for anything not ready
+	Calls    []PolicyCalls       `json:"calls"`             // by flow; none before the first
 	Process  *ExtensionStatus    `json:"process,omitempty"` // of kinds that have one
-
-	Decisions  int64    `json:"decisions"`         // since the host was opened, rejections and errors among them
-	Rejections int64    `json:"rejections"`        // that ended an exchange, or would have in mode shadow
-	Errors     int64    `json:"errors"`            // when it could not decide
-	Latency    *Latency `json:"latency,omitempty"` // of its decisions, of the flow in which it is slower; nil before the first
 }
 
 // policies are those of the pipeline in its order, then the disabled ones.
 func (g *generation) policies() (list []PolicyStatus) {
 	for _, m := range g.members {
 		p := policyStatus(m.Spec)
-		p.State = string(supervisor.Ready)
+		p.State, p.Calls = string(supervisor.Ready), g.oversight.stats.calls(m.Spec.Name)
 		if o, ok := m.Policy.(officer); ok {
 			process := o.x.describe()
 			process.running(o.x)

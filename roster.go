@@ -97,6 +97,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 // adopt makes r what the host runs: the next generation is made of it.
 func (h *Host) adopt(r *roster) {
 	h.enlist(r)
+	h.oversight.stats.keep(r.members)
 	var known []protocol.Diagnostic
 	if g := h.gen.Load(); g != nil {
 		known = g.diagnostics

@@ -20,8 +20,10 @@ type Status struct {
 	Version     string                `json:"version"`
 	Generation  uint64                `json:"generation"` // of the tool catalog
 	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"`         // in discovery order, the skipped ones last
-	Policies    []PolicyStatus        `json:"policies,omitempty"` // in the order they are asked
+	Extensions  []ExtensionStatus     `json:"extensions"`          // in discovery order, the skipped ones last
+	Policies    []PolicyStatus        `json:"policies,omitempty"`  // in the order they are asked
+	Audit       *AuditStatus          `json:"audit,omitempty"`     // nil: no record is kept
+	Questions   int                   `json:"questions,omitempty"` // that wait for an answer; see [Admin.Questions]
 	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
 }
 
@@ -44,8 +46,9 @@ type ExtensionStatus struct {
 	StateDir string            `json:"state_dir,omitempty"` // private to it, survives restarts
 	Requires manifest.Requires `json:"requires,omitzero"`
 
-	Tools []string `json:"tools"` // registered names
-	Hooks []string `json:"hooks,omitempty"`
+	Tools    []string `json:"tools"`              // registered names
+	Withheld []string `json:"withheld,omitempty"` // of tools that have changed since they were pinned
+	Hooks    []string `json:"hooks,omitempty"`
 
 	Calls   int64    `json:"calls"`             // that an instance had
 	Errors  int64    `json:"errors"`            // of these, the ones that failed
@@ -75,10 +78,7 @@ func (h *Host) Status() Status {
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
 	}
-	s.Policies = g.policies()
-	for i := range s.Policies {
-		h.tally.decided(&s.Policies[i])
-	}
+	s.Policies, s.Audit, s.Questions = g.policies(), h.oversight.auditStatus(), len(h.oversight.desk.List())
 	for _, c := range g.skipped {
 		x := extension{candidate: c, calls: new(callStats)}
 		e := x.describe()
@@ -144,6 +144,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 	for _, e := range g.catalog.Extension(x.candidate.ID) {
 		s.Tools = append(s.Tools, e.Name)
 	}
+	s.Withheld = g.catalog.WithheldOf(x.candidate.ID)
 	if hs := x.handshake.Load(); hs != nil {
 		s.Protocol = hs.Protocol
 	}
@@ -155,7 +156,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 // running adds what there is to say of the processes of x.
 func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
-	s.Latency, s.LastCrash = latencyOf(&x.calls.took), x.crash.Load()
+	s.Latency, s.LastCrash = x.calls.took.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
 	for i, slot := range x.group.Status() {

@@ -49,34 +49,17 @@ func outcomeOf(result json.RawMessage, err error) Outcome {
 var isErrorKey = []byte(`"isError"`)
 
 // tally counts what the status does not: calls by tool and outcome, and what
-// policies and hooks did. It outlives generations, so that its numbers only grow.
+// hooks did. It outlives generations, so that its numbers only grow.
 type tally struct {
-	tools    table[toolKey, toolTally]
-	steps    table[stepKey, atomic.Int64]
-	policies table[flowKey, latency.Histogram]
-	hooks    table[hookKey, atomic.Int64]
-	points   table[hooks.Point, latency.Histogram]
+	tools  table[toolKey, toolTally]
+	hooks  table[hookKey, atomic.Int64]
+	points table[hooks.Point, latency.Histogram]
 }
 
 type toolKey struct{ extension, tool string }
 
 // toolTally has one count for each of [outcomes], for which there is room.
 type toolTally [32]atomic.Int64
-
-type stepKey struct {
-	policy   string
-	category governance.Category
-	flow     governance.Flow
-	outcome  governance.Outcome
-	action   governance.Action
-	code     string
-	shadow   bool
-}
-
-type flowKey struct {
-	policy string
-	flow   governance.Flow
-}
 
 // hookKey leaves out the handler's name, which may be a whole command line.
 type hookKey struct {
@@ -93,14 +76,6 @@ func (t *tally) call(extension, tool string, o Outcome) {
 // astray counts a call of what there is not. Its name is the caller's free choice.
 func (t *tally) astray(err error) { t.call("", "", outcomeOf(nil, err)) }
 
-// observe counts what a policy did. The pipeline calls it.
-func (t *tally) observe(o governance.Observation) {
-	t.steps.get(stepKey{o.Policy, o.Category, o.Flow, o.Outcome, o.Action, o.Code, o.Shadow}).Add(1)
-	if o.Outcome != governance.Dropped {
-		t.policies.get(flowKey{o.Policy, o.Flow}).Record(o.Latency)
-	}
-}
-
 // hook counts what a handler of a hook did.
 func (t *tally) hook(e *hooks.Event, s hooks.Step) {
 	key := hookKey{e.Point, s.Extension, governance.Continue}
@@ -112,32 +87,6 @@ func (t *tally) hook(e *hooks.Event, s hooks.Step) {
 	}
 	t.hooks.get(key).Add(1)
 	t.points.get(e.Point).Record(s.Took)
-}
-
-// decided adds what the policy has done.
-func (t *tally) decided(p *PolicyStatus) {
-	for key, n := range t.steps.all() {
-		if key.policy != p.Name || key.outcome == governance.Dropped {
-			continue
-		}
-		count := n.Load()
-		p.Decisions += count
-		if key.outcome == governance.Rejected || key.shadow && key.action == governance.Deny {
-			p.Rejections += count
-		}
-		if key.outcome == governance.PluginError {
-			p.Errors += count
-		}
-	}
-	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
-		took, ok := t.policies.all()[flowKey{p.Name, flow}]
-		if !ok {
-			continue
-		}
-		if l := latencyOf(took); l != nil && (p.Latency == nil || l.P95 > p.Latency.P95) {
-			p.Latency = l
-		}
-	}
 }
 
 // maxTallied bounds a table: what a catalog of a thousand tools and a few reloads

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/config/internal/tree"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -93,8 +94,12 @@ func (l *loader) finishPolicies() {
 	for i := range l.cfg.Plugins {
 		s, path := &l.cfg.Plugins[i], tree.Index("plugins", i)
 		s.Normalize()
-		for _, p := range s.Validate() {
+		problems := s.Validate()
+		for _, p := range problems {
 			l.failIn(path, manifest.Problem(p))
+		}
+		if s.Kind == governance.KindBuiltin && len(problems) == 0 {
+			l.finishBuiltin(path, s)
 		}
 		if first, ok := names[s.Name]; ok && s.Name != "" {
 			pos, _ := l.decoder.Positions.At(first + ".name")
@@ -108,6 +113,18 @@ func (l *loader) finishPolicies() {
 			s.MCP.Cwd = l.settle(path+".mcp", s.MCP.Cwd, s.MCP.Cmd)
 			s.MCP.Script = against(s.MCP.Cwd, s.MCP.Script)
 		}
+	}
+}
+
+// finishBuiltin checks what only the built-in policy itself can judge.
+func (l *loader) finishBuiltin(path string, s *governance.Spec) {
+	builtin.Resolve(s, l.base(path))
+	for _, p := range builtin.Check(*s) {
+		at := path
+		if p.Field != "" {
+			at += "." + p.Field
+		}
+		l.fail(at, "", "%s", p.Message)
 	}
 }
 

@@ -184,7 +184,7 @@ func TestPrecedence(t *testing.T) {
 // system's and the user's files stay, and stay as they are.
 func TestPoliciesAreKept(t *testing.T) {
 	file := func(name string) string {
-		return "plugins:\n  - {name: " + name + ", category: audit}\nhooks:\n  - {event: session_start, command: /bin/" + name + "}\n"
+		return "plugins:\n  - {name: " + name + ", category: audit, cmd: [x]}\nhooks:\n  - {event: session_start, command: /bin/" + name + "}\n"
 	}
 	o := alone(write(t, map[string]string{"exthost.yaml": file("project"), "other.yaml": file("other")}))
 	o.SystemDir = write(t, map[string]string{"exthost.yaml": file("system")})

@@ -25,8 +25,6 @@ var hostOperations = []operation{
 	{method: "POST", path: "/reload", summary: "Bring the host to what its files hold now",
 		query:  []parameter{{"dry_run", "true: only say what would change"}},
 		answer: exthost.Change{}, handle: (*admin).reload},
-	{method: "GET", path: "/policies", summary: "The policies, in the order in which they are asked",
-		answer: policyList{}, handle: (*admin).policies},
 	{method: "GET", path: "/logs", summary: "The latest records of the log, and with follow the new ones",
 		query:  append(logQuery, parameter{"follow", "true: go on with new records"}),
 		events: map[string]any{kindLog: exthost.LogRecord{}}, handle: (*admin).logs},
@@ -51,19 +49,6 @@ func (a *admin) reload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, change)
-}
-
-// policyList is what /policies answers.
-type policyList struct {
-	Policies []exthost.PolicyStatus `json:"policies"`
-}
-
-func (a *admin) policies(w http.ResponseWriter, _ *http.Request) error {
-	list := policyList{Policies: a.host.Admin().Status().Policies}
-	if list.Policies == nil {
-		list.Policies = []exthost.PolicyStatus{}
-	}
-	return writeJSON(w, http.StatusOK, list)
 }
 
 //go:generate go test -run ^TestOpenAPIIsCurrent$ -update .

@@ -51,11 +51,15 @@ type failure struct {
 	Error Fault `json:"error"`
 }
 
-func writeFault(w http.ResponseWriter, err error) {
-	f := Fault{Kind: protocol.KindOf(err), Message: err.Error()}
+func faultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		f = Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
+		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
 	}
+	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
+}
+
+func writeFault(w http.ResponseWriter, err error) {
+	f := faultOf(err)
 	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // it always encodes
 }
 

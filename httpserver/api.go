@@ -46,5 +46,5 @@ type parameter struct{ name, summary string }
 
 // operations are all there are.
 func operations() []operation {
-	return slices.Concat(hostOperations, extensionOperations, toolOperations)
+	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations)
 }

@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
@@ -79,7 +78,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx = mcpserver.WithCaller(ctx, caller)
 	}
 	if caller == operatorCaller {
-		ctx = context.WithValue(ctx, operatorKey{}, true)
+		ctx = WithOperator(ctx, "who has the operator's token")
 	}
 	g.next.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -175,12 +174,10 @@ func isOpen(r *http.Request) bool {
 	return page || r.URL.Path == "/healthz"
 }
 
-type operatorKey struct{}
-
 // operatorOnly lets through who has shown the operator's token, wherever from.
 func operatorOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if is, _ := r.Context().Value(operatorKey{}).(bool); !is {
+		if _, is := r.Context().Value(operatorKey{}).(string); !is {
 			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
 			return
 		}

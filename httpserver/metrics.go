@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"cmp"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -46,7 +46,9 @@ var (
 	descUnknown  = desc("unknown_replies_total", "Answers to ids never sent", "extension")
 	descNoise    = desc("noise_lines_total", "Lines on stdout that were no frames", "extension")
 
-	descDecisions = desc("policy_decisions_total", "Decisions of policies; in mode shadow action is what would have been done", "policy", "category", "flow", "outcome", "action", "code", "mode")
+	descDecisions = desc("policy_decisions_total", "Decisions of policies by outcome: continue, rejected, plugin_error or dropped", "policy", "category", "flow", "outcome")
+	descShadowed  = desc("policy_shadowed_total", "Decisions of policies in mode shadow that would have counted", "policy", "flow")
+	descRejected  = desc("policy_rejections_total", "What policies rejected, or would have in mode shadow", "policy", "flow", "code")
 	descDeciding  = desc("policy_duration_seconds", "How long policies took to decide", "policy", "flow")
 	descHooks     = desc("hook_runs_total", "Runs of handlers of hooks", "point", "extension", "outcome")
 	descHooking   = desc("hook_duration_seconds", "How long handlers of hooks took", "point")
@@ -60,7 +62,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (c collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
-		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descDeciding, descHooks, descHooking,
+		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
 	} {
 		descs <- d
 	}
@@ -83,6 +85,11 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		s.status(&x)
 	}
 	for _, p := range m.Status.Policies {
+		if seen[p.Name+"\x00policy"] {
+			continue // disabled, and replaced by another of its name
+		}
+		seen[p.Name+"\x00policy"] = true
+		s.policy(&p)
 		if p.Process != nil {
 			s.status(p.Process)
 		}
@@ -95,13 +102,6 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, p := range m.Policies {
 		s.histogram(descDeciding, p.Decisions, p.Policy, string(p.Flow))
-	}
-	for _, p := range m.Steps {
-		mode := "enforce"
-		if p.Shadow {
-			mode = "shadow"
-		}
-		s.counter(descDecisions, p.Count, p.Policy, string(p.Category), string(p.Flow), string(p.Outcome), cmp.Or(string(p.Action), "allow"), p.Code, mode)
 	}
 	for _, p := range m.Points {
 		s.histogram(descHooking, p.Runs, string(p.Point))
@@ -155,6 +155,21 @@ func (s sink) extension(x *exthost.ExtensionMeasure) {
 	s.counter(descLate, int64(x.Late), x.ID)
 	s.counter(descUnknown, int64(x.Unknown), x.ID)
 	s.counter(descNoise, int64(x.Noise), x.ID)
+}
+
+// policy adds what a policy has decided so far.
+func (s sink) policy(p *exthost.PolicyStatus) {
+	for _, c := range p.Calls {
+		for outcome, n := range map[governance.Outcome]int64{
+			governance.Continue: c.Continue, governance.Rejected: c.Rejected, governance.PluginError: c.Errors, governance.Dropped: c.Dropped,
+		} {
+			s.counter(descDecisions, n, p.Name, string(p.Category), string(c.Flow), string(outcome))
+		}
+		s.counter(descShadowed, c.Shadow, p.Name, string(c.Flow))
+		for code, n := range c.Codes {
+			s.counter(descRejected, n, p.Name, string(c.Flow), code)
+		}
+	}
 }
 
 func (s sink) gauge(d *prometheus.Desc, v int, labels ...string) {

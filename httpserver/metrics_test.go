@@ -3,11 +3,8 @@ package httpserver
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 )
@@ -39,11 +35,11 @@ func scrape(t *testing.T, h *exthost.Host) map[string]string {
 	return lines
 }
 
-// weekday denies what is called die, as a shadow what is called say.
-type weekday struct{}
+// weekday denies the tools of that name.
+type weekday string
 
-func (weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if strings.HasSuffix(x.Tool, "_fail") {
+func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if strings.HasSuffix(x.Tool, string(w)) {
 		return governance.Decision{Action: governance.Deny, Code: fmt.Sprintf("user %p", x)}, nil
 	}
 	return governance.Decision{}, nil
@@ -52,8 +48,8 @@ func (weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchan
 func TestMetrics(t *testing.T) {
 	h := openKit(t, exthost.Options{
 		Policies: []governance.Member{
-			{Spec: governance.Spec{Name: "weekday", Category: governance.Authorization, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday{}},
-			{Spec: governance.Spec{Name: "trial", Category: governance.Validation, Mode: governance.ModeShadow}, Policy: weekday{}},
+			{Spec: governance.Spec{Name: "weekday", Category: governance.Authorization, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_fail")},
+			{Spec: governance.Spec{Name: "trial", Category: governance.Validation, Mode: governance.ModeShadow}, Policy: weekday("_die")},
 		},
 		Hooks: []hooks.Handler{{Name: "watch", Point: hooks.AfterToolCall, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil }}},
 	})
@@ -85,14 +81,16 @@ func TestMetrics(t *testing.T) {
 		`exthost_breakers{extension="kit",state="closed"}`:                                      "1",
 		`exthost_sessions`:        "0",
 		`exthost_event_listeners`: "0",
-		`exthost_hook_runs_total{extension="",outcome="continue",point="after_tool_call"}`:                                                                      "2",
-		`exthost_hook_duration_seconds_count{point="after_tool_call"}`:                                                                                          "2",
-		`exthost_policy_duration_seconds_count{flow="request",policy="weekday"}`:                                                                                "5",
-		`exthost_policy_duration_seconds_count{flow="request",policy="trial"}`:                                                                                  "4",
-		`exthost_policy_decisions_total{action="deny",category="authorization",code="other",flow="request",mode="enforce",outcome="rejected",policy="weekday"}`: "1",
-		`exthost_policy_decisions_total{action="allow",category="authorization",code="",flow="request",mode="enforce",outcome="continue",policy="weekday"}`:     "4",
-		`exthost_policy_decisions_total{action="allow",category="validation",code="",flow="request",mode="shadow",outcome="continue",policy="trial"}`:           "4",
-		`exthost_payload_bytes_total{direction="sent",extension="kit"}`:                                                                                         fmt.Sprint(2*len(`{"name":"say","arguments":{"n":1}}`) + len(`{"name":"grumble","arguments":{"n":1}}`) + len(`{"name":"die","arguments":{"n":1}}`)),
+		`exthost_hook_runs_total{extension="",outcome="continue",point="after_tool_call"}`:                            "2",
+		`exthost_hook_duration_seconds_count{point="after_tool_call"}`:                                                "2",
+		`exthost_policy_duration_seconds_count{flow="request",policy="weekday"}`:                                      "5",
+		`exthost_policy_duration_seconds_count{flow="request",policy="trial"}`:                                        "4",
+		`exthost_policy_decisions_total{category="authorization",flow="request",outcome="rejected",policy="weekday"}`: "1",
+		`exthost_policy_decisions_total{category="authorization",flow="request",outcome="continue",policy="weekday"}`: "4",
+		`exthost_policy_decisions_total{category="validation",flow="request",outcome="continue",policy="trial"}`:      "4",
+		`exthost_policy_shadowed_total{flow="request",policy="trial"}`:                                                "1",
+		`exthost_policy_rejections_total{code="other",flow="request",policy="weekday"}`:                               "1",
+		`exthost_payload_bytes_total{direction="sent",extension="kit"}`:                                               fmt.Sprint(2*len(`{"name":"say","arguments":{"n":1}}`) + len(`{"name":"grumble","arguments":{"n":1}}`) + len(`{"name":"die","arguments":{"n":1}}`)),
 	} {
 		if got[line] != want {
 			t.Errorf("%s %q, want %s", line, got[line], want)
@@ -114,69 +112,4 @@ func TestMetrics(t *testing.T) {
 	if _, err := r.Gather(); err != nil {
 		t.Error(err)
 	}
-}
-
-// What the status tells of policies is the same count.
-func TestPolicyCounts(t *testing.T) {
-	h := openKit(t, exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "weekday", Category: governance.Authorization, Required: true}, Policy: weekday{}}}})
-	for _, tool := range []string{"say", "fail"} {
-		_, _ = h.Call(t.Context(), "ext_kit_"+tool, map[string]int{"n": 1})
-	}
-	p := h.Status().Policies[0]
-	if p.Decisions != 3 || p.Rejections != 1 || p.Errors != 0 || p.Latency == nil {
-		t.Errorf("%+v", p)
-	}
-}
-
-// kit is an exec extension with tools that end in every way.
-const kit = `[plugin]
-id = "kit"
-version = "0.1.0"
-[transport]
-kind = "exec"
-command = "true"
-[[tools]]
-name = "say"
-description = "Says it."
-command = ["sh", "-c", "echo careful >&2; cat"]
-[[tools]]
-name = "die"
-description = "Dies."
-command = ["sh", "-c", "echo 'last words' >&2; kill -9 $$"]
-[[tools]]
-name = "grumble"
-description = "Fails."
-command = ["sh", "-c", "echo no >&2; exit 1"]
-[[tools]]
-name = "fail"
-description = "Is denied."
-command = ["true"]
-`
-
-// openKit opens a host over kit, and an extension that lacks something.
-func openKit(t *testing.T, o exthost.Options) *exthost.Host {
-	t.Helper()
-	dir := t.TempDir()
-	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
-	for id, manifest := range map[string]string{"kit": kit, "lost": lost} {
-		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{dir}
-	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
-	h, err := exthost.Open(t.Context(), cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return h
 }

@@ -1,23 +1,28 @@
 package httpserver
 
 import (
+	"bufio"
 	"bytes"
-	"cmp"
+	"context"
 	"encoding/json"
 	"flag"
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
 )
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
@@ -32,7 +37,7 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 		}
 		return
 	}
-	if diff := gocmp.Diff(string(openAPI), string(got)); diff != "" {
+	if diff := cmp.Diff(string(openAPI), string(got)); diff != "" {
 		t.Errorf("openapi.json is not what is served: run go generate ./httpserver (-have +want):\n%s", diff)
 	}
 }
@@ -225,7 +230,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 	}
 	for path, methods := range c.paths {
 		for method := range methods {
-			r, _ := http.NewRequest(strings.ToUpper(method), s.URL+strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say").Replace(path), nil)
+			r, _ := http.NewRequest(strings.ToUpper(method), s.URL+strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path), nil)
 			_, pattern := mux.Handler(r)
 			if want := strings.ToUpper(method) + " " + path; pattern != want {
 				t.Errorf("%s is documented, and served by %q", want, pattern)
@@ -243,27 +248,161 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 // TestAnswersAreAsDocumented holds an answer of each operation, and a failure,
 // against the document.
 func TestAnswersAreAsDocumented(t *testing.T) {
-	s, _ := adminServer(t)
+	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
 	c := readContract(t, openAPI)
-	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`}
-	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", nil) // leaves evidence
-	for _, o := range slices.SortedFunc(slices.Values(operations()), func(a, b operation) int { return cmp.Compare(a.path, b.path) }) {
+	ids := map[string]func() string{
+		"/approvals/{id}/approve": func() string { return question(t, h) }, "/approvals/{id}/deny": func() string { return question(t, h) },
+		"/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
+	}
+	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
+	var answer string
+	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // leaves evidence
+	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
+	for _, o := range operations() {
 		if o.events != nil {
 			continue // TestEventsAreAsDocumented
 		}
-		path := apiRoot + o.path
-		var answer string
-		code := askAdmin(t, s, o.method, strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say").Replace(path), bodies[o.path], &answer)
-		what := o.method + " " + path
+		id := "kit"
+		if ids[o.path] != nil {
+			id = ids[o.path]()
+		}
+		path, what := apiRoot+o.path, o.method+" "+o.path
+		asked := strings.NewReplacer("{id}", id, "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path)
+		code := askAdmin(t, s, o.method, asked, bodies[o.path], &answer)
 		switch {
 		case o.answer == nil && code == http.StatusNoContent:
 		case o.answer != nil && code == http.StatusOK:
 			c.check(t, what, []string{"paths", path, strings.ToLower(o.method), "responses", "200", "content", "application/json", "schema"}, []byte(answer))
+		case strings.HasPrefix(o.path, "/pins/") && code == http.StatusNotFound: // there are none
+			c.check(t, what, []string{"components", "schemas", "failure"}, []byte(answer))
 		default:
 			t.Errorf("%s: %d %s", what, code, answer)
 		}
 	}
-	var answer string
-	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer)
-	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
+}
+
+// asking asks about one tool.
+type asking struct{}
+
+func (asking) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Request && strings.HasSuffix(x.Tool, "_fail") {
+		return governance.Decision{Action: governance.Ask, Reason: "sure?"}, nil
+	}
+	return governance.Decision{}, nil
+}
+
+// question makes a call that waits for a person, and returns the question's id.
+func question(t *testing.T, h *exthost.Host) string {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = h.Call(context.Background(), "ext_kit_fail", nil)
+	}()
+	t.Cleanup(func() { get(t, ended, "the call that was asked about") })
+	for {
+		changed := h.Admin().QuestionsChanged()
+		if list := h.Admin().Questions(); len(list) > 0 {
+			return list[0].ID
+		}
+		get(t, changed, "the question")
+	}
+}
+
+// TestEventsAreAsDocumented reads an event of each kind.
+func TestEventsAreAsDocumented(t *testing.T) {
+	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
+	c := readContract(t, openAPI)
+	next := openEvents(t, s, "")
+	seen := make(map[string]int)
+	read := func(kind string) (data string) {
+		t.Helper()
+		for {
+			got, data := next()
+			seen[got]++
+			c.check(t, got, []string{"paths", "/api/v1/events", "get", "responses", "200", "content", "text/event-stream", "x-events", got}, []byte(data))
+			if got == kind {
+				return data
+			}
+		}
+	}
+	read("status")
+	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", nil); code != http.StatusBadGateway {
+		t.Fatal(code)
+	}
+	if data := read("call"); !strings.Contains(data, `"outcome":"child_exited"`) {
+		t.Error(data)
+	}
+	if seen["log"] == 0 { // of its last words, which may come before its end or after it
+		read("log")
+	}
+	if id := question(t, h); !strings.Contains(read("approvals"), id) {
+		t.Error("the question was not told")
+	} else if code := askAdmin(t, s, "POST", "/api/v1/approvals/"+id+"/deny", "", nil); code != http.StatusNoContent {
+		t.Error(code)
+	}
+	read("approvals")
+	if code := askAdmin(t, s, "POST", "/api/v1/extensions/kit/restart", "", nil); code != http.StatusNoContent {
+		t.Fatal(code)
+	}
+	read("state")
+	if code := askAdmin(t, s, "POST", "/api/v1/reload", "", nil); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	read("reload")
+	read("status")
+	if seen["status"] > 20 {
+		t.Errorf("the status was told %d times", seen["status"])
+	}
+}
+
+// openEvents reads the stream of events, with the name and the data of each.
+func openEvents(t *testing.T, s *httptest.Server, query string) (next func() (name, data string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/v1/events"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	return func() (name, data string) {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the stream has ended: %v", err)
+			}
+			if text, ok := strings.CutPrefix(line, "event: "); ok {
+				name = strings.TrimSpace(text)
+			}
+			if text, ok := strings.CutPrefix(line, "data: "); ok {
+				return name, text
+			}
+		}
+	}
+}
+
+// Only what was asked for comes, and what there is not is refused.
+func TestEventsAreChosen(t *testing.T) {
+	s, h := adminServer(t)
+	next := openEvents(t, s, "?kinds=call")
+	if _, err := h.Call(t.Context(), "ext_kit_say", nil); err != nil {
+		t.Fatal(err)
+	}
+	if name, data := next(); name != "call" || !strings.Contains(data, "ext_kit_say") {
+		t.Errorf("%s %s", name, data)
+	}
+	for _, query := range []string{"?kinds=calls", "?kinds=call,,", "?level=loud"} {
+		var failed struct{ Error *Fault }
+		if code := askAdmin(t, s, "GET", "/api/v1/events"+query, "", &failed); code != http.StatusBadRequest || failed.Error.Kind != protocol.InvalidArguments {
+			t.Errorf("%s: %d %+v", query, code, failed.Error)
+		}
+	}
 }

@@ -18,7 +18,7 @@ type Runtime struct {
 	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
 	IdleTimeout    *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`         // stops an idle child; default 0, never
 	ShutdownGrace  *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`     // between closing stdin and SIGTERM; default 3 s
-	DrainTimeout   *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`       // for calls in flight on reload; default 30 s
+	DrainTimeout   *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`       // for calls in flight on reload; default 30 s, 0 is none
 	MaxInFlight    *int      `toml:"max_in_flight" json:"max_in_flight,omitempty"`       // calls on one instance; default 64, always 1 for lite
 	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
 	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
@@ -35,7 +35,7 @@ type Runtime struct {
 type Restart struct {
 	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, 0 is never, -1 unlimited
 	Window       *Duration `toml:"window" json:"window,omitempty"`               // sliding; default 5 min
-	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s
+	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s, 0 is no delay
 	MaxBackoff   *Duration `toml:"max_backoff" json:"max_backoff,omitempty"`     // default 16 s
 	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"` // of readiness resets the backoff; default 60 s
 }
@@ -104,7 +104,7 @@ type Options struct {
 type RestartOptions struct {
 	MaxAttempts  int           // 5 within Window; 0 is never, -1 unlimited
 	Window       time.Duration // 5 min, sliding
-	BaseBackoff  time.Duration // 1 s, doubled by every attempt
+	BaseBackoff  time.Duration // 1 s, doubled by every attempt; 0 is no delay
 	MaxBackoff   time.Duration // 16 s
 	HealthyAfter time.Duration // 60 s of Ready reset the backoff
 }

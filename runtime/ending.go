@@ -18,7 +18,7 @@ const (
 	// drainGrace is how long the last output of a dead process may take to be
 	// read. Its end ends it, unless a grandchild holds the other end of the pipe.
 	drainGrace = 100 * time.Millisecond
-	// farewellTimeout bounds the writing of the shutdown request.
+	// farewellTimeout bounds what is written before stdin is closed.
 	farewellTimeout = 100 * time.Millisecond
 	// stopTimeout is how long a killed process may take to be gone.
 	stopTimeout = 5 * time.Second
@@ -35,12 +35,13 @@ func (c *child) end(fault *protocol.Error) {
 // stop takes the child down the ladder, from a word of farewell to SIGKILL.
 func (c *child) stop(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
+	writing, cancel := context.WithTimeout(ctx, farewellTimeout)
+	defer cancel()
+	c.conn.Settle(writing) // the last call to be given up may be why we stop
 	if c.traits.shutdown && c.handshake.Load() != nil {
-		writing, cancel := context.WithTimeout(ctx, farewellTimeout)
 		_ = c.wire.Write(writing, jsonrpc.Message{
 			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
 		}) // the end of stdin says the same
-		cancel()
 	}
 	if err := c.proc.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
 		c.spec.Logger.Error("extension does not die", "error", err)
@@ -77,9 +78,10 @@ func (c *child) disconnected() *protocol.Error {
 		return fault
 	}
 	select {
-	case <-c.proc.Done():
+	case <-c.proc.Exited():
+		<-c.proc.Done()
 		return c.exited()
-	case <-time.After(exitGrace):
+	case <-time.After(cmp.Or(c.spec.exitGrace, exitGrace)):
 	}
 	if errors.Is(c.broken, io.EOF) {
 		return protocol.Errorf(protocol.StdoutClosed, "it closed its stdout but went on running, and was killed")

@@ -205,3 +205,27 @@ func TestConcurrentCalls(t *testing.T) {
 		t.Errorf("info = %+v", i)
 	}
 }
+
+// X4: the end of the last call ends the drain; where that is the caller's leaving,
+// the child hears of it before it is stopped.
+func TestX4CancelledAtTheStop(t *testing.T) {
+	fault(t)
+	for range 20 {
+		s, m := metAt(t, "init echo; read; sync asked; read; read; dump; eof")
+		r := start(t, s)
+		ctx, leave := context.WithCancel(context.Background())
+		left := make(chan error, 1)
+		go func() {
+			_, err := r.Call(ctx, &Request{Method: "hooks/x"})
+			r.cancel() // as the supervisor does, in the caller's goroutine
+			left <- err
+		}()
+		m.await("asked")()
+		leave()
+		wantKind(t, await(t, left), protocol.Canceled)
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+		wantContains(t, stderrOf(r), `"method":"notifications/cancelled"`)
+	}
+}

@@ -39,7 +39,7 @@ type Spec struct {
 	ToolsChanged func()
 
 	// Shortened by tests; 0 is the default.
-	writeTimeout, probeTimeout, pingTimeout time.Duration
+	writeTimeout, probeTimeout, pingTimeout, exitGrace time.Duration
 }
 
 // Instance is one run of an extension. A new run needs a new Instance.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	goruntime "runtime"
 	"strings"
 	"sync"
@@ -243,4 +244,28 @@ func TestW9HalfLine(t *testing.T) {
 		t.Errorf("evidence = %+v, want the half line", fault.Evidence)
 	}
 	r.end(protocol.StdoutClosed)
+}
+
+// blockedHandler is a log that takes its time.
+type blockedHandler struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (h blockedHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h blockedHandler) Handle(context.Context, slog.Record) error {
+	<-h.release
+	return nil
+}
+
+// W9: a child that has exited did not go on running, however long it takes to deal
+// with what it left behind.
+func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
+	fault(t)
+	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
+	defer close(h.release)
+	s := spec(t, "init echo; err last words; exit 3")
+	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log holds up the end for longer
+	r := start(t, s)
+	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }

@@ -58,11 +58,11 @@ func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 // takeTexts sets the fields of in that are texts and returns an object of the
 // members that are not, nil when there are none.
 func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (rest json.RawMessage) {
-	for name, value := range rawjson.Members(arguments) {
-		if field, ok := d.texts[name]; ok && value[0] == '"' {
+	rawjson.Each(arguments, func(name []byte, value json.RawMessage) bool {
+		if field, ok := d.texts[string(name)]; ok && value[0] == '"' {
 			text, _ := rawjson.Text(value)
 			in.Field(field).SetString(text)
-			continue
+			return true
 		}
 		if rest == nil {
 			rest = append(rest, '{')
@@ -70,7 +70,8 @@ func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (res
 			rest = append(rest, ',')
 		}
 		rest = append(append(rawjson.AppendText(rest, name), ':'), value...)
-	}
+		return true
+	})
 	if rest == nil {
 		return nil
 	}

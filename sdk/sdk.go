@@ -156,17 +156,26 @@ func (x *Extension) descriptors() []json.RawMessage {
 // call runs one tool. Its error becomes a result with isError, which a model can
 // read and act on; a *[Error] goes out as a JSON-RPC error.
 func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
-	name, ok := rawjson.Text(rawjson.Get(req.Params, "name"))
-	if !ok {
+	var name, arguments json.RawMessage
+	rawjson.Each(req.Params, func(key []byte, value json.RawMessage) bool {
+		switch string(key) {
+		case "name":
+			name = value
+		case "arguments":
+			arguments = value
+		}
+		return true
+	})
+	if len(name) == 0 || name[0] != '"' {
 		return nil, invalidParams("tools/call needs a name")
 	}
-	t, ok := x.tools[name]
+	t, ok := x.tools[string(rawjson.Unquote(name))]
 	if !ok {
-		return nil, invalidParams("there is no tool " + name)
+		return nil, invalidParams("there is no tool " + string(name))
 	}
 	c := x.begin(ctx, req)
 	defer x.end(c)
-	result, err := t.run(c, rawjson.Get(req.Params, "arguments"))
+	result, err := t.run(c, arguments)
 	if err == nil {
 		return result, nil
 	}

@@ -15,6 +15,9 @@ type Source struct {
 	// Tools are read from Raw, the descriptor as it was sent; the other fields
 	// count only for a tool without one, which was declared in a file.
 	Tools []protocol.Tool
+	// Withheld names those of Tools that are to be in no list; they keep their
+	// registered names from others.
+	Withheld []string
 }
 
 // Catalog is an immutable, sorted set of tools. It is safe for concurrent use.
@@ -23,6 +26,7 @@ type Catalog struct {
 	entries    []*Entry            // by Name
 	byName     map[string]*Entry   // by Name
 	extensions map[string][]*Entry // by Tool
+	withheld   map[string]*Entry   // by Name; in none of the above
 	checkers   map[[sha256.Size]byte]*checker
 }
 
@@ -65,6 +69,7 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 		generation: generation,
 		byName:     map[string]*Entry{},
 		extensions: map[string][]*Entry{},
+		withheld:   map[string]*Entry{},
 		checkers:   map[[sha256.Size]byte]*checker{},
 	}
 	var ds []protocol.Diagnostic
@@ -118,7 +123,7 @@ func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
 			ds = append(ds, finding("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
 			continue
 		}
-		ds = append(ds, c.enter(s.Extension, o, prev)...)
+		ds = append(ds, c.enter(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)...)
 	}
 	return ds
 }
@@ -135,8 +140,8 @@ func (c *Catalog) known(extension string) map[string]*Entry {
 }
 
 // enter names one tool and takes it in.
-func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Diagnostic {
-	name, renamed, free := register(extension, o.Name, func(n string) bool { return c.byName[n] != nil })
+func (c *Catalog) enter(extension string, o offer, withheld bool, prev *Catalog) []protocol.Diagnostic {
+	name, renamed, free := register(extension, o.Name, func(n string) bool { return c.holder(n) != nil })
 	e := o.known
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic
@@ -147,13 +152,17 @@ func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Dia
 	ds := slices.Clone(e.remarks)
 	if !free {
 		return append(ds, finding("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
-			o.Name, name, c.byName[name].Tool, c.byName[name].Extension))
+			o.Name, name, c.holder(name).Tool, c.holder(name).Extension))
 	}
 	if renamed {
 		d := finding("tool_renamed", "tool %q is registered as %s; %s belongs to an earlier tool",
 			o.Name, name, plainName(extension, o.Name))
 		d.Level, d.Hint = protocol.LevelWarn, "rename the tool or the extension"
 		ds = append(ds, d)
+	}
+	if withheld {
+		c.withheld[name] = e
+		return ds
 	}
 	if e.checker != nil {
 		c.checkers[e.checker.key] = e.checker
@@ -162,6 +171,14 @@ func (c *Catalog) enter(extension string, o offer, prev *Catalog) []protocol.Dia
 	c.byName[name] = e
 	c.extensions[extension] = append(c.extensions[extension], e)
 	return ds
+}
+
+// holder is the entry that has a registered name, nil when none has.
+func (c *Catalog) holder(name string) *Entry {
+	if e := c.byName[name]; e != nil {
+		return e
+	}
+	return c.withheld[name]
 }
 
 // make checks and compiles one tool. It returns either an entry or what is wrong.
@@ -236,6 +253,33 @@ func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
 		return nil, false
 	}
 	return es[i], true
+}
+
+// Withheld finds a tool that is in no list: by its registered name, or with an
+// extension by the name which that gave it.
+func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
+	if extension == "" {
+		e, ok := c.withheld[name]
+		return e, ok
+	}
+	for _, e := range c.withheld {
+		if e.Extension == extension && e.Tool == name {
+			return e, true
+		}
+	}
+	return nil, false
+}
+
+// WithheldOf returns the registered names of an extension's tools that are in no
+// list, sorted.
+func (c *Catalog) WithheldOf(extension string) (names []string) {
+	for name, e := range c.withheld {
+		if e.Extension == extension {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Entries returns all tools, sorted by Name. The slice must not be changed.

@@ -19,7 +19,7 @@ func raw(descriptor string) protocol.Tool { return protocol.Tool{Raw: json.RawMe
 // one is the catalog's only entry made of a descriptor of extension "x".
 func one(t testing.TB, descriptor string) *Entry {
 	t.Helper()
-	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{raw(descriptor)}}}, nil)
+	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(descriptor)}}}, nil)
 	if len(c.Entries()) != 1 || len(ds) != 0 {
 		t.Fatalf("%d tools from %s, diagnostics %v", len(c.Entries()), cut(descriptor, 200), ds)
 	}
@@ -35,9 +35,9 @@ func names(es []*Entry) (list []string) {
 
 func TestCatalog(t *testing.T) {
 	sources := []Source{
-		{"b_a", []protocol.Tool{raw(`{"name":"c"}`)}},
-		{"b", []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
-		{"owner.server", []protocol.Tool{{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}},
+		{Extension: "b_a", Tools: []protocol.Tool{raw(`{"name":"c"}`)}},
+		{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
+		{Extension: "owner.server", Tools: []protocol.Tool{{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}},
 	}
 	c, ds := NewCatalog(7, sources, nil)
 	want := []string{"ext_b_a_c", hashedName("b", "a_c"), "ext_b_z", "ext_owner_server_declared"}
@@ -74,7 +74,7 @@ func TestH6SameSetInAnyOrder(t *testing.T) {
 	}
 	var want []string
 	for range 3 {
-		c, ds := NewCatalog(1, []Source{{"x", tools}}, nil)
+		c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
 		got := names(c.Entries())
 		if len(got) != MaxTools || strings.Count(codes(ds), "tool_limit") != 5 {
 			t.Fatalf("%d tools, want %d and 5 tool_limit", len(got), MaxTools)
@@ -90,7 +90,7 @@ func TestH6SameSetInAnyOrder(t *testing.T) {
 }
 
 func TestH6Duplicate(t *testing.T) {
-	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{
+	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{
 		raw(`{"name":"a","description":"first"}`), raw(`{"name":"b"}`), raw(`{"name":"a","description":"second"}`),
 	}}}, nil)
 	if codes(ds) != "tool_duplicate" || len(c.Entries()) != 2 || c.Entries()[0].Description != "[ext:x] first" {
@@ -99,7 +99,7 @@ func TestH6Duplicate(t *testing.T) {
 }
 
 func TestBadDescriptorCostsOneTool(t *testing.T) {
-	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{
+	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{
 		raw(`{"name":"good"}`), raw(`{`), raw(`{"name":3}`), raw(`{"name":"type","inputSchema":{"type":"string"}}`),
 		raw(`{"name":"a\u202eb"}`), raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
 	}}}, nil)
@@ -113,7 +113,7 @@ func TestBadDescriptorCostsOneTool(t *testing.T) {
 }
 
 func TestCompiledSchemasAreReused(t *testing.T) {
-	sources := []Source{{"x", []protocol.Tool{raw(`{"name":"a","inputSchema":{"type":"object","required":["q"]}}`),
+	sources := []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"a","inputSchema":{"type":"object","required":["q"]}}`),
 		raw(`{"name":"bad","inputSchema":{"type":"object","properties":{"p":{"pattern":"(?=a)"}}}}`)}}}
 	first, ds1 := NewCatalog(1, sources, nil)
 	second, ds2 := NewCatalog(2, sources, first)
@@ -130,10 +130,10 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 // TestEarlierCatalogChangesNothing: what is taken over from an earlier catalog is
 // what would be made anew, even when names come free or are taken.
 func TestEarlierCatalogChangesNothing(t *testing.T) {
-	x := Source{"x", []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
+	x := Source{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
 		raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)}}
-	a, b := Source{"b_a", []protocol.Tool{raw(`{"name":"c"}`)}}, Source{"b", []protocol.Tool{raw(`{"name":"a_c","inputSchema":{"required":["q"]}}`)}}
-	changed := Source{"x", slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools)}
+	a, b := Source{Extension: "b_a", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}, Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"a_c","inputSchema":{"required":["q"]}}`)}}
+	changed := Source{Extension: "x", Tools: slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools)}
 	var prev *Catalog
 	for i, sources := range [][]Source{{x, a, b}, {x, b}, {b, a, changed}, {x, a, b}, {x, a, b}} {
 		want, wantDiags := NewCatalog(1, sources, nil)
@@ -157,7 +157,7 @@ func TestPage(t *testing.T) {
 	for i := range 25 {
 		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%02d"}`, i)))
 	}
-	c, _ := NewCatalog(3, []Source{{"x", tools}, {"y", tools[:1]}}, nil)
+	c, _ := NewCatalog(3, []Source{{Extension: "x", Tools: tools}, {Extension: "y", Tools: tools[:1]}}, nil)
 	for _, test := range []struct {
 		extension    string
 		limit, total int
@@ -189,7 +189,7 @@ func TestPageEndsAtBytes(t *testing.T) {
 	for i := range 50 {
 		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%d","x":%q}`, i, big)))
 	}
-	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
+	c, _ := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
 	page, next, err := c.Page("", "", 0, nil)
 	if size := len(page) * len(big); err != nil || next == "" || size > maxPageBytes || size < maxPageBytes/2 {
 		t.Errorf("%d bytes in the page, next %q, %v", size, next, err)
@@ -198,8 +198,8 @@ func TestPageEndsAtBytes(t *testing.T) {
 
 func TestPageRefusesForeignCursor(t *testing.T) {
 	tools := []protocol.Tool{raw(`{"name":"a"}`), raw(`{"name":"b"}`)}
-	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
-	later, _ := NewCatalog(2, []Source{{"x", tools}}, c)
+	c, _ := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
+	later, _ := NewCatalog(2, []Source{{Extension: "x", Tools: tools}}, c)
 	_, cursor, err := c.Page("", "", 1, nil)
 	if err != nil || cursor == "" {
 		t.Fatalf("cursor %q, %v", cursor, err)
@@ -236,7 +236,7 @@ func BenchmarkNewCatalog(b *testing.B) {
 			"properties":{"city":{"type":"string","description":"City %[1]d"},"days":{"type":"integer","minimum":1},
 			"units":{"enum":["metric","imperial"]}},"required":["city"],"additionalProperties":false}}`, i)))
 	}
-	sources := []Source{{"x", tools}}
+	sources := []Source{{Extension: "x", Tools: tools}}
 	prev, _ := NewCatalog(1, sources, nil)
 	for name, prev := range map[string]*Catalog{"first": nil, "next": prev} {
 		b.Run(name, func(b *testing.B) {

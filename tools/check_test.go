@@ -131,7 +131,7 @@ func TestValidateDialects(t *testing.T) {
 		t.Errorf("draft-07: %v", got)
 	}
 	// Without $schema it is 2020-12, where that tuple is no schema.
-	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}}}, nil)
+	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}}}, nil)
 	if codes(ds) != "tool_schema_unchecked" || c.Entries()[0].Validate(json.RawMessage(`{"v":[1]}`)) != nil {
 		t.Errorf("2020-12: %v", ds)
 	}
@@ -239,7 +239,7 @@ func TestT7SchemaBombs(t *testing.T) {
 		{"unresolvable targets", `{"x":` + nested(60) + `,"properties":{` + repeat(60, `"p%[1]d":{"$ref":"#/x`+strings.Repeat("/not", 3)+`"}`) + `}}`, `{}`, accepted},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`)}}}, nil)
+			c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`)}}}, nil)
 			got := dropped
 			if len(c.Entries()) == 1 {
 				got = accepted

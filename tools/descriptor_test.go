@@ -63,7 +63,7 @@ func TestDescriptorIsByteExact(t *testing.T) {
 }
 
 func TestDeclaredToolNeedsNoRaw(t *testing.T) {
-	c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object","required":["q"]}`)}}}}, nil)
+	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object","required":["q"]}`)}}}}, nil)
 	want := `{"name":"ext_x_t","description":"[ext:x] d","inputSchema":{"type":"object","required":["q"]}}`
 	if len(ds) != 0 || string(c.Entries()[0].Descriptor) != want {
 		t.Errorf("Descriptor = %s, diagnostics %v", c.Entries()[0].Descriptor, ds)
@@ -152,7 +152,7 @@ func FuzzParseDescriptor(f *testing.F) {
 			}
 			return
 		}
-		c, ds := NewCatalog(1, []Source{{"x", []protocol.Tool{tool}}}, nil)
+		c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{tool}}}, nil)
 		if len(c.Entries()) == 0 {
 			if len(ds) == 0 {
 				t.Fatal("dropped silently")

@@ -75,7 +75,7 @@ func TestExportRules(t *testing.T) {
 		{"an unknown format", "cohere", `{"type":"object"}`, `there is no format "cohere"`},
 	} {
 		t.Run(string(test.format)+"/"+test.name, func(t *testing.T) {
-			c, _ := NewCatalog(1, []Source{{"x", []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`), raw(`{"name":"zz"}`)}}}, nil)
+			c, _ := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":` + test.schema + `}`), raw(`{"name":"zz"}`)}}}, nil)
 			out, omitted := Export(test.format, c.Entries())
 			if !json.Valid(out) {
 				t.Fatalf("not JSON: %s", out)
@@ -115,7 +115,7 @@ func BenchmarkExport(b *testing.B) {
 	for i := range 100 {
 		tools = append(tools, raw(fmt.Sprintf(`{"name":"t%d","inputSchema":%s}`, i, forecast)))
 	}
-	c, _ := NewCatalog(1, []Source{{"x", tools}}, nil)
+	c, _ := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
 	for _, f := range Formats() {
 		b.Run(string(f), func(b *testing.B) {
 			b.ReportAllocs()

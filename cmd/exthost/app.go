@@ -45,7 +45,8 @@ var (
 func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
-		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
+		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.logsCommand(),
+		a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
 		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."
@@ -137,14 +138,14 @@ func nearby(d protocol.Diagnostic) protocol.Diagnostic {
 	return d
 }
 
-// open opens a host for a command that looks or calls once, starting only the
-// extensions that start lets through.
+// open opens a host for a command that looks, starting only the extensions that
+// start lets through.
 func (a *app) open(ctx context.Context, start func(id string) bool) (*exthost.Host, error) {
 	cfg, _, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	return a.openWith(ctx, cfg, exthost.Options{Start: start})
+	return a.openWith(ctx, cfg, exthost.Options{Start: start, Inspect: true})
 }
 
 func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
@@ -159,8 +160,8 @@ func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Option
 // none starts no extension.
 func none(string) bool { return false }
 
-// find returns the status of one extension, or an error that lists what is wrong
-// with its manifest or names the id that was meant.
+// find returns the status of one extension, or of policy:NAME, or an error that
+// lists what is wrong with its manifest or names the id that was meant.
 func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 	ids := make([]string, 0, len(s.Extensions))
 	for _, x := range s.Extensions {
@@ -168,6 +169,12 @@ func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 			return x, nil
 		}
 		ids = append(ids, x.ID)
+	}
+	for _, p := range s.Policies {
+		if exthost.PolicyPrefix+p.Name == id {
+			return policyAsExtension(p), nil
+		}
+		ids = append(ids, exthost.PolicyPrefix+p.Name)
 	}
 	if err := brokenManifest(s, id); err != nil {
 		return exthost.ExtensionStatus{}, err
@@ -177,6 +184,15 @@ func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 		text += fmt.Sprintf(", did you mean %q?", near)
 	}
 	return exthost.ExtensionStatus{}, &exitError{code: exitNotFound, text: text, hint: "exthost list"}
+}
+
+// policyAsExtension is a policy in the words of an extension; one without a process
+// has little to say.
+func policyAsExtension(p exthost.PolicyStatus) exthost.ExtensionStatus {
+	if p.Process != nil {
+		return *p.Process
+	}
+	return exthost.ExtensionStatus{ID: exthost.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
 }
 
 // brokenManifest is every error in the manifest of an extension that is not

@@ -89,7 +89,7 @@ var errNotThere = errors.New("not there")
 
 // callAlone starts the extension for one call.
 func (a *app) callAlone(ctx context.Context, cfg *config.Config, name string, pairs []string, given json.RawMessage) (protocol.ToolResult, error) {
-	h, err := a.openWith(ctx, cfg, exthost.Options{Start: a.owning(name)})
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: callStart("", name)})
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"time"
 
@@ -82,6 +84,15 @@ func (a *app) scope(cfg *config.Config) string {
 	return string(scope)
 }
 
+// me is the user who runs this process, and so the only one that its control socket
+// lets in.
+func me() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("user %d", os.Getuid()))
+}
+
 // control serves the operator's API on the socket of d, which may be nil. The
 // function it returns ends that: once the host is closed, so that its last words
 // are heard.
@@ -94,7 +105,8 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 			log.Warn("exthost status will not know the address", "error", err)
 		}
 	}
-	server := &http.Server{Handler: httpserver.Admin(h), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: httpserver.Admin(h), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return httpserver.WithOperator(context.Background(), me()) }}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.Listener(log)) }()
 	return func() error {

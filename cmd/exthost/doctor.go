@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -78,7 +81,7 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		start = nil
 	}
 	began := time.Now()
-	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{Start: start, StartLazy: handshake})
+	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{Start: start, StartLazy: handshake, Inspect: true})
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +98,51 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 	for _, x := range s.Extensions {
 		findings = append(findings, examine(x, s.Diagnostics, handshake))
 	}
+	for _, p := range s.Policies {
+		findings = append(findings, examinePolicy(p, handshake))
+	}
 	if handshake {
 		s = h.Status()
 		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
 	}
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	return append(findings, finding{Check: "containment", Result: "ok", Detail: held}), nil
+}
+
+// examinePolicy says whether a policy can decide. One that is required and cannot
+// lets nothing pass.
+func examinePolicy(p exthost.PolicyStatus, handshake bool) finding {
+	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
+	if !p.Required {
+		f.Detail += ", optional"
+	}
+	switch {
+	case p.State == exthost.StateDisabled:
+		f.Result, f.Detail = "skip", "disabled"
+	case p.Process == nil:
+	case handshake && p.State != string(supervisor.Ready):
+		f.Result, f.Detail = "fail", cmp.Or(p.Reason, "it is "+p.State)
+		if e := evidence(*p.Process); e != nil {
+			f.Stderr = e.Stderr
+		}
+	case !handshake && len(p.Process.Command) > 0:
+		if err := findCommand(p.Process.Command[0]); err != nil {
+			f.Result, f.Detail = "fail", err.Error()
+		}
+	}
+	return f
+}
+
+// findCommand looks for a program, or for a script, which need not be executable.
+func findCommand(command string) (err error) {
+	switch {
+	case strings.Contains(command, "://"):
+	case strings.ContainsAny(command, `/\`):
+		_, err = os.Stat(command)
+	default:
+		_, err = exec.LookPath(command)
+	}
+	return err
 }
 
 func examine(x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {

@@ -14,64 +14,166 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// daemonManifest is an extension that leaves a daemon in a session of its own,
-// and says the daemon's pid and its own in a file.
-const daemonManifest = `
-[plugin]
-id = "daemon"
-version = "0.1.0"
-[capabilities]
-tools = ["add", "search", "delete"]
-[transport]
-command = "sh"
-args = ["-c", "(setsid sh -c 'echo $$ > pids; exec sleep 3600' &); until [ -s pids ]; do sleep 0.01; done; echo $$ >> pids; exec exthost extension notes"]
-`
+// storming says that tests run at their full size.
+var storming = os.Getenv("EXTHOST_STORM") != ""
 
-// TestK1HostKilled kills a serving host: its extension, the extension's daemon
-// and the guardian go, and so they do when it is asked to end.
-func TestK1HostKilled(t *testing.T) {
-	processtest.Leaks(t)
-	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		dir := project(t, map[string]string{"extensions/daemon/plugin.toml": daemonManifest})
-		s := startServe(t, dir)
-		raw, err := os.ReadFile(filepath.Join(dir, "extensions/daemon/pids"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids := append(strings.Fields(string(raw)), guardianOf(t, s.Process.Pid))
-		if len(pids) != 3 {
-			t.Fatalf("pids: %q", pids)
-		}
-		if err := s.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-		<-s.read
-		_ = s.Wait() // what it returns is not what is looked at
-		killed := time.Now()
-		for _, pid := range pids {
-			for alive(pid) {
-				if time.Since(killed) > time.Second {
-					t.Fatalf("%v: %s is alive a second after the host's end", sig, pid)
-				}
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}
+// zoo is what extensions of a host are made of, by id, and how many processes each
+// has: a launcher four levels deep, a daemon in a session of its own, and both.
+var zoo = map[string]struct {
+	command   string
+	processes int
+}{
+	"npx":     {`sh -c 'sh -c "sh leaf.sh; :"; :'; :`, 4},
+	"daemon":  {`(setsid sleep 3600 &); exec sh leaf.sh`, 2},
+	"stopped": {`(setsid sh -c "sleep 3600; :" &); sh -c "sh leaf.sh; :"; :`, 5},
 }
 
-// guardianOf waits for the guardian of the host pid.
+// leaf is the extension at the end of each.
+const leaf = `read -r line
+echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"type":"object"}}]}}'
+while read -r line; do :; done
+`
+
+// TestK1HostKilled kills serving hosts with everything that they have: all is gone
+// within a second, the guardian too. So it is when a host is asked to end.
+func TestK1HostKilled(t *testing.T) {
+	processtest.Leaks(t)
+	files, processes := make(map[string]string), 0
+	for id, animal := range zoo {
+		files["extensions/"+id+"/plugin.toml"] = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n"+
+			"[transport]\ncommand = \"sh\"\nargs = [\"-c\", \"\"\"%s\"\"\"]\n", id, strings.ReplaceAll(animal.command, `"`, `\"`))
+		files["extensions/"+id+"/leaf.sh"] = leaf
+		processes += animal.processes
+	}
+	dir := project(t, files)
+	rounds := 3
+	if storming {
+		rounds = 200
+	}
+	var longest time.Duration
+	for range rounds {
+		longest = max(longest, endHost(t, dir, processes, syscall.SIGKILL))
+	}
+	t.Logf("%d hosts killed, of %d processes each; the longest end took %v", rounds, processes, longest)
+	endHost(t, dir, processes, syscall.SIGTERM)
+}
+
+// endHost ends a host by sig and returns how long after its end the last process of
+// its extensions, and its guardian, were gone.
+func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.Duration {
+	t.Helper()
+	s := startServe(t, dir)
+	var pids []string
+	for deadline := time.Now().Add(patience); len(pids) != processes; time.Sleep(time.Millisecond) {
+		if pids = startedBy(dir, ""); time.Now().After(deadline) {
+			t.Fatalf("%d processes, want %d; stderr:\n%s", len(pids), processes, s.stderr)
+		}
+	}
+	for _, pid := range startedBy(dir, "stopped") {
+		n, _ := strconv.Atoi(pid)
+		if err := syscall.Kill(n, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pids = append(pids, guardianOf(t, s.Process.Pid))
+	if err := s.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait() // what it returns is not what is looked at
+	return gone(t, pids)
+}
+
+// gone waits for the end of processes whose host has just ended: in a storm, which
+// has the machine to itself, for the second that is claimed.
+func gone(t *testing.T, pids []string) time.Duration {
+	t.Helper()
+	limit := patience
+	if storming {
+		limit = time.Second
+	}
+	ended := time.Now()
+	for _, pid := range pids {
+		for alive(pid) {
+			if time.Since(ended) > limit {
+				t.Fatalf("%s is alive %v after the host's end", pid, limit)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return time.Since(ended)
+}
+
+// TestX4SecondSignal stops a host whose extension takes its time, and loses patience.
+func TestX4SecondSignal(t *testing.T) {
+	processtest.Leaks(t)
+	dir := project(t, map[string]string{
+		"extensions/deaf/leaf.sh": leaf + "touch asked\ntrap '' TERM\nwhile :; do sleep 1; done\n",
+		"extensions/deaf/plugin.toml": "[plugin]\nid = \"deaf\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"t\"]\n" +
+			"[transport]\nscript = \"leaf.sh\"\n[runtime]\nshutdown_grace = \"1h\"\n",
+	})
+	s := startServe(t, dir)
+	pids := append(startedBy(dir, ""), guardianOf(t, s.Process.Pid))
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(dir, "extensions/deaf/asked")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the extension was not asked to end")
+		}
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait()
+	if status := s.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended with %v, not by the second signal", s.ProcessState)
+	}
+	gone(t, pids)
+}
+
+// startedBy returns the processes of an extension, or of all, of the host in dir.
+func startedBy(dir, extension string) (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range files {
+		environ, _ := os.ReadFile(file)
+		pid := filepath.Base(filepath.Dir(file))
+		if bytes.Contains(environ, []byte("\x00EXTHOST_STATE_DIR="+dir+"/")) &&
+			(extension == "" || bytes.Contains(environ, []byte("\x00EXTHOST_EXTENSION_ID="+extension+"\x00"))) && alive(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// guardianOf waits for the guardian of the host pid, and until it is ready: it
+// ignores what ends hosts by then.
 func guardianOf(t *testing.T, pid int) string {
 	want := fmt.Appendf(nil, "exthost-guardian-1\x00of\x00%d\x00", pid)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range files {
-			if cmdline, _ := os.ReadFile(file); bytes.Equal(cmdline, want) {
+			cmdline, _ := os.ReadFile(file)
+			status, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))
+			if bytes.Equal(cmdline, want) && ignores(status, syscall.SIGTSTP) {
 				return filepath.Base(filepath.Dir(file))
 			}
 		}
 	}
-	t.Fatalf("the host %s has no guardian", strconv.Itoa(pid))
+	t.Fatalf("the host %d has no guardian", pid)
 	return ""
+}
+
+// ignores reports whether a process of this status does not care for sig.
+func ignores(status []byte, sig syscall.Signal) bool {
+	_, after, _ := bytes.Cut(status, []byte("SigIgn:\t"))
+	mask, _, _ := bytes.Cut(after, []byte("\n"))
+	bits, _ := strconv.ParseUint(string(mask), 16, 64)
+	return bits&(1<<(sig-1)) != 0
 }
 
 // alive reports whether pid runs; a zombie does not.

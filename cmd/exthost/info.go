@@ -79,7 +79,7 @@ func (a *app) lookAt(ctx context.Context, cfg *config.Config, id string) (exthos
 			return s, list, err
 		}
 	}
-	h, err := a.openWith(ctx, cfg, exthost.Options{Start: func(other string) bool { return other == id }})
+	h, err := a.openWith(ctx, cfg, exthost.Options{Inspect: true, Start: func(other string) bool { return other == id }})
 	if err != nil {
 		return exthost.Status{}, nil, err
 	}

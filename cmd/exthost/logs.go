@@ -28,14 +28,14 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:   "logs [ID]",
 		Short: "Show the latest log of the running exthost, with the stderr of its extensions",
 		Long: "Show the latest records of the log of the exthost that serves this directory, or those\n" +
-			"about one extension, the lines of its stderr among them; -f goes on with new ones. It keeps\n" +
+			"about one extension or policy:NAME, the lines of its stderr among them; -f goes on with new ones. It keeps\n" +
 			"the last 256 of each extension, info and above; debug is there only with -f.",
 		Example: "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return one("the id of one extension")(c, args)
+			return one("the id of one extension, or policy:NAME")(c, args)
 		},
 		ValidArgsFunction: a.completeExtension,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,12 +120,8 @@ func (a *app) printLog(stream io.Reader) error {
 
 // logLine is a record for a person.
 func logLine(r *exthost.LogRecord) string {
-	stamp := "15:04:05.000"
-	if y, m, d := r.Time.Local().Date(); time.Date(y, m, d, 0, 0, 0, 0, time.Local) != today() {
-		stamp = "2006-01-02 " + stamp
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %-5s ", r.Time.Local().Format(stamp), r.Level)
+	fmt.Fprintf(&b, "%s %-5s ", r.Time.Local().Format(stampOf(r.Time)), r.Level)
 	if r.Extension != "" {
 		b.WriteString(r.Extension + ": ")
 	}
@@ -139,6 +135,15 @@ func logLine(r *exthost.LogRecord) string {
 		fmt.Fprintf(&b, " %s=%s", key, text)
 	}
 	return safe(b.String())
+}
+
+// stampOf is how a time is written for a person: without the day when that is today.
+func stampOf(t time.Time) string {
+	const stamp = "15:04:05.000"
+	if y, m, d := t.Local().Date(); time.Date(y, m, d, 0, 0, 0, 0, time.Local) != today() {
+		return "2006-01-02 " + stamp
+	}
+	return stamp
 }
 
 func today() time.Time {

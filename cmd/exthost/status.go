@@ -66,7 +66,17 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 	for _, x := range s.Extensions {
 		rows = append(rows, extensionRows(x, s.Diagnostics, now)...)
 	}
-	return append(lines, layOut(rows, width)...)
+	lines = append(lines, layOut(rows, width)...)
+	if len(s.Policies) > 0 {
+		lines = append(append(lines, ""), grid(policyRows(s.Policies), width, true)...)
+	}
+	if s.Audit != nil {
+		lines = append(lines, "", safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
+	}
+	if s.Questions > 0 {
+		lines = append(lines, "", fmt.Sprintf("calls that wait for an approval: %d, exthost approve lists them", s.Questions))
+	}
+	return lines
 }
 
 // statusRow is one extension, or one of its instances.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost"
@@ -14,6 +15,10 @@ import (
 // or which tool was meant.
 func unknownTool(s exthost.Status, name string) error {
 	for _, x := range s.Extensions {
+		if slices.Contains(x.Withheld, name) {
+			return &exitError{code: exitDenied, text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned", name),
+				hint: "exthost policy pins, then exthost policy pins approve " + x.ID}
+		}
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
 			return unavailable(name, x, s.Diagnostics)
 		}

@@ -38,6 +38,9 @@ type Options struct {
 	// question of a caller who has given up stays until it expires: approved
 	// meanwhile, it lets the same call through once when it comes again.
 	Strict bool
+	// Asked is told of each new question, by the goroutine that asks it: it must be
+	// quick. Default: nobody is.
+	Asked func(Question)
 }
 
 // Question is what a person is asked: may this call be made, once?
@@ -63,6 +66,7 @@ type Question struct {
 // called by many goroutines at once.
 type Desk struct {
 	strict bool
+	asked  func(Question)
 
 	mu      sync.Mutex // guards what follows
 	pending []*question
@@ -88,7 +92,9 @@ type answer struct {
 var _ governance.Approver = (*Desk)(nil)
 
 // NewDesk returns an empty desk.
-func NewDesk(o Options) *Desk { return &Desk{strict: o.Strict, changed: make(chan struct{})} }
+func NewDesk(o Options) *Desk {
+	return &Desk{strict: o.Strict, asked: o.Asked, changed: make(chan struct{})}
+}
 
 // Ask implements [governance.Approver]: it waits for Approve or Deny. An approval
 // that was given after an equal call had stopped waiting is used up at once. Its
@@ -98,9 +104,13 @@ func (d *Desk) Ask(ctx context.Context, x *governance.Exchange, q governance.Que
 	if err != nil {
 		return false, "", err
 	}
+	shown := mine.Question
 	mine, given, err := d.put(mine)
 	if err != nil || given != "" {
 		return given != "", given, err
+	}
+	if shown.ID == mine.ID && d.asked != nil {
+		d.asked(shown)
 	}
 	select {
 	case a := <-mine.answer:

@@ -23,8 +23,7 @@ func takeLock(path string) (*os.File, error) {
 		holder, _ := io.ReadAll(io.LimitReader(f, 64))
 		f.Close() // was only read
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s is written by process %s: stop that one, or state another audit.path",
-				strings.TrimSuffix(path, ".lock"), strings.TrimSpace(string(holder)))
+			return nil, &taken{strings.TrimSuffix(path, ".lock"), strings.TrimSpace(string(holder))}
 		}
 		return nil, err
 	}

@@ -54,13 +54,13 @@ func newAccess(s governance.Spec) (governance.Policy, error) {
 	for i, r := range p.Rules {
 		place := fmt.Sprintf("rules[%d]", i)
 		if r.Effect == "" {
-			errs = append(errs, fmt.Errorf("config.%s.effect: is missing; allow or deny", place))
+			errs = append(errs, wrong("config."+place+".effect", "is missing; allow or deny"))
 		} else {
 			errs = append(errs, oneOf(place+".effect", &r.Effect, allowed, denied))
 		}
 		for _, globs := range []governance.Globs{r.Callers, r.Tools, r.Extensions, r.Methods} {
 			if err := globs.Check(); err != nil {
-				errs = append(errs, fmt.Errorf("config.%s: %w", place, err))
+				errs = append(errs, wrong("config."+place, "%w", err))
 			}
 		}
 	}

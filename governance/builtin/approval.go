@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -28,7 +27,7 @@ func newApproval(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, fmt.Errorf("the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, wrong("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
 	}
 	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
 	return &approval{d, len(s.Match.Methods) > 0}, nil

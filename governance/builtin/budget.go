@@ -53,12 +53,12 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 	errs := []error{counts(s), oneOf("per", &p.Per, "session", "caller")}
 	switch least, most := min(p.Calls, p.Bytes, p.Tokens), max(p.Calls, p.Bytes, p.Tokens); {
 	case least < 0:
-		errs = append(errs, errors.New("config: calls, bytes and tokens are counts, 0 for no bound"))
+		errs = append(errs, wrong("config", "calls, bytes and tokens are counts, 0 for no bound"))
 	case most == 0:
-		errs = append(errs, errors.New("config: a budget needs calls, bytes or tokens"))
+		errs = append(errs, wrong("config", "a budget needs calls, bytes or tokens"))
 	}
 	if (p.Bytes > 0 || p.Tokens > 0) && len(s.Flows) == 1 {
-		errs = append(errs, errors.New("a budget of bytes or tokens needs both flows"))
+		errs = append(errs, wrong("flows", "a budget of bytes or tokens needs both flows"))
 	}
 	return &p, errors.Join(errs...)
 }

@@ -2,7 +2,6 @@
 package builtin
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,9 +12,12 @@ import (
 // New makes the policy that s.Builtin names, of s.Config. Its errors say what is
 // wrong with the config and what would be right.
 func New(s governance.Spec) (governance.Policy, error) {
+	if s.Builtin == "" {
+		return nil, wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
+	}
 	maker, ok := makers[s.Builtin]
 	if !ok {
-		return nil, fmt.Errorf("there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
+		return nil, wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
 	}
 	return maker(s)
 }
@@ -30,6 +32,7 @@ var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"budget":     newBudget,
 	"cel":        newCEL,
 	"loop":       newLoop,
+	"pin":        newPin,
 	"rate_limit": newRateLimit,
 	"redact":     newRedaction,
 	"schema":     newSchema,

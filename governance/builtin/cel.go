@@ -56,7 +56,7 @@ func newCEL(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if p.When == "" {
-		return nil, errors.New(`config.when: is missing; such as tool == "ext_shell_run"`)
+		return nil, wrong("config.when", `is missing; such as tool == "ext_shell_run"`)
 	}
 	env, err := celEnv()
 	if err != nil {
@@ -65,12 +65,12 @@ func newCEL(s governance.Spec) (governance.Policy, error) {
 	errs := []error{oneOf("action", &p.Action, denied, asked)}
 	uses := make(map[string]bool)
 	if p.when, err = celProgram(env, p.When, cel.BoolType, uses); err != nil {
-		errs = append(errs, fmt.Errorf("config.when: %w", err))
+		errs = append(errs, wrong("config.when", "%w", err))
 	}
 	p.request, p.response = !uses["result"] || uses["flow"], uses["result"] || uses["flow"]
 	if p.Message != "" {
 		if p.message, err = celProgram(env, p.Message, cel.StringType, uses); err != nil {
-			errs = append(errs, fmt.Errorf("config.message: %w", err))
+			errs = append(errs, wrong("config.message", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)
@@ -89,8 +89,9 @@ func celEnv() (*cel.Env, error) {
 // uses.
 func celProgram(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
-	if err := issues.Err(); err != nil {
-		return nil, err
+	if faults := issues.Errors(); len(faults) > 0 {
+		f := faults[0]
+		return nil, fmt.Errorf("%d:%d: %s", f.Location.Line(), f.Location.Column()+1, f.Message)
 	}
 	if is := compiled.OutputType(); !is.IsExactType(t) && !is.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("is a %s, not a %s", is, t)

@@ -24,15 +24,14 @@ func configure(config map[string]any, c any) error {
 	}
 	text, err := json.Marshal(known)
 	if err != nil {
-		return fmt.Errorf("config: %w", err)
+		return wrong("config", "%w", err)
 	}
 	err = json.Unmarshal(text, c)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return fmt.Errorf("config.%s: a %s where %s belongs", wrong.Field, wrong.Value, describe(wrong.Type))
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return wrong("config."+bad.Field, "a %s where %s belongs", bad.Value, describe(bad.Type))
 	}
 	if err != nil {
-		return fmt.Errorf("config: %w", err)
+		return wrong("config", "%w", err)
 	}
 	return nil
 }
@@ -43,7 +42,7 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 // that t has no place for as an error.
 func canonical(path string, value any, t reflect.Type) (any, error) {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		return value, nil
+		return value, readable(path, value, t)
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -63,6 +62,18 @@ func canonical(path string, value any, t reflect.Type) (any, error) {
 	return value, nil
 }
 
+// readable refuses a value that t, which decodes itself, does not take.
+func readable(path string, value any, t reflect.Type) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err != nil {
+		return wrong(path, "%w", err)
+	}
+	return nil
+}
+
 func canonicalTable(path string, table map[string]any, t reflect.Type) (any, error) {
 	fields := make(map[string]reflect.Type)
 	for f := range t.Fields() {
@@ -74,7 +85,7 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 		name, place := snake(key), path+"."+key
 		ft, known := fields[name]
 		if _, twice := out[name]; twice {
-			errs = append(errs, fmt.Errorf("%s: stated twice", place))
+			errs = append(errs, wrong(place, "stated twice"))
 			continue
 		}
 		if !known {
@@ -92,9 +103,9 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 func unknownKey(place, key string, fields map[string]reflect.Type) error {
 	keys := slices.Sorted(maps.Keys(fields))
 	if near := nearest.Of(key, keys); near != "" {
-		return fmt.Errorf("%s: unknown key, did you mean %s?", place, near)
+		return wrong(place, "unknown key, did you mean %s?", near)
 	}
-	return fmt.Errorf("%s: unknown key; there are %s", place, strings.Join(keys, ", "))
+	return wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))
 }
 
 // snake turns retryAfter into retry_after.
@@ -152,14 +163,14 @@ func oneOf(key string, word *string, allowed ...string) error {
 	if slices.Contains(allowed, *word) {
 		return nil
 	}
-	return fmt.Errorf("config.%s: %q is none of %s", key, *word, strings.Join(allowed, ", "))
+	return wrong("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
 }
 
 // counts refuses a policy that counts in a category where one exchange may be
 // asked about more than once.
 func counts(s governance.Spec) error {
 	if s.Category != governance.RateLimiting {
-		return fmt.Errorf("%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
+		return wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
 	}
 	return nil
 }

@@ -51,10 +51,10 @@ func newLoop(s governance.Spec) (governance.Policy, error) {
 	}
 	errs := []error{counts(s), oneOf("action", &p.Action, denied, asked)}
 	if p.Calls < 1 || p.Calls > maxLoopCalls {
-		errs = append(errs, fmt.Errorf("config.calls: is a count from 1 to %d", maxLoopCalls))
+		errs = append(errs, wrong("config.calls", "is a count from 1 to %d", maxLoopCalls))
 	}
 	if p.Window == 0 {
-		errs = append(errs, errors.New("config.window: is a time above 0"))
+		errs = append(errs, wrong("config.window", "is a time above 0"))
 	}
 	return p, errors.Join(errs...)
 }

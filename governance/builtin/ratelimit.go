@@ -54,7 +54,7 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	}
 	errs := []error{counts(s)}
 	if len(p.Limits) == 0 {
-		errs = append(errs, errors.New("config.limits: is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
+		errs = append(errs, wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
 	}
 	for i := range p.Limits {
 		errs = append(errs, p.Limits[i].complete(fmt.Sprintf("limits[%d]", i)))
@@ -71,7 +71,7 @@ func (l *rateLimit) complete(place string) error {
 	}
 	var errs []error
 	if l.Calls <= 0 || l.Burst < 0 {
-		errs = append(errs, fmt.Errorf("config.%s: calls and burst are counts above 0", place))
+		errs = append(errs, wrong("config."+place, "calls and burst are counts above 0"))
 	}
 	for _, per := range l.Per {
 		errs = append(errs, oneOf(place+".per", &per, "caller", "session", "tool", "extension"))

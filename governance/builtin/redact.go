@@ -41,7 +41,7 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	}
 	detector, err := redact.NewDetector(redact.Options{Rules: c.Rules, Patterns: c.Patterns, Allow: c.Allow})
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, wrong("config", "%w", err)
 	}
 	return &redaction{detector, c.Action == "deny"}, nil
 }
@@ -49,7 +49,7 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 // changes refuses a policy that changes what passes in a category that may not.
 func changes(s governance.Spec) error {
 	if s.Category != governance.Content {
-		return fmt.Errorf("%s changes what passes, so its category is %s", s.Builtin, governance.Content)
+		return wrong("category", "%s changes what passes, so its category is %s", s.Builtin, governance.Content)
 	}
 	return nil
 }

@@ -48,24 +48,24 @@ func newSchema(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if len(c.Schemas) == 0 {
-		return nil, errors.New(`config.schemas: is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
+		return nil, wrong("config.schemas", `is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
 	}
 	p, errs := make(schemas, len(c.Schemas)), make([]error, 0)
 	for i, entry := range c.Schemas {
 		place := fmt.Sprintf("config.schemas[%d]", i)
 		if err := entry.Tools.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("%s.tools: %w", place, err))
+			errs = append(errs, wrong(place+".tools", "%w", err))
 		}
 		if entry.Arguments == nil && entry.Result == nil {
-			errs = append(errs, fmt.Errorf("%s: needs arguments or result", place))
+			errs = append(errs, wrong(place, "needs arguments or result"))
 		}
 		p[i].tools = entry.Tools
 		var err error
 		if p[i].arguments, err = compileSchema(entry.Arguments); err != nil {
-			errs = append(errs, fmt.Errorf("%s.arguments: %w", place, err))
+			errs = append(errs, wrong(place+".arguments", "%w", err))
 		}
 		if p[i].result, err = compileSchema(entry.Result); err != nil {
-			errs = append(errs, fmt.Errorf("%s.result: %w", place, err))
+			errs = append(errs, wrong(place+".result", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)

@@ -39,7 +39,7 @@ func newSizeCap(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if c.MaxBytes < 1024 || c.PreviewBytes < 0 || c.PreviewBytes > c.MaxBytes/2 {
-		return nil, fmt.Errorf("config: max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)
+		return nil, wrong("config", "max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)
 	}
 	return &sizeCap{max: c.MaxBytes, preview: c.PreviewBytes}, nil
 }

@@ -165,8 +165,9 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		return nil, status.Error(codes.Internal, "the database is away")
 	case "unavailable":
 		return nil, status.Error(codes.Unavailable, "come back later")
-	case "hang":
+	case "hang": // its clock may be ahead of its host's: it has no answer then either
 		<-ctx.Done()
+		return nil, ctx.Err()
 	case "die":
 		os.Exit(3)
 	case "sever":

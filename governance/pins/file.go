@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -57,6 +58,9 @@ func offset(err error, size int) int {
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return min(int(e.Offset), size)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return size
 	}
 	return 0
 }

@@ -5,6 +5,7 @@ package pins
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,6 +86,13 @@ func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string
 	return false, e.Pinned.diff(now)
 }
 
+// Held reports whether a change of the tool waits for approval.
+func (p *Pins) Held(extension, tool string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tools[extension][tool].Held != nil
+}
+
 func (p *Pins) setLocked(n name, e entry) {
 	p.tools.set(n, e)
 	p.dirty[n] = true
@@ -97,6 +105,9 @@ func (t table) set(n name, e entry) {
 	t[n.extension][n.tool] = e
 }
 
+// ErrNothingHeld is the error of Approve for a tool that has nothing to approve.
+var ErrNothingHeld = errors.New("no change of it waits for approval")
+
 // Approve pins what the tool says now and saves that. by names who says so.
 func (p *Pins) Approve(extension, tool, by string) error {
 	p.mu.Lock()
@@ -104,9 +115,9 @@ func (p *Pins) Approve(extension, tool, by string) error {
 	e, known := p.tools[extension][tool]
 	switch {
 	case !known:
-		return fmt.Errorf("no tool %s of %s is pinned", tool, extension)
+		return fmt.Errorf("no tool %s of %s is pinned: %w", tool, extension, ErrNothingHeld)
 	case e.Held == nil:
-		return fmt.Errorf("the tool %s of %s has not changed: there is nothing to approve", tool, extension)
+		return fmt.Errorf("the tool %s of %s has not changed: %w", tool, extension, ErrNothingHeld)
 	}
 	p.setLocked(name{extension, tool}, entry{Pinned: *e.Held, Since: time.Now().UTC().Truncate(time.Second), Approved: by})
 	return p.saveLocked()

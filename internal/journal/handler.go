@@ -11,6 +11,10 @@ import (
 // sourceKey is the attribute that names the extension a record is about.
 const sourceKey = "extension"
 
+// policyKey is the attribute that names the policy a record is about, which is kept
+// as one about the extension policy:NAME.
+const policyKey = "policy"
+
 // Handler returns a handler that adds to the journal. It is enabled for what is
 // kept or followed, and never fails.
 func (j *Journal) Handler() slog.Handler { return &handler{journal: j} }
@@ -59,6 +63,8 @@ func (h *handler) add(prefix string, a slog.Attr) {
 		}
 	case prefix == "" && a.Key == sourceKey && a.Value.Kind() == slog.KindString:
 		h.extension = a.Value.String()
+	case prefix == "" && a.Key == policyKey && a.Value.Kind() == slog.KindString && h.extension == "":
+		h.extension = policyKey + ":" + a.Value.String()
 	default:
 		a.Key = prefix + a.Key
 		h.attrs = append(h.attrs, a)

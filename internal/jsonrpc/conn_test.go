@@ -263,6 +263,33 @@ func TestW4Strays(t *testing.T) {
 	})
 }
 
+// Whoever settles a conversation has seen it told of the calls given up before.
+func TestSettle(t *testing.T) {
+	var tell chan struct{}
+	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }}, func(t *testing.T, c *Conn, w *wire) {
+		tell = make(chan struct{}) // of the bubble
+		c.Settle(t.Context())      // there is nothing to wait for
+		ctx, cancel := context.WithCancel(t.Context())
+		given := call(ctx, c, "{}", nil)
+		<-w.fromConn
+		cancel()
+		<-given
+		settled := make(chan struct{})
+		go func() { defer close(settled); c.Settle(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-settled:
+			t.Error("settled before the peer was told")
+		default:
+		}
+		impatient, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		c.Settle(impatient) // ends with its ctx
+		tell <- struct{}{}
+		<-settled
+	})
+}
+
 func TestAbandonedIsBounded(t *testing.T) {
 	c := NewConn(newWire(), Options{})
 	for range maxAbandoned + 10 {

@@ -253,16 +253,33 @@ type lane struct {
 	running bool
 }
 
-// post adds a job to a lane, inside update.
-func (c *Conn) post(s *state, l *lane, job func(context.Context)) {
+// post adds a job to a lane, inside update, and reports whether there was room.
+func (c *Conn) post(s *state, l *lane, job func(context.Context)) bool {
 	if s.over != nil || len(l.jobs) >= maxLane {
 		s.stats.Dropped++
-		return
+		return false
 	}
 	l.jobs = append(l.jobs, job)
 	if !l.running {
 		l.running = true
 		c.wg.Go(func() { c.work(l) })
+	}
+	return true
+}
+
+// Settle waits until Options.Abandoned has returned for the calls given up so far
+// and requests refused so far are answered, the conversation is over, or ctx ends.
+func (c *Conn) Settle(ctx context.Context) {
+	done := make(chan struct{})
+	c.update(func(s *state) {
+		if !s.errands.running || !c.post(s, &s.errands, func(context.Context) { close(done) }) {
+			close(done)
+		}
+	})
+	select {
+	case <-done:
+	case <-c.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 

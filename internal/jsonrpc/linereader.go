@@ -20,6 +20,7 @@ type lineReader struct {
 	end   int
 	seen  int  // buf[start:seen] holds no newline
 	lines int  // found since the last read
+	full  bool // the last read left no room: there was more to be had
 	ended bool // the stream ended within a line, which is the next one returned
 	total atomic.Uint64
 	once  sync.Once
@@ -27,7 +28,7 @@ type lineReader struct {
 	deadline interface{ SetReadDeadline(time.Time) error } // r when it supports that
 }
 
-const smallBuffer = 16 << 10
+const smallBuffer = 2 << 10
 
 // bigBuffers are four, 16, 64 and 256 times smallBuffer long. A line that does not
 // fit moves to the next size; the buffer goes back when it is empty, so that idle
@@ -71,6 +72,7 @@ func (l *lineReader) fill() error {
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
+		l.full = l.end == len(l.buf)
 		l.total.Add(uint64(n))
 		switch {
 		case n > 0:
@@ -95,6 +97,9 @@ func (l *lineReader) makeRoom() {
 	switch {
 	case l.start == l.end:
 		l.use(l.small)
+		if l.full { // who has much to say is read in bigger pieces
+			l.use(bigBuffer(16 * smallBuffer))
+		}
 	case l.start > 0 && len(l.buf)-l.end < len(l.buf)/2:
 		l.use(l.buf)
 	}
@@ -103,12 +108,15 @@ func (l *lineReader) makeRoom() {
 		if size >= l.max {
 			size = l.max + 1 // the longest line and its newline
 		}
-		if b, ok := poolOf(size).Get().(*[]byte); ok {
-			l.use(*b)
-		} else {
-			l.use(make([]byte, size))
-		}
+		l.use(bigBuffer(size))
 	}
+}
+
+func bigBuffer(size int) []byte {
+	if b, ok := poolOf(size).Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, size)
 }
 
 // use moves what was not yet returned to the front of buf.

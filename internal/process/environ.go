@@ -47,19 +47,19 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			delete(vars, key)
 			continue
 		}
-		secret := secretName(v.name) || passwordURL(v.value)
-		pass := !injectsCode(v.name) && !denied[key] &&
-			(asked[key] || !secret && (p.Mode != "allowlist" || harmless(v.name)))
+		secret := secretName(v.name()) || passwordURL(v.value())
+		pass := !injectsCode(v.name()) && !denied[key] &&
+			(asked[key] || !secret && (p.Mode != "allowlist" || harmless(v.name())))
 		switch {
 		case !pass:
 			delete(vars, key)
-			report.Withheld = append(report.Withheld, v.name)
+			report.Withheld = append(report.Withheld, v.name())
 		case secret:
-			report.PassedSecrets = append(report.PassedSecrets, v.name)
+			report.PassedSecrets = append(report.PassedSecrets, v.name())
 		}
 	}
 	for _, v := range vars {
-		env = append(env, v.name+"="+v.value)
+		env = append(env, v.kv) // as it is: the environments of many children share it
 	}
 	for name, value := range p.Set {
 		env = append(env, name+"="+value)
@@ -76,19 +76,29 @@ func Lookup(env []string) func(name string) (value string, ok bool) {
 	vars := parseEnv(env)
 	return func(name string) (string, bool) {
 		v, ok := vars[envKey(name)]
-		return v.value, ok
+		if !ok {
+			return "", false
+		}
+		return v.value(), true
 	}
 }
 
-type envVar struct{ name, value string }
+// envVar is one variable as it was given, and where its name ends in there.
+type envVar struct {
+	kv  string
+	end int
+}
+
+func (v envVar) name() string  { return v.kv[:v.end] }
+func (v envVar) value() string { return v.kv[v.end+1:] }
 
 func parseEnv(env []string) map[string]envVar {
 	vars := make(map[string]envVar, len(env))
 	for _, kv := range env {
 		// Windows has names that start with "=".
 		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 {
-			name, value := kv[:i+1], kv[i+2:]
-			vars[envKey(name)] = envVar{name, value}
+			v := envVar{kv, i + 1}
+			vars[envKey(v.name())] = v
 		}
 	}
 	return vars

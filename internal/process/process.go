@@ -71,6 +71,7 @@ type Process struct {
 	init   *initLink // nil unless isolated, else proc is the init
 	hold   *hold
 	stderr *stderrReader
+	exited chan struct{} // closed by reap
 	done   chan struct{}
 	exit   Exit // written before done is closed
 
@@ -107,6 +108,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		proc:   proc,
 		init:   init,
 		hold:   hold,
+		exited: make(chan struct{}),
 		done:   make(chan struct{}),
 	}
 	p.stderr = readStderr(pipes.host[2], s.StderrLine, s.Stderr)
@@ -177,6 +179,10 @@ func (p *Process) watch() {
 // PID returns the child's process id, or its init's when it is isolated, which is
 // also the id of its process group and session. After Done it may belong to somebody else.
 func (p *Process) PID() int { return p.proc.Pid }
+
+// Exited is closed when the child has exited. Done follows, within seconds: what it
+// left behind has yet to be killed and its stderr to be read.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Done is closed when the child has been reaped, its process group and whatever
 // else its containment holds killed, and its stderr read to the end.

@@ -23,8 +23,10 @@ func sysProcAttr() *syscall.SysProcAttr {
 func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 
 func (p *Process) reap() (*os.ProcessState, error) {
-	defer p.hold.release()
-	return p.proc.Wait()
+	state, err := p.proc.Wait()
+	close(p.exited)
+	p.hold.release()
+	return state, err
 }
 
 // readNow is never reached: pipes have no read deadline here.

@@ -103,7 +103,7 @@ func pids() []int {
 
 // startTime returns when pid started, 0 when that cannot be known.
 func startTime(pid int) uint64 {
-	var r procReader
+	r := procReader{buf: make([]byte, 1<<10)} // for one short file
 	s, _ := r.stat(pid)
 	return s.start
 }

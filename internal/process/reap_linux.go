@@ -12,6 +12,7 @@ import (
 // session, and only then collects the child.
 func (p *Process) reap() (*os.ProcessState, error) {
 	awaitExit(p.proc.Pid)
+	close(p.exited)
 	p.signal(unix.SIGKILL)
 	p.hold.release()
 	p.mu.Lock()

@@ -13,6 +13,7 @@ import (
 // group and the signal a stranger might get it, which this system cannot prevent.
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
+	close(p.exited)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.signalGroupLocked(unix.SIGKILL)

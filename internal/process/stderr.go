@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -44,25 +45,27 @@ type Line struct {
 }
 
 const (
-	readSize  = 4 << 10  // of a quiet child
-	floodSize = 64 << 10 // of one that fills its buffer: a whole pipe
+	readSize  = 512      // of a quiet child
+	floodSize = 64 << 10 // of one that says more at once: a whole pipe
 	// finalBytes bounds the last read after the child's death; it is the most
 	// that a pipe of Linux can hold without privileges.
 	finalBytes = 1 << 20
 )
 
+// floods are the buffers of those that say much, while they do.
+var floods = sync.Pool{New: func() any { return new([floodSize]byte) }}
+
 // stderrReader drains a child's stderr, whatever happens to the lines: a child
-// that is blocked in a write to stderr is a hung child. Two goroutines serve
-// it, one reads and one delivers; both end soon after the pipe does.
+// that is blocked in a write to stderr is a hung child. One goroutine reads, and
+// one delivers while there is something to; both end soon after the pipe does.
 type stderrReader struct {
 	file    *os.File
 	opts    StderrOptions
 	limiter *rate.Limiter
 	tail    tail
 
-	queue     chan Line // nil: nobody wants the lines
-	read      chan struct{}
-	delivered chan struct{}
+	queue *delivery // nil: nobody wants the lines
+	read  chan struct{}
 
 	// These belong to the reading goroutine.
 	line      []byte // the line so far, at most MaxLine bytes
@@ -73,18 +76,9 @@ type stderrReader struct {
 
 func readStderr(f *os.File, deliver func(Line), o StderrOptions) *stderrReader {
 	o = o.withDefaults()
-	r := &stderrReader{
-		file:      f,
-		opts:      o,
-		limiter:   newLimiter(o),
-		read:      make(chan struct{}),
-		delivered: make(chan struct{}),
-	}
-	if deliver == nil {
-		close(r.delivered)
-	} else {
-		r.queue = make(chan Line, o.Burst)
-		go r.deliver(deliver)
+	r := &stderrReader{file: f, opts: o, limiter: newLimiter(o), read: make(chan struct{})}
+	if deliver != nil {
+		r.queue = newDelivery(deliver, o.Burst)
 	}
 	go r.run()
 	return r
@@ -102,19 +96,16 @@ func (r *stderrReader) finish() {
 	if r.file.SetReadDeadline(time.Now()) == nil {
 		<-r.read
 	}
-	for _, c := range []chan struct{}{r.read, r.delivered} {
-		select {
-		case <-c:
-		case <-timeout:
-			return
-		}
+	select {
+	case <-r.read:
+	case <-timeout:
+		return
 	}
-}
-
-func (r *stderrReader) deliver(f func(Line)) {
-	defer close(r.delivered)
-	for l := range r.queue {
-		f(l)
+	if r.queue != nil {
+		select {
+		case <-r.queue.done:
+		case <-timeout:
+		}
 	}
 }
 
@@ -122,8 +113,9 @@ func (r *stderrReader) deliver(f func(Line)) {
 func (r *stderrReader) run() {
 	defer close(r.read)
 	defer r.file.Close()
-	buf := make([]byte, readSize)
-	for {
+	var small [readSize]byte
+	var flood *[floodSize]byte
+	for buf := small[:]; ; {
 		n, err := r.file.Read(buf)
 		r.chunk(buf[:n])
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -133,9 +125,17 @@ func (r *stderrReader) run() {
 		if err != nil {
 			break
 		}
-		if n == len(buf) && n < floodSize {
-			buf = make([]byte, floodSize)
+		switch full := n == len(buf); {
+		case full && flood == nil:
+			flood = floods.Get().(*[floodSize]byte)
+			buf = flood[:]
+		case !full && flood != nil:
+			floods.Put(flood)
+			buf, flood = small[:], nil
 		}
+	}
+	if flood != nil {
+		floods.Put(flood)
 	}
 	r.end()
 }
@@ -219,10 +219,9 @@ func (r *stderrReader) endLine() {
 // send queues l, or drops it when StderrLine is slower than the child.
 func (r *stderrReader) send(l Line) {
 	l.Dropped = r.dropped
-	select {
-	case r.queue <- l:
+	if r.queue.offer(l) {
 		r.dropped = 0
-	default:
+	} else {
 		r.dropped++
 	}
 }
@@ -238,5 +237,5 @@ func (r *stderrReader) end() {
 	if r.dropped > 0 {
 		r.send(Line{Level: slog.LevelWarn, Text: "stderr lines dropped"})
 	}
-	close(r.queue)
+	r.queue.close()
 }

@@ -103,7 +103,7 @@ func TestR9SplitAnywhere(t *testing.T) {
 		w.WriteString(stream[:i])
 		w.WriteString(stream[i:])
 		w.Close()
-		<-reader.delivered
+		<-reader.queue.done
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("cut at %d (-want +got):\n%s", i, diff)
 		}
@@ -112,19 +112,16 @@ func TestR9SplitAnywhere(t *testing.T) {
 
 // What the limiter loses is told with the next line, and at the end.
 func TestR9DroppedIsTold(t *testing.T) {
-	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: make(chan Line, 2)}
+	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(2)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 2})
 	r.chunk([]byte("a\nb\nc\nd\n"))
-	<-r.queue
-	<-r.queue
+	r.queue.next()
+	r.queue.next()
 	r.chunk([]byte(strings.Repeat("e\n", 1000)))
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 1})
 	r.chunk([]byte("f\ng\n"))
 	r.end()
-	var got []Line
-	for l := range r.queue {
-		got = append(got, l)
-	}
+	got := r.queue.lines
 	want := []Line{
 		{Level: slog.LevelWarn, Text: "f", Dropped: 1002},
 		{Level: slog.LevelWarn, Text: "stderr lines dropped", Dropped: 1},
@@ -134,12 +131,19 @@ func TestR9DroppedIsTold(t *testing.T) {
 	}
 }
 
+// undelivered is a queue that nobody empties.
+func undelivered(max int) *delivery {
+	d := newDelivery(nil, max)
+	d.busy = true
+	return d
+}
+
 func TestTailKeepsTheLast20(t *testing.T) {
 	var want []string
 	for _, deliver := range []bool{false, true} {
 		r := &stderrReader{opts: StderrOptions{}.withDefaults()}
 		if deliver {
-			r.limiter, r.queue = newLimiter(StderrOptions{Rate: 1e-9, Burst: 5}), make(chan Line, 5)
+			r.limiter, r.queue = newLimiter(StderrOptions{Rate: 1e-9, Burst: 5}), undelivered(5)
 		}
 		var b strings.Builder
 		for i := range 100 {
@@ -159,7 +163,7 @@ func TestTailKeepsTheLast20(t *testing.T) {
 
 // BenchmarkFlood tells what a flood of short lines costs per byte.
 func BenchmarkFlood(b *testing.B) {
-	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: make(chan Line, 1)}
+	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(1)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 1})
 	chunk := []byte(strings.Repeat("a short line\n", floodSize/13))
 	b.SetBytes(int64(len(chunk)))

@@ -23,22 +23,25 @@ type member struct {
 // Members iterates over the members of obj in their order, with repeated keys.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
-		for m := range members(obj) {
-			if !yield(string(m.key), m.value) {
-				return
-			}
-		}
+		members(obj, func(m member) bool { return yield(string(m.key), m.value) })
 	}
+}
+
+// Each is Members for who must not pay for it: f is called with each member, whose
+// key may be a part of obj, until it returns false.
+func Each(obj json.RawMessage, f func(key []byte, value json.RawMessage) bool) {
+	members(obj, func(m member) bool { return f(m.key, m.value) })
 }
 
 // Get returns the value of key, nil when obj has no such member. Of repeated
 // members the last counts, as in encoding/json.
 func Get(obj json.RawMessage, key string) (value json.RawMessage) {
-	for m := range members(obj) {
+	members(obj, func(m member) bool {
 		if string(m.key) == key {
 			value = m.value
 		}
-	}
+		return true
+	})
 	return value
 }
 
@@ -61,10 +64,10 @@ func Delete(obj json.RawMessage, key string) json.RawMessage {
 func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessage {
 	out := append(make([]byte, 0, len(obj)+64), '{')
 	placed := make(map[string]bool, len(values))
-	for m := range members(obj) {
+	members(obj, func(m member) bool {
 		value, edited := values[string(m.key)]
 		if edited && (value == nil || placed[string(m.key)]) {
-			continue
+			return true
 		}
 		out = comma(out)
 		out = append(out, obj[m.start:m.end-len(m.value)]...)
@@ -74,7 +77,8 @@ func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessag
 		} else {
 			out = append(out, m.value...)
 		}
-	}
+		return true
+	})
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if values[key] == nil || placed[key] {
 			continue
@@ -92,27 +96,26 @@ func comma(out []byte) []byte {
 	return out
 }
 
-// members walks the top level of obj.
-func members(obj []byte) iter.Seq[member] {
-	return func(yield func(member) bool) {
-		i := SkipSpace(obj, 0)
-		if i >= len(obj) || obj[i] != '{' {
+// members walks the top level of obj until yield returns false. It is no iterator
+// because those cost every use of it two allocations.
+func members(obj []byte, yield func(member) bool) {
+	i := SkipSpace(obj, 0)
+	if i >= len(obj) || obj[i] != '{' {
+		return
+	}
+	for more := true; more; more = i < len(obj) && obj[i] == ',' {
+		start := SkipSpace(obj, i+1)
+		end, err := SkipString(obj, start)
+		if err != nil {
+			return // an empty object's end, most likely
+		}
+		from, err := SkipColon(obj, end)
+		if err != nil {
 			return
 		}
-		for more := true; more; more = i < len(obj) && obj[i] == ',' {
-			start := SkipSpace(obj, i+1)
-			end, err := SkipString(obj, start)
-			if err != nil {
-				return // an empty object's end, most likely
-			}
-			from, err := SkipColon(obj, end)
-			if err != nil {
-				return
-			}
-			if i, err = SkipValue(obj, from); err != nil || !yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
-				return
-			}
-			i = SkipSpace(obj, i)
+		if i, err = SkipValue(obj, from); err != nil || !yield(member{Unquote(obj[start:end]), start, i, obj[from:i:i]}) {
+			return
 		}
+		i = SkipSpace(obj, i)
 	}
 }

@@ -1,0 +1,95 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// pinConfig is the config of the built-in policy pin, which holds back a tool whose
+// description or schema is not what it was when it was first seen:
+//
+//	file: exthost.lock   # where that is kept; default: pins.json in the host's state directory
+//
+// A tool that is held back is in no list, and its calls are denied with
+// descriptor_changed, until somebody approves the change. A relative file is seen
+// from the directory of the file that states the policy. Category authorization
+// only; of match it heeds extensions alone.
+type pinConfig struct {
+	File string `json:"file"`
+}
+
+// Pin is the policy pin. Its owner opens it, shows it the tools there are, and
+// leaves those out of lists that it holds back.
+type Pin struct {
+	file       string
+	extensions governance.Globs
+	pins       *pins.Pins // nil until Open
+}
+
+func newPin(s governance.Spec) (governance.Policy, error) {
+	var c pinConfig
+	if err := configure(s.Config, &c); err != nil {
+		return nil, err
+	}
+	if s.Category != governance.Authorization {
+		return nil, wrong("category", "the policy pin decides what may be called, so its category is %s, not %s", governance.Authorization, s.Category)
+	}
+	m := s.Match
+	if len(m.Tools)+len(m.Methods)+len(m.Callers)+len(m.Direction) > 0 {
+		return nil, wrong("match", "the policy pin guards whole extensions, so only extensions can be matched")
+	}
+	return &Pin{file: c.File, extensions: m.Extensions}, nil
+}
+
+// Open opens the lock file: the one of the config, else fallback.
+func (p *Pin) Open(fallback string) (err error) {
+	if p.file == "" {
+		p.file = fallback
+	}
+	p.pins, err = pins.Open(p.file)
+	return err
+}
+
+// Pins are the pins of the lock file. It panics before Open.
+func (p *Pin) Pins() *pins.Pins {
+	if p.pins == nil {
+		panic("builtin: Pins of a Pin that is not open")
+	}
+	return p.pins
+}
+
+// Guards reports whether the tools of an extension are pinned.
+func (p *Pin) Guards(extension string) bool {
+	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension))
+}
+
+// Decide implements [governance.Policy].
+func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow != governance.Request || x.Method != protocol.MethodToolsCall || !x.ToChild || p.pins == nil {
+		return governance.Decision{}, nil
+	}
+	tool, _ := rawjson.Text(rawjson.Get(x.Request, "name"))
+	if !p.pins.Held(x.Extension, tool) {
+		return governance.Decision{}, nil
+	}
+	return governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged),
+		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with exthost policy pins approve %s %s",
+			x.Tool, x.Extension, tool)}, nil
+}
+
+// Resolve makes the relative paths that the config of s states absolute, as seen
+// from dir.
+func Resolve(s *governance.Spec, dir string) {
+	if s.Builtin != "pin" {
+		return
+	}
+	if file, ok := s.Config["file"].(string); ok && file != "" && !filepath.IsAbs(file) {
+		s.Config["file"] = filepath.Join(dir, file)
+	}
+}

@@ -1,0 +1,153 @@
+package exthost_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// hostilities are what a hostile extension does.
+var hostilities = []string{"stdout-flood", "stderr-flood", "crash-loop", "hang", "deaf", "huge-lines",
+	"noise", "late", "duplicates", "forks", "spin", "memory"}
+
+// neighbours are the good extensions beside a hostile one.
+const neighbours = 19
+
+// TestHostileNeighbour has one hostile extension among 19 good ones, which must not
+// notice: no error, and a p99 that is at most twice that of idle times, or 10 ms.
+// The hostile one is called all the time, by more callers than it has room for.
+func TestHostileNeighbour(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	for _, how := range hostilities {
+		t.Run(how, func(t *testing.T) {
+			claim(t, "p99 of the neighbours of "+how+", of what is allowed", 1.0, 200, func() (float64, string) {
+				idle, beside := besides(t, program, how)
+				allowed := max(2*idle.quantile(0.99), 10*time.Millisecond)
+				return rounded(float64(beside.quantile(0.99)) / float64(allowed)), fmt.Sprintf("%v; idle: %v", beside, idle)
+			})
+		})
+	}
+}
+
+// besides returns how long the calls of the good extensions took before and while
+// the hostile one was called.
+func besides(t *testing.T, program, how string) (idle, beside durations) {
+	f := newFolder(t)
+	for i := range neighbours {
+		f.add(fmt.Sprintf("good%02d", i), runs(program))
+	}
+	f.add("bad", runs("nice", "-n", "10", program, how)+
+		"[runtime]\ncall_timeout = \"200ms\"\nshutdown_grace = \"100ms\"\nmax_in_flight = 8\n"+tireless)
+	h := f.open(exthost.Options{})
+	idle = callAll(t, h, time.Duration(sized(100, 1500))*time.Millisecond)
+	stop := provoke(h)
+	beside = callAll(t, h, time.Duration(sized(100, 1500))*time.Millisecond)
+	stop()
+	answers := how == "duplicates" || how == "huge-lines"
+	if bad := statusOf(t, h, "bad"); bad.Calls == 0 && bad.Restarts == 0 || bad.Errors == 0 && bad.Restarts == 0 && !answers {
+		t.Errorf("not hostile: %d calls, %d errors, %d restarts", bad.Calls, bad.Errors, bad.Restarts)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	return idle, beside
+}
+
+// callAll calls each neighbour in turn, all of them at a time, and returns how long
+// that took. Every call must succeed.
+func callAll(t *testing.T, h *exthost.Host, d time.Duration) durations {
+	took := make([]durations, neighbours)
+	end := time.Now().Add(d)
+	var wg sync.WaitGroup
+	for i := range neighbours {
+		wg.Go(func() {
+			beat := time.NewTicker(10 * time.Millisecond)
+			defer beat.Stop()
+			for ; time.Now().Before(end); <-beat.C {
+				began := time.Now()
+				text := fmt.Sprint("hello ", i)
+				result, err := h.Call(deadline(t), fmt.Sprintf("ext_good%02d_echo", i), map[string]any{"text": text})
+				took[i] = append(took[i], time.Since(began))
+				if err != nil || result.Text() != text {
+					t.Errorf("good%02d: %s, %v", i, result, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var all durations
+	for _, d := range took {
+		all = append(all, d...)
+	}
+	return all
+}
+
+// provoke calls the hostile extension until stop is called.
+func provoke(h *exthost.Host) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	much := map[string]any{"text": strings.Repeat("x", 16<<10)} // a pipe holds 64 KiB
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			beat := time.NewTicker(10 * time.Millisecond)
+			defer beat.Stop()
+			for ctx.Err() == nil {
+				_, _ = h.Call(ctx, "ext_bad_echo", much)
+				select {
+				case <-beat.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+// R7: calls that take for ever delay no other of the same extension, up to
+// max_in_flight; beyond that and the queue a call is refused at once.
+func TestR7SlowToolDelaysNoOther(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", runs(program)+"[runtime]\nmax_in_flight = 33\nmax_queue = 8\n").open(exthost.Options{})
+	echo := func() (took durations) {
+		for range sized(100, 2000) {
+			began := time.Now()
+			if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, time.Since(began))
+		}
+		return took
+	}
+	idle := echo()
+	ctx, cancel := context.WithCancel(context.Background())
+	var slow sync.WaitGroup
+	defer func() { cancel(); slow.Wait() }()
+	occupy := func(n, inFlight, queued int) {
+		for range n {
+			slow.Go(func() { _, _ = h.Call(ctx, "ext_x_wait", nil) })
+		}
+		eventually(t, "the slow calls are under way", func() bool {
+			i := statusOf(t, h, "x").Instances[0]
+			return i.InFlight == inFlight && i.Queued == queued
+		})
+	}
+	occupy(32, 32, 0)
+	claim(t, "p99 beside 32 slow calls", max(2*idle.quantile(0.99), 10*time.Millisecond), 5*time.Second, func() (time.Duration, string) {
+		took := echo()
+		return took.quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
+	})
+	occupy(9, 33, 8)
+	if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); protocol.KindOf(err) != protocol.Overloaded {
+		t.Errorf("beyond the queue: %v", err)
+	}
+}

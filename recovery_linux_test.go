@@ -1,0 +1,198 @@
+package exthost_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// From the death of a Go child to the next one that can be called.
+func TestRecovery(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", runs(program)+tireless+"healthy_after = \"0s\"\n").open(exthost.Options{})
+	claim(t, "p99 from kill to ready", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
+		var took durations
+		for range sized(20, 1000) {
+			pid := pidOf(t, h, "x")
+			began := time.Now()
+			if !kill(pid) {
+				t.Fatalf("%d could not be killed", pid)
+			}
+			eventually(t, "the next one is ready", func() bool {
+				x := statusOf(t, h, "x")
+				next := x.Instances[0].PID
+				return x.State == "ready" && next != pid && next != 0
+			})
+			took = append(took, time.Since(began))
+		}
+		return took.quantile(0.99), took.String()
+	})
+}
+
+// many is how many extensions a host has that has many.
+const many = 100
+
+// manySubjects is a folder of them.
+func manySubjects(t *testing.T, program string) *folder {
+	f := newFolder(t)
+	for i := range many {
+		f.add(fmt.Sprintf("subject%02d", i), runs(program))
+	}
+	return f
+}
+
+// TestManyStart holds the start of a host with many extensions against that of
+// the same processes with nobody to look after them, until each has answered its
+// first request. The two are measured in turns.
+func TestManyStart(t *testing.T) {
+	program := subject(t)
+	processtest.Leaks(t)
+	f := manySubjects(t, program)
+	claim(t, "start of a host to that of its processes", 4.0, 40.0, func() (float64, string) {
+		var bare, hosted durations
+		for range sized(1, 5) {
+			bare = append(bare, startBare(t, program))
+			hosted = append(hosted, startHosted(t, f))
+		}
+		b, h := bare.quantile(0.5), hosted.quantile(0.5)
+		return rounded(float64(h) / float64(b)), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond), h.Round(time.Millisecond))
+	})
+}
+
+func startHosted(t *testing.T, f *folder) time.Duration {
+	began := time.Now()
+	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	for _, x := range h.Status().Extensions {
+		if x.State != "ready" {
+			t.Errorf("%s is %s: %s", x.ID, x.State, x.Reason)
+		}
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	return took
+}
+
+// startBare starts the processes, as many at once as a host does.
+func startBare(t *testing.T, program string) time.Duration {
+	commands := make(chan *exec.Cmd, many)
+	slots := make(chan struct{}, 16*runtime.GOMAXPROCS(0))
+	state := t.TempDir()
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range many {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			commands <- startOne(t, program, state)
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	close(commands)
+	for cmd := range commands {
+		cmd.Process.Kill()
+		cmd.Wait() // says that it was killed
+	}
+	return took
+}
+
+func startOne(t *testing.T, program, state string) *exec.Cmd {
+	cmd := exec.Command(program)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol_version":1,"state_dir":%q}}`+"\n", state)
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Errorf("no answer: %v", err)
+	}
+	return cmd
+}
+
+func init() { verbs["host"] = serveHost }
+
+// serveHost is a host over dir that says when its extensions have started, and
+// ends with its stdin.
+func serveHost(dir string) {
+	h, err := exthost.Open(context.Background(), (&folder{dir: dir}).config(), exthost.Options{StateDir: dir + "/state", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(len(h.Tools().Entries()))
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if err := h.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// TestManyIdle holds the memory of a host with many extensions, as it is when
+// they have just started, against that of a host with none.
+func TestManyIdle(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector's own memory would be measured")
+	}
+	program := subject(t)
+	processtest.Leaks(t)
+	none, f := newFolder(t), manySubjects(t, program)
+	claim(t, "KiB of the host for each idle extension", 80, 200, func() (int, string) {
+		small, big := hostMemory(t, none.dir), hostMemory(t, f.dir)
+		return (big - small) / many, fmt.Sprintf("%d KiB without, %d KiB with %d", small, big, many)
+	})
+}
+
+// hostMemory returns the KiB of memory that a host over dir has for itself.
+func hostMemory(t *testing.T, dir string) int {
+	path, env := processtest.Script(t, "host "+dir)
+	cmd := exec.Command(path)
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Errorf("the host did not start: %v", err)
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	_, after, _ := strings.Cut(string(status), "RssAnon:")
+	var kib int
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		t.Error(err)
+	}
+	return kib
+}
