@@ -18,7 +18,7 @@ export function calls() {
   const none = empty("No calls yet.", "They appear here as clients make them; what was before this page was opened is in the audit log.");
   return {
     node: el("div", {}, el("div.bar", {}, outcome.node, pause, missed),
-      el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
+      el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
     search: "Find calls by tool, outcome, caller or decision",
     update(s, { query }) {
       if (held && !held.length) held = s.calls.slice();
@@ -35,11 +35,12 @@ const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only
 
 function row(c) {
   const bar = el("i.share");
-  const note = [c.message, c.policy && `policy ${c.policy}`, c.code, c.replayed && "sent again", c.decision_id && `decision ${c.decision_id}`, c.trace_id && `trace ${c.trace_id}`].filter(Boolean).join(" · ");
+  const note = [c.message, c.code, c.replayed && "sent again", c.trace_id && `trace ${c.trace_id}`].filter(Boolean).join(" · ");
+  const decision = c.decision_id ? el("a.mono", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id) : null;
   return {
     node: el("tr", { "data-tone": outcomeTone(c.outcome) }, el("td", {}, el("time", { datetime: c.time }, clock(c.time))), el("th", { scope: "row" }, c.tool || c.method),
       el("td", { "data-name": "Outcome" }, el("span.badge", { "data-tone": outcomeTone(c.outcome) }, c.outcome.replaceAll("_", " "))),
-      el("td.took", { "data-name": "Took" }, duration(c.took_ns), bar), el("td", { "data-name": "Caller" }, c.caller || "–"), el("td.note", {}, note)),
+      el("td.took", { "data-name": "Took" }, duration(c.took_ns), bar), el("td", { "data-name": "Caller" }, c.caller || "–"), el("td", { "data-name": "Decision" }, decision), el("td.note", {}, note)),
     update(c) { bar.style.width = `${Math.max(2, 100 * c.share)}%`; },
   };
 }

@@ -22,7 +22,7 @@ export function extensionTable(nav, { brief = false } = {}) {
 
 function row(x, nav, brief) {
   const href = `#/extensions/${encodeURIComponent(x.id)}`;
-  const state = stateBadge(), breaker = badge((b) => ({ closed: "good", open: "bad", "half open": "busy" })[b] ?? "rest");
+  const state = stateBadge(), breaker = badge((b) => ({ open: "bad", "half open": "busy" })[b] ?? "off");
   const version = el("small"), note = el("small.note");
   const cell = (name, child) => el("td", { "data-name": name }, child ?? null);
   const line = brief ? null : curve(`calls of ${x.id} over the last five minutes`);

@@ -70,10 +70,11 @@ function troublesOf(s) {
   const broken = [...s.status.extensions, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]
     .filter((x) => !["ready", "idle", "disabled"].includes(x.state));
   for (const x of broken) {
+    const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
     list.push({
       key: "x" + x.id, state: x.state, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
-      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : ""), restart: x.state === "failed" ? x.id : null,
+      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""), restart: x.state === "failed" ? x.id : null,
     });
   }
   for (const x of s.status.extensions) {
