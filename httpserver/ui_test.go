@@ -114,6 +114,15 @@ func TestDashboard(t *testing.T) {
 		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("pdftotext-of-tomorrow") && n.innerText.includes("poppler-utils"))`)
 		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("waits"))`)
 		b.await(`document.querySelectorAll(".tile .line[d^=M]").length >= 3`)
+		b.eval(`import("./store.js").then(({store, refresh}) => { // five minutes pass
+			const wave = (i, f) => Math.max(0, f * (1 + Math.sin(i / 9) * 0.4 + Math.sin(i / 3.7) * 0.2 + (i % 11 === 0) * 0.7));
+			const c = store.curves;
+			for (let i = 0; i < 140; i++) c.rate.unshift(wave(i, 22)), c.p95.unshift(i % 40 === 3 ? null : wave(i, 21e6)), c.errors.unshift(i % 23 ? 0 : 0.04), c.busy.unshift(Math.round(wave(i, 3))), c.memory.unshift(41e6 + 4e4 * i % 9e6);
+			for (const [id, a] of store.activity) for (let i = 0; i < 140; i++) a.unshift(wave(i + id.length * 7, id.includes("weather") ? 9 : 2));
+			refresh();
+			return 0;
+		})`)
+		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100`)
 		b.shoot("overview-light")
 		b.look(1440, 900, "dark")
 		b.shoot("overview-dark")

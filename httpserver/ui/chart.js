@@ -3,17 +3,19 @@
 import { svg, mark } from "./dom.js";
 
 const WIDTH = 150, HEIGHT = 32;
+const FEWEST = 30; // points that fill the width; with less, the curve begins further right
 
 /** curve returns {node, draw(values)}: the newest value is at the right edge, null is a gap. */
 export function curve(label, { fill = true } = {}) {
   const area = fill ? svg("path.area") : null;
   const line = svg("path.line");
-  const node = svg("svg.curve", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, area, line);
+  const node = svg("svg.curve", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, svg("path.base", { d: `M0 ${HEIGHT - 2}H${WIDTH}` }), area, line);
   return {
     node,
     draw(values, top) {
       const max = top ?? Math.max(...values.filter((v) => v !== null), 0);
-      const points = values.map((v, i) => v === null ? null : [WIDTH - (values.length - 1 - i), HEIGHT - 2 - (max ? v / max : 0) * (HEIGHT - 5)]);
+      const apart = WIDTH / Math.max(values.length - 1, FEWEST);
+      const points = values.map((v, i) => v === null ? null : [WIDTH - (values.length - 1 - i) * apart, HEIGHT - 2 - (max ? v / max : 0) * (HEIGHT - 5)]);
       mark(line, "d", path(points));
       if (area) mark(area, "d", filled(points));
     },

@@ -9,6 +9,9 @@ import { post } from "./api.js";
 
 const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
 
+/** byUrgency puts first what wants a look, then what is called most. */
+export const byUrgency = (list) => list.toSorted((a, b) => order[meaning[a.state] ?? "rest"] - order[meaning[b.state] ?? "rest"] || b.calls - a.calls);
+
 /** extensionTable returns {node, update(store, list)}. */
 export function extensionTable(nav, { brief = false } = {}) {
   const columns = ["Extension", "State", ...(brief ? ["Calls", "Errors", "p50 / p95"] : ["Up", "Calls", "Errors", "p50", "p95", "Memory", "Breaker", "Restarts", "Activity"])];
@@ -73,8 +76,7 @@ export function extensions(nav) {
     search: "Find an extension by name, state or reason",
     update(s, { query, rest }) {
       if (!s.status) return;
-      const list = s.status.extensions.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? ""))
-        .toSorted((a, b) => order[meaning[a.state] ?? "rest"] - order[meaning[b.state] ?? "rest"]);
+      const list = byUrgency(s.status.extensions.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
       table.update(s, list);
       none.hidden = list.length > 0;
       detail.update(s, rest ? decodeURIComponent(rest) : null);

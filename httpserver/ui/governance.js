@@ -73,7 +73,7 @@ function policy(p) {
       mark(mode.node, "hidden", p.mode === "shadow" ? null : "");
       const sum = (key) => (p.calls ?? []).reduce((n, c) => n + c[key], 0);
       const rejected = sum("rejected") + sum("shadow"), failed = sum("plugin_error"), asked = sum("continue") + sum("rejected") + failed;
-      say(numbers, asked ? `${count(asked)} asked, ${count(rejected)} ${p.mode === "shadow" ? "it would deny" : "denied"}${failed ? `, ${count(failed)} errors` : ""}` : "not asked yet");
+      say(numbers, asked ? `${count(asked)} asked, ${p.mode === "shadow" ? `would deny ${count(rejected)}` : `${count(rejected)} denied`}${failed ? `, ${count(failed)} errors` : ""}` : "not asked yet");
       mark(numbers, "data-tone", failed ? "bad" : rejected ? "warn" : null);
       const slowest = (p.calls ?? []).map((c) => c.latency).filter(Boolean).toSorted((a, b) => b.p95_ns - a.p95_ns)[0];
       say(time, slowest ? `${duration(slowest.p50_ns)} / ${duration(slowest.p95_ns)}` : "");

@@ -4,14 +4,14 @@ import { el, put, say, Rows } from "./dom.js";
 import { curve } from "./chart.js";
 import { bytes, clock, count, duration, percent } from "./format.js";
 import { action, badge, empty, outcomeTone, panel, stateBadge } from "./parts.js";
-import { extensionTable } from "./extensions.js";
+import { byUrgency, extensionTable } from "./extensions.js";
 import { serves } from "./store.js";
 import { post } from "./api.js";
 
 export function overview(nav) {
   const tiles = {
     rate: tile("Calls", "per second"), p95: tile("Latency", "95 % within"), errors: tile("Failing", "of calls now"),
-    busy: tile("In flight", "and queued"), memory: tile("Memory", "with all children"), tools: tile("Tools", "for the model", false),
+    busy: tile("In flight", "and queued"), memory: tile("Memory", "in all"), tools: tile("Tools", "for the model", false),
   };
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, (t) => trouble(t, nav));
@@ -34,11 +34,11 @@ export function overview(nav) {
       tiles.errors.update(s.curves.errors.length ? percent(s.curves.errors.at(-1), 1) : "–", s.curves.errors, 1);
       tiles.busy.update(count(s.curves.busy.at(-1)), s.curves.busy);
       tiles.memory.update(bytes(s.curves.memory.at(-1)), s.curves.memory);
-      tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens a request`);
+      tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens`);
       const list = troublesOf(s);
       troubles.update(list, (t) => t.key);
       attention.node.hidden = !list.length;
-      table.update(s, s.status.extensions.slice(0, 12));
+      table.update(s, byUrgency(s.status.extensions).slice(0, 12));
       calls.update(s.calls.slice(0, 14), (c) => c.key);
       quiet.hidden = s.calls.length > 0;
     },
