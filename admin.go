@@ -65,7 +65,7 @@ func (a Admin) Restart(ctx context.Context, id string) error {
 }
 
 func (h *Host) restart(ctx context.Context, x *extension) error {
-	err := x.group.Restart(ctx)
+	err := x.restart(ctx)
 	switch {
 	case err == nil:
 		x.group.Release(firstHandshake) // nobody's session

@@ -13,7 +13,6 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -31,6 +30,10 @@ func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", c.Method)
 	}
 	if c.Method != protocol.MethodToolsCall {
+		c, err := h.resolve(ctx, c)
+		if err != nil {
+			return nil, err
+		}
 		return h.exchange(ctx, c, nil)
 	}
 	t, err := readToolCall(c.Params)
@@ -99,8 +102,9 @@ func encodeArguments(args any) (json.RawMessage, error) {
 type routed struct {
 	exchange governance.Exchange
 	call     *protocol.Call
+	host     *Host
 	gen      *generation
-	target   *extension // nil: the host answers tools/list
+	target   *extension // nil: the host answers, for all
 	entry    *tools.Entry
 	sent     *toolCall       // what exchange.Request was made of
 	request  json.RawMessage // exchange.Request as it was made
@@ -115,7 +119,7 @@ const startPatience = 5 * time.Second
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
 	r, err := h.enter().route(c, t)
-	if (err != nil || c.Method == protocol.MethodToolsList) && !h.isSettled() {
+	if (err != nil || isListing(c.Method)) && !h.isSettled() {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
@@ -123,6 +127,9 @@ func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*route
 			r.gen.leave()
 		}
 		r, err = h.enter().route(c, t)
+	}
+	if r != nil {
+		r.host = h
 	}
 	return r, err
 }
@@ -149,16 +156,19 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error)
 		r.exchange.Caller, r.exchange.Session = s.Caller, s.ID
 	}
 	if c.Extension != "" {
-		if r.target = g.extensions[c.Extension]; r.target == nil {
+		if r.target = g.target(c.Extension); r.target == nil {
 			return nil, unknownExtension(c.Extension)
 		}
 	}
 	switch {
+	case t != nil && r.target != nil && r.target.bridge != nil:
+		r.exchange.Tool = r.target.bridge.canonical(t.name)
+		r.exchange.Request = t.params(t.name)
 	case t != nil:
 		err = g.routeTool(r)
-	case c.Method == protocol.MethodToolsList:
+	case c.Method == protocol.MethodToolsList && (r.target == nil || r.target.bridge == nil):
 		r.target = nil
-	case r.target == nil:
+	case r.target == nil && c.Method != methodLevel && !isListing(c.Method):
 		err = protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", c.Method)
 	}
 	return r, err
@@ -246,12 +256,18 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
 	case r.entry != nil && r.target == nil:
 		x.Response, err = r.callOwn(x)
-	case r.entry != nil:
+	case r.sent != nil:
 		err = r.callTool(ctx, x)
 	case r.target != nil:
-		x.Response, err = r.forward(ctx, x.Request)
-	default:
+		if x.Response, err = r.forward(ctx, x.Request); err == nil && x.Method == protocol.MethodToolsList {
+			x.Response = r.visible(x.Response)
+		}
+	case x.Method == protocol.MethodToolsList:
 		x.Response, err = r.gen.listTools(x.Caller, x.Extension, x.Request)
+	default:
+		c := *r.call
+		c.Params = x.Request
+		x.Response, err = r.host.forAll(ctx, &c)
 	}
 	return err
 }
@@ -260,8 +276,10 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 	if err := r.beforeCall(ctx, x); err != nil {
 		return err
 	}
-	if err := r.entry.Validate(r.arguments(x)); err != nil {
-		return err
+	if r.entry != nil { // what a destination's arguments may be is its own to say
+		if err := r.entry.Validate(r.arguments(x)); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	r.hooked.called = true
@@ -305,7 +323,7 @@ func (r *routed) deliver(ctx context.Context, params json.RawMessage) (json.RawM
 // try is one attempt. unsent says that the instance ended before it got the
 // request.
 func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
-	i, release, err := r.target.group.Acquire(ctx, instanceKey(r.call))
+	i, release, err := r.target.acquire(ctx, r.call.Session, instanceKey(r.call))
 	if err != nil {
 		r.target.calls.refused.Add(1)
 		return nil, false, err
@@ -314,7 +332,7 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	if r.call.Notify {
 		err = i.Notify(ctx, r.call.Method, params)
 	} else {
-		result, err = i.Call(ctx, &runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call)})
+		result, err = r.converse(ctx, i, params)
 	}
 	r.target.calls.record(time.Since(began), params, result, err)
 	release(err)
@@ -330,16 +348,24 @@ func instanceKey(c *protocol.Call) string {
 	return sessionKey(c.Session)
 }
 
+// What keys of instances begin and end with.
+const (
+	sessionPrefix   = "session "
+	statelessSuffix = " stateless"
+)
+
 func sessionKey(s *protocol.Session) string {
-	key := "session " + s.ID
+	key := sessionPrefix + s.ID
 	if s.ID == "" {
-		key = "caller " + s.Caller
+		if key = "caller " + s.Caller; len(s.Env) > 0 {
+			key += " with " + digest(s.Env)
+		}
 	}
-	if s.ID == "" && s.Caller == "" {
+	if s.ID == "" && s.Caller == "" && len(s.Env) == 0 {
 		return "" // one instance for everybody without a name
 	}
 	if s.Version >= protocol.MCP20260728 {
-		key += " stateless" // a child session serves one era
+		key += statelessSuffix // a child session serves one era
 	}
 	return key
 }
@@ -358,8 +384,8 @@ func (r *routed) blame(err error) error {
 	if named.Extension == "" && r.target != nil {
 		named.Extension = r.target.candidate.ID
 	}
-	if named.Tool == "" && r.entry != nil {
-		named.Tool = r.entry.Name
+	if named.Tool == "" {
+		named.Tool = r.exchange.Tool
 	}
 	return &named
 }

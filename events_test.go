@@ -16,8 +16,8 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// listen listens to a host until the test ends; it returns once it does.
-func listen(t *testing.T, h *exthost.Host, kinds ...exthost.EventKind) func() exthost.Event {
+// eavesdrop listens to a host until the test ends; it returns once it does.
+func eavesdrop(t *testing.T, h *exthost.Host, kinds ...exthost.EventKind) func() exthost.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	if len(kinds) > 0 {
@@ -46,7 +46,7 @@ func TestCallEvents(t *testing.T) {
 			return governance.Decision{Action: governance.Deny, Code: "user 17", Reason: "not on Mondays"}
 		})}
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{refuse}})
-	next := listen(t, h, exthost.EventCall)
+	next := eavesdrop(t, h, exthost.EventCall)
 	trace := `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`
 	session := &protocol.Session{ID: "s1", Caller: "ada"}
 	for _, tt := range []struct {
@@ -86,7 +86,7 @@ func TestStateEvents(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t).add("x", child("sdk", ""))
 	h := f.open(exthost.Options{})
-	next := listen(t, h, exthost.EventState, exthost.EventReload, exthost.EventTools)
+	next := eavesdrop(t, h, exthost.EventState, exthost.EventReload, exthost.EventTools)
 	if _, err := h.Call(t.Context(), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestStateEvents(t *testing.T) {
 func TestSlowListenerIsToldItsLoss(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
-	next := listen(t, h, exthost.EventCall)
+	next := eavesdrop(t, h, exthost.EventCall)
 	const calls = 1100
 	for range calls {
 		if _, err := h.Call(t.Context(), "ext_x_echo", nil); err != nil {

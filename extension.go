@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,26 +26,31 @@ import (
 
 // extension is one candidate that may run here, and the group that keeps it alive.
 type extension struct {
-	candidate discovery.Candidate
-	source    source
-	options   manifest.Options
-	group     *supervisor.Group[*instance]
-	stateDir  string
-	execHooks []hooks.Handler             // those that are commands
-	admit     func(context.Context) error // whether it may start; nil for a policy
-	env       process.EnvReport           // what its children are not given, and which secrets they are
-	secrets   []string                    // values in its environment that must not be shown
-	redactor  *redact.Redactor
-	log       *slog.Logger
-	handshake atomic.Pointer[runtime.Handshake]
-	calls     *callStats            // goes on in the next build
-	crash     atomic.Pointer[Crash] // the latest
+	candidate  discovery.Candidate
+	source     source
+	options    manifest.Options
+	host       *Host
+	group      *supervisor.Group[*instance]
+	older      *supervisor.Group[*instance] // for clients of the older era of MCP, where the extension may speak both; else nil
+	newerOnly  atomic.Bool                  // it turned out to speak the newer alone
+	stateDir   string
+	execHooks  []hooks.Handler             // those that are commands
+	admit      func(context.Context) error // whether it may start; nil for a policy
+	env        process.EnvReport           // what its children are not given, and which secrets they are
+	secrets    []string                    // values in its environment that must not be shown
+	redactor   *redact.Redactor
+	log        *slog.Logger
+	handshake  atomic.Pointer[runtime.Handshake]
+	olderShook atomic.Pointer[runtime.Handshake] // of the second group
+	calls      *callStats                        // goes on in the next build
+	crash      atomic.Pointer[Crash]             // the latest
 
 	after   <-chan struct{} // closed when a process may start; nil: at once
 	stopped chan struct{}   // closed when no process will be left
 	retired bool            // guarded by Host.reloading
 
 	policy   *governance.Spec // that it decides for; nil for an extension
+	bridge   *bridge          // of a destination; nil for an extension
 	print    func() string    // the fingerprint of what would run; nil for a policy
 	memory   memory
 	learning sync.Mutex // guards last and its file
@@ -60,6 +66,8 @@ type instance struct {
 	runtime.Instance
 	extension *extension
 	key       string               // of its slot
+	older     bool                 // it is of the extension's second group
+	level     int                  // the most talkative log level that was asked of it; guarded by Host.mu
 	print     string               // the fingerprint of what it runs; "" when that does not count
 	learn     func(announced bool) // told of its handshake, and of later ones
 	pid       int                  // once it could be called
@@ -77,17 +85,21 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
-	spawned := time.Now()
+	var tasks sync.WaitGroup
+	began, spawned := false, time.Now()
 	err := i.Instance.Serve(ctx, func() {
+		began = true
 		i.extension.calls.started.record(time.Since(spawned))
 		i.pid = i.Info().PID
-		i.extension.handshake.Store(i.Handshake())
 		i.learn(false)
 		ready()
+		tasks.Go(func() { i.catchUp(ctx) })
 	})
+	tasks.Wait()
 	err = i.extension.masked(err)
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		i.extension.crash.Store(i.postMortem(err))
+		i.extension.struck(i, began, err)
 	}
 	return err
 }
@@ -102,7 +114,7 @@ func (i *instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 // left on stderr and stdout goes to the log, to status and to callers.
 func (x *extension) masked(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || len(x.secrets) == 0 {
+	if !ok || len(x.secrets) == 0 && x.bridge == nil {
 		return err
 	}
 	masked := *e
@@ -151,6 +163,9 @@ func (x *extension) kill() {
 	for _, i := range instances {
 		i.Kill()
 	}
+	if x.bridge != nil {
+		x.bridge.standby.Kill()
+	}
 }
 
 // newExtension prepares a candidate to run; nil when it may not run here, with
@@ -172,6 +187,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
 	x := h.newWorker(c, spec, report, runtime.New)
+	x.serveBoth(spec)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
 	hookDiags, err := h.addHooks(x, spec.Env)
@@ -187,24 +203,34 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 // newWorker prepares what runs spec; start makes one run of it.
 func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
 	x := &extension{
-		candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
-		secrets: process.Secrets(spec.Env), redactor: h.redactor, log: h.log.With("extension", c.ID),
+		host: h, candidate: c, source: sourceOf(&spec), options: spec.Options, stateDir: spec.StateDir, env: report,
+		secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) {
-		i := &instance{extension: x, key: key}
-		if x.print != nil {
-			i.print = x.print()
-		}
-		i.learn = func(announced bool) { h.learn(i, announced) }
-		s := spec
-		s.ToolsChanged = func() { x.handshake.Store(i.Handshake()); i.learn(true) }
-		run, err := start(s)
-		i.Instance = run
-		return i, err
-	}, h.watched(x, groupOptions(c, spec.Options, h.log)))
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, h.watched(x, spec.Options))
 	return x
+}
+
+// instance prepares one run of the extension, for the slot of that key.
+func (x *extension) instance(s runtime.Spec, key string, older bool, start func(runtime.Spec) (runtime.Instance, error)) (*instance, error) {
+	i := &instance{extension: x, key: key, older: older, level: len(levels)}
+	if x.print != nil {
+		i.print = x.print()
+	}
+	i.learn = func(announced bool) { x.host.learn(i, announced) }
+	if x.bridge != nil {
+		x.bridge.equip(&s, key, x.host.sessionOf(x, key))
+		i.learn = func(announced bool) { x.bridged(i, announced) }
+	}
+	s.ToolsChanged = func() { i.learn(true) }
+	if x.policy == nil {
+		s.Incoming, s.Capabilities = i.incoming, x.relayed(s.Manifest.Transport, key)
+		s.Older = older || x.options.Instances.PerSession() && strings.HasPrefix(key, sessionPrefix) && !strings.HasSuffix(key, statelessSuffix)
+	}
+	run, err := start(s)
+	i.Instance = run
+	return i, err
 }
 
 // onDemand reports whether the extension starts when somebody calls it.
@@ -223,12 +249,15 @@ func (x *extension) known() bool {
 
 // hasFailed reports whether some instance will not be started again by itself.
 func (x *extension) hasFailed() bool {
-	return slices.ContainsFunc(x.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(x.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // start starts the extension, or where instances come on demand, one of them, to
 // learn what it offers.
 func (x *extension) start(ctx context.Context) error {
+	if x.bridge != nil {
+		return x.bridge.start(ctx)
+	}
 	if !x.onDemand() {
 		return x.group.Start(ctx)
 	}
@@ -248,7 +277,7 @@ const firstHandshake = "first handshake"
 // extension that has none, with what the handshake found wrong.
 func (x *extension) offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.handshake.Load(); hs != nil {
-		return hs.Tools, hs.Diagnostics
+		return x.withOlder(hs.Tools), hs.Diagnostics
 	}
 	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.candidate.Manifest), nil

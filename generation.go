@@ -188,6 +188,7 @@ func sameTools(a, b *tools.Catalog) bool {
 const listChangedTimeout = 2 * time.Second
 
 func (h *Host) notifyListChanged(ctx context.Context) {
+	g := h.gen.Load()
 	h.mu.Lock()
 	listeners := maps.Clone(h.sessions)
 	h.mu.Unlock()
@@ -195,7 +196,7 @@ func (h *Host) notifyListChanged(ctx context.Context) {
 	defer cancel()
 	told, telling := make(chan struct{}, len(listeners)), 0
 	for s, a := range listeners {
-		if s.Client == nil || !a.telling.CompareAndSwap(false, true) {
+		if s.Client == nil || g.bridged[s.Extension] != nil || !a.telling.CompareAndSwap(false, true) {
 			continue // nobody to tell, or one who has still not returned from the last time
 		}
 		telling++

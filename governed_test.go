@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +70,105 @@ func TestEveryExchangePassesGovernance(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, policy.seen); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestEveryMethodPassesGovernance has a sentinel see both halves of every exchange
+// of MCP, in both directions, on the front of one extension and on that of all, by
+// clients of either era.
+func TestEveryMethodPassesGovernance(t *testing.T) {
+	for _, tt := range []struct{ version, extension string }{
+		{protocol.MCP20251125, "x"}, {protocol.MCP20251125, ""}, {protocol.MCP20260728, "x"}, {protocol.MCP20260728, ""},
+	} {
+		t.Run(tt.version+" "+tt.extension, func(t *testing.T) {
+			policy := &sentinel{}
+			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+			s, c := stay(t, h, "s", tt.version, tt.extension)
+			prefix := "ext_x_"
+			if tt.extension != "" {
+				prefix = ""
+			}
+			for _, e := range []struct{ method, params string }{
+				{"tools/list", `{}`},
+				{"tools/call", `{"name":"` + prefix + `ask","arguments":{"for":"roots"}}`},
+				{"tools/call", `{"name":"` + prefix + `ask","arguments":{"for":"sampling"}}`},
+				{"tools/call", `{"name":"` + prefix + `ask","arguments":{}}`},
+				{"resources/list", `{}`}, {"resources/templates/list", `{}`}, {"prompts/list", `{}`},
+				{"resources/read", `{"uri":"test://note"}`}, {"resources/subscribe", `{"uri":"test://note"}`},
+				{"tools/call", `{"name":"` + prefix + `touch","arguments":{}}`},
+				{"resources/unsubscribe", `{"uri":"test://note"}`},
+				{"prompts/get", `{"name":"` + prefix + `p"}`},
+				{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + prefix + `p"},"argument":{"name":"x","value":""}}`},
+				{"logging/setLevel", `{"level":"error"}`},
+				{"tools/call", `{"name":"` + prefix + `log","arguments":{}}`},
+				{"tools/call", `{"name":"` + prefix + `grow","arguments":{}}`},
+			} {
+				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: tt.extension, Client: c, Method: e.method, Params: json.RawMessage(e.params)}); err != nil {
+					t.Errorf("%s: %v", e.method, err)
+				}
+				switch {
+				case strings.Contains(e.params, "touch"):
+					wait(t, c.on, "notifications/resources/updated")
+				case strings.Contains(e.params, "grow"):
+					wait(t, c.on, "notifications/prompts/list_changed")
+				}
+			}
+			for _, want := range []string{
+				"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "resources/subscribe",
+				"resources/unsubscribe", "prompts/get", "completion/complete", "logging/setLevel",
+				"tools/call ext_x_ask", "tools/call ext_x_touch", "tools/call ext_x_log", "tools/call ext_x_grow",
+			} {
+				policy.wantBoth(t, " > ", want)
+			}
+			for _, want := range []string{"roots/list ext_x_ask", "sampling/createMessage ext_x_ask", "elicitation/create ext_x_ask"} {
+				policy.wantBoth(t, " < ", want)
+			}
+			for _, want := range []string{"notifications/resources/updated", "notifications/message ext_x_log", "notifications/prompts/list_changed"} {
+				policy.wantSeen(t, "request < "+want)
+			}
+		})
+	}
+}
+
+func (s *sentinel) wantBoth(t *testing.T, arrow, exchange string) {
+	t.Helper()
+	s.wantSeen(t, "request"+arrow+exchange)
+	s.wantSeen(t, "response"+arrow+exchange)
+}
+
+func (s *sentinel) wantSeen(t *testing.T, exchange string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.ContainsFunc(s.seen, func(seen string) bool { return strings.TrimSpace(seen) == exchange }) {
+		t.Errorf("governance has not seen %s among %q", exchange, s.seen)
+	}
+}
+
+// What a policy denies does not reach the client that an extension asks, or tells.
+func TestDenialsKeepQuestionsFromClients(t *testing.T) {
+	for _, denied := range []string{"sampling/createMessage", "notifications/resources/updated", "notifications/message"} {
+		t.Run(denied, func(t *testing.T) {
+			policy := &sentinel{deny: func(f governance.Flow, x *governance.Exchange) bool { return x.Method == denied }}
+			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+			s, c := stay(t, h, "s", protocol.MCP20251125, "x")
+			for method, params := range map[string]string{"resources/subscribe": `{"uri":"test://note"}`, "logging/setLevel": `{"level":"debug"}`} {
+				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: "x", Method: method, Params: json.RawMessage(params)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := callTool(t, h, s, c, "ask", `{"for":"sampling"}`)
+			if refused := strings.Contains(got, "not today"); refused != (denied == "sampling/createMessage") {
+				t.Errorf("ask: %s", got)
+			}
+			callTool(t, h, s, c, "log", `{}`)
+			callTool(t, h, s, c, "touch", `{}`)
+			callTool(t, h, s, c, "grow", `{}`)
+			wait(t, c.on, "notifications/prompts/list_changed") // after all that
+			if n := count(c.recorder, denied); n > 0 {
+				t.Errorf("the client was told %s %d times", denied, n)
+			}
+		})
 	}
 }
 

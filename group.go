@@ -5,14 +5,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
 
 // groupOptions translate an extension's [runtime] table for its supervisor.
-func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) supervisor.Options {
+func groupOptions(x *extension, o manifest.Options) supervisor.Options {
+	c := x.candidate
 	mode := supervisor.Shared
 	switch n := o.Instances.Count(); {
 	case o.Instances.PerSession():
@@ -20,7 +20,6 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 	case n > 1:
 		mode = supervisor.Fixed(n)
 	}
-	log = log.With("extension", c.ID)
 	ended := processEnded
 	if c.Manifest.Transport.Kind == manifest.KindExec {
 		ended = nil // a process ends with its call, and the next call has another
@@ -36,12 +35,13 @@ func groupOptions(c discovery.Candidate, o manifest.Options, log *slog.Logger) s
 		},
 		Ended:    ended,
 		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
-		OnEvent:  func(e supervisor.Event) { logEvent(log, c.ID, e) },
+		OnEvent:  func(e supervisor.Event) { x.logEvent(e) },
 	}
 }
 
 // watched has what happens to x counted, and told to hooks and to those who listen.
-func (h *Host) watched(x *extension, o supervisor.Options) supervisor.Options {
+func (h *Host) watched(x *extension, options manifest.Options) supervisor.Options {
+	o := groupOptions(x, options)
 	logged := o.OnEvent
 	o.OnEvent = func(e supervisor.Event) {
 		logged(e)
@@ -49,7 +49,7 @@ func (h *Host) watched(x *extension, o supervisor.Options) supervisor.Options {
 			x.calls.restarts.Add(1)
 		}
 		h.feed.stateEvent(x.candidate.ID, e)
-		if x.policy == nil {
+		if x.policy == nil && x.bridge == nil {
 			h.stateChanged(x.candidate.ID, e)
 		}
 	}
@@ -76,12 +76,15 @@ func orNone[T int | time.Duration](n T) T {
 }
 
 // logEvent says what happened to an extension, loud only when somebody must act.
-func logEvent(log *slog.Logger, id string, e supervisor.Event) {
+func (x *extension) logEvent(e supervisor.Event) {
+	log, id := x.log, x.candidate.ID
 	if e.Key != "" {
 		log = log.With("instance", e.Key)
 	}
 	ctx := context.Background()
 	switch {
+	case x.bridge != nil && e.Kind == supervisor.StateChanged:
+		x.logConnection(log, e)
 	case e.Kind == supervisor.BreakerChanged:
 		log.LogAttrs(ctx, slog.LevelWarn, "breaker "+string(e.Breaker), slog.Time("until", e.Next))
 	case e.State == supervisor.Failed && e.Asked:

@@ -108,6 +108,11 @@ type Host struct {
 	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
 	sessions         map[*protocol.Session]*attachment
 	sealed           bool // nothing more may run beside the host
+	subscriptions    subscriptions
+	bridgedAnew      chan struct{}             // closed when there are other destinations than before
+	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
+
+	owners owners // of what is listed for all extensions together
 }
 
 // Open discovers the extensions of cfg, starts the eager ones in parallel and
@@ -116,9 +121,6 @@ type Host struct {
 // configuration that asks for what this version cannot do, an unusable state
 // directory and the end of ctx.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
-	if err := refuseUnsupported(cfg); err != nil {
-		return nil, err
-	}
 	if err := o.checkHooks(); err != nil {
 		return nil, err
 	}
@@ -141,6 +143,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		live:        make(map[*extension]struct{}),
 		sessions:    make(map[*protocol.Session]*attachment),
 		states:      make(chan hooks.Event, stateEvents),
+
+		bridgedAnew: make(chan struct{}), subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
 	}
 	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
 	if err := h.openOversight(cfg); err != nil {
@@ -196,7 +200,7 @@ func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
 // becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.settled)
-	for x, err := range h.startEach(ctx, slices.Concat(h.gen.Load().officers, h.gen.Load().inOrder())) {
+	for x, err := range h.startEach(ctx, h.gen.Load().everyone()) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.report(startDiagnostic(x, err))
 		}
@@ -292,11 +296,15 @@ func (h *Host) detach(a *attachment) {
 func (h *Host) ended(s *protocol.Session, a *attachment, began <-chan struct{}) {
 	h.mu.Lock()
 	current := h.sessions[s] == a
+	var unfollowed []subscribed
 	if current {
 		delete(h.sessions, s)
+		delete(h.levels, s)
+		unfollowed = h.subscriptions.drop(s)
 	}
 	h.mu.Unlock()
 	if current {
+		unsubscribe(unfollowed)
 		h.sessionEnded(s, began)
 		h.endSession(s)
 	}
@@ -308,8 +316,12 @@ func (h *Host) endSession(s *protocol.Session) {
 	if s.ID == "" {
 		return
 	}
+	key := sessionKey(s)
 	for _, x := range h.alive() {
-		x.group.Release(sessionKey(s))
+		x.group.Release(key)
+		if x.bridge != nil {
+			x.bridge.forget(key)
+		}
 	}
 }
 
@@ -363,7 +375,7 @@ func (h *Host) Close() error {
 		live := h.alive()
 		errs := make([]error, len(live))
 		for i, x := range live {
-			wg.Go(func() { errs[i] = x.group.Stop(ctx, hostDrain) })
+			wg.Go(func() { errs[i] = x.stop(ctx, hostDrain) })
 		}
 		wg.Wait()
 		h.closePolicy(ctx, h.gen.Load().policy)

@@ -47,6 +47,12 @@ func (x *extension) remember() {
 // learn holds what an instance offers against what was known of its extension,
 // keeps it for the next time, and asks for a new generation.
 func (h *Host) learn(i *instance, announced bool) {
+	if i.older { // it is there to be called, not to be kept
+		i.extension.olderShook.Store(i.Handshake())
+		h.offersChanged()
+		return
+	}
+	i.extension.handshake.Store(i.Handshake())
 	if i.extension.policy != nil {
 		return // offers nothing
 	}

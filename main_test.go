@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,9 +35,12 @@ var verbs = map[string]processtest.Verb{
 	"sdk": func(string) { os.Exit(testExtension().Main()) },
 	"mcp": func(string) { serveMCP() },
 
+	"rich": serveRich,
+
 	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":   func(string) { os.Exit(guard().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
+	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
 	"journal": func(string) { os.Exit(journalExtension().Main()) },
 
@@ -112,8 +116,16 @@ func guard() *sdk.Extension {
 	return x
 }
 
-// serveMCP is an MCP server by the official SDK.
+// serveMCP serves officialServer on stdin and stdout.
 func serveMCP() {
+	if err := officialServer().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// officialServer is an MCP server by the official SDK.
+func officialServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "upper", Description: "Upper case."},
 		func(_ context.Context, _ *mcp.CallToolRequest, in struct {
@@ -121,14 +133,29 @@ func serveMCP() {
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
 		})
+	mcp.AddTool(s, &mcp.Tool{Name: "roots", Description: "Asks its caller for its roots."},
+		func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			roots, err := r.Session.ListRoots(ctx, nil)
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: roots.Roots[0].Name}}}, nil, nil
+		})
 	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
 		})
-	if err := s.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	return s
+}
+
+// listen takes an address that was free a moment ago.
+func listen(address string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen("tcp", address); err == nil {
+			return l, nil
+		}
 	}
+	return nil, err
 }
 
 // folder is a search path under construction.
@@ -164,13 +191,14 @@ func (f *folder) write(name, text string) {
 	}
 }
 
+const toolsOfChild = `[capabilities]
+tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
+`
+
 // child is a [transport] that runs the test binary as a scripted child, and the
 // [capabilities] of testExtension.
 func child(script, more string) string {
-	const tools = `[capabilities]
-tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
-`
-	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", tools, processtest.ScriptVar, script, more)
+	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", toolsOfChild, processtest.ScriptVar, script, more)
 }
 
 // open opens a host over the folder and closes it with the test.

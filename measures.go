@@ -1,7 +1,6 @@
 package exthost
 
 import (
-	"slices"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
@@ -16,7 +15,7 @@ type Measures struct {
 	Status     Status             // as [Admin.Status] has it
 	Sessions   int                // MCP sessions that are attached
 	Listeners  int                // of [Admin.Events]
-	Extensions []ExtensionMeasure // that run here, and the processes of policies
+	Extensions []ExtensionMeasure // that run here, destinations, and the processes of policies
 	Calls      []CallMeasure      // by tool and outcome, only those that there were
 	Policies   []PolicyMeasure    // by policy and flow
 	Points     []PointMeasure     // by point
@@ -38,8 +37,9 @@ type ExtensionMeasure struct {
 // Durations is how long things took.
 type Durations = latency.Totals
 
-// CallMeasure is how many calls of a tool ended in one way. Extension and Tool are
-// "" for calls of what there is not, and for those of tools beyond the 4096th.
+// CallMeasure is how many calls of a tool ended in one way. Tool is "" for those of a
+// destination, whose tools are not in the catalog; so is Extension for calls of what
+// there is not, and of tools beyond the 4096th.
 type CallMeasure struct {
 	Extension, Tool string
 	Outcome         Outcome
@@ -76,7 +76,7 @@ func (a Admin) Measures() Measures {
 	m.Sessions = len(h.sessions)
 	h.mu.Unlock()
 	g := h.gen.Load()
-	for _, x := range slices.Concat(g.inOrder(), g.officers) {
+	for _, x := range g.everyone() {
 		m.Extensions = append(m.Extensions, x.measure())
 	}
 	for key, counts := range h.tally.tools.all() {

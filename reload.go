@@ -23,7 +23,8 @@ type Change struct {
 	Restart []string              `json:"restart"` // sections of the configuration that count from the host's next start
 	Failed  []protocol.Diagnostic `json:"failed"`  // of what is new or tried again, and did not start
 
-	Policies []string `json:"policies"` // names of those added, changed or removed
+	Destinations []string `json:"destinations"` // names of those added, changed or removed
+	Policies     []string `json:"policies"`     // names of those added, changed or removed
 }
 
 // KeptBuild is an extension that goes on as it was.
@@ -34,7 +35,7 @@ type KeptBuild struct {
 
 // Empty reports whether nothing changes.
 func (c *Change) Empty() bool {
-	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies) == 0
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+len(c.Destinations) == 0
 }
 
 // Plan returns what [Admin.Reload] would do now, as far as it can be known
@@ -72,7 +73,7 @@ func (a Admin) Reload(ctx context.Context) (done *Change, err error) {
 	if err := h.apply(ctx, next, change); err != nil {
 		return nil, err
 	}
-	h.log.Info("reloaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed, "policies", change.Policies,
+	h.log.Info("reloaded", "added", change.Added, "changed", change.Changed, "removed", change.Removed, "policies", change.Policies, "destinations", change.Destinations,
 		"kept", len(change.Kept), "failed", len(change.Failed))
 	return change, nil
 }
@@ -88,9 +89,6 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 			return nil, nil, err
 		}
 	}
-	if err := refuseUnsupported(cfg); err != nil {
-		return nil, nil, err
-	}
 	next, err := h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err
@@ -98,6 +96,7 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 	next.policy = h.pipeline(next.members, now)
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
 		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members)}
+	c.Destinations, c.Retried = next.keepDestinations(now)
 	for _, id := range next.order {
 		switch before, x := now.extensions[id], next.extensions[id]; {
 		case before == nil:
@@ -180,6 +179,10 @@ func (r *roster) unusable(x *extension) string {
 // keep puts an extension of an earlier roster back in its place.
 func (r *roster) keep(x *extension) {
 	id := x.candidate.ID
+	if x.bridge != nil {
+		r.bridged[id] = x
+		return
+	}
 	if r.extensions[id] == nil {
 		r.order = append(r.order, id)
 	}

@@ -30,6 +30,15 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 			beside = append(beside, x)
 		}
 	}
+	for _, name := range c.Destinations {
+		if x, before := next.bridged[name], now.bridged[name]; x != nil {
+			h.forget(x)
+			if before != nil {
+				x.calls = before.calls
+			}
+			beside = append(beside, x)
+		}
+	}
 	h.enlist(next)
 	if err := h.startOfficers(ctx, now, next); err != nil {
 		h.retire(now)
@@ -37,7 +46,7 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 	}
 	for x, err := range h.startEach(ctx, beside) {
 		if err != nil && ctx.Err() == nil {
-			h.notStarted(x, err, now.extensions[x.candidate.ID], next, c)
+			h.notStarted(x, err, now.target(x.candidate.ID), next, c)
 		}
 	}
 	if err := ctx.Err(); err != nil { // nothing has happened yet
@@ -53,8 +62,8 @@ func (h *Host) apply(ctx context.Context, next *roster, c *Change) error {
 		}
 	}
 	for _, id := range c.Retried {
-		if err := h.restart(ctx, next.extensions[id]); err != nil {
-			c.Failed = append(c.Failed, startDiagnostic(next.extensions[id], err))
+		if err := h.restart(ctx, next.target(id)); err != nil {
+			c.Failed = append(c.Failed, startDiagnostic(next.target(id), err))
 		}
 	}
 	h.rebuild()
@@ -83,6 +92,7 @@ func (h *Host) notStarted(x *extension, err error, before *extension, next *rost
 	} else {
 		next.keep(before)
 		c.Changed = slices.DeleteFunc(c.Changed, func(other string) bool { return other == id })
+		c.Destinations = slices.DeleteFunc(c.Destinations, func(other string) bool { return other == id })
 		c.Kept = append(c.Kept, KeptBuild{id, d.Message})
 		d.Hint = "the build before goes on; mend it and reload"
 	}
@@ -154,7 +164,7 @@ func (h *Host) end(x *extension, past []*generation) {
 	drain := max(0, time.Until(deadline))
 	ctx, cancel := context.WithTimeout(h.closing, drain+o.ShutdownGrace+stopMargin)
 	defer cancel()
-	if err := x.group.Stop(ctx, drain); err != nil && h.closing.Err() == nil {
+	if err := x.stop(ctx, drain); err != nil && h.closing.Err() == nil {
 		x.log.Error("did not stop, and is killed", "error", err)
 		x.kill()
 	}

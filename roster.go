@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/exthost/exthost/config"
@@ -20,6 +21,7 @@ type roster struct {
 	officers    []*extension         // the processes of members
 	extensions  map[string]*extension
 	order       []string              // the ids of extensions as discovered
+	bridged     map[string]*extension // the destinations, by name
 	skipped     []discovery.Candidate // found, but may not run here
 	diagnostics []protocol.Diagnostic // of files
 	hooks       []hooks.Handler       // of the configuration
@@ -27,16 +29,38 @@ type roster struct {
 
 // has reports whether x is an extension or a policy's process of the roster.
 func (r *roster) has(x *extension) bool {
-	return r.extensions[x.candidate.ID] == x || slices.Contains(r.officers, x)
+	id := x.candidate.ID
+	return r.extensions[id] == x || r.bridged[id] == x || slices.Contains(r.officers, x)
 }
 
-// worker returns the extension, or the policy's process, of that id; nil when
-// there is none.
+// worker returns the extension, destination or policy's process of that id; nil
+// when there is none.
 func (r *roster) worker(id string) *extension {
 	if i := slices.IndexFunc(r.officers, func(x *extension) bool { return x.candidate.ID == id }); i >= 0 {
 		return r.officers[i]
 	}
-	return r.extensions[id]
+	return r.target(id)
+}
+
+// target returns the extension or destination of that id; nil when there is none.
+func (r *roster) target(id string) *extension {
+	if x := r.extensions[id]; x != nil {
+		return x
+	}
+	return r.bridged[id]
+}
+
+// everyone returns all that may have processes.
+func (r *roster) everyone() []*extension {
+	return slices.Concat(r.officers, r.inOrder(), r.destinations())
+}
+
+// destinations returns the destinations by name.
+func (r *roster) destinations() (list []*extension) {
+	for _, name := range slices.Sorted(maps.Keys(r.bridged)) {
+		list = append(list, r.bridged[name])
+	}
+	return list
 }
 
 // inOrder returns the extensions as discovered.
@@ -65,16 +89,24 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 	if r.hooks, err = h.operatorHooks(cfg); err != nil {
 		return nil, err
 	}
-	e := cfg.Extensions
-	if !e.Enabled {
-		return r, nil
+	if cfg.Extensions.Enabled {
+		if err := h.discoverExtensions(ctx, r); err != nil {
+			return nil, err
+		}
 	}
+	h.addDestinations(r)
+	return r, nil
+}
+
+// discoverExtensions adds what is in the search paths to r.
+func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
+	cfg, e := r.cfg, r.cfg.Extensions
 	found, err := discovery.Discover(ctx, discovery.Options{
 		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
 		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.diagnostics = found.Diagnostics
 	if e.Watch.Enabled {
@@ -91,7 +123,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 		r.extensions[c.ID] = x
 		r.order = append(r.order, c.ID)
 	}
-	return r, nil
+	return nil
 }
 
 // adopt makes r what the host runs: the next generation is made of it.
@@ -108,12 +140,13 @@ func (h *Host) adopt(r *roster) {
 		}
 	}
 	h.succeed(r)
+	h.rebridged()
 }
 
 // enlist notes that the extensions of r may have processes from now on.
 func (h *Host) enlist(r *roster) {
 	h.mu.Lock()
-	for _, x := range slices.Concat(r.inOrder(), r.officers) {
+	for _, x := range r.everyone() {
 		h.live[x] = struct{}{}
 	}
 	h.mu.Unlock()
@@ -125,6 +158,9 @@ func (h *Host) keepSecrets() {
 	var secrets []string
 	for _, x := range h.alive() {
 		secrets = slices.Concat(secrets, x.secrets)
+		if x.bridge != nil {
+			secrets = append(secrets, x.bridge.secrets()...)
+		}
 	}
 	h.redactor.Know(secrets)
 }

@@ -1,10 +1,14 @@
 package exthost
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -39,7 +43,7 @@ func (h *Host) spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pr
 		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; mend extensions.entries.%s.config", err, c.ID)
 	}
 	var report process.EnvReport
-	if c.Owner != "" { // an MCP server as other clients know it
+	if c.Owner != "" || remote(c.Manifest) { // an MCP server as other clients know it, or one elsewhere
 		s.Env, report = h.childEnv(cfg, &s, nil)
 		if s.Manifest, err = expanded(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
@@ -72,25 +76,51 @@ func (h *Host) childEnv(cfg *config.Config, s *runtime.Spec, stated map[string]s
 	})
 }
 
+// remote reports whether m is of a server that runs elsewhere.
+func remote(m *manifest.Manifest) bool {
+	return m.Transport.Kind == manifest.KindHTTP || m.Transport.Kind == manifest.KindSSE
+}
+
 // expanded returns m with the ${VAR} and ${VAR:-default} of its transport
-// replaced, by what the child itself may know and nothing else.
+// replaced, by what the child itself may know and nothing else. The error names
+// everything that cannot be.
 func expanded(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
 	out := *m
 	t := &out.Transport
-	t.Args, t.Env = append([]string(nil), t.Args...), maps.Clone(t.Env)
-	var err error
-	expand := func(s *string) {
-		if err == nil {
-			*s, err = process.Expand(*s, lookup)
+	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
+	var errs []error
+	expand := func(key, text string) string {
+		value, err := process.Expand(text, lookup)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("transport.%s: %w", key, err))
+		}
+		return value
+	}
+	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
+		for i, word := range words {
+			words[i] = expand(key, word)
 		}
 	}
-	for i := range t.Args {
-		expand(&t.Args[i])
+	for _, values := range []struct {
+		key string
+		of  map[string]string
+	}{{"env", t.Env}, {"headers", t.Headers}} {
+		for _, name := range slices.Sorted(maps.Keys(values.of)) {
+			values.of[name] = expand(values.key+"."+name, values.of[name])
+		}
 	}
-	for name, value := range t.Env {
-		expand(&value)
-		t.Env[name] = value
+	t.Cwd, t.URL = expand("cwd", t.Cwd), expand("url", t.URL)
+	return &out, errors.Join(errs...)
+}
+
+// headerSecrets are the values of headers that must not be shown.
+func headerSecrets(t manifest.Transport) (values []string) {
+	for name, value := range t.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			_, value, _ = strings.Cut(value, " ") // without the scheme
+			name = "AUTH"
+		}
+		values = append(values, process.Secrets([]string{strings.ReplaceAll(name, "-", "_") + "=" + value})...)
 	}
-	expand(&t.Cwd)
-	return &out, err
+	return values
 }

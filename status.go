@@ -16,15 +16,16 @@ import (
 
 // Status is what an operator wants to know at a glance.
 type Status struct {
-	Host        *HostStatus           `json:"host,omitempty"` // see [Admin.Status]
-	Version     string                `json:"version"`
-	Generation  uint64                `json:"generation"` // of the tool catalog
-	Containment Containment           `json:"containment"`
-	Extensions  []ExtensionStatus     `json:"extensions"`          // in discovery order, the skipped ones last
-	Policies    []PolicyStatus        `json:"policies,omitempty"`  // in the order they are asked
-	Audit       *AuditStatus          `json:"audit,omitempty"`     // nil: no record is kept
-	Questions   int                   `json:"questions,omitempty"` // that wait for an answer; see [Admin.Questions]
-	Diagnostics []protocol.Diagnostic `json:"diagnostics"`
+	Host         *HostStatus           `json:"host,omitempty"` // see [Admin.Status]
+	Version      string                `json:"version"`
+	Generation   uint64                `json:"generation"` // of the tool catalog
+	Containment  Containment           `json:"containment"`
+	Extensions   []ExtensionStatus     `json:"extensions"`             // in discovery order, the skipped ones last
+	Policies     []PolicyStatus        `json:"policies,omitempty"`     // in the order they are asked
+	Audit        *AuditStatus          `json:"audit,omitempty"`        // nil: no record is kept
+	Questions    int                   `json:"questions,omitempty"`    // that wait for an answer; see [Admin.Questions]
+	Destinations []DestinationStatus   `json:"destinations,omitempty"` // by name
+	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
 }
 
 // ExtensionStatus is one extension's part of [Status].
@@ -77,6 +78,9 @@ func (h *Host) Status() Status {
 	h.mu.Unlock()
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
+	}
+	for _, x := range g.destinations() {
+		s.Destinations = append(s.Destinations, x.destinationStatus(g))
 	}
 	s.Policies, s.Audit, s.Questions = g.policies(), h.oversight.auditStatus(), len(h.oversight.desk.List())
 	for _, c := range g.skipped {
@@ -159,7 +163,7 @@ func (s *ExtensionStatus) running(x *extension) {
 	s.Latency, s.LastCrash = x.calls.took.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
-	for i, slot := range x.group.Status() {
+	for i, slot := range x.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt

@@ -15,8 +15,7 @@ import (
 // a host that does not start.
 func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 	for key, state := range map[string]func(*config.Config){
-		"plugins":      func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
-		"destinations": func(c *config.Config) { c.Destinations = config.Destinations{"d": {}} },
+		"plugins": func(c *config.Config) { c.Plugins = []governance.Spec{{Name: "p"}} },
 	} {
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{t.TempDir()}
@@ -34,13 +33,4 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 		t.Fatalf("a disabled policy: %v", err)
 	}
 	h.Close()
-}
-
-func TestExtensionsThatCannotBeKeptAreNamed(t *testing.T) {
-	f := newFolder(t)
-	f.add("remote", "[transport]\nkind = \"http\"\nurl = \"https://example.com/mcp\"\n")
-	h := f.open(exthost.Options{})
-	if s := statusOf(t, h, "remote"); s.State != exthost.StateSkipped || !strings.Contains(s.Reason, "http") {
-		t.Errorf("remote: %+v", s)
-	}
 }

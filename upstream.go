@@ -37,6 +37,9 @@ func (u upstream) Call(ctx context.Context, method string, params json.RawMessag
 
 // Notify implements [protocol.Peer].
 func (u upstream) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if method == protocol.MethodMessage && !u.of.hears(params) {
+		return nil
+	}
 	x := u.exchange(method, params)
 	x.Notify = true
 	return u.of.gen.policy.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {

@@ -1,15 +1,12 @@
 package httpserver
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -18,21 +15,16 @@ type guard struct {
 	hosts   map[string]bool // names this server goes by, besides addresses
 	origins []string        // other than its own
 	cross   *http.CrossOriginProtection
-	token   *[sha256.Size]byte // nil: there is none
-	own     *[sha256.Size]byte // the operator's; nil: there is none
+	doorman *doorman
 	next    http.Handler
 }
 
-// Who calls, by the token that was shown.
-const (
-	tokenCaller    = "token"
-	operatorCaller = "operator"
-)
-
-func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
-	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins,
-		cross: http.NewCrossOriginProtection(), next: next}
-	for _, host := range append(slices.Clone(o.AllowedHosts), o.Listen) {
+// newGuard returns the guard of what listens at an address. private says that
+// everybody must show who he is, exposed that other machines can connect.
+func (s *Server) newGuard(listen string, private, exposed bool, next http.Handler) (*guard, error) {
+	o := &s.options
+	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins, cross: http.NewCrossOriginProtection()}
+	for _, host := range append(slices.Clone(o.AllowedHosts), listen) {
 		if name := hostName(host); name != "" && !isUnspecified(name) {
 			g.hosts[name] = true
 		}
@@ -42,17 +34,22 @@ func newGuard(o *Options, exposed bool, next http.Handler) (*guard, error) {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "allowed origin: %w", err)
 		}
 	}
-	if o.Token != "" {
-		g.token = new(sha256.Sum256([]byte(o.Token)))
-	}
-	if o.OperatorToken != "" {
-		g.own = new(sha256.Sum256([]byte(o.OperatorToken)))
-	}
-	if exposed && g.token == nil {
+	if exposed && o.Token == "" && o.OAuth == nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
-			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", o.Listen)
+			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}
+	g.next = s.metered(next)
+	g.doorman = s.newDoorman(private, g.next)
 	return g, nil
+}
+
+// metered has the bodies of requests counted against those of all others.
+func (s *Server) metered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, release := s.bodies.Meter(r)
+		defer release()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // ServeHTTP lets a request through or says why not, and no more than that.
@@ -68,19 +65,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.shareWith(w, r) {
 		return // a preflight, which carries no token
 	}
-	caller, ok := g.authenticate(r)
-	if !ok {
-		unauthorized(w, "a valid token is required: Authorization: Bearer …")
-		return
-	}
-	ctx := r.Context()
-	if caller != "" {
-		ctx = mcpserver.WithCaller(ctx, caller)
-	}
-	if caller == operatorCaller {
-		ctx = WithOperator(ctx, "who has the operator's token")
-	}
-	g.next.ServeHTTP(w, r.WithContext(ctx))
+	g.doorman.ServeHTTP(w, r)
 }
 
 // knowsHost reports whether the Host header names this server: by a name it was
@@ -145,47 +130,4 @@ func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
 	h.Add("Vary", "Access-Control-Request-Headers")
 	w.WriteHeader(http.StatusNoContent)
 	return true
-}
-
-// authenticate returns who is calling. A token that is set must be shown by
-// everybody, also on loopback, where other users of the machine are callers; but
-// /healthz, which says nothing, is for probes that have none, and the pages of the
-// dashboard, which are the same for everybody, for browsers that will show it later.
-func (g *guard) authenticate(r *http.Request) (caller string, ok bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		sum := sha256.Sum256([]byte(strings.TrimLeft(token, " "))) // of one length, whatever was sent
-		if is(sum, g.own) {
-			return operatorCaller, true
-		}
-		if is(sum, g.token) {
-			return tokenCaller, true
-		}
-	}
-	return "", g.token == nil || scheme == "" && isOpen(r)
-}
-
-func is(shown [sha256.Size]byte, want *[sha256.Size]byte) bool {
-	return want != nil && subtle.ConstantTimeCompare(shown[:], want[:]) == 1
-}
-
-func isOpen(r *http.Request) bool {
-	page := r.Method == http.MethodGet && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/"))
-	return page || r.URL.Path == "/healthz"
-}
-
-// operatorOnly lets through who has shown the operator's token, wherever from.
-func operatorOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, is := r.Context().Value(operatorKey{}).(string); !is {
-			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func unauthorized(w http.ResponseWriter, text string) {
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	http.Error(w, text, http.StatusUnauthorized)
 }

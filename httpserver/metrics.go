@@ -84,6 +84,9 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		s.gauge(descTools, len(x.Tools), x.ID)
 		s.status(&x)
 	}
+	for _, d := range m.Status.Destinations {
+		s.status(&d.ExtensionStatus)
+	}
 	for _, p := range m.Status.Policies {
 		if seen[p.Name+"\x00policy"] {
 			continue // disabled, and replaced by another of its name

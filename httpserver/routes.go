@@ -8,8 +8,8 @@ import (
 
 func (s *Server) newRoutes() http.Handler {
 	mux := http.NewServeMux()
-	sse, message := s.mcp.SSE()
-	mux.Handle("/mcp", s.mcp.Handler())
+	sse, message := s.mcp.SSE("")
+	mux.Handle("/mcp", s.mcp.Handler(""))
 	mux.Handle("/sse", sse)
 	mux.Handle("/message", message)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -23,6 +23,11 @@ func (s *Server) newRoutes() http.Handler {
 		mux.Handle(apiRoot+"/", operatorOnly(s.options.Admin))
 		mux.Handle("GET /ui/", dashboard())
 	}
+	if s.options.OAuth != nil {
+		mux.Handle(metadataPath, s.metadata())
+		mux.Handle(metadataPath+"/", s.metadata())
+	}
+	mux.HandleFunc("/", s.one)
 	return mux
 }
 

@@ -1,13 +1,18 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/jwt"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 )
@@ -16,13 +21,15 @@ import (
 type Options struct {
 	Backend mcpserver.Backend // what MCP clients reach; required
 	MCP     mcpserver.Options // the server's name towards them, and the limits, among them MaxBody
+	Serves  func(string) bool // whether /{id}/mcp is of an extension; nil: there are no such routes
 	Ready   func() error      // why /readyz is to say 503; nil is always ready
+	Bridge  Bridge            // the destinations among these, and their ports; nil: there are none
 	Metrics http.Handler      // served on /metrics; nil: no such route
-
-	Admin         http.Handler // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
-	OperatorToken string       // what Authorization: Bearer must show to it, on loopback too; opens all other routes as well. Required with Admin
+	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
+	OperatorToken  string   // what alone opens /api/v1, on loopback too, and besides Token the ports of destinations; required with Admin
+	OAuth          *OAuth   // also takes access tokens, but for /api and /ui; nil takes none
 	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
@@ -30,12 +37,14 @@ type Options struct {
 	KeyFile        string
 
 	Logger          *slog.Logger  // nil logs nothing
+	MaxBodies       int64         // bytes that the bodies of requests hold together, the first 16 KiB of each aside; default 8 times MCP.MaxBody
 	MaxConns        int           // connections at once, more are closed; default 4096
 	ShutdownTimeout time.Duration // how long requests may still run when Serve is to end; default 5 s
 }
 
 const (
 	defaultListen = "127.0.0.1:7800"
+	defaultBody   = 16 << 20
 	headerTimeout = 10 * time.Second
 	headerBytes   = 64 << 10
 	idleTimeout   = 2 * time.Minute
@@ -55,6 +64,9 @@ func (o Options) withDefaults() Options {
 	if o.MaxConns == 0 {
 		o.MaxConns = 4096
 	}
+	if o.MaxBodies == 0 {
+		o.MaxBodies = 8 * cmp.Or(o.MCP.MaxBody, defaultBody)
+	}
 	if o.ShutdownTimeout == 0 {
 		o.ShutdownTimeout = 5 * time.Second
 	}
@@ -66,7 +78,12 @@ type Server struct {
 	options Options
 	mcp     *mcpserver.Server
 	routes  http.Handler
+	ports   *ports
+	bodies  *mcphttp.Budget
+	tokens  *jwt.Verifier // nil without OAuth
 	conns   atomic.Int64
+
+	certificate atomic.Pointer[tls.Certificate]
 }
 
 // New returns a Server, which does not listen yet. It panics without a backend, and
@@ -79,7 +96,8 @@ func New(o Options) *Server {
 		panic("httpserver: no token for the operator")
 	}
 	o = o.withDefaults()
-	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP)}
+	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
+	s.tokens, s.ports = s.newTokens(), newPorts(s)
 	s.routes = s.newRoutes()
 	return s
 }
@@ -102,7 +120,10 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // none. It closes l and may be called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.mcp.Close()
-	guard, err := newGuard(&s.options, !isLoopback(l.Addr()), s.routes)
+	guard, err := s.newGuard(s.options.Listen, false, !isLoopback(l.Addr()), s.routes)
+	if err == nil {
+		err = s.ReloadTLS()
+	}
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -110,6 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := s.newHTTP(running, guard)
+	defer s.bridge(ctx, running, cancel)()
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(server, l) }()
 	select {
@@ -121,6 +143,23 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.shutdown(server, cancel)
 	<-failed
 	return nil
+}
+
+// bridge opens the ports of destinations. The function it returns closes them, and
+// ends the requests that came by them.
+func (s *Server) bridge(ctx, requests context.Context, cancel func()) (end func()) {
+	if s.options.Bridge == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { s.ports.run(ctx, requests) })
+	return func() {
+		s.mcp.Close()
+		stop()
+		cancel()
+		running.Wait()
+	}
 }
 
 func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
@@ -137,7 +176,8 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 
 func (s *Server) accept(server *http.Server, l net.Listener) error {
 	if s.options.CertFile != "" {
-		return server.ServeTLS(l, s.options.CertFile, s.options.KeyFile)
+		server.TLSConfig = s.tlsConfig()
+		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)
 }

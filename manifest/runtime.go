@@ -33,7 +33,7 @@ type Runtime struct {
 
 // Restart is the [runtime.restart] table.
 type Restart struct {
-	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, 0 is never, -1 unlimited
+	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
 	Window       *Duration `toml:"window" json:"window,omitempty"`               // sliding; default 5 min
 	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s, 0 is no delay
 	MaxBackoff   *Duration `toml:"max_backoff" json:"max_backoff,omitempty"`     // default 16 s
@@ -102,7 +102,7 @@ type Options struct {
 
 // RestartOptions bound how often a child that dies is started again.
 type RestartOptions struct {
-	MaxAttempts  int           // 5 within Window; 0 is never, -1 unlimited
+	MaxAttempts  int           // within Window; 0 is never, -1 unlimited
 	Window       time.Duration // 5 min, sliding
 	BaseBackoff  time.Duration // 1 s, doubled by every attempt; 0 is no delay
 	MaxBackoff   time.Duration // 16 s
@@ -133,6 +133,10 @@ func (r Runtime) Resolve(t Transport) Options {
 	if lite {
 		grace = call
 	}
+	attempts := 5
+	if t.Kind == KindHTTP || t.Kind == KindSSE {
+		attempts = -1 // to ask again costs nothing, and what runs elsewhere comes back
+	}
 	o := Options{
 		Activation:     stringOr(r.Activation, activation),
 		Instances:      Instances(stringOr(string(r.Instances), string(InstancesShared))),
@@ -151,7 +155,7 @@ func (r Runtime) Resolve(t Transport) Options {
 		Replay:         stringOr(r.Replay, ReplayNever),
 		Reload:         stringOr(r.Reload, ReloadOverlap),
 		Isolate:        stringOr(r.Isolate, IsolateNone),
-		Restart:        r.Restart.resolve(),
+		Restart:        r.Restart.resolve(attempts),
 		Limits:         r.Limits.resolve(),
 	}
 	if o.MaxCallTimeout > 0 {
@@ -163,9 +167,9 @@ func (r Runtime) Resolve(t Transport) Options {
 	return o
 }
 
-func (r Restart) resolve() RestartOptions {
+func (r Restart) resolve(attempts int) RestartOptions {
 	return RestartOptions{
-		MaxAttempts:  valueOr(r.MaxAttempts, 5),
+		MaxAttempts:  valueOr(r.MaxAttempts, attempts),
 		Window:       durationOr(r.Window, 5*time.Minute),
 		BaseBackoff:  durationOr(r.BaseBackoff, time.Second),
 		MaxBackoff:   durationOr(r.MaxBackoff, 16*time.Second),

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,11 +26,11 @@ func (v *validator) transport() {
 	switch t.Kind {
 	case KindStdio:
 		v.launch(true)
-		v.onlyFor("http and sse", "url", "headers")
+		v.onlyFor("http and sse", remoteOnly...)
 		v.protocol(ProtocolNative, ProtocolNative, ProtocolMCP, ProtocolLite)
 	case KindExec:
 		v.launch(slices.ContainsFunc(v.m.Tools, func(t ToolSpec) bool { return len(t.Command) == 0 }))
-		v.onlyFor("http and sse", "url", "headers")
+		v.onlyFor("http and sse", remoteOnly...)
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
 		if msg := badURL(t.URL); msg != "" {
@@ -40,6 +41,7 @@ func (v *validator) transport() {
 		for _, p := range p {
 			v.problem(at("transport"), p)
 		}
+		v.token()
 		v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
@@ -47,6 +49,36 @@ func (v *validator) transport() {
 	case "": // of the wrong type, and reported
 	default:
 		v.errorf(at("transport", "kind"), didYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+	}
+}
+
+// remoteOnly are the keys of a server that runs elsewhere.
+var remoteOnly = []string{"url", "headers", "token_env", "token_file"}
+
+// token checks where the bearer token of a server comes from.
+func (v *validator) token() {
+	t := &v.m.Transport
+	if v.stated("transport", "token_env") {
+		switch {
+		case v.stated("transport", "token_file"):
+			v.errorf(at("transport", "token_file"), "keep one of them", "transport.token_env and token_file exclude each other")
+		case !envName.MatchString(t.TokenEnv):
+			v.errorf(at("transport", "token_env"), "state the name; the value stays in the environment", "transport.token_env is not a variable's name")
+		case !slices.Contains(v.m.Requires.Env, t.TokenEnv):
+			v.errorf(at("transport", "token_env"), fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
+				"transport.token_env names a variable that requires.env does not")
+		}
+	}
+	if v.stated("transport", "token_file") && (t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0)) {
+		v.errorf(at("transport", "token_file"), "", "transport.token_file names no file")
+	}
+	for name := range t.Headers {
+		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {
+			v.errorf(at("transport", "headers"), "keep one of them", "the header Authorization and the token of the transport exclude each other")
+		}
+	}
+	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {
+		v.errorf(at("transport", "mcp_version"), "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)
 	}
 }
 

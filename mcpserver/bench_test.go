@@ -39,7 +39,7 @@ func benchmarkPost(b *testing.B, size int) {
 	s := New(mirror{}, Options{})
 	defer s.Close()
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", s.Handler())
+	mux.Handle("/mcp", s.Handler(""))
 	mux.HandleFunc("/floor", func(w http.ResponseWriter, r *http.Request) {
 		in, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
@@ -89,7 +89,7 @@ func BenchmarkHandler(b *testing.B) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Mcp-Session-Id", session)
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
+		s.Handler("").ServeHTTP(w, r)
 		return w
 	}
 	session := post("", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`).Header().Get("Mcp-Session-Id")

@@ -13,9 +13,15 @@ import (
 // the way its answer will go.
 type requestClient struct {
 	write writer
-	asks  *conversation // nil: a client of the stateless era cannot be asked
-	quiet bool          // it did not ask for notifications/message
-	over  atomic.Bool   // the request has been answered
+	asks  asker       // nil: it cannot be asked
+	quiet bool        // it did not ask for notifications/message
+	over  atomic.Bool // the request has been answered
+}
+
+// asker puts a question to a client. Where it goes by the way of an answer, write
+// is that way.
+type asker interface {
+	ask(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error)
 }
 
 var errAnswered = protocol.Errorf(protocol.Canceled, "the request has been answered")
@@ -37,7 +43,7 @@ func (c *requestClient) Call(ctx context.Context, method string, params json.Raw
 	case c.over.Load():
 		return nil, errAnswered
 	case c.asks == nil:
-		return nil, protocol.Errorf(protocol.ToolNotFound, "a client of revision %s cannot be asked %s", protocol.MCP20260728, method)
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%s: the client cannot be asked anything during this request", method)
 	}
 	return c.asks.ask(ctx, method, params, c.write)
 }

@@ -23,7 +23,9 @@ type conversation struct {
 	server *Server
 	id     string // unguessable
 	caller string
-	write  writer // reaches the client outside any request
+	front  string            // the one extension it is about; "" for all
+	env    map[string]string // see [WithEnv]
+	write  writer            // reaches the client outside any request
 
 	attached context.Context // ends with the conversation
 	detach   context.CancelFunc
@@ -52,8 +54,8 @@ var (
 	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
 )
 
-func (s *Server) newConversation(ctx context.Context, id, caller string, write writer) *conversation {
-	c := &conversation{server: s, id: id, caller: caller, write: write,
+func (s *Server) newConversation(ctx context.Context, id string, visit visit, front string, write writer) *conversation {
+	c := &conversation{server: s, id: id, caller: visit.caller, env: visit.env, front: front, write: write,
 		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), asked: make(map[string]chan *jsonrpc.Message)}
 	c.attached, c.detach = context.WithCancel(ctx)
 	return c
@@ -64,20 +66,27 @@ func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, erro
 	var p struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		Capabilities    json.RawMessage `json:"capabilities"`
+		ClientInfo      json.RawMessage `json:"clientInfo"`
 	}
 	if err := json.Unmarshal(orEmpty(params), &p); err != nil || p.ProtocolVersion == "" {
 		return nil, invalidParams("initialize needs protocolVersion")
 	}
 	version := negotiate(p.ProtocolVersion)
-	session := &protocol.Session{ID: c.id, Caller: c.caller, Version: version,
-		Capabilities: p.Capabilities, Client: sessionClient{c}}
+	session := &protocol.Session{ID: c.id, Caller: c.caller, Version: version, Extension: c.front, Env: c.env,
+		Capabilities: p.Capabilities, ClientInfo: p.ClientInfo, Client: sessionClient{c}}
 	if !c.open(session) {
 		return nil, errInitialized
 	}
 	if err := c.server.backend.Attach(c.attached, session); err != nil {
 		return nil, err
 	}
-	return c.server.initializeResult(version)
+	return c.server.initializeResult(c.attached, session)
+}
+
+func (c *conversation) current() *protocol.Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
 }
 
 func (c *conversation) open(session *protocol.Session) bool {

@@ -21,8 +21,21 @@ type duplex struct {
 
 // receive takes one message of the client. Requests run in goroutines of their
 // own, which the conversation's wait waits for; initialize is answered before
-// receive returns, as what follows depends on it.
-func (d *duplex) receive(m *jsonrpc.Message) {
+// receive returns, as what follows depends on it. done is called when the message
+// is no longer needed.
+func (d *duplex) receive(m *jsonrpc.Message, done func()) {
+	if ctx := d.accept(m); ctx != nil {
+		go func() {
+			defer done()
+			d.run(ctx, m)
+		}()
+		return
+	}
+	done()
+}
+
+// accept takes one message. It returns the context of a request that is to be run.
+func (d *duplex) accept(m *jsonrpc.Message) context.Context {
 	err := mcphttp.Check(m)
 	switch {
 	case err != nil:
@@ -36,12 +49,12 @@ func (d *duplex) receive(m *jsonrpc.Message) {
 		d.respond(m.ID, result, err)
 	default:
 		ctx, err := d.begin(d.running, m.ID)
-		if err != nil {
-			d.respond(m.ID, nil, err)
-			return
+		if err == nil {
+			return ctx
 		}
-		go d.run(ctx, m)
+		d.respond(m.ID, nil, err)
 	}
+	return nil
 }
 
 func (d *duplex) notified(m *jsonrpc.Message) {
@@ -82,7 +95,7 @@ func (d *duplex) serve(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 		return d.listen(ctx, meta, m)
 	}
 	client.asks, client.quiet = nil, !meta.logs
-	return d.server.serveStateless(ctx, d.caller, meta, m, client)
+	return d.server.serveStateless(ctx, meta.session(visit{caller: d.caller, env: d.env}, d.front), m, client)
 }
 
 // listen keeps a subscription open until the client cancels it or nothing more
@@ -90,7 +103,7 @@ func (d *duplex) serve(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 func (d *duplex) listen(ctx context.Context, meta requestMeta, m *jsonrpc.Message) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := d.server.subscribe(ctx, d.caller, meta, m, d.write); err != nil {
+	if err := d.server.subscribe(ctx, meta.session(visit{caller: d.caller, env: d.env}, d.front), m, d.write); err != nil {
 		return nil, err
 	}
 	select {

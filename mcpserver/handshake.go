@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -50,26 +51,42 @@ func (s *Server) info() implementation {
 	return implementation{Name: s.options.Name, Version: s.options.Version}
 }
 
-func (s *Server) initializeResult(version string) (json.RawMessage, error) {
+// describe returns what is offered to a session.
+func (s *Server) describe(ctx context.Context, session *protocol.Session) (capabilities json.RawMessage, instructions string, err error) {
+	if d, ok := s.backend.(Describer); ok {
+		return d.Describe(ctx, session)
+	}
+	return s.options.Capabilities, s.options.Instructions, nil
+}
+
+func (s *Server) initializeResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
+	capabilities, instructions, err := s.describe(ctx, session)
+	if err != nil {
+		return nil, err
+	}
 	return json.Marshal(struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		Capabilities    json.RawMessage `json:"capabilities"`
 		ServerInfo      implementation  `json:"serverInfo"`
 		Instructions    string          `json:"instructions,omitempty"`
-	}{version, s.options.Capabilities, s.info(), s.options.Instructions})
+	}{session.Version, capabilities, s.info(), instructions})
 }
 
-func (s *Server) discoverResult() json.RawMessage {
+func (s *Server) discoverResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
+	capabilities, instructions, err := s.describe(ctx, session)
+	if err != nil {
+		return nil, err
+	}
 	result, err := json.Marshal(struct {
 		SupportedVersions []string                  `json:"supportedVersions"`
 		Capabilities      json.RawMessage           `json:"capabilities"`
 		Instructions      string                    `json:"instructions,omitempty"`
 		Meta              map[string]implementation `json:"_meta"`
-	}{revisions, s.options.Capabilities, s.options.Instructions, map[string]implementation{metaServerInfo: s.info()}})
+	}{revisions, capabilities, instructions, map[string]implementation{metaServerInfo: s.info()}})
 	if err != nil {
-		panic("mcpserver: " + err.Error()) // New has checked the capabilities
+		return nil, err
 	}
-	return complete(protocol.MethodDiscover, result)
+	return complete(protocol.MethodDiscover, result), nil
 }
 
 // requestMeta is what a request of the stateless era says about its sender.
@@ -91,6 +108,11 @@ func readMeta(params json.RawMessage) (m requestMeta) {
 		}
 	}
 	return m
+}
+
+// session is the stay of a client that lasts as long as one request.
+func (m *requestMeta) session(visit visit, front string) *protocol.Session {
+	return &protocol.Session{Caller: visit.caller, Env: visit.env, Version: m.version, Extension: front, Capabilities: m.capabilities}
 }
 
 // check refuses a request without the members that every one must have.

@@ -3,6 +3,8 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -18,6 +20,7 @@ type offers struct {
 
 type offer struct {
 	ListChanged bool `json:"listChanged"`
+	Subscribe   bool `json:"subscribe"` // of resources
 }
 
 // interests is what a subscriptions/listen asks for and its acknowledgement grants.
@@ -25,10 +28,18 @@ type interests struct {
 	Tools     bool `json:"toolsListChanged,omitempty"`
 	Prompts   bool `json:"promptsListChanged,omitempty"`
 	Resources bool `json:"resourcesListChanged,omitempty"`
+
+	URIs []string `json:"resourceSubscriptions,omitempty"`
 }
 
-func (i interests) include(method string) bool {
+// maxFollowed bounds the resources that one subscription follows.
+const maxFollowed = 256
+
+func (i interests) include(method string, params json.RawMessage) bool {
 	switch method {
+	case "notifications/resources/updated":
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		return slices.Contains(i.URIs, uri)
 	case protocol.MethodToolsListChanged:
 		return i.Tools
 	case "notifications/prompts/list_changed":
@@ -53,21 +64,36 @@ const methodAcknowledged = "notifications/subscriptions/acknowledged"
 
 // subscribe opens the subscription that the request m asks for, which lasts until
 // ctx ends. The acknowledgement is the first thing to go out by write.
-func (s *Server) subscribe(ctx context.Context, caller string, meta requestMeta, m *jsonrpc.Message, write writer) error {
+func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, write writer) error {
 	var wanted *interests
 	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &wanted); err != nil || wanted == nil {
 		return invalidParams(protocol.MethodListen + " needs notifications, an object")
 	}
+	capabilities, _, err := s.describe(ctx, session)
+	if err != nil {
+		return err
+	}
+	var offered offers
+	_ = json.Unmarshal(capabilities, &offered) // what is malformed is not offered
 	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), interests: interests{
-		Tools:     wanted.Tools && s.offers.Tools.ListChanged,
-		Prompts:   wanted.Prompts && s.offers.Prompts.ListChanged,
-		Resources: wanted.Resources && s.offers.Resources.ListChanged,
+		Tools:     wanted.Tools && offered.Tools.ListChanged,
+		Prompts:   wanted.Prompts && offered.Prompts.ListChanged,
+		Resources: wanted.Resources && offered.Resources.ListChanged,
 	}}
-	session := &protocol.Session{Caller: caller, Version: meta.version, Capabilities: meta.capabilities, Client: sub}
+	session.Client = sub
+	if !offered.Resources.Subscribe {
+		wanted.URIs = nil
+	}
+	if len(wanted.URIs) > maxFollowed {
+		return invalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, maxFollowed))
+	}
+	sub.interests.URIs = wanted.URIs
 	if err := s.backend.Attach(ctx, session); err != nil {
 		return err
 	}
-	granted, _ := json.Marshal(sub.interests) // booleans always encode
+	heard := sub.interests
+	heard.URIs = s.followResources(ctx, session, wanted.URIs)
+	granted, _ := json.Marshal(heard) // booleans and strings always encode
 	params := append(append([]byte(`{"notifications":`), granted...), '}')
 	if err := write(ctx, &jsonrpc.Message{Method: methodAcknowledged, Params: sub.mark(params)}); err != nil {
 		return err
@@ -76,9 +102,26 @@ func (s *Server) subscribe(ctx context.Context, caller string, meta requestMeta,
 	return nil
 }
 
+// followResources subscribes, on behalf of a session that ends with its
+// subscription, to resources, and returns those that it will hear of.
+func (s *Server) followResources(ctx context.Context, session *protocol.Session, uris []string) (granted []string) {
+	for _, uri := range uris {
+		params := append(rawjson.AppendText([]byte(`{"uri":`), uri), '}')
+		_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: methodSubscribe, Params: params})
+		if err != nil {
+			s.log.Debug("a resource cannot be followed", "uri", uri, "error", err)
+			continue
+		}
+		granted = append(granted, uri)
+	}
+	return granted
+}
+
+const methodSubscribe = "resources/subscribe"
+
 // Notify implements [protocol.Peer].
 func (s *subscription) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	if !s.interests.include(method) {
+	if !s.interests.include(method, params) {
 		return nil
 	}
 	select {

@@ -12,6 +12,11 @@ import (
 
 // ask puts a question to the client by way of write and waits for the answer.
 func (c *conversation) ask(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error) {
+	if session := c.current(); session != nil {
+		if err := undeclared(session.Capabilities, method, params); err != nil {
+			return nil, err
+		}
+	}
 	id, answer := c.question()
 	defer c.forget(id)
 	err := write(ctx, &jsonrpc.Message{ID: id, Method: method, Params: params})

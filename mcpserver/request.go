@@ -29,19 +29,30 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 
 // serveStateless runs a request that brings its context along.
 // subscriptions/listen is not among them.
-func (s *Server) serveStateless(ctx context.Context, caller string, meta requestMeta, m *jsonrpc.Message, client *requestClient) (json.RawMessage, error) {
+func (s *Server) serveStateless(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, client *requestClient) (json.RawMessage, error) {
 	if removed[m.Method] {
 		return nil, methodNotFound(m.Method)
 	}
 	if m.Method == protocol.MethodDiscover {
-		return s.discover, nil
+		return s.discoverResult(ctx, session)
 	}
-	session := &protocol.Session{Caller: caller, Version: meta.version, Capabilities: meta.capabilities}
-	result, err := s.do(ctx, session, m, client)
+	result, err := s.run(ctx, session, m, client)
 	if err != nil {
 		return nil, err
 	}
 	return complete(m.Method, result), nil
+}
+
+// run has the backend run a request of a stateless client, which may be answered
+// with questions if the client could answer any.
+func (s *Server) run(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, client *requestClient) (json.RawMessage, error) {
+	if !holdable[m.Method] || !answerable(session.Capabilities) {
+		return s.do(ctx, session, m, client)
+	}
+	if result, err, ok := s.resume(ctx, session, m, client); ok {
+		return result, err
+	}
+	return s.hold(ctx, session, m, client)
 }
 
 var errInitialized = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the session is already initialized"}
@@ -58,7 +69,7 @@ func methodNotFound(method string) error {
 
 // do has the backend run a request.
 func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, client *requestClient) (json.RawMessage, error) {
-	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Method: m.Method, Params: m.Params, Client: client})
+	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Client: client})
 	client.over.Store(true)
 	if err != nil {
 		if failure := toolFailure(m.Method, err); failure != nil {
@@ -77,7 +88,7 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 
 // tell passes a notification of the client on.
 func (s *Server) tell(ctx context.Context, session *protocol.Session, m *jsonrpc.Message) {
-	_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Method: m.Method, Params: m.Params, Notify: true})
+	_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Notify: true})
 	if err != nil {
 		s.log.Debug("a client's notification was not delivered", "method", m.Method, "error", err)
 	}

@@ -21,15 +21,23 @@ type Backend interface {
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 }
 
+// Describer is a Backend that knows what it offers. Of others Options say it.
+type Describer interface {
+	// Describe returns the server capabilities, a JSON object, and the advice that a
+	// client gets in the handshake of s, whose Extension and Version are known by
+	// then. An error refuses the session.
+	Describe(ctx context.Context, s *protocol.Session) (capabilities json.RawMessage, instructions string, err error)
+}
+
 // Options configures a Server. The zero value serves tools.
 type Options struct {
 	Name         string // the server's name in the handshake; default "exthost"
 	Version      string // the server's version in the handshake; default "0.0.0"
-	Instructions string // advice to the client's model; "" sends none
+	Instructions string // advice to the client's model; "" sends none. A Describer knows better
 
 	// Capabilities are the server's MCP capabilities, a JSON object; default
 	// {"tools":{"listChanged":true}}. Which notifications a client may subscribe
-	// to follows from them.
+	// to follows from them. A Describer knows better.
 	Capabilities json.RawMessage
 	Logger       *slog.Logger // nil logs nothing
 
@@ -70,9 +78,8 @@ type Server struct {
 	backend  Backend
 	options  Options
 	log      *slog.Logger
-	offers   offers          // what clients may subscribe to
-	discover json.RawMessage // the answer to server/discover
 	sessions *sessions
+	holds    *holds
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -81,12 +88,12 @@ type Server struct {
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions)}
+	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions),
+		holds: &holds{limit: o.MaxSessions, byName: make(map[string]*held)}}
 	s.closing, s.close = context.WithCancel(context.Background())
-	if err := json.Unmarshal(o.Capabilities, &s.offers); err != nil {
+	if err := json.Unmarshal(o.Capabilities, new(offers)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
-	s.discover = s.discoverResult()
 	return s
 }
 
@@ -100,16 +107,35 @@ func (s *Server) Close() {
 	}
 }
 
-type callerKey struct{}
+// visit is who makes an HTTP request, and what he brings.
+type visit struct {
+	caller string
+	env    map[string]string
+}
+
+type visitKey struct{}
 
 // WithCaller returns a context whose HTTP request is made by the named,
 // authenticated caller. It is for the middleware in front of a Server: sessions
 // belong to the caller that opened them.
 func WithCaller(ctx context.Context, caller string) context.Context {
-	return context.WithValue(ctx, callerKey{}, caller)
+	v := visitOf(ctx)
+	v.caller = caller
+	return context.WithValue(ctx, visitKey{}, v)
 }
 
-func callerOf(ctx context.Context) string {
-	caller, _ := ctx.Value(callerKey{}).(string)
-	return caller
+// WithEnv returns a context whose HTTP request, if it opens a session, brings these
+// variables for the environment of an instance of its own.
+func WithEnv(ctx context.Context, env map[string]string) context.Context {
+	v := visitOf(ctx)
+	v.env = env
+	return context.WithValue(ctx, visitKey{}, v)
+}
+
+// CallerOf returns the caller that [WithCaller] named; "" when there is none.
+func CallerOf(ctx context.Context) string { return visitOf(ctx).caller }
+
+func visitOf(ctx context.Context) visit {
+	v, _ := ctx.Value(visitKey{}).(visit)
+	return v
 }

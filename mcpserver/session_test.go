@@ -182,7 +182,7 @@ func TestF3SessionIdles(t *testing.T) {
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Mcp-Session-Id", id)
 			w := httptest.NewRecorder()
-			s.Handler().ServeHTTP(w, r)
+			s.Handler("").ServeHTTP(w, r)
 			return w
 		}
 		unused := post(t.Context(), "", initialize).Header().Get("Mcp-Session-Id")
@@ -205,7 +205,7 @@ func TestF3SessionIdles(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), 3*time.Hour)
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/mcp", nil)
 		r.Header.Set("Mcp-Session-Id", id)
-		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		s.Handler("").ServeHTTP(httptest.NewRecorder(), r)
 		cancel()
 		if w := post(t.Context(), id, ping); w.Code != http.StatusOK {
 			t.Errorf("after a stream of three hours: %d", w.Code)
@@ -325,7 +325,7 @@ func TestIDsAreFreeOnceAnswered(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Mcp-Session-Id", id)
-		s.Handler().ServeHTTP(w, r)
+		s.Handler("").ServeHTTP(w, r)
 	}
 	opened := httptest.NewRecorder()
 	post(opened, "", initialize)

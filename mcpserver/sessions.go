@@ -68,12 +68,12 @@ func (s *sessions) remove(c *conversation) {
 	s.taken--
 }
 
-// get returns the conversation id names if it is caller's own: to anybody else it
-// does not exist.
-func (s *sessions) get(id, caller string) *conversation {
+// get returns the conversation id names if it is caller's own and of that front: to
+// anybody else, and elsewhere, it does not exist.
+func (s *sessions) get(id, caller, front string) *conversation {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if c := s.byID[id]; c != nil && c.caller == caller {
+	if c := s.byID[id]; c != nil && c.caller == caller && c.front == front {
 		return c
 	}
 	return nil

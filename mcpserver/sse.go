@@ -13,15 +13,16 @@ import (
 )
 
 // SSE returns the two handlers of HTTP with server-sent events, the transport of
-// revision 2024-11-05: a GET of the first is a session that lasts as long as its
+// revision 2024-11-05, for the named extension, or for "" for all of them: a GET of the first is a session that lasts as long as its
 // stream, and names the URL to POST to, "message" beside its own; the second
 // takes those POSTs. Whatever is answered goes to the stream of the session that
 // asked and to no other.
-func (s *Server) SSE() (sse, message http.Handler) {
-	return http.HandlerFunc(s.serveSSE), http.HandlerFunc(s.serveMessage)
+func (s *Server) SSE(extension string) (sse, message http.Handler) {
+	f := &httpFront{s, extension}
+	return http.HandlerFunc(f.serveSSE), http.HandlerFunc(f.serveMessage)
 }
 
-func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
+func (s *httpFront) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		notAllowed(w, http.MethodGet)
 		return
@@ -30,7 +31,7 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(r.Context(), rand.Text(), callerOf(r.Context()), outbox.Put)
+	c := s.newConversation(r.Context(), rand.Text(), visitOf(r.Context()), s.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		s.sessions.remove(c)
@@ -54,12 +55,12 @@ func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	c.wait(ctx)
 }
 
-func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request) {
+func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		notAllowed(w, http.MethodPost)
 		return
 	}
-	c := s.sessions.get(r.URL.Query().Get("sessionId"), callerOf(r.Context()))
+	c := s.sessions.get(r.URL.Query().Get("sessionId"), CallerOf(r.Context()), s.extension)
 	if c == nil || c.channel == nil {
 		unknownSession(w)
 		return
@@ -73,6 +74,6 @@ func (s *Server) serveMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
-	c.channel.receive(&m)
+	c.channel.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // postStateless takes a message that brings its context along.
-func (s *Server) postStateless(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	caller, meta := callerOf(r.Context()), readMeta(m.Params)
+func (s *httpFront) postStateless(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	visit, meta := visitOf(r.Context()), readMeta(m.Params)
 	switch {
 	case m.Method == "":
 		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
 		return
 	case m.ID == nil:
 		// The revision has none of its own; an extension of it may.
-		s.tell(r.Context(), &protocol.Session{Caller: caller, Version: protocol.MCP20260728}, m)
+		s.tell(r.Context(), &protocol.Session{Caller: visit.caller, Env: visit.env, Version: protocol.MCP20260728, Extension: s.extension}, m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -34,7 +34,7 @@ func (s *Server) postStateless(w http.ResponseWriter, r *http.Request, m *jsonrp
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
 	client := &requestClient{write: reply.Send, quiet: !meta.logs}
-	result, err := s.serveStateless(r.Context(), caller, meta, m, client)
+	result, err := s.serveStateless(r.Context(), meta.session(visit, s.extension), m, client)
 	s.answer(reply, statusOf(m.Method, err), respond(m.ID, result, err))
 }
 
@@ -89,7 +89,7 @@ func statusOf(method string, err error) int {
 }
 
 // postListen serves a subscription until the client closes it or the server ends.
-func (s *Server) postListen(w http.ResponseWriter, r *http.Request, meta requestMeta, m *jsonrpc.Message) {
+func (s *httpFront) postListen(w http.ResponseWriter, r *http.Request, meta requestMeta, m *jsonrpc.Message) {
 	if !s.admit(w) {
 		return
 	}
@@ -97,7 +97,7 @@ func (s *Server) postListen(w http.ResponseWriter, r *http.Request, meta request
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	outbox := mcphttp.NewOutbox()
-	if err := s.subscribe(ctx, callerOf(ctx), meta, m, outbox.Offer); err != nil {
+	if err := s.subscribe(ctx, meta.session(visitOf(ctx), s.extension), m, outbox.Offer); err != nil {
 		refuse(w, statusOf(m.Method, err), m.ID, err)
 		return
 	}

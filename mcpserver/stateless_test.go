@@ -67,7 +67,7 @@ func TestStatelessStatus(t *testing.T) {
 		{"test/unencodable", ``, 200, `"code":-32603`},
 		{"tools/call", `"name":"none"`, 200, `"code":-32601`},
 		{"tools/call", `"name":"child"`, 400, `"code":-32021`},
-		{"tools/call", `"name":"ask"`, 200, `"code":-32601,"message":"a client of revision 2026-07-28 cannot be asked roots/list`},
+		{"tools/call", `"name":"ask"`, 200, `"code":-32601,"message":"roots/list: the client cannot be asked anything`},
 		{"subscriptions/listen", `"notifications":[]`, 400, `"code":-32602`},
 	} {
 		body := `{"jsonrpc":"2.0","id":3,"method":"` + test.method + `","params":{` + strings.TrimPrefix(test.members+","+metaOnly, ",") + `}}`

@@ -84,7 +84,7 @@ type stdio struct {
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
 	d := &stdio{broken: make(chan error, 1), told: make(chan *jsonrpc.Message, maxTold)}
 	d.transport = jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{MaxLineBytes: int(s.options.MaxBody), Noise: d.hearNoise})
-	d.duplex = duplex{conversation: s.newConversation(ctx, rand.Text(), "", d.send), stateless: true, running: ctx, tell: d.queue}
+	d.duplex = duplex{conversation: s.newConversation(ctx, rand.Text(), visit{}, "", d.send), stateless: true, running: ctx, tell: d.queue}
 	return d
 }
 
@@ -99,7 +99,7 @@ func (d *stdio) readAll() error {
 			return err
 		}
 		d.noise = 0
-		d.receive(&m)
+		d.receive(&m, func() {})
 	}
 }
 

@@ -16,11 +16,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Handler returns the streamable HTTP front, both eras on one URL. It checks what
-// MCP lays down; hosts, origins and tokens are for the handler in front of it.
-func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
+// httpFront is a Server on one URL of HTTP.
+type httpFront struct {
+	*Server
+	extension string // the one it is about; "" for all
+}
 
-func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+// Handler returns the streamable HTTP front, both eras on one URL, of the named
+// extension, or for "" of all of them. It checks what MCP lays down; hosts, origins
+// and tokens are for the handler in front of it.
+func (s *Server) Handler(extension string) http.Handler {
+	return http.HandlerFunc((&httpFront{s, extension}).serveHTTP)
+}
+
+func (s *httpFront) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		s.post(w, r)
 		return
@@ -48,7 +57,7 @@ func notAllowed(w http.ResponseWriter, allow string) {
 }
 
 // post takes one message and finds out which era it belongs to.
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+func (s *httpFront) post(w http.ResponseWriter, r *http.Request) {
 	body, ok := mcphttp.ReadBody(w, r, s.options.MaxBody)
 	if !ok {
 		return
@@ -74,7 +83,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 
 // postSession takes a message of a client that has initialized a session, or is
 // about to.
-func (s *Server) postSession(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+func (s *httpFront) postSession(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if m.Method == protocol.MethodInitialize && m.ID != nil && r.Header.Get(mcphttp.SessionHeader) == "" {
 		s.postInitialize(w, r, m)
 		return
@@ -101,7 +110,7 @@ func (s *Server) postSession(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 }
 
 // postRequest runs a request in the handler's own goroutine.
-func (s *Server) postRequest(w http.ResponseWriter, r *http.Request, c *conversation, m *jsonrpc.Message) {
+func (s *httpFront) postRequest(w http.ResponseWriter, r *http.Request, c *conversation, m *jsonrpc.Message) {
 	ctx, err := c.begin(r.Context(), m.ID)
 	if errors.Is(err, errEnded) {
 		unknownSession(w)
@@ -120,11 +129,11 @@ func (s *Server) postRequest(w http.ResponseWriter, r *http.Request, c *conversa
 }
 
 // postInitialize opens a session.
-func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if !s.admit(w) {
 		return
 	}
-	c, result, err := s.openSession(callerOf(r.Context()), m.Params)
+	c, result, err := s.openSession(visitOf(r.Context()), m.Params)
 	if err != nil {
 		refuse(w, http.StatusOK, m.ID, err)
 		return
@@ -140,9 +149,9 @@ func (s *Server) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonr
 const unusedTimeout = time.Minute
 
 // openSession initializes a session, in the place that admit has taken for it.
-func (s *Server) openSession(caller string, params json.RawMessage) (*conversation, json.RawMessage, error) {
+func (s *httpFront) openSession(visit visit, params json.RawMessage) (*conversation, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(context.Background(), rand.Text(), caller, outbox.Offer)
+	c := s.newConversation(context.Background(), rand.Text(), visit, s.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
@@ -166,7 +175,7 @@ func (s *Server) openSession(caller string, params json.RawMessage) (*conversati
 
 // get serves the stream of what the session is told outside its requests. The
 // newest stream of a session is the one that counts.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+func (s *httpFront) get(w http.ResponseWriter, r *http.Request) {
 	c := s.session(w, r)
 	if c == nil {
 		return
@@ -180,13 +189,13 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 
 // session returns the session that r names. When there is none of that id, or not
 // for this caller, it answers and returns nil.
-func (s *Server) session(w http.ResponseWriter, r *http.Request) *conversation {
+func (s *httpFront) session(w http.ResponseWriter, r *http.Request) *conversation {
 	id := r.Header.Get(mcphttp.SessionHeader)
 	if id == "" {
 		http.Error(w, "header "+mcphttp.SessionHeader+" is required; initialize gives one", http.StatusBadRequest)
 		return nil
 	}
-	c := s.sessions.get(id, callerOf(r.Context()))
+	c := s.sessions.get(id, CallerOf(r.Context()), s.extension)
 	if c == nil || c.outbox == nil {
 		unknownSession(w)
 		return nil
@@ -201,7 +210,7 @@ func unknownSession(w http.ResponseWriter) {
 
 // admit takes a place for something that lasts, at the cost of the session that has
 // been idle longest if need be. When there is none it answers and returns false.
-func (s *Server) admit(w http.ResponseWriter) bool {
+func (s *httpFront) admit(w http.ResponseWriter) bool {
 	if s.closing.Err() != nil {
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 		return false
@@ -219,7 +228,7 @@ func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
 	_ = mcphttp.WriteJSON(w, status, respond(id, nil, err)) // nobody is left to tell
 }
 
-func (s *Server) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {
+func (s *httpFront) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {
 	if err := reply.Answer(status, m); err != nil {
 		s.log.Debug("a client did not take its answer", "error", err)
 	}

@@ -15,10 +15,16 @@ type Peer interface {
 
 // Session is one client's stay with the host.
 type Session struct {
-	ID           string          // unique among live sessions; "" for a stateless request
-	Caller       string          // the authenticated caller; "" when anonymous
-	Version      string          // MCP revision the client speaks; "" for Go callers
+	ID      string // unique among live sessions; "" for a stateless request
+	Caller  string // the authenticated caller; "" when anonymous
+	Version string // MCP revision the client speaks; "" for Go callers
+	// Env are variables that the client's connection brings for an instance of its
+	// own, see env_from_headers; nil for most.
+	Env map[string]string
+
+	Extension    string          // the one extension that its front serves, under its own names; "" for all of them
 	Capabilities json.RawMessage // the client's MCP capabilities, as sent
+	ClientInfo   json.RawMessage // who the client says that it is, as sent; nil when it did not
 	Client       Peer            // reaches the client outside any request; nil when that is impossible
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -34,14 +35,20 @@ func (c *child) available() *protocol.Error {
 
 // call sends r and returns the answer in MCP's terms.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
-	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout}
+	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == methodSubscribe || r.Method == methodUnsubscribe) {
+		return c.subscription(ctx, d, r)
+	}
+	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
 	if o.MaxTimeout == 0 {
 		o.MaxTimeout = noLimit
 	}
 	var token json.RawMessage
-	if theirs := callerToken(r.Params); theirs != nil {
+	theirs := callerToken(r.Params)
+	if theirs != nil {
 		token = c.tokens.mint()
 		o.Token = string(token)
+	}
+	if theirs != nil || r.Client != nil {
 		o.OnMessage = (&relay{client: r.Client, theirs: theirs}).message
 	}
 	method, params, err := c.dialect.outgoing(r, token)
@@ -60,16 +67,34 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	return c.dialect.result(r.Method, raw), nil
 }
 
+// subscription serves what servers of the newer era have no method for.
+func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
+	if r.Method == methodUnsubscribe {
+		c.watches.drop(textOf(r.Params, "uri"))
+		return emptyObject, nil
+	}
+	raw, err := c.watchResource(ctx, d, r.Params)
+	if err != nil {
+		return nil, c.fault(ctx, err)
+	}
+	return raw, nil
+}
+
 // fault says what err, of a call or a notification, means to its caller.
 func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	var fault *protocol.Error
 	var answer *jsonrpc.Error
 	var invalid *jsonrpc.InvalidResponse
+	if fault := remoteFault(err); fault != nil {
+		return fault
+	}
 	switch {
 	case errors.As(err, &answer):
 		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
+	case errors.As(err, &invalid) && errors.Is(err, mcphttp.ErrSessionGone): // and did not act on it
+		return c.fate(ctx)
 	case errors.As(err, &invalid):
 		fault = protocol.Errorf(protocol.InvalidResponse, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
@@ -149,10 +174,19 @@ func tokenOf(m *jsonrpc.Message) string {
 	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), "progressToken"))
 }
 
+// loose reports whether a message that names no call is about one all the same.
+// What a server says of itself is not.
+func loose(m *jsonrpc.Message) bool {
+	if m.ID != nil {
+		return m.Method != protocol.MethodPing
+	}
+	return m.Method == protocol.MethodMessage
+}
+
 // relay takes what the child says about a call in flight to its caller.
 type relay struct {
 	client protocol.Peer   // nil hears nothing and refuses
-	theirs json.RawMessage // the caller's own progress token
+	theirs json.RawMessage // the caller's own progress token; nil when it has none
 }
 
 func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
@@ -171,6 +205,9 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessag
 
 // restore puts the caller's token where the child put ours.
 func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
+	if r.theirs == nil || tokenOf(m) == "" {
+		return m.Params
+	}
 	if m.Method == protocol.MethodProgress {
 		return rawjson.Set(m.Params, "progressToken", r.theirs)
 	}
@@ -194,8 +231,10 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.Method == protocol.MethodToolsListChanged:
 		signal(c.changed)
+	case m.Method == methodAcknowledged:
+		c.watches.grant(m.Params)
 	case c.spec.Incoming != nil:
-		_, _ = c.spec.Incoming(ctx, m.Method, m.Params, true)
+		_, _ = c.spec.Incoming(ctx, m.Method, unmarked(m.Params), true)
 	}
 }
 

@@ -3,29 +3,40 @@ package runtime
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
-// child is one process, its connection and what became of it.
+// body is where the other end of a conversation lives: a process, or a server
+// elsewhere, whose end is the end of the connection.
+type body interface {
+	PID() int                                            // 0 without a process
+	Exited() <-chan struct{}                             // closed when it has ended, before all it left is gone
+	Done() <-chan struct{}                               // closed when it is gone
+	Stop(ctx context.Context, grace time.Duration) error // in good order, then by force
+	Kill()                                               // at once; does not wait
+	Tail() []string                                      // the last it said on stderr
+	evidence() *protocol.Evidence                        // what it left behind
+	exit() string                                        // how it ended, once it is gone
+}
+
+// child is one other end, the connection to it and what became of both.
 type child struct {
 	spec      *Spec
 	dialect   dialect
 	traits    traits
-	proc      *process.Process
-	wire      *listener
+	body      body
+	wire      jsonrpc.Transport
 	conn      *jsonrpc.Conn
 	noise     *noise
 	slot      *slot // of a child that takes one call at a time
 	startedAt time.Time
 	tokens    tokenMint
+	watches   watches
 	handshake atomic.Pointer[Handshake] // nil until the child can be called
 	hooks     []string                  // as offered
 
@@ -42,55 +53,28 @@ type child struct {
 	cause    *protocol.Error // why; written before ended is closed
 }
 
-// spawn starts the process. Nothing is read from it before run.
-func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	argv, err := CommandLine(s)
-	if err != nil {
-		return nil, spawnFailed(err)
-	}
-	traits, noise := d.traits(), newNoise(s.Logger)
-	proc, err := process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
-		StderrLine: func(l process.Line) {
-			if traits.probed && !noise.settled.Load() {
-				l.Level = min(l.Level, slog.LevelDebug)
-			}
-			logStderr(s.Logger, l)
-		},
-	})
-	if err != nil {
-		return nil, spawnFailed(err)
-	}
+// newChild returns a child that is to be connected.
+func newChild(s *Spec, d dialect, b body) *child {
 	c := &child{
-		spec: s, dialect: d, traits: traits, proc: proc, noise: noise,
+		spec: s, dialect: d, traits: d.traits(), body: b, noise: newNoise(s.Logger),
 		slot: newSlot(), startedAt: time.Now(),
 		fatal: make(chan *protocol.Error, 1), changed: make(chan struct{}, 1), hung: make(chan struct{}, 1),
 		served: make(chan struct{}), ended: make(chan struct{}),
 	}
 	c.tokens.init()
-	c.connect()
-	return c, nil
+	return c
 }
 
-// connect puts the wire over the process's pipes.
-func (c *child) connect() {
-	if c.traits.single {
-		c.noise.heard = c.slot.spoil
-	}
-	c.wire = &listener{noise: c.noise, Line: jsonrpc.NewLineTransport(c.proc.Stdout, c.proc.Stdin, jsonrpc.LineOptions{
-		MaxLineBytes: c.spec.Options.MaxLineBytes,
-		Noise:        c.noise.line,
-		WriteTimeout: c.spec.stallTimeout(),
-	})}
+// connect puts the conversation on a wire. Nothing is read from it before run.
+func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
-		Handle: c.handle, Notified: c.notified, Token: tokenOf, Abandoned: c.abandoned,
+		Handle: c.handle, Notified: c.notified, Token: tokenOf, Loose: loose, Abandoned: c.abandoned,
 		FirstID: 1, Bare: c.traits.bare,
 	}
 	if c.traits.zeroID {
 		o.FirstID = 0
 	}
-	c.conn = jsonrpc.NewConn(c.wire, o)
+	c.wire, c.conn = wire, jsonrpc.NewConn(wire, o)
 }
 
 // run serves the child to its end and returns why it ended, nil when ctx did it.
@@ -130,7 +114,7 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.proc.Done():
+		case <-c.body.Done():
 			return c.exited()
 		case <-c.served:
 			return c.disconnected()
@@ -143,7 +127,7 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 			if err != nil {
 				return c.unshaken(err)
 			}
-			c.tasks.Go(func() { c.dialect.follow(ctx, c.conn) })
+			c.tasks.Go(func() { c.follow(ctx) })
 			c.tasks.Go(func() { c.watchHealth(ctx) })
 			ready()
 		case <-changed:
@@ -185,7 +169,25 @@ func (c *child) offer(h *Handshake, o offer) {
 	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
+	if o, ok := c.body.(interface{ offered([]protocol.Tool) }); ok {
+		o.offered(h.Tools)
+	}
 	c.handshake.Store(h)
+}
+
+// followPause is how long after it was lost a subscription is asked for again.
+const followPause = 2 * time.Second
+
+// follow keeps the subscription to changed tools, where there is one. What was
+// missed while it was lost is made good by another listing.
+func (c *child) follow(ctx context.Context) {
+	for c.dialect.follow(ctx, c.conn) {
+		pause(ctx, followPause)
+		if ctx.Err() != nil {
+			return
+		}
+		signal(c.changed)
+	}
 }
 
 // relistPause bounds how often a child that keeps announcing changes is asked.

@@ -30,8 +30,8 @@ type dialect interface {
 	result(method string, raw json.RawMessage) json.RawMessage
 
 	// follow blocks while it hears from the child that its tools changed, if the
-	// child tells only those who ask.
-	follow(ctx context.Context, c *jsonrpc.Conn)
+	// child tells only those who ask. again says that it is to be called again.
+	follow(ctx context.Context, c *jsonrpc.Conn) (again bool)
 
 	// ping returns a request that a live child answers at once, "" if there is none.
 	ping() (method string, params json.RawMessage)
@@ -58,6 +58,9 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 func handshakeError(method string, err error) error {
 	var refused *jsonrpc.Error
 	var invalid *jsonrpc.InvalidResponse
+	if fault := remoteFault(err); fault != nil {
+		return protocol.Errorf(protocol.HandshakeInvalid, "%s: %s", method, fault.Message)
+	}
 	switch {
 	case errors.As(err, &refused):
 		return protocol.Errorf(protocol.HandshakeInvalid, "it refused %s: %s (%d)", method, refused.Message, refused.Code)

@@ -1,7 +1,9 @@
-// Package runtime runs one instance of an extension: it spawns the process,
+// Package runtime runs one instance of an extension: it spawns the process, or
+// connects to the server,
 // conducts the handshake, carries calls and notifications, and stops it again.
 //
 //	caller ── Call ──> StdioRuntime ── dialect ──> jsonrpc.Conn ── pipes ──> process
+//	caller ── Call ──> RemoteRuntime ─ the same over HTTP ─────────> server
 //	caller ── Call ──> ExecRuntime ── one process per call
 //
 // Callers always speak MCP's terms. A small dialect per wire protocol (native,

@@ -43,18 +43,18 @@ func (c *child) stop(ctx context.Context) {
 			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
 		}) // the end of stdin says the same
 	}
-	if err := c.proc.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
+	if err := c.body.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
 		c.spec.Logger.Error("extension does not die", "error", err)
 	}
 }
 
 // bury sees to it that the process is dead and what it wrote is delivered.
 func (c *child) bury() {
-	c.proc.Kill()
+	c.body.Kill()
 	select {
-	case <-c.proc.Done():
+	case <-c.body.Done():
 	case <-time.After(stopTimeout):
-		c.spec.Logger.Error("extension does not die", "pid", c.proc.PID())
+		c.spec.Logger.Error("extension does not die", "pid", c.body.PID())
 	}
 	c.drained()
 	c.conn.Close()
@@ -78,8 +78,8 @@ func (c *child) disconnected() *protocol.Error {
 		return fault
 	}
 	select {
-	case <-c.proc.Exited():
-		<-c.proc.Done()
+	case <-c.body.Exited():
+		<-c.body.Done()
 		return c.exited()
 	case <-time.After(cmp.Or(c.spec.exitGrace, exitGrace)):
 	}
@@ -91,6 +91,9 @@ func (c *child) disconnected() *protocol.Error {
 
 // abuse says how the child made the connection end, nil if it did not.
 func (c *child) abuse() *protocol.Error {
+	if fault := hungUp(c.broken, c.handshake.Load() != nil); fault != nil {
+		return fault
+	}
 	switch {
 	case errors.Is(c.broken, jsonrpc.ErrLineTooLong):
 		return protocol.Errorf(protocol.LineTooLong,
@@ -115,7 +118,7 @@ func (c *child) exited() *protocol.Error {
 	if c.handshake.Load() == nil {
 		when = " during the handshake"
 	}
-	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.proc.Exit())
+	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.body.exit())
 }
 
 // unshaken says why the handshake failed.
@@ -143,7 +146,7 @@ func (c *child) obituary(cause *protocol.Error) *protocol.Error {
 		line = cmp.Or(line, c.noise.half)
 	default:
 	}
-	cause.Evidence = evidenceOf(c.proc)
+	cause.Evidence = c.body.evidence()
 	cause.Evidence.Line = line
 	return blame(c.spec, cause)
 }

@@ -54,7 +54,7 @@ func (d *lite) outgoing(r *Request, _ json.RawMessage) (string, json.RawMessage,
 
 func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return toolResult(raw) }
 
-func (*lite) follow(context.Context, *jsonrpc.Conn) {}
+func (*lite) follow(context.Context, *jsonrpc.Conn) bool { return false }
 
 // arguments returns the arguments of a tools/call with Meta inside.
 func arguments(r *Request) json.RawMessage {

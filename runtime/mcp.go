@@ -11,14 +11,17 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
 // Keys of the _meta that every request to a stateless MCP server carries.
 const (
-	metaVersion      = "io.modelcontextprotocol/protocolVersion"
-	metaClient       = "io.modelcontextprotocol/clientInfo"
-	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaPrefix       = "io.modelcontextprotocol/"
+	metaVersion      = metaPrefix + "protocolVersion"
+	metaClient       = metaPrefix + "clientInfo"
+	metaCapabilities = metaPrefix + "clientCapabilities"
+	metaLogLevel     = metaPrefix + "logLevel"
 )
 
 // mcp is the dialect of MCP servers, of both eras: with a session opened by
@@ -26,19 +29,23 @@ const (
 type mcp struct {
 	log      *slog.Logger
 	version  string          // as the manifest states it
+	older    bool            // the older era comes first, or is the only one there is
+	only     bool            // the transport is older than the newer era
 	probe    time.Duration   // see probeTimeout
 	client   json.RawMessage // clientInfo
 	relayed  json.RawMessage // client capabilities
 	envelope json.RawMessage // the _meta of a request to a stateless server
 
 	// Settled by the handshake.
-	modern bool // the server is stateless
-	tells  bool // of changed tools
+	modern bool           // the server is stateless
+	tells  map[string]any // what of its lists it says the changes of, as it is asked for
 }
 
 func newMCP(s *Spec) *mcp {
-	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
-	d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
+	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, only: s.Manifest.Transport.Kind == manifest.KindSSE, older: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	if d.client = s.ClientInfo; d.client == nil {
+		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
+	}
 	d.envelope = mustJSON(map[string]json.RawMessage{
 		metaVersion:      mustJSON(protocol.MCP20260728),
 		metaClient:       d.client,
@@ -92,18 +99,18 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 	return params
 }
 
-// outgoing keeps what the caller put into _meta, except that a stateless server
-// is told the revision that this host speaks to it. Capabilities and client of
-// a stateless caller pass as they are: it is the one that has to act on them.
+// outgoing keeps what the caller put into _meta, except for what one era has there
+// and the other judges a request by: a stateless server is told the revision that
+// this host speaks to it, another none at all. Capabilities and client of a
+// stateless caller pass to a stateless server: it is the one to act on them.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := orEmpty(r.Params)
-	if token == nil && r.Meta == nil {
-		if !d.modern {
-			return r.Method, params, nil
-		}
-		if !mayHave(params, "_meta") {
-			return r.Method, prepend(params, "_meta", d.envelope), nil
-		}
+	asIs := token == nil && r.Meta == nil
+	switch {
+	case asIs && d.modern && !mayHave(params, "_meta"):
+		return r.Method, prepend(params, "_meta", d.envelope), nil
+	case asIs && !d.modern && !mayHave(params, metaPrefix):
+		return r.Method, params, nil
 	}
 	meta := rawjson.Get(params, "_meta")
 	edits := make(map[string]json.RawMessage)
@@ -114,6 +121,10 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 				delete(edits, key)
 			}
 		}
+	} else {
+		for _, key := range []string{metaVersion, metaClient, metaCapabilities, metaLogLevel} {
+			edits[key] = nil
+		}
 	}
 	if r.Meta != nil {
 		maps.Insert(edits, rawjson.Members(r.Meta))
@@ -121,21 +132,26 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 	if token != nil {
 		edits["progressToken"] = token
 	}
-	return r.Method, rawjson.Set(params, "_meta", rawjson.Edit(meta, edits)), nil
+	edited := rawjson.Edit(meta, edits)
+	if string(edited) == "{}" {
+		return r.Method, rawjson.Delete(params, "_meta"), nil
+	}
+	return r.Method, rawjson.Set(params, "_meta", edited), nil
 }
 
 func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
 
-// follow subscribes to changes where a server has to be asked for them. The
-// request is answered when the subscription ends.
-func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) {
-	if !d.modern || !d.tells {
-		return
+// follow listens for changed lists where a server has to be asked for them. The
+// request is answered when the subscription ends, and that may be at any time.
+func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) (again bool) {
+	if !d.modern || len(d.tells) == 0 {
+		return false
 	}
-	params := rawjson.Set(json.RawMessage(`{"notifications":{"toolsListChanged":true}}`), "_meta", d.envelope)
-	_, err := c.Call(ctx, protocol.MethodListen, params, nil)
+	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.tells), nil)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
-		d.log.Warn("it refuses to say when its tools change", "error", err)
+		d.log.Warn("it refuses to say when its lists change", "error", err)
+		return false
 	}
+	return !errors.Is(err, jsonrpc.ErrClosed)
 }

@@ -26,7 +26,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 		return nil, offer{}, err
 	}
 	h.Protocol = manifest.ProtocolMCP
-	d.tells = string(rawjson.Get(rawjson.Get(h.Capabilities, "tools"), "listChanged")) == "true"
+	d.tells = changesOf(h.Capabilities)
 	d.modern = h.Era == protocol.MCP20260728
 	tools, err := d.relist(ctx, c)
 	var refused *jsonrpc.Error
@@ -39,14 +39,43 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	return h, offer{tools: tools}, nil
 }
 
+// changesOf is what of a server's lists it tells the changes of.
+func changesOf(capabilities json.RawMessage) map[string]any {
+	tells := make(map[string]any)
+	for capability, name := range map[string]string{"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"} {
+		if string(rawjson.Get(rawjson.Get(capabilities, capability), "listChanged")) == "true" {
+			tells[name] = true
+		}
+	}
+	return tells
+}
+
 func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	switch d.version {
 	case protocol.MCP20260728:
 		return d.discover(ctx, c)
 	case "", manifest.MCPVersionAuto:
-		return d.negotiate(ctx, c)
+		switch {
+		case d.only:
+		case d.older:
+			return d.initializeFirst(ctx, c)
+		default:
+			return d.negotiate(ctx, c)
+		}
 	}
 	return d.initialize(ctx, c)
+}
+
+// initializeFirst asks for the older era first.
+func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+	h, err := d.initialize(ctx, c)
+	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
+		return h, err
+	}
+	if h, newer := d.discover(ctx, c); newer == nil {
+		return h, nil
+	}
+	return nil, err
 }
 
 // negotiate asks for the newer era first. Anything but a usable answer leads to
@@ -124,7 +153,7 @@ func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, erro
 		return nil, protocol.Errorf(protocol.ProtocolVersion, "it wants to speak MCP %s; this host speaks %v", cutLine([]byte(version)), legacyVersions)
 	}
 	if err := c.Notify(ctx, protocol.MethodInitialized, nil); err != nil {
-		return nil, err
+		return nil, handshakeError(protocol.MethodInitialized, err)
 	}
 	h := readServer(raw, rawjson.Get(raw, "serverInfo"))
 	h.Era = version

@@ -14,6 +14,12 @@ import (
 // serveMCP runs a server of the official SDK on stdin and stdout; args is the
 // only revision it speaks, "" all.
 func serveMCP(args string) {
+	if err := newSDKServer(args).Run(context.Background(), &sdk.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
+		log.Print(err)
+	}
+}
+
+func newSDKServer(args string) *sdk.Server {
 	o := &sdk.ServerOptions{Instructions: "ask kindly", PageSize: 2}
 	if args != "" {
 		o.SupportedProtocolVersions = []string{args}
@@ -25,9 +31,7 @@ func serveMCP(args string) {
 			return sdkTool(ctx, s, name, r)
 		})
 	}
-	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
-		log.Print(err)
-	}
+	return s
 }
 
 func sdkTool(ctx context.Context, s *sdk.Server, name string, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {

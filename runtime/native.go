@@ -130,4 +130,4 @@ func (*native) result(method string, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func (*native) follow(context.Context, *jsonrpc.Conn) {}
+func (*native) follow(context.Context, *jsonrpc.Conn) bool { return false }

@@ -17,7 +17,7 @@ import (
 type Spec struct {
 	ID       string             // names the culprit in logs and errors
 	Dir      string             // the extension's directory, absolute
-	Manifest *manifest.Manifest // required; its transport is stdio or exec
+	Manifest *manifest.Manifest // required; its transport is stdio, exec, http or sse
 	Options  manifest.Options   // as Manifest.Runtime resolves; zero durations are no limit
 
 	Config       json.RawMessage // what a native extension gets as config; nil is {}
@@ -28,6 +28,17 @@ type Spec struct {
 	Env          []string             // the child's complete environment
 	Containment  *process.Containment // holds what the child starts; nil holds its process group
 	Logger       *slog.Logger         // names the extension by itself; nil discards
+
+	// ClientInfo is who the host says it is in the handshake with an MCP server, an
+	// Implementation object; nil is the host itself.
+	ClientInfo json.RawMessage
+
+	// Standby, if it holds a process, gives it to the instance, which then starts
+	// none. It must be of the same command line and environment.
+	Standby *Standby
+
+	// Older asks an MCP server that speaks both eras for a session of the older one.
+	Older bool
 
 	// Incoming gets what the child asks and tells outside any call in flight.
 	// The answer to a notification is dropped. Nil refuses requests as unknown
@@ -78,6 +89,7 @@ type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
 	Params json.RawMessage // as the caller sent them, with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // object for the extension's _meta ([context] passthrough); nil adds none
+	Owner  any             // on whose behalf it is made, comparable: what the child asks and no call names goes to the only owner there is; nil counts as nobody's
 	Client protocol.Peer   // hears and answers the child during this call; nil drops and refuses
 }
 
@@ -123,7 +135,9 @@ func New(s Spec) (Instance, error) {
 	t := s.Manifest.Transport
 	switch t.Kind {
 	case manifest.KindStdio:
-		return &StdioRuntime{spec: s}, nil
+		return &StdioRuntime{run{spec: s, begin: spawn}}, nil
+	case manifest.KindHTTP, manifest.KindSSE:
+		return &RemoteRuntime{run{spec: s, begin: dial}}, nil
 	case manifest.KindExec:
 		return newExec(s), nil
 	}

@@ -141,7 +141,7 @@ func (c *Catalog) known(extension string) map[string]*Entry {
 
 // enter names one tool and takes it in.
 func (c *Catalog) enter(extension string, o offer, withheld bool, prev *Catalog) []protocol.Diagnostic {
-	name, renamed, free := register(extension, o.Name, func(n string) bool { return c.holder(n) != nil })
+	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.holder(n) != nil })
 	e := o.known
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic

@@ -33,10 +33,10 @@ func hashedName(extension, tool string) string {
 	return name[:min(len(name), MaxName-len(suffix))] + suffix
 }
 
-// register returns the name of a tool given the names earlier tools have.
-// renamed says that an earlier tool has its plain name, !ok that one has its
-// hashed name as well and that the tool can have none.
-func register(extension, tool string, taken func(string) bool) (name string, renamed, ok bool) {
+// Register returns the name under which the host shows a tool, or whatever else an
+// extension names, given the names that are taken. renamed says that its plain name
+// is, !ok that its hashed name is as well and that it can have none.
+func Register(extension, tool string, taken func(string) bool) (name string, renamed, ok bool) {
 	name = plainName(extension, tool)
 	if len(name) <= MaxName {
 		if !taken(name) {

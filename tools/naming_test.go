@@ -27,7 +27,7 @@ func TestRegister(t *testing.T) {
 		{"a", "b_c", "ext_a_b_c_662f0bbb", []string{"ext_a_b_c"}, true},
 	} {
 		t.Run(test.extension+"/"+test.tool, func(t *testing.T) {
-			name, renamed, ok := register(test.extension, test.tool, func(n string) bool {
+			name, renamed, ok := Register(test.extension, test.tool, func(n string) bool {
 				return len(test.taken) > 0 && n == test.taken[0]
 			})
 			if name != test.want || renamed != test.renamed || !ok {
@@ -61,7 +61,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 			extension += strings.Repeat("x", 40)
 			tool = strings.Repeat("y", 30) + tool
 		}
-		name, renamed, ok := register(extension, tool, func(n string) bool { _, taken := owner[n]; return taken })
+		name, renamed, ok := Register(extension, tool, func(n string) bool { _, taken := owner[n]; return taken })
 		if len(name) > MaxName || i%100 == 0 && !valid.MatchString(name) {
 			t.Fatalf("%q, %q: %q is no valid name", extension, tool, name)
 		}

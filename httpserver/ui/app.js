@@ -65,8 +65,8 @@ function render() {
   mark(dot, "data-phase", store.phase);
   say(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again" }[store.phase]);
   if (s) {
-    const run = s.extensions.filter((x) => x.state === "ready" || x.state === "idle").length;
-    const wanted = s.extensions.filter((x) => x.state !== "disabled").length;
+    const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
+    const wanted = s.runs.filter((x) => x.state !== "disabled").length;
     say(facts, `${s.version} · up ${since(s.host?.started_at)} · ${run} of ${wanted} extensions · ${count(store.tools.length)} tools`);
     document.title = `${run < wanted ? `${wanted - run} down · ` : ""}exthost`;
     note("extensions", wanted - run, "bad");

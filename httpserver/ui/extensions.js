@@ -76,7 +76,7 @@ export function extensions(nav) {
     search: "Find an extension by name, state or reason",
     update(s, { query, rest }) {
       if (!s.status) return;
-      const list = byUrgency(s.status.extensions.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
+      const list = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
       table.update(s, list);
       none.hidden = list.length > 0;
       detail.update(s, rest ? decodeURIComponent(rest) : null);
@@ -93,7 +93,7 @@ function details(nav) {
   return {
     node,
     update(s, id) {
-      const x = [...s.status.extensions, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])].find((x) => x.id === id);
+      const x = [...s.status.runs, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])].find((x) => x.id === id);
       node.hidden = !x;
       if (!x) {
         shown = null;
@@ -130,7 +130,7 @@ function content(x, s) {
     x.description ? el("p", {}, x.description) : null,
     x.reason ? el("p.reason", { "data-tone": meaning[x.state] }, x.reason) : null,
     facts([
-      ["version", x.version], ["runs as", [x.transport, x.protocol].filter(Boolean).join(" / ")], ["activation", x.activation],
+      ["version", x.version], ["runs as", [x.transport, x.protocol].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
       ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state in", x.state_dir],
       ["calls", `${count(x.calls)}, ${count(x.errors)} failed, ${count(x.refused)} refused`],
       ["latency", x.latency ? `half within ${duration(x.latency.p50_ns)}, 95 % within ${duration(x.latency.p95_ns)}` : ""],

@@ -21,7 +21,7 @@ export function logs(nav) {
     node: el("div", {}, el("div.bar", {}, level.node, by.node), list, none),
     search: "Find words in the log",
     update(s, { query, params }) {
-      const ids = new Set([...(s.status?.extensions ?? []).map((x) => x.id), ...s.logs.map((r) => r.extension).filter(Boolean)]);
+      const ids = new Set([...(s.status?.runs ?? []).map((x) => x.id), ...s.logs.map((r) => r.extension).filter(Boolean)]);
       by.fill([["", "host and extensions"], ["-", "the host"], ...[...ids].sort().map((id) => [id, id])]);
       const ext = params.get("ext") ?? "";
       if (by.node.value !== ext) by.node.value = ext;

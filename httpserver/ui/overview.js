@@ -38,7 +38,7 @@ export function overview(nav) {
       const list = troublesOf(s);
       troubles.update(list, (t) => t.key);
       attention.node.hidden = !list.length;
-      table.update(s, byUrgency(s.status.extensions).slice(0, 12));
+      table.update(s, byUrgency(s.status.runs).slice(0, 12));
       calls.update(s.calls.slice(0, 14), (c) => c.key);
       quiet.hidden = s.calls.length > 0;
     },
@@ -67,7 +67,7 @@ function troublesOf(s) {
   const list = s.approvals.map((q) => ({
     key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, href: "#/approvals",
   }));
-  const broken = [...s.status.extensions, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]
+  const broken = [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]
     .filter((x) => !["ready", "idle", "disabled"].includes(x.state));
   for (const x of broken) {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
@@ -77,12 +77,12 @@ function troublesOf(s) {
       text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""), restart: x.state === "failed" ? x.id : null,
     });
   }
-  for (const x of s.status.extensions) {
+  for (const x of s.status.runs) {
     const open = (x.instances ?? []).find((i) => i.breaker && i.breaker !== "closed");
     if (open) list.push({ key: "b" + x.id, tone: "bad", word: `breaker ${open.breaker.replace("_", " ")}`, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
       text: (open.reason || x.reason || "calls fail one after another") + (open.next_probe ? `; next probe at ${clock(open.next_probe)}` : "") });
   }
-  for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.extensions.some((x) => x.id === d.extension))) {
+  for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {
     list.push({ key: "d" + d.path + d.message, tone: "bad", word: d.code.replaceAll("_", " "), title: d.extension || d.path, text: d.message + (d.hint ? ` → ${d.hint}` : "") });
   }
   return list;

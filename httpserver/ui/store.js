@@ -7,7 +7,7 @@ const KEPT = { calls: 500, logs: 1000, denials: 100, news: 50 };
 
 export const store = {
   phase: "connecting", // connecting, live, lost, locked
-  status: null,        // as the host last said
+  status: null,        // as the host last said; its runs are extensions and destinations
   tools: [],
   approvals: [],
   paths: {},           // what the API serves, as its document says
@@ -45,6 +45,7 @@ let sequence = 0;
 
 const handlers = {
   status(s) {
+    s.runs = [...s.extensions, ...(s.destinations ?? []).map((d) => ({ ...d, version: "destination", reason: d.refuses || d.reason }))];
     sample(store.status, s);
     store.status = s;
   },
@@ -72,8 +73,8 @@ let last = null; // {time, calls, errors, each} of the last sample
 /** sample adds a point to the curves, at most one in a second and a half. */
 function sample(before, s) {
   const time = performance.now();
-  const each = new Map(s.extensions.map((x) => [x.id, x.calls + x.refused]));
-  const sum = (of) => s.extensions.reduce((n, x) => n + of(x), 0);
+  const each = new Map(s.runs.map((x) => [x.id, x.calls + x.refused]));
+  const sum = (of) => s.runs.reduce((n, x) => n + of(x), 0);
   const point = { time, calls: sum((x) => x.calls + x.refused), errors: sum((x) => x.errors + x.refused), each };
   if (last && time - last.time < 1500) return;
   if (last && before) {

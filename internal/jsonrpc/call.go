@@ -18,6 +18,9 @@ type CallOptions struct {
 	// Token is what Options.Token returns for messages that belong to this call. It
 	// must be unique among the calls in flight. "": none do.
 	Token string
+	// Owner is on whose behalf the call is made, a comparable value; see Options.Loose.
+	// Nil: nobody's, and such a call is not counted there.
+	Owner any
 	// OnMessage takes the peer's notifications and answers its requests that belong
 	// to this call. It runs in the caller's goroutine, in order, before Call returns
 	// the answer. ctx ends when the call fails. At most 256 messages wait: beyond
@@ -137,7 +140,7 @@ func (c *Conn) abandoned(s *state, fl *flight, cause error) {
 			break
 		}
 	}
-	s.abandoned[fl.id] = struct{}{}
+	s.abandoned[fl.id] = orphan{fl.o.Owner, time.Now()}
 	if c.o.Abandoned != nil {
 		id, method := fl.id, fl.method
 		c.post(s, &s.errands, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })

@@ -29,7 +29,7 @@ type state struct {
 	nextID    uint64
 	flights   map[uint64]*flight
 	tokens    map[string]*flight
-	abandoned map[uint64]struct{}
+	abandoned map[uint64]orphan
 	handlers  int  // handlers at work that are not the reader's
 	notified  lane // Options.Notified
 	errands   lane // refusals and Options.Abandoned
@@ -56,7 +56,7 @@ func NewConn(t Transport, o Options) *Conn {
 		nextID:    o.FirstID,
 		flights:   make(map[uint64]*flight),
 		tokens:    make(map[string]*flight),
-		abandoned: make(map[uint64]struct{}),
+		abandoned: make(map[uint64]orphan),
 	}
 	return c
 }

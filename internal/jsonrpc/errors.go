@@ -56,6 +56,9 @@ func Written(err error) bool {
 	return errors.As(err, &w) || errors.As(err, &answer) || errors.As(err, &invalid)
 }
 
+// MaybeWritten returns err so that [Written] reports true: for transports.
+func MaybeWritten(err error) error { return writtenError{err} }
+
 // closed returns ErrClosed with its cause.
 func closed(cause error) error {
 	if errors.Is(cause, ErrClosed) {

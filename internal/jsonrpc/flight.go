@@ -16,6 +16,7 @@ type flight struct {
 	o      CallOptions
 	done   chan struct{}
 	news   chan struct{}      // tells of messages in inbox; nil without OnMessage
+	bell   chan struct{}      // what news is, if it was ever needed
 	cancel context.CancelFunc // ends the ctx of OnMessage
 
 	// Set by who decides the outcome, before the send on done.
@@ -29,7 +30,17 @@ type flight struct {
 	serving  bool      // OnMessage answers a request: only limit counts
 }
 
-// newFlight reuses a finished one for its channel, which is empty by then: its one
+// orphan is a call that nobody waits for any more, though the peer may.
+type orphan struct {
+	owner any
+	since time.Time
+}
+
+// lingering is how long after it was abandoned a call is reckoned to be at work:
+// peers need not answer what they were told to cancel.
+const lingering = time.Minute
+
+// newFlight reuses a finished one for its channels, which are empty by then: its one
 // send was received, or none will ever be made. (A pool of the connection's own,
 // because channels made under testing/synctest must not leave their bubble.)
 func (c *Conn) newFlight(method string, o *CallOptions) *flight {
@@ -41,14 +52,23 @@ func (c *Conn) newFlight(method string, o *CallOptions) *flight {
 	if o != nil {
 		fl.o = *o
 		if o.OnMessage != nil {
-			fl.news = make(chan struct{}, 1)
+			if fl.bell == nil {
+				fl.bell = make(chan struct{}, 1)
+			}
+			fl.news = fl.bell
 		}
 	}
 	return fl
 }
 
 func (c *Conn) release(fl *flight) {
-	*fl = flight{done: fl.done}
+	if fl.news != nil {
+		select {
+		case <-fl.news: // told of what has been dealt with
+		default:
+		}
+	}
+	*fl = flight{done: fl.done, bell: fl.bell}
 	c.pool.Put(fl)
 }
 

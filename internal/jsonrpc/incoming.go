@@ -22,7 +22,7 @@ func (c *Conn) dispatch(m Message) (reading bool) {
 		c.answer(&m)
 	case m.Bare && !c.o.Bare:
 		c.refuse(m.ID, errNotBare)
-	case c.o.Token != nil && c.toCall(m):
+	case c.toCall(m):
 	case m.ID == nil:
 		c.notify(m)
 	default:
@@ -97,15 +97,47 @@ func parseID(raw []byte) (id uint64, ok bool) {
 	return id, true
 }
 
-// toCall hands m to the call it names, and reports whether there is one.
+// belongs returns the call that m is about, inside update: the one it names, the one
+// whose stream it came on, or the newest of the only owner there is.
+func (s *state) belongs(m *Message, token string, loose bool) *flight {
+	if fl := s.tokens[token]; fl != nil || !loose {
+		return fl
+	}
+	if m.Of != nil {
+		id, _ := parseID(m.Of)
+		return s.flights[id]
+	}
+	var newest *flight
+	for _, fl := range s.flights {
+		switch {
+		case fl.o.Owner == nil:
+		case newest == nil || newest.o.Owner == fl.o.Owner && newest.id < fl.id:
+			newest = fl
+		case newest.o.Owner != fl.o.Owner:
+			return nil
+		}
+	}
+	for _, o := range s.abandoned {
+		if newest != nil && o.owner != nil && o.owner != newest.o.Owner && time.Since(o.since) < lingering {
+			return nil
+		}
+	}
+	return newest
+}
+
+// toCall hands m to the call it belongs to, and reports whether there is one.
 func (c *Conn) toCall(m Message) (found bool) {
-	token := c.o.Token(&m)
-	if token == "" {
+	token := ""
+	if c.o.Token != nil {
+		token = c.o.Token(&m)
+	}
+	loose := c.o.Loose != nil && c.o.Loose(&m)
+	if token == "" && !loose {
 		return false
 	}
 	var refusal *Error
 	c.update(func(s *state) {
-		fl := s.tokens[token]
+		fl := s.belongs(&m, token, loose)
 		if found = fl != nil; !found {
 			return
 		}

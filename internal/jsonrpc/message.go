@@ -19,6 +19,9 @@ type Message struct {
 	Result json.RawMessage
 	Error  json.RawMessage // the raw error object
 
+	// Of is the id of the request on whose own stream the message came, where the
+	// transport has streams; the message then belongs to that call. Ignored when writing.
+	Of json.RawMessage
 	// Bare marks a frame without "jsonrpc":"2.0", whether read or to be written.
 	Bare bool
 	// Invalid says what is wrong with an answer; then only ID and Raw count.

@@ -34,6 +34,13 @@ type Options struct {
 	// may be a caller's, and must be quick. Nil: none does.
 	Token func(m *Message) string
 
+	// Loose reports whether an incoming request or notification that names no call is
+	// all the same about one: it goes to the call whose stream it came on, else to the
+	// newest call in flight, provided that all of them, and those abandoned within the
+	// last minute, have the same [CallOptions].Owner. One that is not loose, and names
+	// no call by Token, belongs to none. Nil: none is loose.
+	Loose func(m *Message) bool
+
 	// Abandoned is told, in order and off the reader, of each call that ended
 	// unanswered after its frame was written: by its caller's ctx or by ErrTimeout.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)

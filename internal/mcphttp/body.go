@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -15,7 +14,8 @@ const bodyTimeout = time.Minute
 
 // ReadBody reads the JSON body of a POST of at most limit bytes. When it returns
 // false it has answered: 415 for another content type, 413 for a body over the
-// limit, 408 for one that took more than a minute, 400 for one cut short.
+// limit, 408 for one that took more than a minute, 503 for one that there is no
+// memory for now, 400 for one cut short.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
@@ -29,16 +29,42 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 	// Not every ResponseWriter has deadlines; where there are none the server's hold.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
-	var b bytes.Buffer
-	b.Grow(int(min(max(r.ContentLength, 0)+bytes.MinRead, 1<<20))) // a claim is no reason to allocate more
-	_, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err != nil {
 		refuseBody(w, err)
 		return nil, false
 	}
 	// The server goes on reading to notice that the client is gone.
 	_ = rc.SetReadDeadline(time.Time{})
-	return b.Bytes(), true
+	return body, true
+}
+
+// firstRead is what is allocated for a body before any of it has come: a claim is
+// no reason to allocate more.
+const firstRead = 64 << 10
+
+// readAll is io.ReadAll for a body of the claimed length, -1 for none, which it
+// comes to hold without the usual spare room.
+func readAll(r io.Reader, claimed int64) ([]byte, error) {
+	exact := int(claimed) + 1 // one more, to see the end without growing
+	b := make([]byte, 0, max(512, min(exact, firstRead)))
+	for {
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(b) == cap(b) {
+			grown := 2 * cap(b)
+			if exact > cap(b) {
+				grown = min(grown, exact)
+			}
+			b = append(make([]byte, 0, grown), b...)
+		}
+	}
 }
 
 func refuseBody(w http.ResponseWriter, err error) {
@@ -49,6 +75,9 @@ func refuseBody(w http.ResponseWriter, err error) {
 		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		http.Error(w, "the body came too slowly", http.StatusRequestTimeout)
+	case errors.Is(err, ErrBudget):
+		w.Header().Set("Retry-After", "5")
+		http.Error(w, "too many large requests at once; try again later", http.StatusServiceUnavailable)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		http.Error(w, "the body was cut short", http.StatusBadRequest)
 	default:

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
@@ -17,12 +18,15 @@ type Outbox struct {
 	closed chan struct{}
 
 	mu      sync.Mutex
+	waiting int           // bytes of the messages that no stream has written
 	current chan struct{} // closed to end the stream being served; nil when there is none
 	ended   bool
 }
 
-// outboxSize bounds the messages that wait for one client.
-const outboxSize = 64
+const (
+	outboxSize  = 64       // messages that wait for one client
+	outboxBytes = 64 << 20 // of what they and those that wait for room hold
+)
 
 // NewOutbox returns an empty outbox.
 func NewOutbox() *Outbox {
@@ -35,16 +39,28 @@ func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 	if m.Method != "" && m.ID != nil && !o.open() {
 		return ErrNoStream
 	}
+	o.count(weight(m))
 	select {
 	case o.queue <- m:
 		return nil
 	default:
+		o.count(-weight(m))
 		return ErrNoStream
 	}
 }
 
-// Put takes m, waiting for room until ctx ends or the outbox is closed.
+// Put takes m, waiting for room until ctx ends or the outbox is closed. An answer
+// that would have a client that does not read hold more than 64 MiB becomes an error.
 func (o *Outbox) Put(ctx context.Context, m *jsonrpc.Message) error {
+	m = o.reserve(m)
+	err := o.put(ctx, m)
+	if err != nil {
+		o.count(-weight(m))
+	}
+	return err
+}
+
+func (o *Outbox) put(ctx context.Context, m *jsonrpc.Message) error {
 	select {
 	case <-o.closed:
 		return ErrNoStream
@@ -59,6 +75,27 @@ func (o *Outbox) Put(ctx context.Context, m *jsonrpc.Message) error {
 		return ctx.Err()
 	}
 }
+
+// reserve counts m, or what takes its place.
+func (o *Outbox) reserve(m *jsonrpc.Message) *jsonrpc.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting > 0 && o.waiting+weight(m) > outboxBytes && m.Method == "" {
+		m = &jsonrpc.Message{ID: m.ID, Error: unread}
+	}
+	o.waiting += weight(m)
+	return m
+}
+
+func (o *Outbox) count(bytes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting += bytes
+}
+
+func weight(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.Params) }
+
+var unread = json.RawMessage(`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
 
 // Close ends the stream being served, once it has delivered what is waiting, and
 // every later one at once. It is idempotent and does not wait.
@@ -92,6 +129,7 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 		select {
 		case m := <-o.queue:
 			err = e.message(m)
+			o.count(-weight(m))
 		case <-alive.C:
 			err = e.comment()
 		case <-ctx.Done():
@@ -112,7 +150,9 @@ func (o *Outbox) deliver(e *eventWriter) error {
 	for {
 		select {
 		case m := <-o.queue:
-			if err := e.message(m); err != nil {
+			err := e.message(m)
+			o.count(-weight(m))
+			if err != nil {
 				return err
 			}
 		default:

@@ -17,6 +17,7 @@ type peers string
 var peerFiles = []string{
 	"node_modules/.bin/node",
 	"node_modules/.bin/inspector",
+	"node_modules/.bin/conformance",
 	"node_modules/.bin/mcp-server-everything",
 	"node_modules/.bin/mcp-server-filesystem",
 	"node_modules/.bin/mcp-server-memory",

@@ -45,7 +45,7 @@ func fastMCP(t *testing.T, p peers) server {
 
 func everything(p peers) server {
 	return server{
-		id: "everything", argv: []string{p.bin("mcp-server-everything"), "stdio"}, tools: 13,
+		id: "everything", argv: []string{p.bin("mcp-server-everything"), "stdio"}, tools: 17,
 		calls: []call{
 			{"echo", args{"message": "Grüße, 日本 🎈"}},
 			{"get-sum", args{"a": 40, "b": 2}},
@@ -172,10 +172,14 @@ type listener struct {
 
 func newListener() *listener { return &listener{tools: make(chan struct{}, 64)} }
 
-// options are those of a client without capabilities, as the host is one.
+// options are those of a client that can be asked for all that the host relays.
 func (l *listener) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
-		Capabilities:           &mcp.ClientCapabilities{},
+		Capabilities: &mcp.ClientCapabilities{
+			//lint:ignore SA1019 servers use what is deprecated
+			RootsV2: &mcp.RootCapabilities{}, Sampling: &mcp.SamplingCapabilities{},
+			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { l.tools <- struct{}{} },
 	}
 }

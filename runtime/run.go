@@ -9,15 +9,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// StdioRuntime runs an extension as one child process that answers requests on
-// its stdin with frames on its stdout.
-type StdioRuntime struct {
+// run is one run of an extension that is talked to: the [Instance] of both those
+// that are processes and those that are elsewhere.
+type run struct {
 	spec  Spec
+	begin func(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error)
 	calls atomic.Uint64
-	child atomic.Pointer[child] // nil before the process was started
+	child atomic.Pointer[child] // nil before there was another end
 }
-
-var _ Instance = (*StdioRuntime)(nil)
 
 // newDialect returns the dialect that the manifest names.
 func newDialect(s *Spec) (dialect, error) {
@@ -34,12 +33,12 @@ func newDialect(s *Spec) (dialect, error) {
 }
 
 // Serve implements [Instance].
-func (s *StdioRuntime) Serve(ctx context.Context, ready func()) error {
+func (s *run) Serve(ctx context.Context, ready func()) error {
 	d, err := newDialect(&s.spec)
 	if err != nil {
 		return blame(&s.spec, faultOf(err, protocol.ManifestInvalid))
 	}
-	c, fault := spawn(ctx, &s.spec, d)
+	c, fault := s.begin(ctx, &s.spec, d)
 	if fault != nil {
 		return blame(&s.spec, fault)
 	}
@@ -51,14 +50,14 @@ func (s *StdioRuntime) Serve(ctx context.Context, ready func()) error {
 }
 
 // Kill implements [Instance].
-func (s *StdioRuntime) Kill() {
+func (s *run) Kill() {
 	if c := s.child.Load(); c != nil {
-		c.proc.Kill()
+		c.body.Kill()
 	}
 }
 
 // Call implements [Instance].
-func (s *StdioRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
+func (s *run) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
 		return nil, blame(&s.spec, fault)
@@ -72,7 +71,7 @@ func (s *StdioRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, e
 }
 
 // Notify implements [Instance].
-func (s *StdioRuntime) Notify(ctx context.Context, method string, params json.RawMessage) error {
+func (s *run) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
 		return blame(&s.spec, fault)
@@ -87,7 +86,7 @@ func (s *StdioRuntime) Notify(ctx context.Context, method string, params json.Ra
 }
 
 // Handshake implements [Instance].
-func (s *StdioRuntime) Handshake() *Handshake {
+func (s *run) Handshake() *Handshake {
 	if c := s.child.Load(); c != nil {
 		return c.handshake.Load()
 	}
@@ -95,23 +94,23 @@ func (s *StdioRuntime) Handshake() *Handshake {
 }
 
 // Info implements [Instance].
-func (s *StdioRuntime) Info() Info {
+func (s *run) Info() Info {
 	info := Info{Protocol: s.spec.Manifest.Transport.Protocol, Calls: s.calls.Load()}
 	c := s.child.Load()
 	if c == nil {
 		return info
 	}
 	stats := c.conn.Stats()
-	info.StartedAt, info.Stderr = c.startedAt, c.proc.Tail()
+	info.StartedAt, info.Stderr = c.startedAt, c.body.Tail()
 	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
 	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
 	if h := c.handshake.Load(); h != nil {
 		info.Era = h.Era
 	}
 	select {
-	case <-c.proc.Done():
+	case <-c.body.Done():
 	default:
-		info.PID = c.proc.PID()
+		info.PID = c.body.PID()
 	}
 	return info
 }

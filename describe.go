@@ -1,0 +1,68 @@
+package exthost
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// toolsOnly is what an extension offers that is no MCP server.
+var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
+
+// Describe returns what is offered to s as MCP server capabilities, and advice for
+// its model: those of its extension, whose instance for s is started if need be,
+// or of all extensions together, as far as they have started.
+func (h *Host) Describe(ctx context.Context, s *protocol.Session) (capabilities json.RawMessage, instructions string, err error) {
+	if s.Extension == "" {
+		return h.together(), "", nil
+	}
+	r, err := h.route(ctx, &protocol.Call{Session: s, Extension: s.Extension, Method: protocol.MethodInitialize}, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	defer r.gen.leave()
+	x := r.target
+	if x.candidate.Manifest.Transport.Protocol != manifest.ProtocolMCP {
+		return toolsOnly, "", nil
+	}
+	i, release, err := x.acquire(ctx, s, sessionKey(s))
+	if err != nil {
+		return nil, "", r.blame(err)
+	}
+	defer release(nil)
+	hs := i.Handshake()
+	capabilities = hs.Capabilities
+	if x.bridge == nil && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
+		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
+	}
+	return capabilities, hs.Instructions, nil
+}
+
+// Serves reports whether there is an extension or destination of that id that may run here.
+func (h *Host) Serves(id string) bool { return h.gen.Load().target(id) != nil }
+
+// together is what all extensions offer as one.
+func (h *Host) together() json.RawMessage {
+	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
+	for _, x := range h.gen.Load().extensions {
+		hs := x.handshake.Load()
+		for key, value := range map[string]string{
+			"resources": `{"subscribe":true,"listChanged":true}`, "prompts": `{"listChanged":true}`, "completions": `{}`, "logging": `{}`,
+		} {
+			if offers(hs, key) {
+				all[key] = json.RawMessage(value)
+			}
+		}
+	}
+	out, _ := json.Marshal(all) // constants always encode
+	return out
+}
+
+// offers reports whether an MCP server has a capability.
+func offers(hs *runtime.Handshake, key string) bool {
+	return hs != nil && rawjson.Get(hs.Capabilities, key) != nil
+}

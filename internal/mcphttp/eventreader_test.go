@@ -1,0 +1,83 @@
+package mcphttp
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEventReader(t *testing.T) {
+	const stream = ": hello\n\nid: 1\nretry: 20\ndata: {\"a\":1}\n\n" +
+		"event: endpoint\r\ndata: /x\r\n\r\n" +
+		"data: one\ndata:two\ndata:  three\nunknown: y\ndata\n\n" +
+		"id: 2\n\nid: 3\ndata: \n\nretry: soon\ndata: half"
+	for name, r := range map[string]io.Reader{"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream))} {
+		t.Run(name, func(t *testing.T) {
+			e := newEventReader(r, 100)
+			var got []string
+			var err error
+			for {
+				var next serverEvent
+				if next, err = e.next(); err != nil {
+					break
+				}
+				got = append(got, next.name+"|"+string(next.data)+"|"+e.id)
+			}
+			want := []string{`|{"a":1}|1`, "endpoint|/x|1", "|one\ntwo\n three\n|1", "||3"}
+			if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) || e.retry != 20*time.Millisecond {
+				t.Errorf("%v, retry %v\n%s", err, e.retry, diff)
+			}
+		})
+	}
+}
+
+func TestF9EventsAreBounded(t *testing.T) {
+	const limit = 1 << 16
+	for name, test := range map[string]struct {
+		stream string
+		ok     bool
+	}{
+		"at the limit":    {"data: " + strings.Repeat("x", limit) + "\n\n", true},
+		"over it":         {"data: " + strings.Repeat("x", limit+3) + "\n\n", false},
+		"without an end":  {"data: " + strings.Repeat("x", 4*limit), false},
+		"of many lines":   {strings.Repeat("data: xxxxxxxx\n", limit/8) + "\n", false},
+		"of other fields": {strings.Repeat("x: xxxxxxxx\n", limit), false},
+		"a comment":       {":" + strings.Repeat("x", 4*limit), false},
+		"many events":     {strings.Repeat("data: xxxxxxxx\n\n", limit), true},
+	} {
+		e := newEventReader(strings.NewReader(test.stream), limit)
+		var err error
+		for err == nil {
+			_, err = e.next()
+		}
+		if errors.Is(err, ErrTooLarge) == test.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzEventReader checks that no stream is taken for a larger event than allowed.
+func FuzzEventReader(f *testing.F) {
+	f.Add("id: 1\nretry: 5\nevent: x\ndata: {}\n\n", 10)
+	f.Add("data\n\r\n:\n\n", 1)
+	f.Fuzz(func(t *testing.T, stream string, limit int) {
+		limit = 1 + abs(limit)%1000
+		e := newEventReader(strings.NewReader(stream), limit)
+		for {
+			got, err := e.next()
+			if err != nil {
+				return
+			}
+			if len(got.data) > limit {
+				t.Fatalf("an event of %d bytes over %d", len(got.data), limit)
+			}
+		}
+	})
+}
+
+func abs(n int) int { return max(n, -(n + 1)) }

@@ -1,0 +1,56 @@
+package mcphttp
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+)
+
+func TestMirror(t *testing.T) {
+	mirrors, err := Mirrors(json.RawMessage(`{"type":"object","properties":{
+		"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},
+		"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"On"}}},"plain":{"type":"string"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byTool := map[string][]Mirror{"tö": mirrors}
+	for params, want := range map[string]http.Header{
+		`{"name":"tö","arguments":{"region":"eu","n":7,"deep":{"on":true},"plain":"x"}}`: {
+			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"}, "Mcp-Param-On": {"true"}},
+		`{"name":"tö","arguments":{"region":" ü\n","n":1.5,"deep":null}}`: {
+			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"=?base64?IMO8Cg==?="}},
+		`{"name":"tö","arguments":{"region":"=?base64?x","n":9007199254740993}}`: {
+			"Mcp-Name": {"=?base64?dMO2?="}, "Mcp-Param-Region": {"=?base64?PT9iYXNlNjQ/eA==?="}},
+		`{"name":"other","arguments":{"region":"eu"}}`: {"Mcp-Name": {"other"}},
+	} {
+		h := make(http.Header)
+		mirror(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}, byTool)
+		want["Mcp-Method"] = []string{"tools/call"}
+		if diff := cmp.Diff(want, h); diff != "" {
+			t.Errorf("%s\n%s", params, diff)
+		}
+		if err := CheckHeaders(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}); err != nil {
+			t.Errorf("the other end refuses %v: %v", h, err)
+		}
+	}
+}
+
+func TestMirrorsRefuses(t *testing.T) {
+	for property, want := range map[string]string{
+		`"a":{"type":"number","x-mcp-header":"A"}`:                                          "no string",
+		`"a":{"type":"string","x-mcp-header":""}`:                                           "no name",
+		`"a":{"type":"string","x-mcp-header":"A: b"}`:                                       "no name",
+		`"a":{"type":"string","x-mcp-header":7}`:                                            "no name",
+		`"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}`: "two properties",
+		`"a":{"type":"object","properties":{"b":{"type":"array","x-mcp-header":"B"}}}`:      "a.b",
+	} {
+		if _, err := Mirrors(json.RawMessage(`{"properties":{` + property + `}}`)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", property, err, want)
+		}
+	}
+}

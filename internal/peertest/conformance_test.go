@@ -1,0 +1,80 @@
+package peertest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// everythingServer is the server of the official SDK that the conformance suite
+// expects, built from the module cache.
+const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
+
+// total is the line that says that the suite has found something to test.
+var total = regexp.MustCompile(`(?m)^Total: ([1-9]\d*) passed, (\d+) failed`)
+
+// TestConformance runs the official conformance suite through the host: in front of
+// a child on stdio that speaks both eras, and in front of servers over HTTP that
+// speak one each. The exit status of the suite is that of the scored scenarios.
+func TestConformance(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t, dir)
+	server := filepath.Join(t.TempDir(), "everything-server")
+	if out, err := exec.Command("go", "build", "-o", server, everythingServer).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	extensions := folder(dir)
+	extensions.add(t, "child", fmt.Sprintf("command = %q\nprotocol = \"mcp\"", server))
+	extensions.add(t, "sessions", fmt.Sprintf("url = %q", serveEverything(t, server, "-stateless=false")))
+	extensions.add(t, "stateless", fmt.Sprintf("url = %q", serveEverything(t, server, "-stateless=true")))
+	url := h.listen(t)
+	for _, c := range []struct{ id, revision string }{
+		{"child", "2025-11-25"}, {"child", "2026-07-28"}, {"sessions", "2025-11-25"}, {"stateless", "2026-07-28"},
+	} {
+		t.Run(c.id+"/"+c.revision, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, h.peers.bin("node"), h.peers.bin("conformance"), "server",
+				"--url", url+"/"+c.id+"/mcp", "--requirements", c.revision)
+			cmd.Dir, cmd.Env = t.TempDir(), h.peers.environ(h.home)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !total.Match(out) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// serveEverything runs the server over HTTP until the test ends and returns its URL.
+func serveEverything(t *testing.T, server, mode string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	cmd := exec.Command(server, "-http", address, mode)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(patience); ; {
+		if c, err := net.Dial("tcp", address); err == nil {
+			c.Close()
+			return "http://" + address + "/mcp"
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("%s does not listen", server)
+		}
+	}
+}

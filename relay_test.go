@@ -1,0 +1,299 @@
+package exthost_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// What a server asks during a call reaches whoever made it, in either era of
+// either, without a progress token.
+func TestServersAskTheirCallers(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("both", rich("", ""))
+	f.add("older", rich("older", ""))
+	f.add("newer", rich("newer", ""))
+	h := f.open(exthost.Options{})
+	for _, version := range []string{"", protocol.MCP20251125, protocol.MCP20250618} {
+		s, c := stay(t, h, "s"+version, version, "")
+		for _, tt := range []struct{ tool, arguments, want string }{
+			{"ext_older_ask", `{"for":"roots"}`, "file:///s" + version},
+			{"ext_older_ask", `{"for":"sampling"}`, "s" + version},
+			{"ext_older_ask", `{}`, "accept"},
+			{"ext_older_questions", `{}`, "file:///s" + version},
+			{"ext_both_questions", `{}`, "file:///s" + version},
+			{"ext_newer_questions", `{}`, "file:///s" + version},
+		} {
+			if got := callTool(t, h, s, c, tt.tool, tt.arguments); got != tt.want {
+				t.Errorf("%s(%s) of a client of %q = %s", tt.tool, tt.arguments, version, got)
+			}
+		}
+		want := "s" + version
+		if version == "" { // a Go caller has no era, and gets the instance that there is
+			continue
+		}
+		if got := callTool(t, h, s, c, "ext_both_ask", `{"for":"sampling"}`); got != want {
+			t.Errorf("both, of %q: %s", version, got)
+		}
+	}
+	newer, c := stay(t, h, "n", protocol.MCP20260728, "")
+	if got := callTool(t, h, newer, c, "ext_both_questions", `{}`); !strings.Contains(got, `"input_required"`) || !strings.Contains(got, `"kept"`) {
+		t.Errorf("a client of the newer era asks itself; it got %s", got)
+	}
+	if got := callTool(t, h, newer, c, "ext_older_ask", `{"for":"sampling"}`); got != "n" {
+		t.Errorf("an older server's question: %s", got)
+	}
+	_, err := h.Do(deadline(t), &protocol.Call{Session: newer, Method: protocol.MethodToolsCall, Client: c,
+		Params: json.RawMessage(`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`)})
+	if e, ok := errors.AsType[*protocol.Error](err); !ok || e.Wire().Code != -32602 {
+		t.Errorf("answers that nobody waits for: %v", err)
+	}
+	if s := statusOf(t, h, "both"); len(s.Instances) != 2 {
+		t.Errorf("an extension that speaks both runs %d instances for clients of both: %+v", len(s.Instances), s.Instances)
+	}
+	for _, id := range []string{"older", "newer"} {
+		eventually(t, id+", which speaks one era, runs once", func() bool { return len(statusOf(t, h, id).Instances) == 1 })
+	}
+}
+
+// With the calls of two sessions in flight nobody is asked: it could be the wrong
+// one. An instance of its own knows its session.
+func TestNobodyIsAskedByGuess(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("shared", rich("older", ""))
+	f.add("own", rich("older", "[runtime]\ninstances = \"per_session\"\n"))
+	h := f.open(exthost.Options{})
+	ada, adas := stay(t, h, "ada", protocol.MCP20251125, "")
+	eve, eves := stay(t, h, "eve", protocol.MCP20251125, "")
+	for extension, want := range map[string]string{"shared": "error", "own": "ada"} {
+		held, await := meeting(t)
+		waiting := make(chan string, 1)
+		go func() {
+			waiting <- callTool(t, h, eve, eves, "ext_"+extension+"_ask", `{"for":"sampling","wait":"`+held+`"}`)
+		}()
+		goOn := await()
+		if got := callTool(t, h, ada, adas, "ext_"+extension+"_ask", `{"for":"sampling"}`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s, with two calls in flight: %s", extension, got)
+		}
+		goOn()
+		if got := <-waiting; got != "eve" {
+			t.Errorf("%s, eve alone: %s", extension, got)
+		}
+	}
+	if slices.Contains(eves.heard[:len(eves.heard)-2], "sampling/createMessage?") {
+		t.Errorf("eve was asked for ada: %v", eves.heard)
+	}
+}
+
+// meeting is an address at which the test is met, and what waits for that and
+// returns what ends it.
+func meeting(t *testing.T) (address string, await func() (goOn func())) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String(), func() func() {
+		t.Helper()
+		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { c.Close() }
+	}
+}
+
+// Who follows a resource hears of it, and nobody else does, also after a restart.
+func TestSubscriptions(t *testing.T) {
+	for _, era := range []string{"older", "newer"} {
+		t.Run(era, func(t *testing.T) {
+			processtest.Leaks(t)
+			h := newFolder(t).add("x", rich(era, "")).open(exthost.Options{})
+			ada, adas := stay(t, h, "ada", protocol.MCP20251125, "x")
+			eve, eves := stay(t, h, "eve", protocol.MCP20251125, "")
+			_, bobs := stay(t, h, "bob", protocol.MCP20251125, "x")
+			subscribe := func(s *protocol.Session, method string) {
+				t.Helper()
+				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: s.Extension, Method: method, Params: json.RawMessage(`{"uri":"test://note"}`)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			touch := func() {
+				t.Helper()
+				if got := callTool(t, h, nil, nil, "ext_x_touch", `{}`); got != "touched" {
+					t.Fatal(got)
+				}
+			}
+			subscribe(ada, "resources/subscribe")
+			subscribe(eve, "resources/subscribe")
+			touch()
+			const updated = "notifications/resources/updated"
+			wait(t, adas.on, updated)
+			wait(t, eves.on, updated)
+			subscribe(ada, "resources/unsubscribe")
+			touch()
+			wait(t, eves.on, updated)
+			_, _ = h.Call(deadline(t), "ext_x_die", nil)
+			eventually(t, "the subscription is renewed", func() bool {
+				if _, err := h.Call(deadline(t), "ext_x_touch", nil); err != nil {
+					return false
+				}
+				select {
+				case m := <-eves.on:
+					return m == updated
+				default:
+					return false
+				}
+			})
+			if n := count(adas.recorder, updated); n != 1 {
+				t.Errorf("ada heard %d updates", n)
+			}
+			if n := count(bobs.recorder, updated); n != 0 {
+				t.Errorf("bob, who follows nothing, heard %d", n)
+			}
+			eves.mu.Lock()
+			defer eves.mu.Unlock()
+			if !slices.Contains(eves.heard, updated+` {"uri":"test://note"}`) {
+				t.Errorf("eve heard %v", eves.heard)
+			}
+		})
+	}
+}
+
+func wait(t *testing.T, on <-chan string, method string) {
+	t.Helper()
+	for ctx := deadline(t); ; {
+		select {
+		case got := <-on:
+			if got == method {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatalf("no %s", method)
+		}
+	}
+}
+
+func count(r *recorder, method string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, heard := range r.heard {
+		if strings.HasPrefix(heard, method) {
+			n++
+		}
+	}
+	return n
+}
+
+// A changed list is told to those who see it.
+func TestListsChange(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("x", rich("", "")).add("y", rich("", "")).open(exthost.Options{})
+	_, all := stay(t, h, "all", protocol.MCP20260728, "")
+	_, x := stay(t, h, "x", protocol.MCP20260728, "x")
+	_, y := stay(t, h, "y", protocol.MCP20260728, "y")
+	callTool(t, h, nil, nil, "ext_x_grow", `{}`)
+	wait(t, all.on, "notifications/prompts/list_changed")
+	wait(t, x.on, "notifications/prompts/list_changed")
+	if count(y.recorder, "notifications/prompts") != 0 {
+		t.Error("a client of y was told that x has changed")
+	}
+}
+
+// Sessions hear the log at the level that each asked for.
+func TestLogLevels(t *testing.T) {
+	for _, era := range []string{"older", "newer", ""} {
+		t.Run(era, func(t *testing.T) {
+			processtest.Leaks(t)
+			h := newFolder(t).add("x", rich(era, "")).open(exthost.Options{})
+			want := map[string][]string{"debug": {"debug", "error"}, "error": {"error"}}
+			for _, level := range []string{"error", "debug", "error"} {
+				s, c := stay(t, h, level, protocol.MCP20251125, "")
+				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: "logging/setLevel", Params: json.RawMessage(`{"level":"` + level + `"}`)}); err != nil {
+					t.Fatal(err)
+				}
+				callTool(t, h, s, c, "ext_x_log", `{}`)
+				var got []string
+				for _, heard := range c.heard {
+					if _, level, ok := strings.Cut(heard, `"level":"`); ok { // a list may change as well
+						got = append(got, level[:5])
+					}
+				}
+				if diff := cmp.Diff(want[level], got); diff != "" {
+					t.Errorf("%s: %v", level, c.heard)
+				}
+			}
+		})
+	}
+}
+
+// Of several extensions the resources keep their URIs, the prompts are named as
+// tools are, and everything finds its owner.
+func TestExtensionsTogether(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("a", rich("", "")).add("b", rich("older", "")).add("plain", child("sdk", ""))
+	f.add("sick", rich("", "[runtime]\ncall_timeout = \"100ms\"\n"))
+	h := f.open(exthost.Options{})
+	for _, version := range []string{protocol.MCP20251125, protocol.MCP20260728} {
+		s, _ := stay(t, h, version, version, "")
+		do := func(method, params string) string {
+			t.Helper()
+			result, err := h.Do(deadline(t), &protocol.Call{Session: s, Method: method, Params: json.RawMessage(params)})
+			if err != nil {
+				return err.Error()
+			}
+			return string(result)
+		}
+		for _, tt := range []struct{ method, params, want string }{
+			{"resources/list", `{}`, `"uri":"test://note"`},
+			{"resources/list", `{}`, `"uri":"own://b"`},
+			{"resources/templates/list", `{}`, `"uriTemplate":"b://{id}/data"`},
+			{"prompts/list", `{}`, `"name":"ext_b_p"`},
+			{"resources/read", `{"uri":"test://note"}`, `"text":"a"`},
+			{"resources/read", `{"uri":"own://b"}`, `"text":"b"`},
+			{"resources/read", `{"uri":"b://7/data"}`, `"text":"b"`},
+			{"resources/read", `{"uri":"no://such"}`, "no extension lists"},
+			{"prompts/get", `{"name":"ext_b_p"}`, "p of b"},
+			{"prompts/get", `{"name":"p"}`, "no extension lists"},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"ext_b_p"},"argument":{"name":"x","value":""}}`, `["p"]`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b://{id}/data"},"argument":{"name":"id","value":""}}`, `["b://{id}/data"]`},
+			{"logging/setLevel", `{"level":"error"}`, `{}`},
+			{"no/such", `{}`, "not served"},
+		} {
+			if got := do(tt.method, tt.params); !strings.Contains(got, tt.want) {
+				t.Errorf("%s %s = %s, want %s", tt.method, tt.params, got, tt.want)
+			}
+		}
+		if got := do("resources/list", `{}`); strings.Count(got, "test://note") != 1 {
+			t.Errorf("a URI of several is listed %d times", strings.Count(got, "test://note"))
+		}
+	}
+	capabilities, _, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125})
+	want := `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
+	if string(capabilities) != want || err != nil {
+		t.Errorf("together they offer %s, %v", capabilities, err)
+	}
+	for extension, want := range map[string]string{"plain": `{"tools":{"listChanged":true}}`, "b": `"prompts"`} {
+		capabilities, _, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125, Extension: extension})
+		if !strings.Contains(string(capabilities), want) || err != nil {
+			t.Errorf("%s offers %s, %v", extension, capabilities, err)
+		}
+	}
+	if _, _, err := h.Describe(deadline(t), &protocol.Session{Extension: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("an extension that is not there: %v", err)
+	}
+}

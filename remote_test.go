@@ -1,0 +1,108 @@
+package exthost_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// remoteServer is an MCP server elsewhere that wants a token.
+func remoteServer(t *testing.T, token string) *httptest.Server {
+	t.Helper()
+	official := officialServer()
+	t.Cleanup(func() {
+		for session := range official.Sessions() {
+			session.Close()
+		}
+	})
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return official }, nil)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			http.Error(w, "who are you with "+r.Header.Get("Authorization")+"?", http.StatusUnauthorized)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s
+}
+
+// A server elsewhere is an extension as any other. Its secrets are the variables
+// that it declares, and no error shows them.
+func TestRemoteExtension(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "s3cr3t-token")
+	f := newFolder(t)
+	f.add("remote", "[transport]\nkind = \"http\"\nurl = \"${BASE}/mcp\"\ntoken_env = \"REMOTE_TOKEN\"\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
+	f.add("header", "[transport]\nkind = \"http\"\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${REMOTE_TOKEN}\" }\n[requires]\nenv = [\"REMOTE_TOKEN\"]\n")
+	f.add("undeclared", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${REMOTE_TOKEN}\", X-Other = \"${NO_SUCH}\" }\n")
+	f.add("wrong", "[transport]\nurl = \"${BASE}\"\nheaders = { Authorization = \"Bearer ${OTHER_TOKEN}\" }\n[requires]\nenv = [\"OTHER_TOKEN\"]\n")
+	f.add("missing", "[transport]\nurl = \"${BASE}\"\ntoken_env = \"NO_TOKEN\"\n[requires]\nenv = [\"NO_TOKEN\"]\n")
+	h := f.open(exthost.Options{Environ: []string{"BASE=" + server.URL, "REMOTE_TOKEN=s3cr3t-token", "OTHER_TOKEN=0ther-s3cr3t"}})
+	for _, id := range []string{"remote", "header"} {
+		got, err := h.Call(deadline(t), "ext_"+id+"_upper", map[string]any{"text": "über"})
+		if err != nil || got.Text() != "ÜBER" {
+			t.Errorf("%s: %s, %v; %+v", id, got, err, statusOf(t, h, id).Reason)
+		}
+	}
+	for id, want := range map[string][]string{
+		"undeclared": {"REMOTE_TOKEN", "NO_SUCH"},
+		"wrong":      {"401", "renew the token"},
+		"missing":    {"NO_TOKEN"},
+	} {
+		s := statusOf(t, h, id)
+		for _, part := range want {
+			if !strings.Contains(s.Reason, part) {
+				t.Errorf("%s is %s: %q does not say %q", id, s.State, s.Reason, part)
+			}
+		}
+		if strings.Contains(s.Reason, "0ther-s3cr3t") {
+			t.Errorf("%s shows a secret: %s", id, s.Reason)
+		}
+	}
+}
+
+// A server that goes away is waited for, without end, and found again.
+func TestRemoteExtensionComesBack(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "x")
+	f := newFolder(t).add("remote", "[transport]\nkind = \"http\"\nurl = \""+server.URL+"\"\nheaders = { Authorization = \"Bearer x\" }\n[runtime.restart]\nbase_backoff = \"5ms\"\nmax_backoff = \"20ms\"\n")
+	h := f.open(exthost.Options{})
+	call := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience/50) // a call waits for a restart that is due
+		defer cancel()
+		_, err := h.Call(ctx, "ext_remote_upper", map[string]any{"text": "a"})
+		return err
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	address := server.Listener.Addr().String()
+	server.Listener.Close()
+	server.CloseClientConnections()
+	eventually(t, "it is missed", func() bool { _ = call(); return statusOf(t, h, "remote").State == "restarting" })
+	l, err := listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &http.Server{Handler: server.Config.Handler}
+	served := make(chan error, 1)
+	go func() { served <- again.Serve(l) }()
+	t.Cleanup(func() { _ = again.Close(); <-served })
+	eventually(t, "it is found again", func() bool { return call() == nil })
+	if s := statusOf(t, h, "remote"); s.Restarts < 1 || s.LastCrash == nil {
+		t.Errorf("status: %+v", s)
+	}
+	_, err = h.Call(deadline(t), "ext_remote_uper", nil)
+	if protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Error(err)
+	}
+}

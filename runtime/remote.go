@@ -1,0 +1,195 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// RemoteRuntime reaches an MCP server that runs elsewhere, over streamable HTTP or
+// the older HTTP with server-sent events. A run is one connection: it ends when the
+// server cannot be reached, or no longer knows the session.
+type RemoteRuntime struct{ run }
+
+var _ Instance = (*RemoteRuntime)(nil)
+
+// remote is the other end of a conversation over HTTP. There is no process: what
+// becomes of it is seen from the transport.
+type remote struct {
+	transport
+	closed chan struct{}
+	close  func()
+}
+
+// transport is a client of mcphttp.
+type transport interface {
+	jsonrpc.Transport
+	Hangup(ctx context.Context)
+}
+
+var _ body = (*remote)(nil)
+
+// dial prepares the conversation. Nothing is sent before run.
+func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
+	o, err := clientOptions(s)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+	}
+	var t transport
+	if s.Manifest.Transport.Kind == manifest.KindSSE {
+		t, err = mcphttp.NewEvents(o)
+	} else {
+		t, err = mcphttp.NewStreamable(o)
+	}
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
+	}
+	r := &remote{transport: t, closed: make(chan struct{})}
+	r.close = sync.OnceFunc(func() { _ = t.Close(); close(r.closed) })
+	c := newChild(s, d, r)
+	c.connect(t)
+	return c, nil
+}
+
+func clientOptions(s *Spec) (mcphttp.ClientOptions, error) {
+	t := &s.Manifest.Transport
+	o := mcphttp.ClientOptions{URL: t.URL, MaxBytes: s.Options.MaxLineBytes,
+		Header: http.Header{"User-Agent": {"exthost/" + cmp.Or(s.HostVersion, "0")}}}
+	for name, value := range t.Headers {
+		o.Header.Set(name, value)
+	}
+	switch {
+	case t.TokenEnv != "":
+		token, _ := process.Lookup(s.Env)(t.TokenEnv)
+		if token == "" {
+			return o, fmt.Errorf("transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
+		}
+		o.Token = func() (string, error) { return token, nil }
+	case t.TokenFile != "":
+		path := t.TokenFile
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(s.Dir, path)
+		}
+		o.Token = func() (string, error) { return readToken(path) }
+	}
+	return o, nil
+}
+
+// maxToken is the size of the largest file that is taken for a token.
+const maxToken = 64 << 10
+
+// readToken reads a bearer token afresh, because whoever issues it may replace it.
+func readToken(path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %w", err)
+	case !info.Mode().IsRegular() || info.Size() > maxToken:
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s is no file of at most %d bytes", path, maxToken)
+	}
+	text, err := os.ReadFile(path)
+	token := strings.TrimSpace(string(text))
+	if err != nil || token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s holds no token: one word of plain characters is expected", path)
+	}
+	return token, nil
+}
+
+func (r *remote) Exited() <-chan struct{}      { return r.closed }
+func (r *remote) Done() <-chan struct{}        { return r.closed }
+func (r *remote) PID() int                     { return 0 }
+func (r *remote) Kill()                        { r.close() }
+func (r *remote) Tail() []string               { return nil }
+func (r *remote) evidence() *protocol.Evidence { return &protocol.Evidence{} }
+func (r *remote) exit() string                 { return "the connection was closed" }
+
+// hangupTimeout bounds the word of farewell to a server.
+const hangupTimeout = time.Second
+
+// Stop ends the session and closes the connection.
+func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, min(grace, hangupTimeout))
+	defer cancel()
+	r.Hangup(ctx)
+	r.close()
+	return nil
+}
+
+// offered has the headers of calls repeat what the schemas of the tools ask for.
+func (r *remote) offered(tools []protocol.Tool) {
+	s, ok := r.transport.(*mcphttp.Streamable)
+	if !ok {
+		return
+	}
+	mirrors := make(map[string][]mcphttp.Mirror)
+	for _, t := range tools {
+		if found, err := mcphttp.Mirrors(rawjson.Get(t.Raw, "inputSchema")); err == nil && found != nil {
+			mirrors[t.Name] = found
+		}
+	}
+	s.Mirror(mirrors)
+}
+
+// remoteFault says what err of an exchange over HTTP means, nil for other errors.
+// Those that end the run are told by its end.
+func remoteFault(err error) *protocol.Error {
+	var status *mcphttp.StatusError
+	var broken *mcphttp.BrokenError
+	switch {
+	case errors.Is(err, jsonrpc.ErrClosed):
+	case errors.As(err, &status):
+		kind := protocol.ExtensionError
+		switch {
+		case status.Code == http.StatusTooManyRequests, status.Code == http.StatusServiceUnavailable:
+			kind = protocol.NotReady
+		case status.Code >= 500:
+			kind = protocol.InvalidResponse
+		}
+		fault := protocol.Errorf(kind, "%w", status)
+		fault.RetryAfter = status.RetryAfter
+		fault.Data = json.RawMessage(`{"http_status":` + strconv.Itoa(status.Code) + `}`)
+		if !status.Refused() {
+			fault.Outcome = "unknown"
+		}
+		return fault
+	case errors.As(err, &broken):
+		fault := protocol.Errorf(protocol.InvalidResponse, "%w", broken)
+		fault.Outcome = "unknown"
+		return fault
+	}
+	return nil
+}
+
+// hungUp says why the connection to a server ended, nil when err is none of HTTP.
+func hungUp(err error, ready bool) *protocol.Error {
+	var unreachable *mcphttp.UnreachableError
+	kind := protocol.ChildExited
+	switch {
+	case errors.As(err, &unreachable) && !ready:
+		kind = protocol.SpawnFailed
+	case errors.As(err, &unreachable), errors.Is(err, mcphttp.ErrSessionGone), errors.Is(err, mcphttp.ErrStreamEnded):
+	default:
+		fault := remoteFault(err)
+		if fault != nil && !ready {
+			fault.Kind, fault.Outcome = protocol.HandshakeInvalid, ""
+		}
+		return fault
+	}
+	return protocol.Errorf(kind, "%w", err)
+}

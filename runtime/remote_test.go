@@ -1,0 +1,432 @@
+//go:build unix
+
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// remoteSpec is of a server at url.
+func remoteSpec(kind, url, version string) Spec {
+	m := &manifest.Manifest{
+		Plugin:    manifest.Plugin{ID: "faulty", Version: "1.0.0"},
+		Transport: manifest.Transport{Kind: kind, URL: url, Protocol: manifest.ProtocolMCP, MCPVersion: version},
+	}
+	return Spec{ID: "faulty", Dir: os.TempDir(), Manifest: m, Options: m.Runtime.Resolve(m.Transport), HostVersion: "0.0.1"}
+}
+
+// serve runs h until the test ends and returns its URL.
+func serve(t testing.TB, h http.Handler) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s.URL
+}
+
+// sdkHandler is a server of the official SDK over HTTP.
+func sdkHandler(t testing.TB, kind string) http.Handler {
+	s := newSDKServer("")
+	t.Cleanup(func() {
+		for session := range s.Sessions() {
+			session.Close()
+		}
+	})
+	get := func(*http.Request) *sdk.Server { return s }
+	switch kind {
+	case "sse":
+		return sdk.NewSSEHandler(get, nil)
+	case "stateless":
+		return sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	case "json":
+		return sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{JSONResponse: true})
+	}
+	return sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{EventStore: sdk.NewMemoryEventStore(nil)})
+}
+
+// TestRemoteSDKServer talks to servers of the official SDK over every transport.
+func TestRemoteSDKServer(t *testing.T) {
+	for name, c := range map[string]struct{ handler, kind, version, era string }{
+		"sessions, auto":    {"sessions", manifest.KindHTTP, manifest.MCPVersionAuto, protocol.MCP20251125},
+		"sessions, pinned":  {"sessions", manifest.KindHTTP, protocol.MCP20251125, protocol.MCP20251125},
+		"stateless, auto":   {"stateless", manifest.KindHTTP, manifest.MCPVersionAuto, protocol.MCP20260728},
+		"stateless, pinned": {"stateless", manifest.KindHTTP, protocol.MCP20260728, protocol.MCP20260728},
+		"sse":               {"sse", manifest.KindSSE, manifest.MCPVersionAuto, protocol.MCP20251125},
+	} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			s := remoteSpec(c.kind, serve(t, sdkHandler(t, c.handler)), c.version)
+			changed := make(chan struct{}, 1)
+			s.ToolsChanged = func() { signal(changed) }
+			r := start(t, s)
+			h := r.Handshake()
+			if h.Protocol != "mcp" || h.Era != c.era || h.Instructions != "ask kindly" || r.Info().Era != c.era {
+				t.Errorf("handshake = %+v, want era %s", h, c.era)
+			}
+			if diff := cmp.Diff([]string{"add", "echo", "fail", "progress", "sleep"}, toolNames(h)); diff != "" {
+				t.Error(diff)
+			}
+			sdkCalls(t, r)
+			if _, err := r.request(protocol.MethodToolsCall, `{"name":"add","arguments":{}}`); err != nil {
+				t.Fatal(err)
+			}
+			await(t, changed)
+			if !slices.Contains(toolNames(r.Handshake()), "added") {
+				t.Errorf("tools after the change: %v", toolNames(r.Handshake()))
+			}
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestRemoteCredentials sends the token of the environment or of a file, as it is
+// now, and the headers.
+func TestRemoteCredentials(t *testing.T) {
+	processtest.Leaks(t)
+	var seen atomic.Pointer[http.Header]
+	inner := sdkHandler(t, "sessions")
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Store(&r.Header)
+		inner.ServeHTTP(w, r)
+	}))
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("first\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)
+	s.Manifest.Transport.TokenFile = file
+	s.Manifest.Transport.Headers = map[string]string{"X-Team": "blue"}
+	r := start(t, s)
+	if h := *seen.Load(); h.Get("Authorization") != "Bearer first" || h.Get("X-Team") != "blue" {
+		t.Errorf("headers: %v", h)
+	}
+	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.callTool(); err != nil {
+		t.Error(err)
+	}
+	if h := *seen.Load(); h.Get("Authorization") != "Bearer second" {
+		t.Errorf("headers after the token was replaced: %v", h)
+	}
+	r.stop()
+
+	s = remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)
+	s.Manifest.Transport.TokenEnv = "API_TOKEN"
+	wantContains(t, launch(t, s).end(protocol.ManifestInvalid).Error(), "API_TOKEN", "requires.env")
+	s.Env = []string{"API_TOKEN=of the environment"}
+	start(t, s)
+	if h := *seen.Load(); h.Get("Authorization") != "Bearer of the environment" {
+		t.Errorf("headers: %v", h)
+	}
+}
+
+// refusing answers handshakes as the SDK does and everything else as it is told.
+type refusing struct {
+	inner http.Handler
+	fault atomic.Pointer[http.HandlerFunc]
+}
+
+func (f *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if fault := f.fault.Load(); fault != nil && r.Method == http.MethodPost {
+		(*fault)(w, r)
+		return
+	}
+	f.inner.ServeHTTP(w, r)
+}
+
+// TestRemoteFaults breaks one call in every way there is, and wants the next one
+// to work.
+func TestRemoteFaults(t *testing.T) {
+	status := func(code int, headers ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for i := 0; i < len(headers); i += 2 {
+				w.Header().Set(headers[i], headers[i+1])
+			}
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte("<p>no & such"))
+		}
+	}
+	body := func(media, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			_, _ = w.Write([]byte(text))
+		}
+	}
+	cut := func(media, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			_, _ = w.Write([]byte(text))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}
+	for name, c := range map[string]struct {
+		fault   http.HandlerFunc
+		kind    protocol.Kind
+		outcome string
+		says    string
+	}{
+		"F5 401":                   {status(401), protocol.ExtensionError, "", "token_env"},
+		"F5 403":                   {status(403), protocol.ExtensionError, "", "forbids"},
+		"F5 429":                   {status(429, "Retry-After", "7"), protocol.NotReady, "", "fewer requests"},
+		"F5 500":                   {status(500), protocol.InvalidResponse, "unknown", "failed (500"},
+		"F5 503":                   {status(503, "Retry-After", "7"), protocol.NotReady, "", "failed (503"},
+		"F6 redirect":              {status(307, "Location", "https://example.org/mcp?secret=1"), protocol.ExtensionError, "", "https://example.org/mcp, which is not followed"},
+		"F6 redirect of a method":  {status(302, "Location", "/elsewhere"), protocol.ExtensionError, "", "is not followed"},
+		"F7 html":                  {body("text/html", "<html>"), protocol.InvalidResponse, "unknown", "text/html"},
+		"F7 nothing":               {status(202), protocol.InvalidResponse, "unknown", "202"},
+		"F7 no answer":             {body("application/json", `{"jsonrpc":"2.0","id":"other","result":{}}`), protocol.InvalidResponse, "unknown", "something else"},
+		"F7 no JSON":               {body("application/json", `{"jsonrpc":`), protocol.InvalidResponse, "unknown", "something else"},
+		"F8 half an answer":        {cut("application/json", `{"jsonrpc":"2.0"`), protocol.InvalidResponse, "unknown", "broke"},
+		"F8 half an event":         {cut("text/event-stream", "event: message\ndata: {"), protocol.InvalidResponse, "unknown", "ended before"},
+		"F8 no event":              {body("text/event-stream", ": \n\n"), protocol.InvalidResponse, "unknown", "ended before"},
+		"F8 reset":                 {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, protocol.InvalidResponse, "unknown", "connection broke"},
+		"F9 giant answer":          {body("application/json", strings.Repeat("x", 1<<20)), protocol.InvalidResponse, "unknown", "too large"},
+		"F9 giant event":           {body("text/event-stream", "data: "+strings.Repeat("x", 1<<20)), protocol.InvalidResponse, "unknown", "ended before"},
+		"F9 endless fields":        {body("text/event-stream", strings.Repeat("data: xxxxxxxxxxxxxxxxxxxxxxxx\n", 1<<15)), protocol.InvalidResponse, "unknown", "ended before"},
+		"F10 hang":                 {func(_ http.ResponseWriter, r *http.Request) { read(r); <-r.Context().Done() }, protocol.CallTimeout, "unknown", "call_timeout"},
+		"F10 slow loris":           {drip("application/json"), protocol.CallTimeout, "unknown", "call_timeout"},
+		"F10 slow loris of events": {drip("text/event-stream"), protocol.CallTimeout, "unknown", "call_timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			processtest.Leaks(t)
+			f := &refusing{inner: sdkHandler(t, "sessions")}
+			s := remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto)
+			s.Options.MaxLineBytes = 1 << 19
+			s.Options.CallTimeout = patience
+			if c.kind == protocol.CallTimeout {
+				s.Options.CallTimeout, s.Options.MaxCallTimeout = 200*time.Millisecond, 200*time.Millisecond
+			}
+			r := start(t, s)
+			f.fault.Store(&c.fault)
+			_, err := r.callTool()
+			e := wantKind(t, err, c.kind)
+			if e.Outcome != c.outcome || !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "secret") {
+				t.Errorf("error %q, outcome %q; want %q with outcome %q", e.Message, e.Outcome, c.says, c.outcome)
+			}
+			if strings.Contains(name, "Retry") && e.RetryAfter != 7*time.Second {
+				t.Errorf("retry after %v", e.RetryAfter)
+			}
+			f.fault.Store(nil)
+			if _, err := r.callTool(); err != nil {
+				t.Errorf("the next call: %v", err)
+			}
+		})
+	}
+}
+
+// read takes the body in, after which the end of the client is noticed.
+func read(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+
+// drip writes a byte now and then and never ends.
+func drip(media string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		read(r)
+		w.Header().Set("Content-Type", media)
+		beat := time.NewTicker(5 * time.Millisecond)
+		defer beat.Stop()
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte(" "))
+			_ = http.NewResponseController(w).Flush()
+			<-beat.C
+		}
+	}
+}
+
+// TestRemoteHandshakeFaults has servers that cannot be used at all.
+func TestRemoteHandshakeFaults(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "http://" + l.Addr().String()
+	l.Close()
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<html>"))
+	})
+	elsewhere := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte("event: endpoint\ndata: https://example.org/steal\n\n"))
+	})
+	for name, c := range map[string]struct {
+		kind, url string
+		want      protocol.Kind
+		says      string
+	}{
+		"nobody there":           {manifest.KindHTTP, nobody, protocol.SpawnFailed, "cannot be reached"},
+		"nobody there, sse":      {manifest.KindSSE, nobody, protocol.SpawnFailed, "cannot be reached"},
+		"no name":                {manifest.KindHTTP, "http://no-such-host.invalid/?key=secret", protocol.SpawnFailed, "cannot be reached"},
+		"a web page":             {manifest.KindHTTP, serve(t, page), protocol.HandshakeInvalid, "text/html"},
+		"a web page, sse":        {manifest.KindSSE, serve(t, page), protocol.HandshakeInvalid, "text/html"},
+		"nothing":                {manifest.KindHTTP, serve(t, http.NotFoundHandler()), protocol.HandshakeInvalid, "check the url"},
+		"credentials":            {manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) })), protocol.HandshakeInvalid, "token_env"},
+		"of the older transport": {manifest.KindHTTP, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) })), protocol.HandshakeInvalid, `kind = "sse"`},
+		"endpoint elsewhere":     {manifest.KindSSE, serve(t, elsewhere), protocol.HandshakeInvalid, "another place"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := launch(t, remoteSpec(c.kind, c.url, manifest.MCPVersionAuto)).end(c.want)
+			if !strings.Contains(e.Message, c.says) || strings.Contains(e.Message, "secret") {
+				t.Errorf("%q does not say %q", e.Message, c.says)
+			}
+		})
+	}
+}
+
+// TestRemoteGone has a server forget the session, and one that goes away, while
+// calls are in flight.
+func TestRemoteGone(t *testing.T) {
+	t.Run("session", func(t *testing.T) {
+		processtest.Leaks(t)
+		gone := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Mcp-Session-Id") == "" {
+				t.Error("the session is not stated")
+			}
+			w.WriteHeader(http.StatusNotFound)
+		})
+		f := &refusing{inner: sdkHandler(t, "sessions")}
+		r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), manifest.MCPVersionAuto))
+		arrived := make(chan struct{})
+		hang := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { read(r); close(arrived); <-r.Context().Done() })
+		f.fault.Store(&hang)
+		sleeping := r.goCall(context.Background(), request(`{"name":"echo","arguments":{}}`, ""))
+		await(t, arrived)
+		f.fault.Store(&gone)
+		_, err := r.callTool()
+		if e := wantKind(t, err, protocol.ChildExited); e.Outcome != "" {
+			t.Errorf("the call that was turned away has outcome %q, so it would not be sent again", e.Outcome)
+		}
+		if e := wantKind(t, await(t, sleeping).err, protocol.ChildExited); e.Outcome != "unknown" {
+			t.Errorf("the call in flight has outcome %q", e.Outcome)
+		}
+		r.end(protocol.ChildExited)
+	})
+	for _, kind := range []string{manifest.KindHTTP, manifest.KindSSE} {
+		t.Run("server, "+kind, func(t *testing.T) {
+			processtest.Leaks(t)
+			handler := map[string]string{manifest.KindHTTP: "sessions", manifest.KindSSE: "sse"}[kind]
+			server := httptest.NewServer(sdkHandler(t, handler))
+			r := start(t, remoteSpec(kind, server.URL, manifest.MCPVersionAuto))
+			server.Listener.Close()
+			server.CloseClientConnections()
+			eventually(t, func() bool { // the connection that was open may fail first
+				_, err := r.callTool()
+				return protocol.KindOf(err) == protocol.ChildExited
+			})
+			r.end(protocol.ChildExited)
+			server.CloseClientConnections()
+			server.Close()
+		})
+	}
+}
+
+// TestRemoteResumes has connections break off in the middle of a call and between
+// calls: what the server said meanwhile still arrives.
+func TestRemoteResumes(t *testing.T) {
+	processtest.Leaks(t)
+	inner := sdkHandler(t, "sessions")
+	var mu sync.Mutex
+	var cutters []context.CancelFunc
+	var resumed atomic.Int32
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Last-Event-Id") != "" {
+			resumed.Add(1)
+		}
+		if r.Method != http.MethodGet && !strings.Contains(r.Header.Get("X-Cut"), "yes") {
+			inner.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		mu.Lock()
+		cutters = append(cutters, cancel)
+		mu.Unlock()
+		inner.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	r := start(t, remoteSpec(manifest.KindHTTP, url, protocol.MCP20251125))
+	eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(cutters) > 0 })
+	mu.Lock()
+	cutters[0]()
+	mu.Unlock()
+	eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(cutters) > 1 })
+	if _, err := r.callTool(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRemoteCallResumes has the stream of a call end after an event that can be
+// named, as servers do that want to be polled.
+func TestRemoteCallResumes(t *testing.T) {
+	processtest.Leaks(t)
+	f := &refusing{}
+	var id atomic.Pointer[json.RawMessage]
+	polls := make(chan string, 4)
+	inner := sdkHandler(t, "sessions")
+	f.inner = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		last := r.Header.Get("Last-Event-Id")
+		if r.Method != http.MethodGet || last == "" {
+			inner.ServeHTTP(w, r)
+			return
+		}
+		polls <- last
+		w.Header().Set("Content-Type", "text/event-stream")
+		if last == "one" {
+			_, _ = w.Write([]byte("id: two\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n"))
+			return
+		}
+		_, _ = w.Write([]byte(`data: {"jsonrpc":"2.0","id":` + string(*id.Load()) + `,"result":{"content":[]}}` + "\n\n"))
+	})
+	r := start(t, remoteSpec(manifest.KindHTTP, serve(t, f), protocol.MCP20251125))
+	poll := http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		var m struct{ ID json.RawMessage }
+		if err := json.NewDecoder(q.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		id.Store(&m.ID)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte("id: one\nretry: 1\ndata: \n\n"))
+	})
+	f.fault.Store(&poll)
+	if raw, err := r.callTool(); err != nil || string(raw) != `{"content":[]}` {
+		t.Errorf("%s, %v", raw, err)
+	}
+	if a, b := await(t, polls), await(t, polls); a != "one" || b != "two" {
+		t.Errorf("took up after %q and %q", a, b)
+	}
+}
+
+// eventually polls for what cannot be awaited from outside.
+func eventually(t testing.TB, is func() bool) {
+	t.Helper()
+	beat := time.NewTicker(time.Millisecond)
+	defer beat.Stop()
+	limit := time.After(patience)
+	for !is() {
+		select {
+		case <-beat.C:
+		case <-limit:
+			t.Fatal("waited in vain")
+		}
+	}
+}
