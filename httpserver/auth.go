@@ -41,12 +41,13 @@ type doorman struct {
 	own     *[sha256.Size]byte // the operator's: opens everything, and alone what is for the operator; nil: there is none
 	oauth   http.Handler       // asks for an access token, and goes on to the routes; nil: none is accepted
 	private bool               // everybody must say who he is
+	ui      bool               // there is a dashboard
 	next    http.Handler
 }
 
 func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), private: private, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), private: private, ui: o.Admin != nil, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -133,7 +134,7 @@ func isOperators(path string) bool {
 // dashboard's pages, which show it later.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
-	return path == "/healthz" || r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) ||
+	return path == "/healthz" || d.ui && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) ||
 		d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
