@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -85,9 +86,10 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		}
 	}
 	var tasks sync.WaitGroup
-	began := false
+	began, spawned := false, time.Now()
 	err := i.Instance.Serve(ctx, func() {
 		began = true
+		i.extension.calls.started.record(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.learn(false)
 		ready()
@@ -149,6 +151,7 @@ func (x *extension) running(i *instance, is bool) {
 		x.instances[i] = struct{}{}
 	} else {
 		delete(x.instances, i)
+		x.calls.ended(i.Info())
 	}
 }
 
@@ -205,15 +208,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	o := groupOptions(x, spec.Options)
-	logged := o.OnEvent
-	o.OnEvent = func(e supervisor.Event) {
-		logged(e)
-		if x.policy == nil && x.bridge == nil {
-			h.stateChanged(c.ID, e)
-		}
-	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, o)
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, h.watched(x, spec.Options))
 	return x
 }
 
