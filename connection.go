@@ -29,6 +29,8 @@ func (x *extension) bridged(i *instance, announced bool) {
 	h := x.host
 	x.handshake.Store(i.Handshake())
 	x.bridge.learn(i.Handshake().Tools)
+	h.gen.Load().pin(x, i.Handshake().Tools)
+	h.offersChanged()
 	if !announced {
 		h.running.Go(func() { x.refill(h.closing) })
 		return

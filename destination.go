@@ -87,7 +87,8 @@ func (h *Host) destinationSpec(cfg *config.Config, name string, d config.Destina
 	if s.Manifest, err = expanded(s.Manifest, process.Lookup(s.Env)); err != nil {
 		return s, report, nil, err
 	}
-	stated := maps.Clone(secret)
+	stated := make(map[string]string)
+	maps.Copy(stated, secret)
 	maps.Copy(stated, s.Manifest.Transport.Env)
 	s.Env, report = h.childEnv(cfg, &s, stated)
 	return s, report, slices.Collect(maps.Values(secret)), nil
@@ -322,7 +323,7 @@ func (r *routed) visible(result json.RawMessage) json.RawMessage {
 	all := len(list)
 	list = slices.DeleteFunc(list, func(tool json.RawMessage) bool {
 		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
-		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name))
+		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name)) || r.gen.unpinned(r.target, tool)
 	})
 	if len(list) == all {
 		return result

@@ -39,6 +39,7 @@ var verbs = map[string]processtest.Verb{
 
 	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":   func(string) { os.Exit(guard().Main()) },
+	"mute":    func(string) { os.Exit(mute().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
 	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
@@ -156,6 +157,16 @@ func listen(address string) (l net.Listener, err error) {
 		}
 	}
 	return nil, err
+}
+
+// mute is a policy that never decides.
+func mute() *sdk.Extension {
+	x := sdk.New("1")
+	x.OnDecide(func(ctx context.Context, _ *sdk.Exchange) (sdk.Decision, error) {
+		<-ctx.Done()
+		return sdk.Decision{}, ctx.Err()
+	})
+	return x
 }
 
 // folder is a search path under construction.

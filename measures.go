@@ -1,7 +1,6 @@
 package exthost
 
 import (
-
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/latency"

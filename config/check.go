@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -111,6 +113,34 @@ func (l *loader) checkAuth(a Auth) {
 	if len(stated) > 1 {
 		l.fail("server.auth."+stated[1], "keep one of them", "%s exclude each other", strings.Join(stated, " and "))
 	}
+	l.checkOAuth(a.OAuth)
+}
+
+func (l *loader) checkOAuth(o OAuth) {
+	const path = "server.auth.oauth"
+	if reflect.ValueOf(o).IsZero() {
+		return
+	}
+	for _, u := range []struct{ key, value string }{{"issuer", o.Issuer}, {"resource", o.Resource}, {"jwks_url", o.JWKSURL}} {
+		at := path + "." + u.key
+		if u.value == "" && u.key == "jwks_url" {
+			continue
+		}
+		if u.value == "" {
+			l.fail(path, "", "%s is needed", u.key)
+			continue
+		}
+		p, err := url.Parse(u.value)
+		if err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && isLoopback(p.Hostname())) || p.Fragment != "" || p.User != nil {
+			l.fail(at, "such as https://auth.example.com", "%q is not an https address", u.value)
+		}
+	}
+}
+
+// isLoopback reports whether host is this machine, for which plain http will do.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // badListen says what is wrong with a host:port, "" when nothing is.
@@ -176,7 +206,13 @@ func (l *loader) checkStdioDestination(path string, d *Destination) {
 		if !headerName.MatchString(header) {
 			l.fail(at, "", "%q is not a header's name", header)
 		}
+		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, strings.ToLower(header)) {
+			l.fail(at, "have clients send it in a header of its own, such as X-Api-Key", "%s is between the client and this host, and is never passed on", header)
+		}
 		l.checkNames(at, []string{name})
+	}
+	if len(d.EnvFromHeaders) > 0 && !d.Instances.PerSession() {
+		l.fail(path+".env_from_headers", `keep instances: per_session`, "one process cannot have the variables of several clients")
 	}
 	d.Cwd = l.settle(path, d.Cwd, d.Command)
 }

@@ -89,11 +89,23 @@ type Server struct {
 	MaxBody        manifest.Size `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
 }
 
-// Auth names the bearer token in one of three ways; all empty: only loopback is served.
+// Auth names the bearer token in one of three ways, and whose access tokens are
+// taken; all empty: only loopback is served.
 type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
 	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
+	OAuth     OAuth  `json:"oauth,omitzero"`                   // an authorization server whose tokens are taken too; default: none
+}
+
+// OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of
+// its access token, a signed JWT.
+type OAuth struct {
+	Issuer   string   `json:"issuer,omitempty"`   // the authorization server, as its tokens name it
+	Resource string   `json:"resource,omitempty"` // the URL that clients know this server by, such as https://host.example/mcp
+	Audience string   `json:"audience,omitempty"` // what tokens must be for; default resource
+	JWKSURL  string   `json:"jwks_url,omitempty"` // where the issuer's keys are; default: where its metadata says
+	Scopes   []string `json:"scopes,omitempty"`   // all of which a token must have
 }
 
 // TLS names a certificate and its key, both PEM files.

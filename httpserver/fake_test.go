@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -21,6 +22,9 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
+	if os.Getenv(processtest.ScriptVar) != "" {
+		processtest.Main(m, verbs)
+	}
 	code := m.Run()
 	if left := leftBehind(); code == 0 && left != "" {
 		fmt.Fprintf(os.Stderr, "goroutines left behind:\n\n%s\n", left)

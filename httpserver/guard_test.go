@@ -18,40 +18,48 @@ import (
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
 
 // routes are all there are, and one that there is not.
-var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/healthz", "/readyz", "/metrics", "/", "/nothing/here"}
+var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message", "/d/message?sessionId=x",
+	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", metadataPath, metadataPath + "/mcp", "/", "/nothing/here"}
+
+// one is the extension that some of the routes are of.
+func one(id string) bool { return id == "d" }
+
+// foreign are the headers of requests by pages of others: by names that lead here
+// (DNS rebinding), and from other origins.
+var foreign = []http.Header{
+	{"Host": {"evil.com"}},
+	{"Host": {"evil.com:7800"}},
+	{"Host": {"localhost.evil.com"}},
+	{"Host": {"box.lan.evil.com"}},
+	{"Host": {"0.0.0.0:7800"}},
+	{"Host": {"[::]:7800"}},
+	{"Host": {"192.0.2.1"}},
+	{"Host": {"127.1"}},
+	{"Host": {"2130706433"}},
+	{"Host": {"evil.com"}, "Origin": {"http://evil.com"}},
+	{"Host": {"evil.com"}, "Sec-Fetch-Site": {"same-origin"}},
+	{"Origin": {"https://evil.com"}},
+	{"Origin": {"http://localhost:1"}},
+	{"Origin": {"http://app.example"}},
+	{"Origin": {"https://app.example.evil.com"}},
+	{"Origin": {"null"}},
+	{"Origin": {"https://evil.com"}, "Content-Type": {"text/plain"}},
+	{"Sec-Fetch-Site": {"cross-site"}},
+	{"Sec-Fetch-Site": {"same-site"}},
+	{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}},
+	{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.com"}},
+	{"Origin": {"https://evil.com"}, "Access-Control-Request-Method": {"POST"}},
+}
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions, http.MethodHead}
 
 func metrics(http.ResponseWriter, *http.Request) {}
 
-func TestF1ForeignRequestsReachNoRoute(t *testing.T) {
+func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(metrics), AllowedHosts: []string{"box.lan"},
-		AllowedOrigins: []string{"https://app.example"}}, nil)
-	for _, h := range []http.Header{
-		{"Host": {"evil.com"}},
-		{"Host": {"evil.com:7800"}},
-		{"Host": {"localhost.evil.com"}},
-		{"Host": {"box.lan.evil.com"}},
-		{"Host": {"0.0.0.0:7800"}},
-		{"Host": {"[::]:7800"}},
-		{"Host": {"192.0.2.1"}},
-		{"Host": {"127.1"}},
-		{"Host": {"2130706433"}},
-		{"Host": {"evil.com"}, "Origin": {"http://evil.com"}},
-		{"Host": {"evil.com"}, "Sec-Fetch-Site": {"same-origin"}},
-		{"Origin": {"https://evil.com"}},
-		{"Origin": {"http://localhost:1"}},
-		{"Origin": {"http://app.example"}},
-		{"Origin": {"https://app.example.evil.com"}},
-		{"Origin": {"null"}},
-		{"Origin": {"https://evil.com"}, "Content-Type": {"text/plain"}},
-		{"Sec-Fetch-Site": {"cross-site"}},
-		{"Sec-Fetch-Site": {"same-site"}},
-		{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}},
-		{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.com"}},
-		{"Origin": {"https://evil.com"}, "Access-Control-Request-Method": {"POST"}},
-	} {
+	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(metrics), AllowedHosts: []string{"box.lan"}, Serves: one,
+		OAuth: &OAuth{Resource: "https://box.lan/mcp", Issuer: "https://auth.example"}, AllowedOrigins: []string{"https://app.example"}}, nil)
+	for _, h := range foreign {
 		for _, route := range routes {
 			for _, method := range methods {
 				r := send(t, method, "http://"+addr+route, h, initialize)
@@ -140,7 +148,7 @@ func TestF2Token(t *testing.T) {
 	const token = "correct-horse-battery"
 	var log bytes.Buffer
 	b := newFake()
-	o := Options{Backend: b, Token: token, Metrics: http.HandlerFunc(metrics),
+	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(metrics),
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	t.Run("off loopback", func(t *testing.T) {
 		addr := serve(t, o, func(l net.Listener) net.Listener { return abroad{l} })

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 	if token != "" {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
-	if f.exposed && token == "" {
+	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" {
 		listener.Close()
 		return front{}, &exitError{code: exitInvalid, text: cfg.Listen + " can be reached from other machines, and no token is set",
 			hint: "set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
@@ -45,19 +46,27 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 		listener.Close()
 		return front{}, err
 	}
+	var serving atomic.Pointer[httpserver.Server]
+	f.reload = func() error {
+		if s := serving.Load(); s != nil {
+			return s.ReloadTLS()
+		}
+		return nil // it will read its files when it begins
+	}
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
 		var metrics http.Handler
 		if cfg.Metrics {
 			metrics = httpserver.Metrics(h)
 		}
 		server := httpserver.New(httpserver.Options{
-			Backend: h, Serves: h.Serves, Ready: func() error { return startedYet(h) },
+			Backend: h, Serves: h.Serves, Bridge: h.Admin(), OAuth: resourceServer(cfg.Auth.OAuth), Ready: func() error { return startedYet(h) },
 			MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
 			Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 			CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
 			Admin: httpserver.Admin(h), OperatorToken: f.operator.text, Metrics: metrics,
 			Logger: log, ShutdownTimeout: httpShutdown,
 		})
+		serving.Store(server)
 		return server.Serve(ctx, listener)
 	}
 	return f, nil
@@ -78,6 +87,14 @@ func cannotListen(addr string, err error) error {
 		e.code, e.hint = exitInvalid, "exthost serve --listen HOST:PORT, such as 127.0.0.1:7800"
 	}
 	return e
+}
+
+// resourceServer is what the configuration says of access tokens; nil when nothing.
+func resourceServer(o config.OAuth) *httpserver.OAuth {
+	if o.Issuer == "" {
+		return nil
+	}
+	return &httpserver.OAuth{Resource: o.Resource, Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.JWKSURL, Scopes: o.Scopes}
 }
 
 // startedYet is why /readyz says no.

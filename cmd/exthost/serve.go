@@ -48,6 +48,7 @@ func (a *app) serveCommand() *cobra.Command {
 // front is one way to serve a host.
 type front struct {
 	serve   func(ctx context.Context, h *exthost.Host) error // until ctx ends
+	reload  func() error                                     // reads again what is no part of the host's; nil: there is nothing
 	url     string                                           // "" on stdio
 	token   string                                           // the variable that clients from elsewhere have the token in; "" when they need none
 	exposed bool                                             // other machines can connect
@@ -85,7 +86,7 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 		return err
 	}
 	endControl := control(d, f, host, log)
-	a.onHangup(func() { reloadOnHangup(ctx, host, log) })
+	a.onHangup(func() { reloadOnHangup(ctx, host, f, log) })
 	if strict && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // nothing is served that does not pass
 	}

@@ -52,7 +52,12 @@ func (a *app) interruptible(parent context.Context) (context.Context, func()) {
 func (a *app) onHangup(act func()) { a.hangup.Store(&act) }
 
 // reloadOnHangup is Reload for somebody who reads the log.
-func reloadOnHangup(ctx context.Context, h *exthost.Host, log *slog.Logger) {
+func reloadOnHangup(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
+	if f.reload != nil {
+		if err := f.reload(); err != nil {
+			log.Error("the certificate is not read again, the one before goes on", "error", err)
+		}
+	}
 	c, err := h.Admin().Reload(ctx)
 	if err != nil {
 		log.Error("not reloaded, everything goes on as it was", "error", err)

@@ -17,7 +17,7 @@ const (
 	// connections bounds the sum.
 	smallBody = 16 << 10
 	// budgetWait is how long a body waits for others to be done with.
-	budgetWait = 5 * time.Second
+	budgetWait = 2 * time.Second
 )
 
 // Budget bounds the memory that the bodies of requests take together, from their
@@ -33,7 +33,7 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(chan struct{})} }
 
 // Meter returns r with a body that counts what is read of it, for which reading
-// fails with ErrBudget when there is nothing left for five seconds. release gives
+// fails with ErrBudget when there is nothing left for two seconds. release gives
 // the bytes back, unless [HoldBody] has been called and its release has not.
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {

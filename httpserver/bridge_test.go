@@ -1,0 +1,292 @@
+package httpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost/config"
+)
+
+var storming = os.Getenv("EXTHOST_STORM") != ""
+
+// Each client of a destination has a child of its own, and hears from no other.
+func TestBridgeNoCrosstalk(t *testing.T) {
+	addr, _ := bridged(t, stdioPeer, Options{})
+	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
+	if pa, pb := text(t, a.call("pid", `{}`)), text(t, b.call("pid", `{}`)); pa == pb {
+		t.Errorf("one process, %s, serves both", pa)
+	}
+	var wg sync.WaitGroup
+	for name, s := range map[string]*stream{"a": a, "b": b} {
+		wg.Go(func() {
+			for i := range 200 { // whose ids are the same as the other's
+				want := fmt.Sprint(name, i)
+				if got := text(t, s.call("say", `{"text":"`+want+`"}`)); got != want {
+					t.Errorf("%s was answered %s", want, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if strings.Contains(a.post, "/d/message?sessionId=") == false {
+		t.Errorf("messages go to %s", a.post)
+	}
+}
+
+// A client that does not read slows nobody else, and what waits for it is bounded.
+func TestBridgeStalledReader(t *testing.T) {
+	addr, h := bridged(t, stdioPeer, Options{})
+	stalled, other := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const replies, size = 120, 2 << 20 // a quarter of a gigabyte that nobody reads
+	for range replies {
+		stalled.send("tools/call", fmt.Sprintf(`{"name":"size","arguments":{"size":%d}}`, size))
+	}
+	var slowest time.Duration
+	for i := range 200 {
+		began := time.Now()
+		if got := text(t, other.call("say", fmt.Sprintf(`{"text":"%d"}`, i))); got != fmt.Sprint(i) {
+			t.Errorf("the other client: %s", got)
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	calls := func() bool { return h.Admin().Status().Destinations[0].Calls == replies+200 }
+	held := func() int64 {
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	}
+	eventually(t, func() bool { return calls() && held() < 96<<20 })
+	t.Logf("slowest call beside it %v, the host holds %d MiB more", slowest, held()>>20)
+}
+
+// A child that is killed in the midst of a call is an error at once; the next call
+// has another child, and the client does nothing for that.
+func TestBridgeKilledChild(t *testing.T) {
+	addr, h := bridged(t, stdioPeer, Options{})
+	s := openSession(t, "http://"+addr+"/d/mcp", nil)
+	kills := 20
+	if storming {
+		kills = 200
+	}
+	var took []time.Duration
+	for i := range kills {
+		_, answer := s.call("pid", `{}`)
+		pid, err := strconv.Atoi(text(t, answer))
+		if err != nil {
+			t.Fatalf("after %d kills: %s", i, answer)
+		}
+		answered := make(chan string, 1)
+		go func() {
+			_, answer := s.call("hang", `{}`)
+			answered <- answer
+		}()
+		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 1 })
+		killed := time.Now()
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		answer = get(t, answered, "the error")
+		took = append(took, time.Since(killed))
+		if !strings.Contains(answer, `"kind":"child_exited"`) || !strings.Contains(answer, `"signal":"SIGKILL"`) || !strings.Contains(answer, `"outcome":"unknown"`) {
+			t.Fatalf("kill %d: %s", i, answer)
+		}
+	}
+	slices.Sort(took)
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	t.Logf("%d kills: the error p50 %v, p99 %v", kills, p50, p99)
+	if storming && p99 > 50*time.Millisecond {
+		t.Errorf("p99 of the error is %v", p99)
+	}
+}
+
+func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {
+	addr, h := bridged(t, stdioPeer, Options{})
+	url := "http://" + addr + "/d/mcp"
+	s, other := openSession(t, url, nil), openSession(t, url, nil)
+	for range 3 {
+		if _, answer := s.call("die", `{}`); !strings.Contains(answer, `"kind":"child_exited"`) {
+			t.Fatalf("the call that it dies of: %s", answer)
+		}
+	}
+	r, answer := s.call("say", `{"text":"x"}`)
+	after, _ := strconv.Atoi(r.Header.Get("Retry-After"))
+	if r.StatusCode != http.StatusServiceUnavailable || after < 1 || after > 30 || !strings.Contains(answer, `"exit_code":3`) || !json.Valid([]byte(answer)) {
+		t.Errorf("after three failures: %s, Retry-After %d, %s", r.Status, after, answer)
+	}
+	if r, answer := other.call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK {
+		t.Errorf("another client: %s %s", r.Status, answer)
+	}
+	if err := h.Admin().Restart(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	if r, answer := s.call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK || text(t, answer) != "x" {
+		t.Errorf("after the operator's restart: %s %s", r.Status, answer)
+	}
+}
+
+func TestBridgeCannotRun(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Command: []string{"no-such-program"}}}, Options{})
+	for _, r := range []*http.Response{
+		send(t, http.MethodPost, "http://"+addr+"/d/mcp", nil, initialize),
+		send(t, http.MethodGet, "http://"+addr+"/d/sse", nil, ""),
+	} {
+		body, _ := io.ReadAll(r.Body)
+		if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "30" || !strings.Contains(string(body), "no-such-program") {
+			t.Errorf("%s %s %s", r.Status, r.Header, body)
+		}
+	}
+}
+
+// A destination has a port of its own, the next free one when its own is taken, and
+// nobody gets in there without a token.
+func TestBridgePorts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Port: port}, "e": {Type: config.DestinationStdio}},
+		Options{OperatorToken: "made-at-start"})
+	listens := map[string]string{}
+	eventually(t, func() bool {
+		for _, d := range h.Status().Destinations {
+			if d.Listens != "" {
+				listens[d.ID] = d.Listens
+			}
+		}
+		return len(listens) == 2
+	})
+	if at := listens["d"]; at == fmt.Sprintf("http://127.0.0.1:%d", port) || !strings.HasPrefix(at, "http://127.0.0.1:") {
+		t.Errorf("d listens at %s, and %d is taken", at, port)
+	}
+	for _, h := range []http.Header{nil, {"Authorization": {"Bearer made-at-star"}}, {"Authorization": {"made-at-start"}}} {
+		for _, path := range []string{"/mcp", "/sse", "/message", "/", "/d/mcp"} {
+			if r := send(t, http.MethodPost, listens["d"]+path, h, initialize); r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("POST %s with %v: %s", path, h, r.Status)
+			}
+		}
+	}
+	token := http.Header{"Authorization": {"Bearer made-at-start"}}
+	if r, answer := openSession(t, listens["d"]+"/mcp", token).call("say", `{"text":"x"}`); r.StatusCode != http.StatusOK || text(t, answer) != "x" {
+		t.Errorf("on its own port: %s %s", r.Status, answer)
+	}
+	s := openStream(t, listens["e"], token)
+	if got := text(t, s.call("say", `{"text":"y"}`)); got != "y" {
+		t.Errorf("over SSE on its own port: %s", got)
+	}
+	if r := send(t, http.MethodPost, listens["d"]+"/api/v1/status", token, ""); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the port serves more than its destination: %s", r.Status)
+	}
+}
+
+// What a client shows to this host stays here, T18; what its operator wants passed on
+// goes to the client's own child alone.
+func TestBridgeHeaders(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}}}, Options{Token: "gateway"})
+	header := func(key string) http.Header {
+		return http.Header{"Authorization": {"Bearer gateway"}, "Cookie": {"c=cookie"}, "X-Api-Key": {key}}
+	}
+	a, b := openSession(t, "http://"+addr+"/d/mcp", header("of-a")), openStream(t, "http://"+addr+"/d", header("of-b"))
+	_, answer := a.call("environ", `{"text":"API_KEY"}`)
+	if got := text(t, answer); got != "of-a" {
+		t.Errorf("a's child has %q", got)
+	}
+	if got := text(t, b.call("environ", `{"text":"API_KEY"}`)); got != "of-b" {
+		t.Errorf("b's child has %q", got)
+	}
+}
+
+// upstream is an MCP server elsewhere, which notes what it is sent.
+func upstream(t *testing.T) (url string, seen func() []http.Header) {
+	t.Helper()
+	s := mcp.NewServer(&mcp.Implementation{Name: "upstream", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{Name: "say", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "from upstream"}}}, nil
+	})
+	var mu sync.Mutex
+	var headers []http.Header
+	note := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			headers = append(headers, r.Header.Clone())
+			mu.Unlock()
+			h.ServeHTTP(w, r)
+		})
+	}
+	mux := http.NewServeMux()
+	get := func(*http.Request) *mcp.Server { return s }
+	mux.Handle("/events", note(mcp.NewSSEHandler(get, nil)))
+	mux.Handle("/stream", note(mcp.NewStreamableHTTPHandler(get, nil)))
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return server.URL, func() []http.Header {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(headers)
+	}
+}
+
+// Servers elsewhere are bridged too. Where their messages go is theirs to say to the
+// host; the client is told where the host takes them.
+func TestBridgeRemote(t *testing.T) {
+	url, seen := upstream(t)
+	addr, _ := bridged(t, config.Destinations{
+		"events": {Type: config.DestinationSSE, URL: url + "/events", Headers: map[string]string{"X-Of": "the operator"}},
+		"stream": {Type: config.DestinationHTTP, URL: url + "/stream", Headers: map[string]string{"X-Of": "the operator"}},
+	}, Options{Token: "gateway"})
+	shown := http.Header{"Authorization": {"Bearer gateway"}, "Cookie": {"c=cookie"}}
+	for _, name := range []string{"events", "stream"} {
+		s := openStream(t, "http://"+addr+"/"+name, shown)
+		if !strings.HasPrefix(s.post, "http://"+addr+"/"+name+"/message?sessionId=") {
+			t.Errorf("%s: messages go to %s", name, s.post)
+		}
+		if got := text(t, s.call("say", `{}`)); got != "from upstream" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, h := range seen() {
+		if h.Get("Authorization") != "" || h.Get("Cookie") != "" || h.Get("X-Of") != "the operator" {
+			t.Errorf("upstream was sent %v", h)
+		}
+	}
+}
+
+// F4: a session belongs to its destination and to the caller that opened it.
+func TestF4SessionsOfOthers(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}, "e": {Type: config.DestinationStdio}}, Options{})
+	d := openSession(t, "http://"+addr+"/d/mcp", nil)
+	for _, path := range []string{"/e/mcp", "/mcp"} {
+		d.url = "http://" + addr + path
+		if r, answer := d.call("say", `{"text":"x"}`); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s %s", path, r.Status, answer)
+		}
+	}
+	s := openStream(t, "http://"+addr+"/d", nil)
+	if id := s.post[strings.Index(s.post, "=")+1:]; len(id) < 26 { // of base32: 130 bits
+		t.Errorf("the id %s is too short to be unguessable", id)
+	}
+	s.post = strings.Replace(s.post, "/d/", "/e/", 1)
+	if r := send(t, http.MethodPost, s.post, nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a message by way of another destination: %s", r.Status)
+	}
+}
