@@ -91,9 +91,10 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		}
 	}
 	var tasks sync.WaitGroup
-	began := false
+	began, spawned := false, time.Now()
 	err := i.Instance.Serve(ctx, func() {
 		began = true
+		i.extension.calls.started.record(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.learn(false)
 		ready()
@@ -156,6 +157,7 @@ func (x *extension) running(i *instance, is bool) {
 		x.instances[i] = struct{}{}
 	} else {
 		delete(x.instances, i)
+		x.calls.ended(i.Info())
 	}
 }
 
@@ -212,19 +214,8 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir),
 	}
-	o := groupOptions(x, spec.Options)
-	logged := o.OnEvent
-	o.OnEvent = func(e supervisor.Event) {
-		if x.proving.Load() {
-			return
-		}
-		logged(e)
-		if x.policy == nil && x.bridge == nil {
-			h.stateChanged(c.ID, e)
-		}
-	}
 	x.fallen, x.fall = context.WithCancel(context.Background())
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, o)
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, h.watched(x, spec.Options))
 	return x
 }
 

@@ -51,8 +51,8 @@ func (w *way) request(t *testing.T, id int, method, members string) string {
 				t.Fatalf("%s: %q, %v", method, frame, err)
 			}
 			switch {
-			case m.Method == "roots/list":
-				w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":"file:///home","name":"home"}]}}`, m.ID))
+			case m.Method == "elicitation/create":
+				w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"decline"}}`, m.ID))
 			case m.Method == "" && string(m.ID) == fmt.Sprint(id):
 				return frame
 			}
@@ -64,7 +64,7 @@ func (w *way) request(t *testing.T, id int, method, members string) string {
 
 // handshake opens a session.
 func (w *way) handshake(t *testing.T) *way {
-	w.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"raw","version":"1"}}}`)
+	w.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1"}}}`)
 	select {
 	case <-w.heard:
 	case <-deadline(t).Done():
@@ -200,16 +200,16 @@ func overSSE(t *testing.T, h *exthost.Host, path string) *way {
 	return w.handshake(t)
 }
 
-// rooted is a Go client that can be asked for its roots.
-type rooted struct{ *recorder }
+// reachable is a Go client whose user can be asked.
+type reachable struct{ *recorder }
 
-func (rooted) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-	return json.RawMessage(`{"roots":[{"uri":"file:///home","name":"home"}]}`), nil
+func (reachable) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return json.RawMessage(`{"action":"decline"}`), nil
 }
 
 func inGo(h *exthost.Host) *way {
 	heard := make(chan string, 10)
-	s := &protocol.Session{ID: "go", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{"roots":{}}`), Client: rooted{newRecorder()}}
+	s := &protocol.Session{ID: "go", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{"elicitation":{}}`), Client: reachable{newRecorder()}}
 	return &way{heard: heard, send: func(frame string) {
 		var m struct {
 			ID     int
@@ -265,10 +265,10 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 				t.Errorf("a denied call: %s", denied)
 			}
 			if !w.stateless && !w.one {
-				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_roots"`); !strings.Contains(asked, "home") {
+				if asked := w.request(t, 4, "tools/call", `"name":"ext_m_ask"`); !strings.Contains(asked, "home: decline") {
 					t.Errorf("a call that asks: %s", asked)
 				}
-				want = append(want, "request > tools/call ext_m_roots", "request < roots/list ext_m_roots", "response < roots/list ext_m_roots", "response > tools/call ext_m_roots")
+				want = append(want, "request > tools/call ext_m_ask", "request < elicitation/create ext_m_ask", "response < elicitation/create ext_m_ask", "response > tools/call ext_m_ask")
 			}
 			if n := statusOf(t, h, "x").Calls; n != 1 {
 				t.Errorf("%d calls reached the extension, one was let pass", n)

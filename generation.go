@@ -98,6 +98,7 @@ func (h *Host) succeed(r *roster) {
 	next.users.Store(1)
 	h.gen.Store(next)
 	h.reportOffers(diags)
+	h.feed.publish(Event{Kind: EventTools, Tools: &ToolsEvent{number, len(catalog.Entries())}})
 	if prev == nil {
 		return
 	}

@@ -91,6 +91,8 @@ type Host struct {
 	tap         *wiretap.Hub
 
 	oversight oversight
+	tally     tally
+	feed      feed
 
 	runner *hooks.Runner    // of the commands of hooks
 	states chan hooks.Event // of extensions, for the hooks of extension_state
@@ -401,6 +403,7 @@ func (h *Host) Close() error {
 		h.runner.Close()
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()
+		h.feed.close()
 		h.journal.Close()
 		h.tap.Close()
 	})

@@ -134,13 +134,13 @@ func officialServer() *mcp.Server {
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
 		})
-	mcp.AddTool(s, &mcp.Tool{Name: "roots", Description: "Asks its caller for its roots."},
+	mcp.AddTool(s, &mcp.Tool{Name: "ask", Description: "Asks its caller's user."},
 		func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-			roots, err := r.Session.ListRoots(ctx, nil)
+			answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Where to?"})
 			if err != nil {
 				return nil, nil, err
 			}
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: roots.Roots[0].Name}}}, nil, nil
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "home: " + answer.Action}}}, nil, nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {

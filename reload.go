@@ -74,6 +74,7 @@ type Reloaded struct {
 
 // reloaded tells everybody of the outcome of a reload.
 func (h *Host) reloaded(r Reloaded) {
+	h.feed.reloadEvent(r.Change, r.Err)
 	if r.Err == nil {
 		select {
 		case h.watch.applied <- struct{}{}:

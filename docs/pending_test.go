@@ -15,9 +15,7 @@ import (
 // pending are the keys of files that are read and checked and do nothing yet: the
 // host refuses to start with those whose lack would be dangerous. code matches what would make them count; once something outside the packages
 // that read them does, [TestPending] wants them gone from here.
-var pending = []struct{ key, code, effect, until string }{
-	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
-}
+var pending = []struct{ key, code, effect, until string }{}
 
 // note says of a pending key that it is one, after an opening of its own.
 func note(key, opening string) string {

@@ -40,13 +40,14 @@ type doorman struct {
 	token   *[sha256.Size]byte // nil: there is none
 	own     *[sha256.Size]byte // the operator's; nil: there is none
 	oauth   http.Handler       // asks for an access token, and goes on to the routes; nil: none is accepted
+	pages   bool               // there is a dashboard
 	private bool               // everybody must say who he is
 	next    http.Handler
 }
 
 func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), private: private, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, private: private, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -75,10 +76,10 @@ func sumOf(token string) *[sha256.Size]byte {
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
-	case shown == "" && d.isOpen(r.URL.Path):
+	case shown == "" && d.isOpen(r):
 		d.admit(w, r, "")
 	case shows(shown, d.own):
-		d.admit(w, r, operatorCaller)
+		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
 	case shows(shown, d.token):
 		d.admit(w, r, tokenCaller)
 	case d.oauth != nil:
@@ -95,6 +96,18 @@ func unauthorized(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
+// operatorOnly lets through who has shown the operator's token, whatever path led
+// here: whoever may call tools is not thereby who approves of calls.
+func operatorOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, is := r.Context().Value(operatorKey{}).(string); !is {
+			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	if caller != "" {
 		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
@@ -102,10 +115,12 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	d.next.ServeHTTP(w, r)
 }
 
-// isOpen reports whether a path is for those who have no token: probes, which learn
-// nothing, and clients that want to know where to get one.
-func (d *doorman) isOpen(path string) bool {
-	return path == "/healthz" || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
+// isOpen reports whether a request is for those who have no token: probes, which learn
+// nothing, browsers that load the dashboard's pages, which are the same for everybody,
+// and clients that want to know where to get one.
+func (d *doorman) isOpen(r *http.Request) bool {
+	path := r.URL.Path
+	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
 // shows reports whether the header shows the token, in a time that does not depend
