@@ -55,7 +55,7 @@ func TestBridgeStalledReader(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	const replies, size = 120, 2 << 20 // a quarter of a gigabyte that nobody reads
+	const replies, size = 64, 2 << 20 // twice what a client may keep waiting
 	for range replies {
 		stalled.send("tools/call", fmt.Sprintf(`{"name":"size","arguments":{"size":%d}}`, size))
 	}
