@@ -171,7 +171,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, errors.Join(err, h.oversight.close(ctx))
 	}
 	first.policy = h.pipeline(first.members, nil)
-	places := first.places()
+	places := first.places(nil)
 	h.places.Store(&places)
 	h.seen = first.sum()
 	h.adopt(first)

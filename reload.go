@@ -175,7 +175,7 @@ func (h *Host) plan(ctx context.Context) (*roster, *Change, error) {
 		return nil, nil, err
 	}
 	next.policy = h.pipeline(next.members, now)
-	places := next.places()
+	places := next.places(now)
 	h.places.Store(&places)
 	c := &Change{Added: []string{}, Changed: []string{}, Removed: []string{}, Kept: []KeptBuild{}, Retried: []string{},
 		Restart: needRestart(now.cfg, cfg), Failed: []protocol.Diagnostic{}, Policies: changedPolicies(now.members, next.members), Files: []string{}}

@@ -97,6 +97,7 @@ func (w *watch) follow() {
 		w.become(modeOf(cfg, cfg.Enabled))
 	} else if w.eyes != nil {
 		w.arm(*w.h.places.Load())
+		w.pace.event(time.Now()) // for what nobody had told was of interest
 	}
 }
 
@@ -173,7 +174,7 @@ func (w *watch) look(ctx context.Context) {
 		w.pace.acted(time.Now())
 		w.set(func(s *WatchStatus) { s.Changes++; s.LastChange, s.LastProblem = time.Now(), problem(found, err) })
 	}
-	if w.arm(*w.h.places.Load()) {
+	if w.arm(*w.h.places.Load()) || found != nil {
 		w.pace.event(time.Now()) // for what has changed where nobody looked yet
 	}
 }

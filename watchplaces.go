@@ -14,8 +14,9 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// places is where a change may be a change of the roster.
-func (r *roster) places() discovery.Places {
+// places is where a change may be a change of the roster, or of now, the one before,
+// whose extensions may go on.
+func (r *roster) places(now *roster) discovery.Places {
 	dirs := slices.Clone(r.dirs)
 	files := make(map[string]bool)
 	for _, file := range r.cfg.Files {
@@ -27,7 +28,11 @@ func (r *roster) places() discovery.Places {
 		}
 	}
 	var globbed []*runtime.Spec
-	for _, x := range r.everything() {
+	known := r.everything()
+	if now != nil {
+		known = append(known, now.everything()...)
+	}
+	for _, x := range known {
 		for _, file := range x.ownFiles() {
 			files[file] = true
 			dirs = append(dirs, filepath.Dir(file))

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -29,7 +30,7 @@ var hostOperations = []operation{
 	{method: "GET", path: "/watch", summary: "Whether, and how, the host looks for changes on disk",
 		answer: exthost.WatchStatus{}, handle: (*admin).watchStatus},
 	{method: "POST", path: "/watch", summary: "Have the host look for changes on disk, or not",
-		query:  []parameter{{"mode", "on, off, log or reload"}},
+		query:  []parameter{{"mode", "on (default): as configured; off, log or reload"}},
 		answer: exthost.WatchStatus{}, handle: (*admin).watch},
 	{method: "GET", path: "/tap", summary: "What passes between the host and its extensions, from now on",
 		query:  []parameter{{"extension", "only this one"}},
@@ -65,7 +66,7 @@ func (a *admin) watchStatus(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (a *admin) watch(w http.ResponseWriter, r *http.Request) error {
-	s, err := a.host.Admin().Watch(r.Context(), r.FormValue("mode"))
+	s, err := a.host.Admin().Watch(r.Context(), cmp.Or(r.FormValue("mode"), "on"))
 	if err != nil {
 		return err
 	}
