@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -100,8 +99,12 @@ func TestBridgeKilledChild(t *testing.T) {
 			answered <- answer
 		}()
 		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 1 })
+		child, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
 		killed := time.Now()
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		if err := child.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		answer = get(t, answered, "the error")
