@@ -52,16 +52,16 @@ type bridge struct {
 func (h *Host) newDestination(cfg *config.Config, name string, d config.Destination) *extension {
 	spec, report, secrets, err := h.destinationSpec(cfg, name, d)
 	c := discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}
-	x := h.newWorker(c, spec, report, runtime.New)
-	x.secrets = append(x.secrets, secrets...)
-	x.serveBoth(spec)
-	x.bridge = &bridge{name: name, config: d, spec: spec, env: make(map[string]map[string]string)}
+	b := &bridge{name: name, config: d, spec: spec, env: make(map[string]map[string]string)}
 	if err != nil {
-		x.bridge.unfit = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+		b.unfit = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
 	}
 	if err == nil && d.Type == config.DestinationStdio && len(d.EnvFromHeaders) == 0 {
-		x.bridge.standby = runtime.NewStandby(spec)
+		b.standby = runtime.NewStandby(spec)
 	}
+	x := h.newWorker(c, spec, report, runtime.New, b)
+	x.secrets = append(x.secrets, secrets...)
+	x.serveBoth(spec)
 	return x
 }
 
