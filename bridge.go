@@ -38,8 +38,8 @@ func (h *Host) addDestinations(r *roster) {
 
 // keepDestinations has next go on with the destinations of now that are the same,
 // and names the others.
-func (next *roster) keepDestinations(now *roster) (changed []string, retried []string) {
-	changed = []string{}
+func (next *roster) keepDestinations(now *roster) (changed, retried []string) {
+	changed, retried = []string{}, []string{}
 	for name, x := range next.bridged {
 		before := now.bridged[name]
 		if before == nil || before.source != x.source || !reflect.DeepEqual(before.bridge.config, x.bridge.config) {

@@ -1,46 +1,80 @@
 package exthost
 
 import (
+	"encoding/json"
 	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/runtime"
 )
 
-// callStats counts the calls of one extension.
+// callStats counts what happened to one extension since the host was opened,
+// through all its builds.
 type callStats struct {
 	count, errors, refused atomic.Int64
-	took                   atomic.Pointer[latency.Histogram] // nil before the first call
+	took                   histogram
+	sent, received         atomic.Int64 // bytes of params and results
+
+	started  histogram // from the spawn of an instance until it could be called
+	restarts atomic.Int64
+
+	late, unknown, noise atomic.Uint64 // of instances that have ended, as in [runtime.Info]
 }
 
 // record counts a call that an instance had.
-func (s *callStats) record(took time.Duration, err error) {
+func (s *callStats) record(took time.Duration, params, result json.RawMessage, err error) {
 	s.count.Add(1)
 	if err != nil {
 		s.errors.Add(1)
 	}
-	h := s.took.Load()
-	if h == nil {
-		s.took.CompareAndSwap(nil, new(latency.Histogram))
-		h = s.took.Load()
-	}
-	h.Record(took)
+	s.took.record(took)
+	s.sent.Add(int64(len(params)))
+	s.received.Add(int64(len(result)))
+}
+
+// ended takes over what an instance counted that has ended.
+func (s *callStats) ended(i runtime.Info) {
+	s.late.Add(i.Late)
+	s.unknown.Add(i.Unknown)
+	s.noise.Add(i.Noise)
 }
 
 // Latency is how long an extension had its calls, their waiting for an instance
-// not included, since the host was opened.
+// not included, or a policy its decisions, since the host was opened.
 type Latency struct {
 	P50 time.Duration `json:"p50_ns"` // half of them took at most this, within 7 %
 	P95 time.Duration `json:"p95_ns"` // 19 of 20
 }
 
-// latency returns nil when there was no call.
-func (s *callStats) latency() *Latency {
-	h := s.took.Load()
-	if h == nil {
-		return nil
+// histogram takes its room when something is recorded: most of many extensions are
+// never called.
+type histogram struct {
+	of atomic.Pointer[latency.Histogram]
+}
+
+func (h *histogram) record(d time.Duration) {
+	of := h.of.Load()
+	if of == nil {
+		h.of.CompareAndSwap(nil, new(latency.Histogram))
+		of = h.of.Load()
 	}
-	return latencyOf(h)
+	of.Record(d)
+}
+
+// latency returns nil when nothing was recorded.
+func (h *histogram) latency() *Latency {
+	if of := h.of.Load(); of != nil {
+		return latencyOf(of)
+	}
+	return nil
+}
+
+func (h *histogram) totals() Durations {
+	if of := h.of.Load(); of != nil {
+		return of.Totals()
+	}
+	return new(latency.Histogram).Totals()
 }
 
 // latencyOf returns nil when nothing was recorded.

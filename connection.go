@@ -10,17 +10,19 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// struck notes that an instance of a destination has failed. began says that it
-// could be called before.
+// struck notes, once for each instance of a destination, that it has failed: a call
+// may know before its run is over. began says that it could be called before.
 func (x *extension) struck(i *instance, began bool, err error) {
 	if x.bridge == nil {
 		return
 	}
-	key := starts
-	if began {
-		key = i.key
-	}
-	x.bridge.fuses.failed(time.Now(), key, err)
+	i.strike.Do(func() {
+		key := starts
+		if began {
+			key = i.key
+		}
+		x.bridge.fuses.failed(time.Now(), key, err)
+	})
 }
 
 // bridged takes what an instance of a destination offers. Its session is told when
@@ -29,6 +31,8 @@ func (x *extension) bridged(i *instance, announced bool) {
 	h := x.host
 	x.handshake.Store(i.Handshake())
 	x.bridge.learn(i.Handshake().Tools)
+	h.gen.Load().pin(x, i.Handshake().Tools)
+	h.offersChanged()
 	if !announced {
 		h.running.Go(func() { x.refill(h.closing) })
 		return

@@ -201,8 +201,11 @@ func (x *extension) acquireBridged(ctx context.Context, s *protocol.Session, key
 		return nil, nil, err
 	}
 	return i, func(err error) {
-		if kind := protocol.KindOf(err); kind == "" || kind == protocol.ExtensionError { // it answered
+		switch kind := protocol.KindOf(err); {
+		case kind == "", kind == protocol.ExtensionError: // it answered
 			b.fuses.mended(i.key, starts)
+		case processEnded(err):
+			x.struck(i, true, err)
 		}
 		release(err)
 	}, nil
@@ -323,7 +326,7 @@ func (r *routed) visible(result json.RawMessage) json.RawMessage {
 	all := len(list)
 	list = slices.DeleteFunc(list, func(tool json.RawMessage) bool {
 		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
-		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name))
+		return !r.gen.policy.Visible(r.exchange.Caller, r.exchange.Extension, r.target.bridge.canonical(name)) || r.gen.unpinned(r.target, tool)
 	})
 	if len(list) == all {
 		return result

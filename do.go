@@ -65,10 +65,14 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	}
 	r, err := h.route(ctx, c, t)
 	if err != nil {
+		h.tally.astray(err)
 		return nil, err
 	}
 	defer r.gen.leave()
-	if err := r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...); err != nil {
+	began := h.feed.clock()
+	err = r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...)
+	h.account(r, began, err)
+	if err != nil {
 		return nil, r.blame(err)
 	}
 	return r.exchange.Response, nil
@@ -330,7 +334,7 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	} else {
 		result, err = r.converse(ctx, i, params)
 	}
-	r.target.calls.record(time.Since(began), err)
+	r.target.calls.record(time.Since(began), params, result, err)
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	return result, ok && e.Outcome == "" && processEnded(err), err

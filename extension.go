@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -70,6 +71,7 @@ type instance struct {
 	print     string               // the fingerprint of what it runs; "" when that does not count
 	learn     func(announced bool) // told of its handshake, and of later ones
 	pid       int                  // once it could be called
+	strike    sync.Once            // see [extension.struck]
 }
 
 // Serve implements [supervisor.Service].
@@ -85,9 +87,10 @@ func (i *instance) Serve(ctx context.Context, ready func()) error {
 		}
 	}
 	var tasks sync.WaitGroup
-	began := false
+	began, spawned := false, time.Now()
 	err := i.Instance.Serve(ctx, func() {
 		began = true
+		i.extension.calls.started.record(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.learn(false)
 		ready()
@@ -149,6 +152,7 @@ func (x *extension) running(i *instance, is bool) {
 		x.instances[i] = struct{}{}
 	} else {
 		delete(x.instances, i)
+		x.calls.ended(i.Info())
 	}
 }
 
@@ -206,15 +210,7 @@ func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report proces
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
 		memory: memoryOf(h.opts.StateDir), bridge: b,
 	}
-	o := groupOptions(x, spec.Options)
-	logged := o.OnEvent
-	o.OnEvent = func(e supervisor.Event) {
-		logged(e)
-		if x.policy == nil && x.bridge == nil {
-			h.stateChanged(c.ID, e)
-		}
-	}
-	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, o)
+	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, h.watched(x, spec.Options))
 	return x
 }
 

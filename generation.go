@@ -98,6 +98,7 @@ func (h *Host) succeed(r *roster) {
 	next.users.Store(1)
 	h.gen.Store(next)
 	h.reportOffers(diags)
+	h.feed.publish(Event{Kind: EventTools, Tools: &ToolsEvent{number, len(catalog.Entries())}})
 	if prev == nil {
 		return
 	}
@@ -133,12 +134,16 @@ func (h *Host) catalog(r *roster, number uint64, before *tools.Catalog) (*tools.
 		}
 		source := tools.Source{Extension: x.candidate.ID, Tools: offered}
 		for _, p := range policies {
-			withheld, changed := p.hold(x, offered)
-			source.Withheld, diags = append(source.Withheld, withheld...), append(diags, changed...)
+			withheld, found := p.withhold(x, p.hold(x, offered))
+			source.Withheld, diags = append(source.Withheld, withheld...), append(diags, found...)
 		}
 		sources = append(sources, source)
 	}
 	for _, p := range policies {
+		for _, x := range r.destinations() { // which list their tools themselves
+			_, found := p.withhold(x, p.held(x))
+			diags = append(diags, found...)
+		}
 		if !h.opts.Inspect {
 			diags = append(diags, p.save()...)
 		}

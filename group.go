@@ -41,6 +41,23 @@ func groupOptions(x *extension, o manifest.Options) supervisor.Options {
 	}
 }
 
+// watched has what happens to x counted, and told to hooks and to those who listen.
+func (h *Host) watched(x *extension, options manifest.Options) supervisor.Options {
+	o := groupOptions(x, options)
+	logged := o.OnEvent
+	o.OnEvent = func(e supervisor.Event) {
+		logged(e)
+		if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
+			x.calls.restarts.Add(1)
+		}
+		h.feed.stateEvent(x.candidate.ID, e)
+		if x.policy == nil && x.bridge == nil {
+			h.stateChanged(x.candidate.ID, e)
+		}
+	}
+	return o
+}
+
 // processEnded reports whether err says that the process behind an instance is
 // gone or about to be.
 func processEnded(err error) bool {

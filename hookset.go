@@ -138,8 +138,9 @@ func (h *Host) hooksOffered(x *extension) []string {
 	return nil
 }
 
-// hookRan logs what a handler did wrong.
+// hookRan counts what a handler did, and logs what it did wrong.
 func (h *Host) hookRan(e *hooks.Event, s hooks.Step) {
+	h.tally.hook(e, s)
 	if s.Err == nil {
 		return
 	}

@@ -81,6 +81,8 @@ type Host struct {
 	openedAt    time.Time
 
 	oversight oversight
+	tally     tally
+	feed      feed
 
 	runner *hooks.Runner    // of the commands of hooks
 	states chan hooks.Event // of extensions, for the hooks of extension_state
@@ -382,6 +384,7 @@ func (h *Host) Close() error {
 		h.runner.Close()
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()
+		h.feed.close()
 		h.journal.Close()
 	})
 	return failed

@@ -56,6 +56,7 @@ func (h *Host) learn(i *instance, announced bool) {
 	if i.extension.policy != nil {
 		return // offers nothing
 	}
+	h.gen.Load().pin(i.extension, i.Handshake().Tools)
 	h.offersChanged()
 	if i.extension.declares() {
 		return

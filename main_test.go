@@ -39,7 +39,9 @@ var verbs = map[string]processtest.Verb{
 
 	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":   func(string) { os.Exit(guard().Main()) },
+	"mute":    func(string) { os.Exit(mute().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
+	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },
 	"hooks":   func(string) { os.Exit(hookExtension().Main()) },
 	"journal": func(string) { os.Exit(journalExtension().Main()) },
 
@@ -132,6 +134,14 @@ func officialServer() *mcp.Server {
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.ToUpper(in.Text)}}}, nil, nil
 		})
+	mcp.AddTool(s, &mcp.Tool{Name: "ask", Description: "Asks its caller's user."},
+		func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+			answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Where to?"})
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "home: " + answer.Action}}}, nil, nil
+		})
 	mcp.AddTool(s, &mcp.Tool{Name: "environ", Description: "Its environment."},
 		func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
@@ -147,6 +157,16 @@ func listen(address string) (l net.Listener, err error) {
 		}
 	}
 	return nil, err
+}
+
+// mute is a policy that never decides.
+func mute() *sdk.Extension {
+	x := sdk.New("1")
+	x.OnDecide(func(ctx context.Context, _ *sdk.Exchange) (sdk.Decision, error) {
+		<-ctx.Done()
+		return sdk.Decision{}, ctx.Err()
+	})
+	return x
 }
 
 // folder is a search path under construction.

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -226,5 +227,56 @@ func TestInspectOnlyLooks(t *testing.T) {
 	second := f.openWith(cfg, exthost.Options{}) // one that calls has a log of its own
 	if s := second.Status().Audit; s == nil || s.Path != filepath.Join(dir, "audit-2.jsonl") {
 		t.Errorf("the second host's audit: %+v", s)
+	}
+}
+
+// listing is an MCP server in sh that lists the tools of tools.json.
+const listing = `#!/bin/sh
+while read -r line; do
+	id=$(printf %s "$line" | sed -n 's/.*"id":\([^,}]*\).*/\1/p')
+	case $line in
+	*'"notifications/'*) continue ;;
+	*'"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"listing","version":"1"}}' ;;
+	*'"tools/list"'*) result="{\"tools\":$(cat tools.json)}" ;;
+	*'"tools/call"'*) result='{"content":[{"type":"text","text":"hello"}]}' ;;
+	*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}"; continue ;;
+	esac
+	echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$result}"
+done
+`
+
+// T4: so it is with the tools of a destination, which lists them itself.
+func TestT4ChangedToolsOfADestination(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.write("listing.sh", listing)
+	f.write("tools.json", strings.ReplaceAll(twoTools, "input_schema", "inputSchema"))
+	cfg := f.config()
+	cfg.Destinations = config.Destinations{"d": {Type: config.DestinationStdio, Command: manifest.Command{"sh", "listing.sh"}, Cwd: f.dir, Instances: manifest.InstancesPerSession, StartTimeout: manifest.Duration(patience)}}
+	cfg.Plugins = []governance.Spec{pinSpec("", governance.ModeEnforce)}
+	h := f.openWith(cfg, exthost.Options{})
+	ask := func(session, method, params string) (string, error) {
+		s := &protocol.Session{ID: session, Extension: "d", Version: protocol.MCP20251125}
+		raw, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: "d", Method: method, Params: json.RawMessage(params)})
+		return string(raw), err
+	}
+	if list, err := ask("first", "tools/list", `{}`); err != nil || !strings.Contains(list, "greet") {
+		t.Fatalf("%s, %v", list, err)
+	}
+	if _, err := ask("first", "tools/call", `{"name":"greet"}`); err != nil {
+		t.Error(err)
+	}
+	f.write("tools.json", strings.ReplaceAll(evil, "input_schema", "inputSchema"))
+	if list, err := ask("first", "tools/list", `{}`); err != nil || strings.Contains(list, "greet") || !strings.Contains(list, "part") {
+		t.Errorf("the changed list: %s, %v", list, err)
+	}
+	if _, err := ask("first", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("called: %v", err)
+	}
+	if err := h.Admin().ApprovePin("d", "greet", "ada"); err != nil {
+		t.Error(err)
+	}
+	if _, err := ask("first", "tools/call", `{"name":"greet"}`); err != nil {
+		t.Error(err)
 	}
 }

@@ -193,7 +193,7 @@ func (h *Host) policySpec(cfg *config.Config, s governance.Spec) (runtime.Spec, 
 		t.Cwd = wd
 	}
 	handshake, call := manifest.Duration(s.HandshakeTimeout), manifest.Duration(s.Timeout)
-	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call}
+	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call, Restart: cfg.Extensions.Defaults.Restart}
 	id := PolicyPrefix + s.Name
 	spec := runtime.Spec{
 		ID: id, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},

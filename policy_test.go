@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
@@ -169,4 +170,43 @@ func TestReloadPolicies(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
+}
+
+// G2: an optional policy that is down ends no call, is counted, and once its breaker
+// is open costs no time.
+func TestG2OptionalPolicyIsDown(t *testing.T) {
+	processtest.Leaks(t)
+	for what, script := range map[string]string{"does not start": "exit 3", "hangs": "mute"} {
+		t.Run(what, func(t *testing.T) {
+			s := guardSpec(t, "guard", script)
+			s.Required, s.Timeout = false, 20*time.Millisecond
+			h, _ := governed(t, exthost.Options{}, s)
+			down := func() bool {
+				p := h.Status().Policies[0]
+				return p.State == "failed" || len(p.Process.Instances) == 1 && p.Process.Instances[0].Breaker == "open"
+			}
+			calls := 0
+			for ; !down(); calls++ {
+				if err := greeting(t, h, "Ada"); err != nil || calls > 100 {
+					t.Fatalf("call %d: %v", calls, err)
+				}
+			}
+			if calls > 20 { // five failures open it; one may be counted late
+				t.Errorf("the breaker opened after %d calls", calls)
+			}
+			if err := greeting(t, h, "Ada"); err != nil {
+				t.Error(err)
+			}
+			steps := h.Admin().Traces(1)[0].Steps
+			for _, step := range steps {
+				if step.Outcome != governance.PluginError || step.Latency > s.Timeout/2 {
+					t.Errorf("once it is known to be down: %+v", step)
+				}
+			}
+			counted := h.Status().Policies[0].Calls
+			if len(steps) != 2 || len(counted) != 2 || counted[0].Errors != int64(calls)+1 || counted[0].Continue != 0 {
+				t.Errorf("%d steps, counted %+v after %d calls", len(steps), counted, calls+1)
+			}
+		})
+	}
 }

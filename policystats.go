@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"iter"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -99,14 +100,9 @@ func (s *policyStats) keep(members []governance.Member) {
 }
 
 // calls returns what is known of the policy, by the flows in their order.
-func (s *policyStats) calls(policy string) (list []PolicyCalls) {
-	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
-		s.mu.RLock()
-		f := s.flows[policyFlow{policy, flow}]
-		s.mu.RUnlock()
-		if f == nil {
-			continue
-		}
+func (s *policyStats) calls(policy string) []PolicyCalls {
+	list := []PolicyCalls{}
+	for flow, f := range s.flowsOf(policy) {
 		c := PolicyCalls{Flow: flow, Continue: f.went.Load(), Rejected: f.rejected.Load(), Errors: f.errors.Load(), Dropped: f.dropped.Load(),
 			Shadow: f.shadow.Load(), Latency: latencyOf(&f.took)}
 		f.mu.Lock()
@@ -115,4 +111,18 @@ func (s *policyStats) calls(policy string) (list []PolicyCalls) {
 		list = append(list, c)
 	}
 	return list
+}
+
+// flowsOf yields what is kept of the policy, by the flows in their order.
+func (s *policyStats) flowsOf(policy string) iter.Seq2[governance.Flow, *flowStats] {
+	return func(yield func(governance.Flow, *flowStats) bool) {
+		for _, flow := range []governance.Flow{governance.Request, governance.Response} {
+			s.mu.RLock()
+			f := s.flows[policyFlow{policy, flow}]
+			s.mu.RUnlock()
+			if f != nil && !yield(flow, f) {
+				return
+			}
+		}
+	}
 }

@@ -55,8 +55,9 @@ func (a Admin) Plan(ctx context.Context) (*Change, error) {
 // is started again. A configuration that cannot be used and a policy that does not
 // start are errors, and change nothing; nor does an end of ctx or of the host
 // meanwhile.
-func (a Admin) Reload(ctx context.Context) (*Change, error) {
+func (a Admin) Reload(ctx context.Context) (done *Change, err error) {
 	h := a.h
+	defer func() { h.feed.reloadEvent(done, err) }()
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
 	ctx, cancel := context.WithCancel(ctx)

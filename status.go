@@ -72,9 +72,9 @@ const (
 // Status returns a snapshot of the host.
 func (h *Host) Status() Status {
 	g := h.gen.Load()
-	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains()}
+	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains(), Extensions: []ExtensionStatus{}}
 	h.mu.Lock()
-	s.Diagnostics = slices.Concat(g.diagnostics, h.diagnostics, h.offerDiagnostics)
+	s.Diagnostics = slices.Concat([]protocol.Diagnostic{}, g.diagnostics, h.diagnostics, h.offerDiagnostics)
 	h.mu.Unlock()
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))
@@ -160,7 +160,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 // running adds what there is to say of the processes of x.
 func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
-	s.Latency, s.LastCrash = x.calls.latency(), x.crash.Load()
+	s.Latency, s.LastCrash = x.calls.took.latency(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
 	for i, slot := range x.slots() {

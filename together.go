@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/tools"
 )
 
 // For callers of all extensions at once, what MCP servers offer besides tools is
@@ -35,22 +32,6 @@ const (
 	maxPages    = 64              // answers it takes for that
 	methodLevel = "logging/setLevel"
 )
-
-// owners says whose what is. It is learnt from lists, as callers ask for them.
-type owners struct {
-	mu        sync.Mutex
-	at        time.Time // when all was last listed for want of an owner
-	resources map[string]string
-	templates []template
-	prompts   map[string]prompt // by registered name
-}
-
-type template struct {
-	extension, text string
-	pattern         *regexp.Regexp
-}
-
-type prompt struct{ extension, name string }
 
 func listingOf(method string) (listing, bool) {
 	for _, l := range listings {
@@ -124,97 +105,6 @@ func (h *Host) listOne(ctx context.Context, c *protocol.Call, id string, l listi
 		params = rawjson.Set(params, "cursor", cursor)
 	}
 	return items
-}
-
-// learn notes whose the items are, and returns those that are shown.
-func (o *owners) learn(l listing, order []string, each [][]json.RawMessage) (shown []json.RawMessage) {
-	resources, prompts, templates := make(map[string]string), make(map[string]prompt), []template(nil)
-	for n, id := range order {
-		for _, item := range each[n] {
-			key, _ := rawjson.Text(rawjson.Get(item, l.key))
-			switch l.key {
-			case "uri":
-				if resources[key] != "" {
-					continue
-				}
-				resources[key] = id
-			case "uriTemplate":
-				templates = append(templates, template{id, key, templatePattern(key)})
-			case "name":
-				name, _, ok := tools.Register(id, key, func(name string) bool { return prompts[name].extension != "" })
-				if !ok {
-					continue
-				}
-				prompts[name] = prompt{id, key}
-				item = rawjson.Set(item, "name", quote(name))
-			}
-			shown = append(shown, item)
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch l.key {
-	case "uri":
-		o.resources = resources
-	case "uriTemplate":
-		o.templates = templates
-	case "name":
-		o.prompts = prompts
-	}
-	return shown
-}
-
-var expression = regexp.MustCompile(`\{[^{}]*\}`)
-
-// templatePattern matches what a URI template may stand for, roughly: enough to
-// tell whose it is.
-func templatePattern(text string) *regexp.Regexp {
-	var b strings.Builder
-	b.WriteString("^")
-	last := 0
-	for _, at := range expression.FindAllStringIndex(text, -1) {
-		b.WriteString(regexp.QuoteMeta(text[last:at[0]]))
-		any := "[^/?#]*"
-		if strings.ContainsAny(text[at[0]:at[1]], "+#/?&*;.") {
-			any = ".*"
-		}
-		b.WriteString(any)
-		last = at[1]
-	}
-	b.WriteString(regexp.QuoteMeta(text[last:]) + "$")
-	return regexp.MustCompile(b.String())
-}
-
-// find returns whose a thing is: a resource by its URI, or the text of a template,
-// or a prompt by its registered name; "" when nobody listed it.
-func (o *owners) find(kind, name string) (extension, own string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if kind == "prompt" {
-		p := o.prompts[name]
-		return p.extension, p.name
-	}
-	if id := o.resources[name]; id != "" {
-		return id, name
-	}
-	for _, t := range o.templates {
-		if t.text == name || t.pattern.MatchString(name) {
-			return t.extension, name
-		}
-	}
-	return "", ""
-}
-
-// stale reports whether everything may be listed again for want of an owner: at
-// most once a second, whatever clients ask for.
-func (o *owners) stale() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if time.Since(o.at) < time.Second {
-		return false
-	}
-	o.at = time.Now()
-	return true
 }
 
 // addressed is where in the params of a method the thing stands that it is about.

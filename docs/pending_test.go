@@ -18,7 +18,6 @@ import (
 var pending = []struct{ key, code, effect, until string }{
 	{"manifest:dev", `Manifest\.Dev\b`, "no effect", "a running host watches"},
 	{"config:extensions.watch", `Extensions\.Watch\b`, "no effect", "a running host watches"},
-	{"config:server.metrics", `[^.]\bMetrics:|[cC]fg\.Metrics\b`, "no effect", "metrics are collected"},
 }
 
 // note says of a pending key that it is one, after an opening of its own.

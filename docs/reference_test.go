@@ -30,6 +30,7 @@ func TestReference(t *testing.T) {
 		{"docs/decisions.md", "pending", pendingList},
 		{"docs/manifest.md", "manifest", manifestReference},
 		{"docs/config.md", "config", configReference},
+		{"docs/governance.md", "built-in policies", builtinReference},
 		{"docs/protocol.md", "kinds", kindsTable},
 		{"docs/operators.md", "exit codes", exitCodes},
 		{"docs/hooks.md", "points", pointsTable},

@@ -10,57 +10,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
 )
-
-// adminServer serves the admin API of a host with one exec extension.
-func adminServer(t *testing.T) (*httptest.Server, *exthost.Host) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "kit"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	manifest := `[plugin]
-id = "kit"
-version = "0.1.0"
-[transport]
-kind = "exec"
-command = "true"
-[[tools]]
-name = "say"
-description = "Says it."
-command = ["sh", "-c", "echo careful >&2; cat"]
-[[tools]]
-name = "die"
-description = "Dies."
-command = ["sh", "-c", "echo 'last words' >&2; kill -9 $$"]
-`
-	if err := os.WriteFile(filepath.Join(dir, "kit", "plugin.toml"), []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{dir}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(Admin(h))
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil { // which ends the streams
-			t.Error(err)
-		}
-		s.Close()
-	})
-	return s, h
-}
 
 // askAdmin makes a request and decodes the answer.
 func askAdmin(t *testing.T, s *httptest.Server, method, path, body string, into any) int {
@@ -100,7 +57,7 @@ func TestAdminAPI(t *testing.T) {
 		t.Errorf("status: %d %+v", code, status)
 	}
 	var list struct{ Tools []Tool }
-	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK || len(list.Tools) != 2 || list.Tools[1].Name != "ext_kit_say" {
+	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK || len(list.Tools) != 4 || list.Tools[3].Name != "ext_kit_say" {
 		t.Errorf("tools: %d %+v", code, list)
 	}
 	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=other", "", &list); code != http.StatusOK || len(list.Tools) != 0 {

@@ -14,20 +14,51 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// policyRoutes are the operator's side of governance.
-func (a *admin) policyRoutes() map[string]handler {
-	return map[string]handler{
-		"GET /api/v1/policies":                         a.policies,
-		"POST /api/v1/policies/test":                   a.testCall,
-		"GET /api/v1/decisions":                        a.decisions,
-		"GET /api/v1/decisions/{id}":                   a.decision,
-		"GET /api/v1/approvals":                        a.approvals,
-		"POST /api/v1/approvals/{id}/approve":          a.approve,
-		"POST /api/v1/approvals/{id}/deny":             a.deny,
-		"GET /api/v1/pins":                             a.pins,
-		"POST /api/v1/pins/{extension}/approve":        a.approvePin,
-		"POST /api/v1/pins/{extension}/{tool}/approve": a.approvePin,
+// policyOperations are the operator's side of governance.
+var policyOperations = []operation{
+	{method: "GET", path: "/policies", summary: "The policies, in the order in which they are asked, and the audit log",
+		answer: policyList{}, handle: (*admin).policies},
+	{method: "POST", path: "/policies/test", summary: "Hold a call against the policies, without making it",
+		body: TestCall{}, answer: TestResult{}, handle: (*admin).testCall},
+	{method: "GET", path: "/decisions", summary: "How the latest exchanges fared, the newest first",
+		query:  []parameter{{"last", "how many; default 100"}},
+		answer: decisionList{}, handle: (*admin).decisions},
+	{method: "GET", path: "/decisions/{id}", summary: "One decision",
+		answer: exthost.Trace{}, handle: (*admin).decision},
+	{method: "GET", path: "/approvals", summary: "The questions that wait for a person, the oldest first",
+		answer: approvalList{}, handle: (*admin).approvals},
+	{method: "POST", path: "/approvals/{id}/approve", summary: "Let the call be made, once",
+		handle: (*admin).approve},
+	{method: "POST", path: "/approvals/{id}/deny", summary: "End the call; the body may be empty",
+		body: Denial{}, handle: (*admin).deny},
+	{method: "GET", path: "/pins", summary: "The descriptors of tools that policies have pinned",
+		answer: pinList{}, handle: (*admin).pins},
+	{method: "POST", path: "/pins/{extension}/approve", summary: "Pin what the tools of an extension say now, those that are held back",
+		handle: (*admin).approvePin},
+	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Pin what one tool says now",
+		handle: (*admin).approvePin},
+}
+
+// What lists are answered as.
+type (
+	policyList struct {
+		Policies []exthost.PolicyStatus `json:"policies"`
+		Audit    *exthost.AuditStatus   `json:"audit,omitempty"` // nil: none is kept
 	}
+	decisionList struct {
+		Decisions []exthost.Trace `json:"decisions"`
+	}
+	approvalList struct {
+		Approvals []exthost.Question `json:"approvals"`
+	}
+	pinList struct {
+		Pins []exthost.Pin `json:"pins"`
+	}
+)
+
+// Denial is why a call is not to be made.
+type Denial struct {
+	Reason string `json:"reason,omitempty"`
 }
 
 type operatorKey struct{}
@@ -46,7 +77,7 @@ func operator(r *http.Request) string {
 
 func (a *admin) policies(w http.ResponseWriter, _ *http.Request) error {
 	s := a.host.Status()
-	return writeJSON(w, http.StatusOK, map[string]any{"policies": orEmpty(s.Policies), "audit": s.Audit})
+	return writeJSON(w, http.StatusOK, policyList{orEmpty(s.Policies), s.Audit})
 }
 
 // TestCall is a call that is held against the policies: of a tool by its registered
@@ -140,7 +171,7 @@ func (a *admin) decisions(w http.ResponseWriter, r *http.Request) error {
 		}
 		last = n
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"decisions": orEmpty(a.host.Admin().Traces(last))})
+	return writeJSON(w, http.StatusOK, decisionList{orEmpty(a.host.Admin().Traces(last))})
 }
 
 func (a *admin) decision(w http.ResponseWriter, r *http.Request) error {
@@ -152,18 +183,15 @@ func (a *admin) decision(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) approvals(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"approvals": orEmpty(a.host.Admin().Questions())})
+	return writeJSON(w, http.StatusOK, approvalList{orEmpty(a.host.Admin().Questions())})
 }
 
 func (a *admin) approve(w http.ResponseWriter, r *http.Request) error {
 	return done(w, a.host.Admin().Approve(r.PathValue("id"), operator(r)))
 }
 
-// deny takes {"reason": TEXT}, or nothing.
 func (a *admin) deny(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Reason string `json:"reason"`
-	}
+	var body Denial
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
@@ -171,7 +199,7 @@ func (a *admin) deny(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) pins(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"pins": orEmpty(a.host.Admin().Pins())})
+	return writeJSON(w, http.StatusOK, pinList{orEmpty(a.host.Admin().Pins())})
 }
 
 func (a *admin) approvePin(w http.ResponseWriter, r *http.Request) error {

@@ -33,7 +33,7 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 		t.Errorf("one process, %s, serves both", pa)
 	}
 	var wg sync.WaitGroup
-	for name, s := range map[string]*stream{"a": a, "b": b} {
+	for name, s := range map[string]*sseStream{"a": a, "b": b} {
 		wg.Go(func() {
 			for i := range 200 { // whose ids are the same as the other's
 				want := fmt.Sprint(name, i)

@@ -111,7 +111,7 @@ func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *
 var stdioPeer = config.Destinations{"d": {Type: config.DestinationStdio}}
 
 // stream is an MCP client of the older HTTP transport.
-type stream struct {
+type sseStream struct {
 	t      testing.TB
 	base   string
 	header http.Header
@@ -122,9 +122,9 @@ type stream struct {
 }
 
 // openStream connects to base+"/sse" and initializes.
-func openStream(t testing.TB, base string, h http.Header) *stream {
+func openStream(t testing.TB, base string, h http.Header) *sseStream {
 	t.Helper()
-	s := &stream{t: t, base: base, header: h}
+	s := &sseStream{t: t, base: base, header: h}
 	s.dial()
 	s.send("initialize", `{"protocolVersion":"2024-11-05","capabilities":{},"clientInfo":{"name":"t","version":"1"}}`)
 	if answer := s.next(); !strings.Contains(answer, `"serverInfo"`) {
@@ -134,7 +134,7 @@ func openStream(t testing.TB, base string, h http.Header) *stream {
 }
 
 // dial opens the stream on a connection of its own, whose buffers stay small.
-func (s *stream) dial() {
+func (s *sseStream) dial() {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -166,7 +166,7 @@ func (s *stream) dial() {
 }
 
 // next returns the data of the next event.
-func (s *stream) next() string {
+func (s *sseStream) next() string {
 	s.t.Helper()
 	for {
 		line, err := s.events.ReadString('\n')
@@ -180,7 +180,7 @@ func (s *stream) next() string {
 }
 
 // send posts a request and returns its id.
-func (s *stream) send(method, params string) int {
+func (s *sseStream) send(method, params string) int {
 	s.t.Helper()
 	s.id++
 	r := send(s.t, http.MethodPost, s.post, s.header, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, s.id, method, params))
@@ -193,7 +193,7 @@ func (s *stream) send(method, params string) int {
 }
 
 // call calls a tool and returns the answer, which must be the next.
-func (s *stream) call(tool, arguments string) string {
+func (s *sseStream) call(tool, arguments string) string {
 	s.t.Helper()
 	id := s.send("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
 	answer := s.next()

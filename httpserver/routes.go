@@ -19,6 +19,10 @@ func (s *Server) newRoutes() http.Handler {
 	if s.options.Metrics != nil {
 		mux.Handle("GET /metrics", s.options.Metrics)
 	}
+	if s.options.Admin != nil {
+		mux.Handle(apiRoot+"/", operatorOnly(s.options.Admin))
+		mux.Handle("GET /ui/", dashboard())
+	}
 	if s.options.OAuth != nil {
 		mux.Handle(metadataPath, s.metadata())
 		mux.Handle(metadataPath+"/", s.metadata())

@@ -25,10 +25,11 @@ type Options struct {
 	Ready   func() error      // why /readyz is to say 503; nil is always ready
 	Bridge  Bridge            // the destinations among these, and their ports; nil: there are none
 	Metrics http.Handler      // served on /metrics; nil: no such route
+	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // also opens everything, and the ports of destinations where there is no Token; "": there is none
-	OAuth          *OAuth   // also takes access tokens; nil takes none
+	OperatorToken  string   // opens everything, and alone /api/v1, on loopback too; "": there is none; required with Admin
+	OAuth          *OAuth   // also takes access tokens, but for /api and /ui; nil takes none
 	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
@@ -85,10 +86,14 @@ type Server struct {
 	certificate atomic.Pointer[tls.Certificate]
 }
 
-// New returns a Server, which does not listen yet. It panics without a backend.
+// New returns a Server, which does not listen yet. It panics without a backend, and
+// with an operator's API that anybody could reach.
 func New(o Options) *Server {
 	if o.Backend == nil {
 		panic("httpserver: no backend")
+	}
+	if o.Admin != nil && o.OperatorToken == "" {
+		panic("httpserver: no token for the operator")
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}

@@ -111,8 +111,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-func (r *remote) Done() <-chan struct{}        { return r.closed }
 func (r *remote) Exited() <-chan struct{}      { return r.closed }
+func (r *remote) Done() <-chan struct{}        { return r.closed }
 func (r *remote) PID() int                     { return 0 }
 func (r *remote) Kill()                        { r.close() }
 func (r *remote) Tail() []string               { return nil }

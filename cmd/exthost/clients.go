@@ -18,6 +18,7 @@ func (g *greeting) clients(f front) {
 	for _, c := range clientSetups(url, f.token) {
 		fmt.Fprintf(&g.b, "  %s%s\n      %s\n", c.name, g.a.paint(dim, c.where), c.what)
 	}
+	fmt.Fprintf(&g.b, "\ndashboard %s\n", g.a.paint(bold, f.url+"/ui/#token="+f.operator.text))
 	fmt.Fprintln(&g.b, "\nCtrl-C stops everything.")
 }
 

@@ -54,6 +54,7 @@ func (a *app) logGreeting(h *exthost.Host, f front, s exthost.Status, took time.
 	url := "stdio"
 	if f.url != "" {
 		url = f.url + "/mcp"
+		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
 	}
 	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[exthost.StateSkipped],
 		"failed", count[string(supervisor.Failed)], "tools", len(h.Tools().Entries()), "tokens", tokens(h.Tools().Entries()),

@@ -52,7 +52,7 @@ func TestGreeting(t *testing.T) {
 		"extensions/asleep/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"asleep"`, 1),
 		"extensions/broken/plugin.toml": strings.Replace(kitManifest, `version`, `verison`, 1),
 	})
-	got := greeted(t, dir, front{url: "http://127.0.0.1:7800"})
+	got := greeted(t, dir, front{url: "http://127.0.0.1:7800", operator: operatorToken{text: "M7Q"}})
 	golden(t, "greeting.golden", got)
 	if strings.ContainsAny(got, "\x1b\u009b") {
 		t.Error("T14: an escape of an extension gets through")

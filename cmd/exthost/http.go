@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -41,6 +42,10 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 		return front{}, &exitError{code: exitInvalid, text: cfg.Listen + " can be reached from other machines, and no token is set",
 			hint: "set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
 	}
+	if f.operator, err = newOperatorToken(); err != nil {
+		listener.Close()
+		return front{}, err
+	}
 	var serving atomic.Pointer[httpserver.Server]
 	f.reload = func() error {
 		if s := serving.Load(); s != nil {
@@ -49,11 +54,16 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 		return nil // it will read its files when it begins
 	}
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
+		var metrics http.Handler
+		if cfg.Metrics {
+			metrics = httpserver.Metrics(h)
+		}
 		server := httpserver.New(httpserver.Options{
 			Backend: h, Serves: h.Serves, Bridge: h.Admin(), OAuth: resourceServer(cfg.Auth.OAuth), Ready: func() error { return startedYet(h) },
 			MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
 			Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 			CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
+			Admin: httpserver.Admin(h), OperatorToken: f.operator.text, Metrics: metrics,
 			Logger: log, ShutdownTimeout: httpShutdown,
 		})
 		serving.Store(server)

@@ -52,6 +52,8 @@ type front struct {
 	url     string                                           // "" on stdio
 	token   string                                           // the variable that clients from elsewhere have the token in; "" when they need none
 	exposed bool                                             // other machines can connect
+
+	operator operatorToken // zero on stdio
 }
 
 func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag) error {
@@ -76,6 +78,7 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 		if f, err = httpFront(cfg.Server, log); err != nil {
 			return err
 		}
+		defer f.operator.forget()
 	}
 	began := time.Now()
 	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true, Reread: a.reread(flags)})

@@ -32,6 +32,7 @@ type Options struct {
 const (
 	minMaxSize = 64 << 10
 	maxPending = 4 << 20         // bytes of records that wait to be written
+	usualBatch = 256 << 10       // bytes of records that come in while others are written
 	retry      = 1 * time.Second // after a write that failed
 )
 
@@ -70,7 +71,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{log: o.Log, wake: make(chan struct{}, 1), ended: make(chan struct{}), room: make(chan struct{})}
+	l := &Log{log: o.Log, wake: make(chan struct{}, 1), ended: make(chan struct{}), room: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
 	if torn != nil {
 		o.Log.Warn("the audit log ended within a line, which was cut off", "path", o.Path, "bytes", len(torn))
 		l.noteLocked(Record{Kind: KindRecovered, Torn: cut(string(torn), maxCopy)})
@@ -157,7 +158,7 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 // write is the goroutine that writes what is pending until the log is closed.
 func (l *Log) write(f *file) {
 	defer close(l.ended)
-	var batch []byte
+	batch := make([]byte, 0, usualBatch)
 	for {
 		<-l.wake
 		var closing bool

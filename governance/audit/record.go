@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -160,9 +161,13 @@ func (r Record) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	line = slices.Grow(line, request.size()+response.size())
 	line = request.appendTo(line[:len(line)-1], "request")
 	return append(response.appendTo(line, "response"), '}'), nil
 }
+
+// size is about what appendTo appends.
+func (p *Payload) size() int { return len(p.JSON) + len(p.Cut) + 160 }
 
 func (p *Payload) appendTo(dst []byte, name string) []byte {
 	if p.SHA256 == "" {

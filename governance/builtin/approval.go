@@ -8,10 +8,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// approvalConfig is what the policy approval may state.
+// approvalConfig is the config of the built-in policy approval, which has a person
+// decide about each tool call that its match selects, or about every request when
+// that names methods:
+//
+//	reason: this touches production   # for the person who decides
+//	expiry: 10m                       # how long the question waits; default 5m
+//
+// An approval is bound to caller, tool and arguments, and lets one call through: the
+// one that waits, or when its caller has given up, the same call when it is made
+// again in time. Nobody to ask, and no answer, are denials. Category authorization
+// only.
 type approvalConfig struct {
-	Reason string   `json:"reason"` // for the person who decides
-	Expiry duration `json:"expiry"` // how long the question waits; default governance.DefaultExpiry
+	Reason string   `json:"reason"`
+	Expiry duration `json:"expiry"`
 }
 
 // approval has a person decide about each tool call that it is shown, or about

@@ -13,12 +13,22 @@ import (
 // codeSecret is the code of a denial because of what was found.
 const codeSecret = "secret_found"
 
-// redactConfig is what the policy redact may state.
+// redactConfig is the config of the built-in policy redact, which masks secrets and
+// personal data in requests and responses:
+//
+//	action: redact            # redact (default), or deny what holds some
+//	rules: {phone: true}      # rules on and off by name
+//	patterns: {emp: 'EMP-\d+'}  # more expressions (RE2) by name; looked for everywhere, so they cost more
+//	allow: ['.*@example\.com']  # expressions for what passes
+//
+// It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
+// addresses and card numbers in texts, also in escaped ones, and puts
+// "[redacted:RULE]" in their place. Category content; with action deny any.
 type redactConfig struct {
-	Action   string            `json:"action"`   // redact (default), or deny
-	Rules    map[string]bool   `json:"rules"`    // rules on and off by name
-	Patterns map[string]string `json:"patterns"` // more expressions by name; looked for everywhere, so they cost more
-	Allow    []string          `json:"allow"`    // expressions for what passes
+	Action   string            `json:"action"`
+	Rules    map[string]bool   `json:"rules"`
+	Patterns map[string]string `json:"patterns"`
+	Allow    []string          `json:"allow"`
 }
 
 // redaction masks secrets and personal data in requests and responses, or denies

@@ -21,8 +21,8 @@ import (
 //
 //	schemas:
 //	- tools: ["ext_files_*"]   # globs of registered names; default: all
-//	  arguments: {…}           # a schema of the arguments
-//	  result: {…}              # a schema of the whole result: content, structuredContent, isError …
+//	  arguments: {required: [path]}  # a schema of the arguments
+//	  result: {type: object}         # a schema of the whole result: content, structuredContent, isError …
 //
 // All that fit a tool have to be met. Schemas are of draft 2020-12 unless they say
 // otherwise, and refer only to themselves.

@@ -16,10 +16,18 @@ import (
 // a store they cut all the same. SpillTo is called before the policy decides.
 type Spiller interface{ SpillTo(store *results.Store) }
 
-// sizeCapConfig is what the policy size_cap may state.
+// sizeCapConfig is the config of the built-in policy size_cap, which puts a preview in
+// the place of a tool result that is too big, and keeps the rest:
+//
+//	max_bytes: 65536     # of a result; at least 1024; default 65536
+//	preview_bytes: 4096  # of its text that are left; at most half of max_bytes; default 4096
+//
+// The model is told a handle, and reads on with the tool exthost_result_page, which
+// is listed while there is such a policy. What is kept is what the policy is shown:
+// give it a higher priority number than those that mask. Category content only.
 type sizeCapConfig struct {
-	MaxBytes     int `json:"max_bytes"`     // of a result; default 65536
-	PreviewBytes int `json:"preview_bytes"` // of its text that are left; default 4096
+	MaxBytes     int `json:"max_bytes"`
+	PreviewBytes int `json:"preview_bytes"`
 }
 
 // sizeCap puts a preview in the place of a tool result that is too big, and keeps

@@ -14,6 +14,7 @@ import (
 const (
 	maxPending   = 4 << 20   // bytes waiting for the pipe, before a frame is added
 	enough       = 3 << 10   // bytes of frames that are worth a write: the peer begins on them while others come
+	maxHeld      = 3 << 9    // bytes of answers held back: each lets its caller go on
 	keepBuffer   = 256 << 10 // a bigger buffer is not kept for the next write
 	inlineRounds = 8         // writes a caller makes for others before a goroutine does
 	lastWords    = time.Second
@@ -71,7 +72,7 @@ func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
 		return err
 	}
 	w.buf = append(buf, '\n')
-	if hold = hold && len(w.buf) < enough; hold {
+	if hold = hold && len(w.buf) < maxHeld; hold {
 		w.held = true
 	}
 	full := w.gathering && len(w.buf) >= enough

@@ -233,11 +233,11 @@ func TestWriteLater(t *testing.T) {
 		_, err := io.Copy(io.Discard, peer)
 		drained <- err
 	}()
-	for l.Traffic().BytesOut < uint64(n)+enough { // a full hold does not wait
+	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full hold does not wait
 		if err := l.WriteLater(t.Context(), request(1, 1000)); err != nil {
 			t.Fatal(err)
 		}
-		if held := l.out.queued(); held > enough {
+		if held := l.out.queued(); held > maxHeld {
 			t.Fatalf("%d bytes held back", held)
 		}
 	}

@@ -20,10 +20,37 @@ const (
 // much it counts. Its methods may be called by many goroutines at once.
 type Histogram struct {
 	counts [buckets]atomic.Uint64
+	sum    atomic.Int64 // of the durations, in nanoseconds
 }
 
 // Record counts d. What is longer than 71 minutes counts as that.
-func (h *Histogram) Record(d time.Duration) { h.counts[bucket(d)].Add(1) }
+func (h *Histogram) Record(d time.Duration) {
+	h.counts[bucket(d)].Add(1)
+	h.sum.Add(int64(d))
+}
+
+// Totals is what a histogram has counted.
+type Totals struct {
+	Count uint64
+	Sum   time.Duration
+	Below map[time.Duration]uint64 // how many were shorter than 128 µs, 256 µs and so on, up to 134 s; each as exact as a microsecond
+}
+
+// The powers of two, in microseconds, that bound the counts of Totals.
+const lowest, highest = 7, 27
+
+// Totals returns what was counted so far. What is recorded meanwhile may count or
+// not, and later totals are never less.
+func (h *Histogram) Totals() Totals {
+	t := Totals{Below: make(map[time.Duration]uint64, highest-lowest+1), Sum: time.Duration(h.sum.Load())}
+	for i := range h.counts {
+		if bound := lower(i); i >= sub && i%sub == 0 && bound >= unit<<lowest && bound <= unit<<highest {
+			t.Below[bound] = t.Count
+		}
+		t.Count += h.counts[i].Load()
+	}
+	return t
+}
 
 // bucket is exact below 8 units and linear within each power of two above.
 func bucket(d time.Duration) int {

@@ -91,3 +91,30 @@ func BenchmarkRecord(b *testing.B) {
 		}
 	})
 }
+
+// Totals count what is below each bound as sorting would, and never fall.
+func TestTotals(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var h Histogram
+	var list []time.Duration
+	var sum time.Duration
+	for range 10_000 {
+		d := time.Duration(1<<r.IntN(41)) + time.Duration(r.Int64N(1000))
+		h.Record(d)
+		list, sum = append(list, d), sum+d
+	}
+	slices.Sort(list)
+	got := h.Totals()
+	if got.Count != 10_000 || got.Sum != sum || len(got.Below) != 21 {
+		t.Errorf("%d, %v of %v, %d bounds", got.Count, got.Sum, sum, len(got.Below))
+	}
+	for bound, n := range got.Below {
+		if want, _ := slices.BinarySearch(list, bound); n != uint64(want) {
+			t.Errorf("%d below %v, want %d", n, bound, want)
+		}
+	}
+	h.Record(200 * time.Microsecond)
+	if later := h.Totals(); later.Below[128*time.Microsecond] != got.Below[128*time.Microsecond] || later.Below[256*time.Microsecond] != got.Below[256*time.Microsecond]+1 {
+		t.Errorf("%v", later)
+	}
+}

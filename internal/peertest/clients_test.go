@@ -60,9 +60,11 @@ type content struct {
 // order of the list.
 var bundledTools = []string{
 	"ext_calc_calculate",
+	"ext_dates_between", "ext_dates_convert", "ext_dates_now", "ext_dates_shift",
 	"ext_echo_echo", "ext_echo_ping",
 	"ext_notes_add", "ext_notes_delete", "ext_notes_search",
 	"ext_system_disk_free", "ext_system_kernel", "ext_system_uptime",
+	"ext_tables_describe", "ext_tables_query",
 	"ext_units_convert_convert",
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -123,6 +124,34 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 	}
 }
 
+// X3: whoever is becoming another program has no environment for a moment, and is
+// not let go for that.
+func TestX3NobodyEscapesByExec(t *testing.T) {
+	processtest.Leaks(t)
+	blank := shell(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`, Limits{})
+	blank.expect("ready")
+	q := quarry{mark: []byte("host.1"), ours: make(map[int]uint64), since: startTime(blank.PID())}
+	if q.pass(true) != 0 || q.blank == 0 {
+		t.Errorf("blank: %d", q.blank)
+	}
+	if _, err := blank.Stdin.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	for timeout, dead := time.After(patience), false; !dead; { // it takes a moment to become marked
+		q.sweep(patience)
+		select {
+		case <-blank.Done():
+			dead = true
+		case <-timeout:
+			t.Fatal("it lives")
+		default:
+		}
+	}
+	if exit := blank.ended(); exit.Signal != "SIGKILL" {
+		t.Errorf("it ended by %v", exit)
+	}
+}
+
 func TestMarks(t *testing.T) {
 	processtest.Leaks(t)
 	for _, test := range []struct {
@@ -142,8 +171,8 @@ func TestMarks(t *testing.T) {
 		p := start(t, "out ready; hang", func(s *Spec) { s.Env = append([]string{test.environ}, s.Env...) })
 		p.expect("ready")
 		var r procReader
-		if got := r.marked(p.PID(), []byte(test.mark)); got != test.want {
-			t.Errorf("%.30q has mark %q: %t", test.environ, test.mark, got)
+		if got, blank := r.marked(p.PID(), []byte(test.mark)); got != test.want || blank {
+			t.Errorf("%.30q has mark %q: %t, blank %t", test.environ, test.mark, got, blank)
 		}
 		p.Kill()
 		p.ended()

@@ -68,20 +68,22 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 }
 
 // marked reports whether pid was started with an environment that holds mark, or
-// when that ends with ".", any mark of that host.
-func (r *procReader) marked(pid int, mark []byte) bool {
-	for kv := range bytes.SplitSeq(r.read(pid, "environ"), []byte{0}) {
+// when that ends with ".", any mark of that host. One without any environment is
+// blank: it may be about to become another program, and has none for that moment.
+func (r *procReader) marked(pid int, mark []byte) (marked, blank bool) {
+	environ := r.read(pid, "environ")
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		marks, ok := bytes.CutPrefix(kv, []byte(cookieVar+"="))
 		if !ok {
 			continue
 		}
 		for m := range bytes.SplitSeq(marks, []byte{' '}) {
 			if bytes.Equal(m, mark) || mark[len(mark)-1] == '.' && bytes.HasPrefix(m, mark) {
-				return true
+				return true, false
 			}
 		}
 	}
-	return false
+	return false, environ != nil && len(environ) == 0
 }
 
 // pids returns the processes that there are.

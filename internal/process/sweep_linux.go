@@ -19,6 +19,7 @@ type quarry struct {
 	// are in.
 	ours     map[int]uint64
 	innocent map[int]bool // looked at by the last full pass, and none of them
+	blank    int          // of these, those whose environment could not tell
 	proc     procReader
 }
 
@@ -30,27 +31,51 @@ const sweepWait = time.Second
 // looked at for a last time: what forks all the time hides between two looks.
 const quiet = 3
 
+// Those whose environment could not tell are looked at so many times more, so far
+// apart. Some have none at all.
+const (
+	blankLooks = 3
+	blankPause = 2 * time.Millisecond
+)
+
 // sweep kills them, and what they start meanwhile, until there are none, or some
 // are still there after limit.
 func (q *quarry) sweep(limit time.Duration) {
 	deadline := time.Now().Add(limit)
-	for q.pass(true) > 0 {
-		pause := 100 * time.Microsecond
-		for empty := 0; empty < quiet; {
-			if time.Now().After(deadline) {
+	for looks := 0; ; {
+		switch killed := q.pass(true); {
+		case killed > 0:
+			if !q.chase(deadline) {
 				return
 			}
-			known := len(q.ours)
-			if q.pass(false) == 0 {
-				empty++
-			}
-			if len(q.ours) > known {
-				continue // at their heels
-			}
-			time.Sleep(pause) // the death of others cannot be awaited
-			pause = min(2*pause, 10*time.Millisecond)
+		case q.blank > 0 && looks < blankLooks:
+			looks++
+			time.Sleep(blankPause)
+		default:
+			return
 		}
 	}
+}
+
+// chase goes after what is new until nothing is, and reports whether that was
+// before the deadline.
+func (q *quarry) chase(deadline time.Time) bool {
+	pause := 100 * time.Microsecond
+	for empty := 0; empty < quiet; {
+		if time.Now().After(deadline) {
+			return false
+		}
+		known := len(q.ours)
+		if q.pass(false) == 0 {
+			empty++
+		}
+		if len(q.ours) > known {
+			continue // at their heels
+		}
+		time.Sleep(pause) // the death of others cannot be awaited
+		pause = min(2*pause, 10*time.Millisecond)
+	}
+	return true
 }
 
 // pass kills those that it finds, at once, and returns how many. A pass that is
@@ -58,14 +83,14 @@ func (q *quarry) sweep(limit time.Duration) {
 // not count.
 func (q *quarry) pass(full bool) (killed int) {
 	if full {
-		q.innocent = make(map[int]bool)
+		q.innocent, q.blank = make(map[int]bool), 0
 	}
 	suspects := q.suspects()
 	for first, more := true, true; more; first = false {
 		more = false
 		others := suspects[:0]
 		for _, s := range suspects {
-			if !q.related(s) && !(first && q.proc.marked(s.pid, q.mark)) {
+			if !q.related(s) && !(first && q.marked(s)) {
 				others = append(others, s)
 				continue
 			}
@@ -81,6 +106,15 @@ func (q *quarry) pass(full bool) (killed int) {
 		q.innocent[s.pid] = true
 	}
 	return killed
+}
+
+// marked reports whether s has the mark, and counts those that cannot tell.
+func (q *quarry) marked(s procStat) bool {
+	marked, blank := q.proc.marked(s.pid, q.mark)
+	if blank {
+		q.blank++
+	}
+	return marked
 }
 
 // related reports whether s is known, descends from one that is, or shares its

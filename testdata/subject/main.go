@@ -1,8 +1,8 @@
 // Subject is the extension that the storms are about: a small program, so that
 // what they measure is the host and not the start of a test binary.
 //
-// Without arguments it is a good one, else what its first argument says; see
-// hostile.go.
+// Without arguments it is a good one, with approve KIND a policy, else what its first
+// argument says; see hostile.go.
 package main
 
 import (
@@ -15,6 +15,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "approve" {
+		os.Exit(approve(os.Args[2]))
+	}
 	if len(os.Args) > 1 {
 		misbehave(os.Args[1])
 		return

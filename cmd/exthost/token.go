@@ -1,0 +1,49 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost"
+)
+
+// tokenName is the file in the state directory that has the operator's token while
+// a host serves HTTP. No extension's id begins with a dot.
+const tokenName = ".operator-token"
+
+// operatorToken is what the operator of one run shows to the API and the dashboard.
+type operatorToken struct {
+	text string
+	file string
+}
+
+// newOperatorToken makes a token and keeps it where only this user reads it.
+func newOperatorToken() (operatorToken, error) {
+	dir, err := exthost.DefaultStateDir()
+	if err != nil {
+		return operatorToken{}, err
+	}
+	t := operatorToken{text: rand.Text(), file: filepath.Join(dir, tokenName)}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return t, err
+	}
+	if err := os.Remove(t.file); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a host that was killed
+		return t, err
+	}
+	f, err := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return t, err
+	}
+	_, err = f.WriteString(t.text + "\n")
+	return t, errors.Join(err, f.Close())
+}
+
+// forget removes the file if it still has this token.
+func (t operatorToken) forget() {
+	if kept, err := os.ReadFile(t.file); err == nil && string(kept) == t.text+"\n" {
+		_ = os.Remove(t.file) // what stays opens nothing any more
+	}
+}

@@ -1,0 +1,84 @@
+package httpserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	data, ok := v.(json.RawMessage) // which goes out as it is
+	if !ok {
+		var err error
+		if data, err = json.Marshal(v); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data[:len(data):len(data)], '\n')) // nobody is left to tell
+	return nil
+}
+
+// Fault is a *protocol.Error as the operator gets it: with all its evidence.
+type Fault struct {
+	Kind       protocol.Kind      `json:"kind,omitempty"`
+	Message    string             `json:"message"`
+	Extension  string             `json:"extension,omitempty"`
+	Tool       string             `json:"tool,omitempty"`
+	Code       int                `json:"code,omitempty"`
+	Data       json.RawMessage    `json:"data,omitempty"`
+	Outcome    string             `json:"outcome,omitempty"`
+	RetryAfter time.Duration      `json:"retry_after_ns,omitempty"`
+	Evidence   *protocol.Evidence `json:"evidence,omitempty"`
+}
+
+// Err returns the error that became the fault.
+func (f *Fault) Err() error {
+	if f.Kind == "" {
+		return errors.New(f.Message)
+	}
+	return &protocol.Error{Kind: f.Kind, Message: f.Message, Extension: f.Extension, Tool: f.Tool, Code: f.Code, Data: f.Data,
+		Outcome: f.Outcome, RetryAfter: f.RetryAfter, Evidence: f.Evidence}
+}
+
+// failure is what is answered when something fails.
+type failure struct {
+	Error Fault `json:"error"`
+}
+
+func faultOf(err error) Fault {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
+	}
+	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
+}
+
+func writeFault(w http.ResponseWriter, err error) {
+	f := faultOf(err)
+	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // it always encodes
+}
+
+func faultStatus(kind protocol.Kind) int {
+	switch kind {
+	case "":
+		return http.StatusInternalServerError
+	case protocol.InvalidArguments:
+		return http.StatusBadRequest
+	case protocol.ToolNotFound:
+		return http.StatusNotFound
+	case protocol.Rejected, protocol.Untrusted, protocol.DescriptorChanged:
+		return http.StatusForbidden
+	case protocol.RequirementMissing, protocol.ConfigInvalid:
+		return http.StatusConflict
+	case protocol.NotReady, protocol.BreakerOpen, protocol.Overloaded, protocol.Failed, protocol.ShuttingDown, protocol.GovernanceUnavailable:
+		return http.StatusServiceUnavailable
+	case protocol.CallTimeout, protocol.HandshakeTimeout:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}

@@ -1,0 +1,223 @@
+package httpserver
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is one page of a headless Chromium, driven over the pipe that it has for
+// that: objects of JSON, each ended by a NUL.
+type browser struct {
+	t       *testing.T
+	to      *os.File
+	from    *os.File
+	read    *bufio.Reader
+	session string
+	last    int
+	said    []string // what went wrong in the page: exceptions, console errors, refusals
+}
+
+// browsers are the names that Chromium goes by.
+var browsers = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"}
+
+// openBrowser starts Chromium with an empty page and ends it with the test. Where
+// there is none it skips the test.
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	var program string
+	for _, name := range browsers {
+		if path, err := exec.LookPath(name); err == nil {
+			program = path
+			break
+		}
+	}
+	if program == "" || runtime.GOOS == "windows" {
+		t.Skipf("SKIPPED: no headless browser: none of %s is on PATH", strings.Join(browsers, ", "))
+	}
+	reads, to := pipe(t)
+	from, writes := pipe(t)
+	cmd := exec.Command(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "about:blank")
+	cmd.ExtraFiles = []*os.File{reads, writes} // 3 and 4
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reads.Close()
+	writes.Close()
+	b := &browser{t: t, to: to, from: from, read: bufio.NewReaderSize(from, 1<<20)}
+	t.Cleanup(func() {
+		b.session = ""
+		_ = b.try("Browser.close", nil, nil)
+		to.Close()
+		from.Close()
+		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // however it ends
+		late.Stop()
+	})
+	var target struct{ TargetID, SessionID string }
+	b.do("Target.createTarget", object{"url": "about:blank"}, &target)
+	b.do("Target.attachToTarget", object{"targetId": target.TargetID, "flatten": true}, &target)
+	b.session = target.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.do(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+// do sends a command and reads its result.
+func (b *browser) do(method string, params, into any) {
+	b.t.Helper()
+	if err := b.try(method, params, into); err != nil {
+		b.t.Fatalf("%s: %v; the page says %q", method, err, b.said)
+	}
+}
+
+func (b *browser) try(method string, params, into any) error {
+	b.last++
+	command := object{"id": b.last, "method": method}
+	if b.session != "" {
+		command["sessionId"] = b.session
+	}
+	if params != nil {
+		command["params"] = params
+	}
+	data, err := json.Marshal(command)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(2 * patience)
+	_ = b.to.SetWriteDeadline(deadline)
+	_ = b.from.SetReadDeadline(deadline)
+	if _, err := b.to.Write(append(data, 0)); err != nil {
+		return err
+	}
+	for {
+		frame, err := b.read.ReadBytes(0)
+		if err != nil {
+			return err
+		}
+		var m struct {
+			ID     int
+			Method string
+			Params json.RawMessage
+			Result json.RawMessage
+			Error  *struct{ Message string }
+		}
+		if err := json.Unmarshal(frame[:len(frame)-1], &m); err != nil {
+			return err
+		}
+		switch {
+		case m.Method != "":
+			b.hear(m.Method, m.Params)
+		case m.ID != b.last:
+		case m.Error != nil:
+			return fmt.Errorf("%s", m.Error.Message)
+		case into != nil:
+			return json.Unmarshal(m.Result, into)
+		default:
+			return nil
+		}
+	}
+}
+
+// hear notes what goes wrong in the page.
+func (b *browser) hear(event string, params json.RawMessage) {
+	var p struct {
+		Type  string
+		Entry struct{ Level, Text, URL string }
+	}
+	_ = json.Unmarshal(params, &p) // what has another shape is not wanted
+	if event == "Runtime.exceptionThrown" || event == "Runtime.consoleAPICalled" && p.Type == "error" || event == "Log.entryAdded" && p.Entry.Level == "error" {
+		b.said = append(b.said, string(params))
+	}
+}
+
+// open goes to a URL.
+func (b *browser) open(url string) {
+	b.t.Helper()
+	b.do("Page.navigate", object{"url": url}, nil)
+}
+
+// look makes the page this wide and high, in light or dark.
+func (b *browser) look(width, height int, scheme string) {
+	b.t.Helper()
+	b.do("Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+// eval returns what an expression is worth in the page, as JSON. One that waits
+// while another page is loaded is asked again there.
+func (b *browser) eval(expression string) string {
+	b.t.Helper()
+	var r struct {
+		Result struct {
+			Value json.RawMessage
+		}
+		ExceptionDetails json.RawMessage
+	}
+	ask := object{"expression": expression, "awaitPromise": true, "returnByValue": true}
+	err := b.try("Runtime.evaluate", ask, &r)
+	for err != nil && strings.Contains(err.Error(), "navigated") {
+		err = b.try("Runtime.evaluate", ask, &r)
+	}
+	if err != nil || r.ExceptionDetails != nil {
+		b.t.Fatalf("%s: %v, %s; the page says %q", expression, err, r.ExceptionDetails, b.said)
+	}
+	return string(r.Result.Value)
+}
+
+// await waits until a condition holds in the page.
+func (b *browser) await(condition string) {
+	b.t.Helper()
+	script := fmt.Sprintf(`new Promise((ok) => {
+		const end = Date.now() + %d;
+		(function look() {
+			let is = false;
+			try { is = %s } catch {}
+			if (is || Date.now() > end) ok(Boolean(is)); else setTimeout(look, 20);
+		})();
+	})`, patience.Milliseconds(), condition)
+	if b.eval(script) != "true" {
+		b.shoot("failed")
+		b.t.Fatalf("waited in vain for %s; the page says %q, and shows:\n%.3000s", condition, b.said, b.eval("document.body.innerText"))
+	}
+}
+
+// press types a key.
+func (b *browser) press(key, text string) {
+	b.t.Helper()
+	b.do("Input.dispatchKeyEvent", object{"type": "keyDown", "key": key, "text": text}, nil)
+	b.do("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key}, nil)
+}
+
+// shoot keeps a picture of the page where EXTHOST_SCREENSHOTS says.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("EXTHOST_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var shot struct{ Data []byte }
+	b.do("Page.captureScreenshot", object{"format": "png"}, &shot)
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package httpserver
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+)
+
+// kit is an exec extension with tools that end in every way.
+const kit = `[plugin]
+id = "kit"
+version = "0.1.0"
+[transport]
+kind = "exec"
+command = "true"
+[[tools]]
+name = "say"
+description = "Says it."
+command = ["sh", "-c", "echo careful >&2; cat"]
+[[tools]]
+name = "die"
+description = "Dies."
+command = ["sh", "-c", "echo 'last words' >&2; kill -9 $$"]
+[[tools]]
+name = "grumble"
+description = "Fails."
+command = ["sh", "-c", "echo no >&2; exit 1"]
+[[tools]]
+name = "fail"
+description = "Is denied."
+command = ["true"]
+`
+
+// openKit opens a host over kit, and an extension that lacks something.
+func openKit(t *testing.T, o exthost.Options) *exthost.Host {
+	t.Helper()
+	dir := t.TempDir()
+	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
+	for id, manifest := range map[string]string{"kit": kit, "lost": lost} {
+		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{dir}
+	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
+	h, err := exthost.Open(t.Context(), cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// adminServer serves the admin API of such a host.
+func adminServer(t *testing.T) (*httptest.Server, *exthost.Host) {
+	t.Helper()
+	return serveAdmin(t, exthost.Options{})
+}
+
+func serveAdmin(t *testing.T, o exthost.Options) (*httptest.Server, *exthost.Host) {
+	t.Helper()
+	var s *httptest.Server
+	t.Cleanup(func() { s.Close() }) // once the end of the host has ended the streams
+	h := openKit(t, o)
+	s = httptest.NewServer(Admin(h))
+	return s, h
+}

@@ -1,0 +1,115 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+)
+
+// scrape returns the lines of /metrics by name and labels.
+func scrape(t *testing.T, h *exthost.Host) map[string]string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	Metrics(h).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	lines := make(map[string]string)
+	for line := range strings.Lines(w.Body.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok {
+			lines[name+"}"] = value
+		} else if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			lines[name] = value
+		}
+	}
+	return lines
+}
+
+// weekday denies the tools of that name.
+type weekday string
+
+func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if strings.HasSuffix(x.Tool, string(w)) {
+		return governance.Decision{Action: governance.Deny, Code: fmt.Sprintf("user %p", x)}, nil
+	}
+	return governance.Decision{}, nil
+}
+
+func TestMetrics(t *testing.T) {
+	h := openKit(t, exthost.Options{
+		Policies: []governance.Member{
+			{Spec: governance.Spec{Name: "weekday", Category: governance.Authorization, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_fail")},
+			{Spec: governance.Spec{Name: "trial", Category: governance.Validation, Mode: governance.ModeShadow}, Policy: weekday("_die")},
+		},
+		Hooks: []hooks.Handler{{Name: "watch", Point: hooks.AfterToolCall, Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { return nil, nil }}},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for e := range h.Admin().Events(ctx) {
+		if e.Kind == exthost.EventApprovals { // listening has begun
+			for _, tool := range []string{"say", "say", "grumble", "die", "fail", "not_there"} {
+				_, _ = h.Call(ctx, "ext_kit_"+tool, map[string]int{"n": 1})
+			}
+			break
+		}
+	}
+	got := scrape(t, h)
+	for line, want := range map[string]string{
+		`exthost_calls_total{extension="kit",outcome="ok",tool="ext_kit_say"}`:                  "2",
+		`exthost_calls_total{extension="kit",outcome="child_exited",tool="ext_kit_die"}`:        "1",
+		`exthost_calls_total{extension="kit",outcome="extension_error",tool="ext_kit_grumble"}`: "1",
+		`exthost_calls_total{extension="kit",outcome="rejected",tool="ext_kit_fail"}`:           "1",
+		`exthost_calls_total{extension="",outcome="tool_not_found",tool=""}`:                    "1",
+		`exthost_call_duration_seconds_count{extension="kit"}`:                                  "4",
+		`exthost_call_duration_seconds_bucket{extension="kit",le="+Inf"}`:                       "4",
+		`exthost_call_duration_seconds_bucket{extension="kit",le="134.217728"}`:                 "4",
+		`exthost_extension_state{extension="kit",state="ready"}`:                                "1",
+		`exthost_extension_state{extension="kit",state="failed"}`:                               "0",
+		`exthost_extension_state{extension="lost",state="skipped"}`:                             "1",
+		`exthost_calls_in_flight{extension="kit"}`:                                              "0",
+		`exthost_tools{extension="kit"}`:                                                        "4",
+		`exthost_breakers{extension="kit",state="closed"}`:                                      "1",
+		`exthost_sessions`:        "0",
+		`exthost_event_listeners`: "0",
+		`exthost_hook_runs_total{extension="",outcome="continue",point="after_tool_call"}`:                            "2",
+		`exthost_hook_duration_seconds_count{point="after_tool_call"}`:                                                "2",
+		`exthost_policy_duration_seconds_count{flow="request",policy="weekday"}`:                                      "5",
+		`exthost_policy_duration_seconds_count{flow="request",policy="trial"}`:                                        "4",
+		`exthost_policy_decisions_total{category="authorization",flow="request",outcome="rejected",policy="weekday"}`: "1",
+		`exthost_policy_decisions_total{category="authorization",flow="request",outcome="continue",policy="weekday"}`: "4",
+		`exthost_policy_decisions_total{category="validation",flow="request",outcome="continue",policy="trial"}`:      "4",
+		`exthost_policy_shadowed_total{flow="request",policy="trial"}`:                                                "1",
+		`exthost_policy_rejections_total{code="other",flow="request",policy="weekday"}`:                               "1",
+		`exthost_payload_bytes_total{direction="sent",extension="kit"}`:                                               fmt.Sprint(2*len(`{"name":"say","arguments":{"n":1}}`) + len(`{"name":"grumble","arguments":{"n":1}}`) + len(`{"name":"die","arguments":{"n":1}}`)),
+	} {
+		if got[line] != want {
+			t.Errorf("%s %q, want %s", line, got[line], want)
+		}
+	}
+	for name, value := range got {
+		if strings.HasPrefix(name, "exthost_") && strings.Contains(name, "not_there") {
+			t.Errorf("a caller made up the label of %s %s", name, value)
+		}
+	}
+	problems, err := testutil.CollectAndLint(collector{h})
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(collector{h}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Gather(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,408 @@
+package httpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/protocol"
+)
+
+var update = flag.Bool("update", false, "rewrite openapi.json")
+
+// TestOpenAPIIsCurrent generates the document from the operations and their types
+// and compares it with the file.
+func TestOpenAPIIsCurrent(t *testing.T) {
+	got := generateOpenAPI(t)
+	if *update {
+		if err := os.WriteFile("openapi.json", got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(openAPI), string(got)); diff != "" {
+		t.Errorf("openapi.json is not what is served: run go generate ./httpserver (-have +want):\n%s", diff)
+	}
+}
+
+type object = map[string]any
+
+// generateOpenAPI describes the operations. Comments become descriptions.
+func generateOpenAPI(t *testing.T) []byte {
+	t.Helper()
+	t.Chdir("..") // comments are found by import path below the module's root
+	g := generator{&jsonschema.Reflector{Mapper: mapType, AllowAdditionalProperties: true}, make(object)}
+	for _, dir := range []string{".", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal"} {
+		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir("httpserver")
+	paths := make(map[string]object)
+	for _, o := range operations() {
+		path := apiRoot + o.path
+		if paths[path] == nil {
+			paths[path] = make(object)
+		}
+		paths[path][strings.ToLower(o.method)] = g.operation(&o)
+	}
+	doc := object{
+		"openapi": "3.1.1",
+		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running exthost. Durations are in nanoseconds, unknown members may come."},
+		"servers": []object{{"url": "/"}}, "paths": paths, "security": []object{{"token": []string{}}},
+		"components": object{"schemas": g.schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
+			"description": "made when exthost serve starts; on the unix socket none is needed"}}},
+	}
+	out, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(bytes.ReplaceAll(out, []byte("#/$defs/"), []byte("#/components/schemas/")), '\n')
+}
+
+type generator struct {
+	*jsonschema.Reflector
+	schemas object
+}
+
+var pathParameter = regexp.MustCompile(`\{(\w+)\}`)
+
+func (g *generator) operation(o *operation) object {
+	params := []object{}
+	for _, m := range pathParameter.FindAllStringSubmatch(o.path, -1) {
+		params = append(params, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	for _, p := range o.query {
+		params = append(params, object{"name": p.name, "in": "query", "description": p.summary, "schema": object{"type": "string"}})
+	}
+	ok := object{"description": "done"}
+	status := "204"
+	if o.answer != nil {
+		status, ok["content"] = "200", object{"application/json": object{"schema": g.schema(o.answer)}}
+	}
+	if o.events != nil {
+		events := make(object)
+		for name, data := range o.events {
+			events[name] = g.schema(data)
+		}
+		status, ok["content"] = "200", object{"text/event-stream": object{"schema": object{"type": "string", "description": "server-sent events; x-events has the schema of the data of each"}, "x-events": events}}
+	}
+	failed := object{"description": "what went wrong", "content": object{"application/json": object{"schema": g.schema(failure{})}}}
+	op := object{"operationId": operationID(o), "summary": o.summary, "parameters": params, "responses": object{status: ok, "default": failed}}
+	if o.body != nil {
+		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": g.schema(o.body)}}}
+	}
+	return op
+}
+
+// operationID is getStatus for GET /status.
+func operationID(o *operation) string {
+	id := strings.ToLower(o.method)
+	for _, word := range strings.FieldsFunc(o.path, func(r rune) bool { return !('a' <= r && r <= 'z') }) {
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
+}
+
+// schema is the schema of the type of v; that of its structs goes to the components.
+func (g *generator) schema(v any) any {
+	if _, raw := v.(json.RawMessage); raw {
+		return true // somebody else's
+	}
+	s := g.Reflect(v)
+	maps.Copy(g.schemas, map[string]any(definitions(s)))
+	s.Definitions, s.Version, s.ID = nil, "", ""
+	return s
+}
+
+func definitions(s *jsonschema.Schema) object {
+	all := make(object)
+	for name, def := range s.Definitions {
+		all[name] = def
+	}
+	return all
+}
+
+// mapType describes the types that write themselves.
+func mapType(t reflect.Type) *jsonschema.Schema {
+	switch {
+	case t == reflect.TypeFor[slog.Level]():
+		return &jsonschema.Schema{Type: "string"}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return jsonschema.TrueSchema
+	}
+	if e, ok := reflect.Zero(t).Interface().(interface{ Values() []string }); ok && t.Kind() == reflect.String {
+		s := &jsonschema.Schema{Type: "string"}
+		for _, v := range e.Values() {
+			s.Enum = append(s.Enum, v)
+		}
+		return s
+	}
+	return nil
+}
+
+// contract is the served document, for those who hold answers against it.
+type contract struct {
+	compiler *validator.Compiler
+	paths    map[string]map[string]struct {
+		Responses map[string]struct{ Content map[string]struct{} }
+	}
+}
+
+// readContract compiles what is served, and strictly: a member that the document
+// does not have is an error.
+func readContract(t *testing.T, served []byte) *contract {
+	t.Helper()
+
+	doc, err := validator.UnmarshalJSON(bytes.NewReader(served))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range doc.(object)["components"].(object)["schemas"].(object) {
+		if s := schema.(object); s["properties"] != nil {
+			s["additionalProperties"] = false
+		}
+	}
+	c := &contract{compiler: validator.NewCompiler()}
+	if err := c.compiler.AddResource("openapi.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	var parsed struct{ Paths json.RawMessage }
+	if err := json.Unmarshal(served, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(parsed.Paths, &c.paths); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// check holds a value against the schema at a place of the document.
+func (c *contract) check(t *testing.T, what string, place []string, value []byte) {
+	t.Helper()
+	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
+	for i := range place {
+		place[i] = escape.Replace(place[i])
+	}
+	schema, err := c.compiler.Compile("openapi.json#/" + strings.Join(place, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := validator.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		t.Fatalf("%s: %v in %s", what, err, value)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%s is not what the document says: %v\n%.2000s", what, err, value)
+	}
+}
+
+// TestEveryRouteIsDocumented asks for each documented path and finds it served, and
+// finds each operation documented.
+func TestEveryRouteIsDocumented(t *testing.T) {
+	s, _ := adminServer(t)
+	var served string
+	if code := askAdmin(t, s, "GET", "/api/v1/openapi.json", "", &served); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	c := readContract(t, []byte(served))
+	documented := make(map[string]bool)
+	mux, ok := s.Config.Handler.(*http.ServeMux)
+	if !ok {
+		t.Fatalf("the API is a %T", s.Config.Handler)
+	}
+	for path, methods := range c.paths {
+		for method := range methods {
+			r, _ := http.NewRequest(strings.ToUpper(method), s.URL+strings.NewReplacer("{id}", "kit", "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path), nil)
+			_, pattern := mux.Handler(r)
+			if want := strings.ToUpper(method) + " " + path; pattern != want {
+				t.Errorf("%s is documented, and served by %q", want, pattern)
+			}
+			documented[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	for _, o := range operations() {
+		if !documented[o.method+" "+apiRoot+o.path] {
+			t.Errorf("%s %s is served and not documented", o.method, o.path)
+		}
+	}
+}
+
+// TestAnswersAreAsDocumented holds an answer of each operation, and a failure,
+// against the document.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
+	c := readContract(t, openAPI)
+	ids := map[string]func() string{
+		"/approvals/{id}/approve": func() string { return question(t, h) }, "/approvals/{id}/deny": func() string { return question(t, h) },
+		"/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
+	}
+	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
+	var answer string
+	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // leaves evidence
+	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
+	for _, o := range operations() {
+		if o.events != nil {
+			continue // TestEventsAreAsDocumented
+		}
+		id := "kit"
+		if ids[o.path] != nil {
+			id = ids[o.path]()
+		}
+		path, what := apiRoot+o.path, o.method+" "+o.path
+		asked := strings.NewReplacer("{id}", id, "{name}", "ext_kit_say", "{extension}", "kit", "{tool}", "say").Replace(path)
+		code := askAdmin(t, s, o.method, asked, bodies[o.path], &answer)
+		switch {
+		case o.answer == nil && code == http.StatusNoContent:
+		case o.answer != nil && code == http.StatusOK:
+			c.check(t, what, []string{"paths", path, strings.ToLower(o.method), "responses", "200", "content", "application/json", "schema"}, []byte(answer))
+		case strings.HasPrefix(o.path, "/pins/") && code == http.StatusNotFound: // there are none
+			c.check(t, what, []string{"components", "schemas", "failure"}, []byte(answer))
+		default:
+			t.Errorf("%s: %d %s", what, code, answer)
+		}
+	}
+}
+
+// asking asks about one tool.
+type asking struct{}
+
+func (asking) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if flow == governance.Request && strings.HasSuffix(x.Tool, "_fail") {
+		return governance.Decision{Action: governance.Ask, Reason: "sure?"}, nil
+	}
+	return governance.Decision{}, nil
+}
+
+// question makes a call that waits for a person, and returns the question's id.
+func question(t *testing.T, h *exthost.Host) string {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = h.Call(context.Background(), "ext_kit_fail", nil)
+	}()
+	t.Cleanup(func() { get(t, ended, "the call that was asked about") })
+	for {
+		changed := h.Admin().QuestionsChanged()
+		if list := h.Admin().Questions(); len(list) > 0 {
+			return list[0].ID
+		}
+		get(t, changed, "the question")
+	}
+}
+
+// TestEventsAreAsDocumented reads an event of each kind.
+func TestEventsAreAsDocumented(t *testing.T) {
+	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
+	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
+	c := readContract(t, openAPI)
+	next := openEvents(t, s, "")
+	seen := make(map[string]int)
+	read := func(kind string) (data string) {
+		t.Helper()
+		for {
+			got, data := next()
+			seen[got]++
+			c.check(t, got, []string{"paths", "/api/v1/events", "get", "responses", "200", "content", "text/event-stream", "x-events", got}, []byte(data))
+			if got == kind {
+				return data
+			}
+		}
+	}
+	read("status")
+	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", nil); code != http.StatusBadGateway {
+		t.Fatal(code)
+	}
+	if data := read("call"); !strings.Contains(data, `"outcome":"child_exited"`) {
+		t.Error(data)
+	}
+	if seen["log"] == 0 { // of its last words, which may come before its end or after it
+		read("log")
+	}
+	if id := question(t, h); !strings.Contains(read("approvals"), id) {
+		t.Error("the question was not told")
+	} else if code := askAdmin(t, s, "POST", "/api/v1/approvals/"+id+"/deny", "", nil); code != http.StatusNoContent {
+		t.Error(code)
+	}
+	read("approvals")
+	if code := askAdmin(t, s, "POST", "/api/v1/extensions/kit/restart", "", nil); code != http.StatusNoContent {
+		t.Fatal(code)
+	}
+	read("state")
+	if code := askAdmin(t, s, "POST", "/api/v1/reload", "", nil); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	read("reload")
+	read("status")
+	if seen["status"] > 20 {
+		t.Errorf("the status was told %d times", seen["status"])
+	}
+}
+
+// openEvents reads the stream of events, with the name and the data of each.
+func openEvents(t *testing.T, s *httptest.Server, query string) (next func() (name, data string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/v1/events"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	return func() (name, data string) {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the stream has ended: %v", err)
+			}
+			if text, ok := strings.CutPrefix(line, "event: "); ok {
+				name = strings.TrimSpace(text)
+			}
+			if text, ok := strings.CutPrefix(line, "data: "); ok {
+				return name, text
+			}
+		}
+	}
+}
+
+// Only what was asked for comes, and what there is not is refused.
+func TestEventsAreChosen(t *testing.T) {
+	s, h := adminServer(t)
+	next := openEvents(t, s, "?kinds=call")
+	if _, err := h.Call(t.Context(), "ext_kit_say", nil); err != nil {
+		t.Fatal(err)
+	}
+	if name, data := next(); name != "call" || !strings.Contains(data, "ext_kit_say") {
+		t.Errorf("%s %s", name, data)
+	}
+	for _, query := range []string{"?kinds=calls", "?kinds=call,,", "?level=loud"} {
+		var failed struct{ Error *Fault }
+		if code := askAdmin(t, s, "GET", "/api/v1/events"+query, "", &failed); code != http.StatusBadRequest || failed.Error.Kind != protocol.InvalidArguments {
+			t.Errorf("%s: %d %+v", query, code, failed.Error)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+// The first look: is all well, and if not, what is the matter.
+
+import { el, put, say, Rows } from "./dom.js";
+import { curve } from "./chart.js";
+import { bytes, clock, count, duration, percent } from "./format.js";
+import { action, badge, empty, outcomeTone, panel, stateBadge } from "./parts.js";
+import { byUrgency, extensionTable } from "./extensions.js";
+import { serves } from "./store.js";
+import { post } from "./api.js";
+
+export function overview(nav) {
+  const tiles = {
+    rate: tile("Calls", "per second"), p95: tile("Latency", "95 % within"), errors: tile("Failing", "of calls now"),
+    busy: tile("In flight", "and queued"), memory: tile("Memory", "in all"), tools: tile("Tools", "for the model", false),
+  };
+  const attention = panel("Needs attention");
+  const troubles = new Rows(attention.body, (t) => trouble(t, nav));
+  const table = extensionTable(nav, { brief: true });
+  const fleet = panel("Extensions", table.node);
+  const stream = panel("Live calls");
+  const calls = new Rows(put(stream.body, el("ol.calls")).firstChild, brief);
+  put(stream.extra, el("a", { href: "#/calls" }, "all"));
+  put(fleet.extra, el("a", { href: "#/extensions" }, "all"));
+  const quiet = empty("No calls yet.", "They appear here as clients make them.");
+  stream.body.append(quiet);
+  const node = el("div.overview", {}, el("div.tiles", {}, ...Object.values(tiles).map((t) => t.node)), attention.node,
+    el("div.split", {}, fleet.node, stream.node));
+  return {
+    node,
+    update(s) {
+      if (!s.status) return;
+      tiles.rate.update(rate(s.curves.rate.at(-1)), s.curves.rate);
+      tiles.p95.update(duration(latest(s.curves.p95)), s.curves.p95);
+      tiles.errors.update(s.curves.errors.length ? percent(s.curves.errors.at(-1), 1) : "–", s.curves.errors, 1);
+      tiles.busy.update(count(s.curves.busy.at(-1)), s.curves.busy);
+      tiles.memory.update(bytes(s.curves.memory.at(-1)), s.curves.memory);
+      tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens`);
+      const list = troublesOf(s);
+      troubles.update(list, (t) => t.key);
+      attention.node.hidden = !list.length;
+      table.update(s, byUrgency(s.status.runs).slice(0, 12));
+      calls.update(s.calls.slice(0, 14), (c) => c.key);
+      quiet.hidden = s.calls.length > 0;
+    },
+  };
+}
+
+const rate = (n) => (n === undefined ? "–" : n >= 100 ? count(Math.round(n)) : n.toFixed(1).replace(/\.0$/, ""));
+const latest = (curve) => curve.findLast((v) => v !== null);
+
+function tile(name, unit, curved = true) {
+  const value = el("strong", {}, "–");
+  const note = el("small", {}, unit);
+  const line = curved ? curve(`${name} over the last five minutes`) : null;
+  return {
+    node: el("div.tile", {}, el("span.name", {}, name), value, note, line?.node),
+    update(text, values, top, noteText) {
+      say(value, text);
+      if (noteText) say(note, noteText);
+      if (values) line.draw(values, top ?? undefined);
+    },
+  };
+}
+
+/** troublesOf is everything that wants a person, the most urgent first. */
+function troublesOf(s) {
+  const list = s.approvals.map((q) => ({
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, href: "#/approvals",
+  }));
+  const broken = [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]
+    .filter((x) => !["ready", "idle", "disabled"].includes(x.state));
+  for (const x of broken) {
+    const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
+    const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
+    list.push({
+      key: "x" + x.id, state: x.state, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
+      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""), restart: x.state === "failed" ? x.id : null,
+    });
+  }
+  for (const x of s.status.runs) {
+    const open = (x.instances ?? []).find((i) => i.breaker && i.breaker !== "closed");
+    if (open) list.push({ key: "b" + x.id, tone: "bad", word: `breaker ${open.breaker.replace("_", " ")}`, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
+      text: (open.reason || x.reason || "calls fail one after another") + (open.next_probe ? `; next probe at ${clock(open.next_probe)}` : "") });
+  }
+  for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {
+    list.push({ key: "d" + d.path + d.message, tone: "bad", word: d.code.replaceAll("_", " "), title: d.extension || d.path, text: d.message + (d.hint ? ` → ${d.hint}` : "") });
+  }
+  return list;
+}
+
+function trouble(t, nav) {
+  const mark = t.state ? stateBadge() : badge(() => t.tone);
+  const text = el("span.text");
+  const title = t.href ? el("a.title", { href: t.href }, t.title) : el("span.title", {}, t.title);
+  const restart = t.restart && serves("post", "/extensions/{id}/restart")
+    ? action("Restart", () => post(`/extensions/${encodeURIComponent(t.restart)}/restart`)) : null;
+  return {
+    node: el("div.trouble", {}, mark.node, title, text, restart),
+    update(now) {
+      mark.update(now.state ?? now.word);
+      say(text, now.text);
+    },
+  };
+}
+
+/** brief is one call on one line. */
+function brief(c) {
+  return {
+    node: el("li", { "data-tone": outcomeTone(c.outcome), title: c.message ?? "" },
+      el("time", {}, clock(c.time)), el("span.tool", {}, c.tool || c.method), el("span.outcome", {}, c.outcome.replaceAll("_", " ")), el("span.took", {}, duration(c.took_ns))),
+  };
+}

@@ -1,0 +1,298 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+)
+
+// hostile is a text that wants to be more than one, and to be read backwards.
+const hostile = `<img src=x onerror="window.hit=1"><script>window.hit=2</script>` + "\u202egnp.exe"
+
+// fleet is a folder of extensions: one that works, one that is hostile, one that
+// fails, one that lacks something, and many with 1,000 tools in all.
+func fleet(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(id, manifest string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("kit", kit)
+	head := "[plugin]\nid = %q\nversion = \"1.4.2\"\ndescription = %q\n"
+	write("evil", fmt.Sprintf(head, "evil", hostile)+"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"say\"\ndescription = \"\"\"<b>bold</b> "+hostile+"\"\"\"\ncommand = [\"sh\", \"-c\", \"printf '%s\\\\n' '<img src=x onerror=window.hit=3> \u202etxt' >&2; echo '<i>x</i>'\"]\n")
+	write("pdf", fmt.Sprintf(head, "pdf", "Reads PDF files.")+"[capabilities]\ntools = [\"text\"]\n[transport]\ncommand = \"./pdf\"\n[requires]\nbins = [\"pdftotext-of-tomorrow\"]\nhint = { pdftotext-of-tomorrow = \"apt install poppler-utils\" }\n")
+	write("github", fmt.Sprintf(head, "github", "Issues and pull requests.")+"[capabilities]\ntools = [\"pr\"]\n[transport]\ncmd = [\"sh\", \"-c\", \"echo 'panic: nil map in handler' >&2; echo 'goroutine 1 [running]:' >&2; exit 137\"]\n")
+	for i := range 20 {
+		id := fmt.Sprintf("%s%02d", []string{"weather", "notes", "search", "mail"}[i%4], i)
+		m := fmt.Sprintf(head, id, "Does what its name says.") + "[transport]\nkind = \"exec\"\ncommand = \"true\"\n"
+		for j := range 50 {
+			m += fmt.Sprintf("[[tools]]\nname = \"tool_%02d\"\ndescription = \"Returns item %d of what %s knows, with its source and the time at which it was last seen.\"\ncommand = [\"cat\"]\n", j, j, id)
+		}
+		write(id, m)
+	}
+	return dir
+}
+
+// serveFleet serves a dashboard of a fleet and returns its address, with a caller of
+// tools.
+func serveFleet(t *testing.T) (url string, h *exthost.Host) {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{fleet(t)}
+	members := []governance.Member{
+		{Spec: governance.Spec{Name: "asks before failing", Category: governance.Authorization, Required: true}, Policy: asking{}},
+		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
+		{Spec: governance.Spec{Name: "quiet hours", Category: governance.RateLimiting, Mode: governance.ModeShadow}, Policy: weekday("_say")},
+	}
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Policies: members})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + addr + "/ui/", h
+}
+
+// TestDashboard goes through all views in a browser.
+func TestDashboard(t *testing.T) {
+	url, h := serveFleet(t)
+	b := openBrowser(t)
+	b.look(1440, 900, "light")
+	b.open(url + "#token=operators-own")
+	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelectorAll(".trouble").length >= 2`)
+	if got := b.eval(`location.hash + sessionStorage.getItem("exthost-token")`); strings.Contains(got, "#token") || !strings.Contains(got, "operators-own") {
+		t.Errorf("the token is not put away: %s", got)
+	}
+	call := func(tools ...string) {
+		t.Helper()
+		for _, tool := range tools {
+			_, _ = h.Call(t.Context(), tool, map[string]string{"text": hostile})
+		}
+	}
+	call("ext_kit_say", "ext_kit_grumble", "ext_kit_die", "ext_evil_say", "ext_weather00_tool_07", "ext_nobody_knows")
+	for i := range 60 {
+		call(fmt.Sprintf("ext_%s_tool_%02d", []string{"weather00", "notes01", "search02", "mail03"}[i%4], i%50))
+	}
+	ask, asked := context.WithCancel(t.Context())
+	var waiting []chan struct{}
+	for _, text := range []string{"rm -r build", hostile} {
+		ended := make(chan struct{})
+		waiting = append(waiting, ended)
+		go func() { defer close(ended); _, _ = h.Call(ask, "ext_kit_fail", map[string]string{"cmd": text}) }()
+	}
+	defer func() {
+		asked()
+		for _, ended := range waiting {
+			get(t, ended, "the end of a call that was asked about")
+		}
+	}()
+
+	t.Run("overview", func(t *testing.T) {
+		b.t = t
+		b.await(`document.querySelectorAll(".calls li").length >= 14`)
+		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("pdftotext-of-tomorrow") && n.innerText.includes("poppler-utils"))`)
+		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("waits"))`)
+		b.await(`document.querySelectorAll(".tile .line[d^=M]").length >= 3`)
+		b.eval(`import("./store.js").then(({store, refresh}) => { // five minutes pass
+			const wave = (i, f) => Math.max(0, f * (1 + Math.sin(i / 9) * 0.4 + Math.sin(i / 3.7) * 0.2 + (i % 11 === 0) * 0.7));
+			const c = store.curves;
+			for (let i = 0; i < 140; i++) c.rate.unshift(wave(i, 22)), c.p95.unshift(i % 40 === 3 ? null : wave(i, 21e6)), c.errors.unshift(i % 23 ? 0 : 0.04), c.busy.unshift(Math.round(wave(i, 3))), c.memory.unshift(41e6 + 4e4 * i % 9e6);
+			for (const [id, a] of store.activity) for (let i = 0; i < 140; i++) a.unshift(wave(i + id.length * 7, id.includes("weather") ? 9 : 2));
+			refresh();
+			return 0;
+		})`)
+		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100`)
+		b.shoot("overview-light")
+		b.look(1440, 900, "dark")
+		b.shoot("overview-dark")
+		b.look(390, 844, "light")
+		b.await(`document.documentElement.scrollWidth <= 390`)
+		b.shoot("overview-phone")
+		b.look(1440, 900, "light")
+	})
+	t.Run("extensions", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/extensions"`)
+		b.await(`document.querySelectorAll(".extensions-view tbody tr").length === 24`)
+		b.shoot("extensions-light")
+		b.eval(`location.hash = "#/extensions/github"`)
+		b.await(`document.querySelector(".details").innerText.includes("panic: nil map in handler")`)
+		b.shoot("extension-failed")
+		b.press("Escape", "")
+		b.await(`document.querySelector(".details").hidden`)
+		b.press("/", "")
+		b.await(`document.activeElement === document.querySelector("input[type=search]")`)
+		b.do("Input.insertText", object{"text": "weather0 idle"}, nil)
+		b.await(`document.querySelectorAll(".extensions-view tbody tr").length < 6`)
+		b.press("ArrowDown", "")
+		b.await(`document.activeElement.matches("tbody a")`)
+		b.shoot("extensions-keyboard")
+		b.look(390, 844, "dark")
+		b.await(`document.documentElement.scrollWidth <= 390`)
+		b.shoot("extensions-phone-dark")
+		b.look(1440, 900, "light")
+	})
+	t.Run("a thousand tools", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/tools"`)
+		b.await(`document.querySelectorAll(".catalog tbody tr").length === 1005`)
+		b.shoot("tools-light")
+		b.do("Input.insertText", object{"text": ""}, nil)
+		b.eval(`document.querySelector("input[type=search]").focus()`)
+		b.do("Input.insertText", object{"text": "mail19 tool_4"}, nil)
+		b.await(`document.querySelectorAll(".catalog tbody tr").length === 10`)
+		b.eval(`location.hash = "#/tools/ext_evil_say"`)
+		b.await(`document.querySelector(".details").innerText.includes("<b>bold</b>")`)
+		b.shoot("tool-hostile")
+	})
+	t.Run("calls", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/calls"`)
+		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
+		b.await(`document.querySelector(".calls-table").innerText.includes("child exited") || document.querySelector(".calls-table").innerText.includes("rejected")`)
+		b.shoot("calls-light")
+		b.look(390, 844, "light")
+		b.await(`document.documentElement.scrollWidth <= 390`)
+		b.shoot("calls-phone")
+		b.look(1440, 900, "light")
+	})
+	t.Run("logs", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/logs"`)
+		b.await(`document.querySelector(".log").innerText.includes("onerror=window.hit=3") && document.querySelector(".log").innerText.includes("\\u202etxt")`)
+		b.shoot("logs-light")
+		b.eval(`location.hash = "#/logs?ext=evil"`)
+		b.await(`[...document.querySelectorAll(".log .who")].every((n) => n.textContent === "evil")`)
+	})
+	t.Run("governance", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/governance"`)
+		b.await(`document.querySelectorAll(".policy").length === 3 && document.querySelectorAll(".denials tbody tr").length >= 1`)
+		b.shoot("governance-light")
+		b.eval(`document.querySelector(".denials td a").click()`)
+		b.await(`document.querySelector(".explained").innerText.includes("no_dying request, content: deny")`)
+		b.look(1440, 900, "dark")
+		b.shoot("governance-dark")
+		b.look(1440, 900, "light")
+	})
+	t.Run("approvals", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/approvals"`)
+		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelector(".approvals").innerText.includes("rm -r build")`)
+		b.shoot("approvals-light")
+		b.look(390, 844, "dark")
+		b.await(`document.documentElement.scrollWidth <= 390`)
+		b.shoot("approvals-phone-dark")
+		b.look(1440, 900, "dark")
+		b.shoot("approvals-dark")
+		b.eval(`[...document.querySelectorAll(".card")].find((n) => n.innerText.includes("rm -r build")).querySelector("button[data-tone=good]").click()`)
+		get(t, waiting[0], "the approved call")
+		b.await(`document.querySelectorAll(".card").length === 1`)
+		b.eval(`document.querySelector(".card button[data-tone=bad]").click()`)
+		get(t, waiting[1], "the denied call")
+		b.await(`document.querySelectorAll(".card").length === 0`)
+		if got := h.Status().Questions; got != 0 {
+			t.Errorf("%d questions are left", got)
+		}
+	})
+	b.t = t
+	if got := b.eval(`String(window.hit)`); got != `"undefined"` {
+		t.Errorf("a text of an extension has run: %s", got)
+	}
+	if got := b.eval(`document.querySelectorAll("img:not([src='icon.svg']), main script, main b b").length`); got != "0" {
+		t.Errorf("a text of an extension became %s elements", got)
+	}
+	if len(b.said) > 0 {
+		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
+	}
+}
+
+// TestDashboardWithoutToken asks for one, refuses a wrong one, and takes the right.
+func TestDashboardWithoutToken(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
+	b := openBrowser(t)
+	b.look(1000, 700, "light")
+	b.open("http://" + addr + "/ui")
+	b.await(`document.querySelector(".lock").innerText.includes("exthost serve")`)
+	b.shoot("locked")
+	b.eval(`document.querySelector(".lock input").value = "clients", setTimeout(() => document.querySelector(".lock button").click()), 0`)
+	b.await(`document.querySelector(".lock").innerText.includes("does not take this token")`)
+	b.eval(`document.querySelector(".lock input").value = "operators-own", setTimeout(() => document.querySelector(".lock button").click()), 0`)
+	b.await(`document.querySelector(".phase").textContent === "live"`)
+}
+
+// TestDashboardComesBack survives a restart of the host behind it.
+func TestDashboardComesBack(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	stop := make(chan struct{})
+	var cut bool
+	admin := Admin(h)
+	flaky := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") && !cut {
+			cut = true
+			ctx, cancel := context.WithCancel(r.Context())
+			defer context.AfterFunc(ctx, func() {})()
+			go func() { <-stop; cancel() }()
+			r = r.WithContext(ctx)
+		}
+		admin.ServeHTTP(w, r)
+	})
+	addr := serve(t, Options{Backend: h, Admin: flaky, OperatorToken: "operators-own"}, nil)
+	b := openBrowser(t)
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	b.await(`document.querySelectorAll(".extensions tbody tr").length === 2`)
+	b.eval(`window.phases = [], new MutationObserver(() => phases.push(document.querySelector(".phase").textContent)).observe(document.querySelector(".phase"), {childList: true, characterData: true, subtree: true}), 0`)
+	close(stop)
+	b.await(`phases.some((p) => p.startsWith("connection lost")) && document.querySelector(".phase").textContent === "live"`)
+}
+
+// The pages make elements in one place, and text never becomes markup.
+func TestPagesAreStrict(t *testing.T) {
+	risky := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|DOMParser|srcdoc|javascript:| style="|<script(>| [^>]*>[^<])|\bon\w+="`)
+	err := fs.WalkDir(pages, "ui", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := pages.ReadFile(path)
+		if found := risky.Find(data); found != nil {
+			t.Errorf("%s has %q", path, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	h := openKit(t, exthost.Options{})
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	for _, page := range []string{"", "app.js", "style.css", "icon.svg"} {
+		resp := send(t, "GET", "http://"+addr+"/ui/"+page, nil, "")
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Security-Policy") != policy || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d %v", page, resp.StatusCode, resp.Header)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
+		t.Error(policy)
+	}
+}
