@@ -216,9 +216,7 @@ func (r *reader) headers(s *Server, f fields) {
 func (r *reader) limits(s *Server, f fields) {
 	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
 	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
-	for _, variable := range f.list("env_vars") {
-		s.Pass = append(s.Pass, variable)
-	}
+	s.Pass = f.list("env_vars")
 	s.Tools = append(f.list("enabled_tools"), f.list("includeTools")...)
 	disabled, _ := f.flag("disabled")
 	enabled, stated := f.flag("enabled")
