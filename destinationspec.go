@@ -100,4 +100,3 @@ func readSecrets(path string) (map[string]string, error) {
 	}
 	return vars, nil
 }
-

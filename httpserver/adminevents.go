@@ -148,7 +148,7 @@ func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) erro
 	}
 	ended := make(chan struct{})
 	go func() { sending.Wait(); close(messages); close(ended) }()
-	newStream(w).run(messages)
+	newEventStream(w).run(messages)
 	cancel()
 	<-ended
 	return nil

@@ -37,17 +37,17 @@ const (
 
 // doorman asks who comes in, and lets in who may.
 type doorman struct {
-	token   *[sha256.Size]byte // opens all but what is for the operator; nil: there is none
-	own     *[sha256.Size]byte // the operator's: opens everything, and alone what is for the operator; nil: there is none
+	token   *[sha256.Size]byte // nil: there is none
+	own     *[sha256.Size]byte // the operator's; nil: there is none
 	oauth   http.Handler       // asks for an access token, and goes on to the routes; nil: none is accepted
+	pages   bool               // there is a dashboard
 	private bool               // everybody must say who he is
-	ui      bool               // there is a dashboard
 	next    http.Handler
 }
 
 func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), private: private, ui: o.Admin != nil, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, private: private, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -71,10 +71,8 @@ func sumOf(token string) *[sha256.Size]byte {
 
 // ServeHTTP lets a request in or says what it lacks. A token that is set must be
 // shown by everybody, also on loopback, where other users of the machine are
-// callers. Private ports take one in any case. What is for the operator takes the
-// operator's own: whoever may call tools is not thereby who approves of calls. What
-// tells nobody anything takes none, such as the dashboard's pages, which are the same
-// for everybody.
+// callers, and private ports take one in any case; what tells nobody anything takes
+// none.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
@@ -82,8 +80,6 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.admit(w, r, "")
 	case shows(shown, d.own):
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
-	case isOperators(r.URL.Path):
-		unauthorized(w, "the operator's token is required: Authorization: Bearer …")
 	case shows(shown, d.token):
 		d.admit(w, r, tokenCaller)
 	case d.oauth != nil:
@@ -100,12 +96,12 @@ func unauthorized(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
-// operatorOnly lets through whom the doorman knows as the operator, whatever the path
-// that led here.
+// operatorOnly lets through who has shown the operator's token, whatever path led
+// here: whoever may call tools is not thereby who approves of calls.
 func operatorOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, is := r.Context().Value(operatorKey{}).(string); !is {
-			http.Error(w, "this is for the operator", http.StatusForbidden)
+			unauthorized(w, "the operator's token is required, which exthost serve makes when it starts: Authorization: Bearer …")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -119,23 +115,12 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	d.next.ServeHTTP(w, r)
 }
 
-// isOperators reports whether a path is for whoever runs the server.
-func isOperators(path string) bool {
-	for _, root := range []string{"/api", "/ui"} {
-		if path == root || strings.HasPrefix(path, root+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// isOpen reports whether a request is one that needs no token: of probes, which learn
-// nothing, of clients that want to know where to get one, and of browsers for the
-// dashboard's pages, which show it later.
+// isOpen reports whether a request is for those who have no token: probes, which learn
+// nothing, browsers that load the dashboard's pages, which are the same for everybody,
+// and clients that want to know where to get one.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
-	return path == "/healthz" || d.ui && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) ||
-		d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
+	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
 // shows reports whether the header shows the token, in a time that does not depend

@@ -55,7 +55,7 @@ func TestBridgeStalledReader(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	const replies, size = 120, 2 << 20 // a quarter of a gigabyte that nobody reads
+	const replies, size = 64, 2 << 20 // twice what a client may keep waiting
 	for range replies {
 		stalled.send("tools/call", fmt.Sprintf(`{"name":"size","arguments":{"size":%d}}`, size))
 	}
@@ -99,12 +99,12 @@ func TestBridgeKilledChild(t *testing.T) {
 			answered <- answer
 		}()
 		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 1 })
-		killed := time.Now()
-		process, err := os.FindProcess(pid)
-		if err == nil {
-			err = process.Kill()
-		}
+		child, err := os.FindProcess(pid)
 		if err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		if err := child.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		answer = get(t, answered, "the error")

@@ -28,8 +28,8 @@ type Options struct {
 	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // opens everything, and alone /api/v1, on loopback too; "": there is none; required with Admin
-	OAuth          *OAuth   // also takes access tokens, but for /api and /ui; nil takes none
+	OperatorToken  string   // also opens everything, alone the API, and the ports of destinations where there is no Token; required with Admin
+	OAuth          *OAuth   // also takes access tokens, but for the API; nil takes none
 	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen

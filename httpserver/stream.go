@@ -18,23 +18,23 @@ type message struct {
 	data  any
 }
 
-// stream writes server-sent events to one reader.
-type stream struct {
+// eventStream writes server-sent events to one reader.
+type eventStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 }
 
-func newStream(w http.ResponseWriter) *stream {
+func newEventStream(w http.ResponseWriter) *eventStream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	return &stream{w, http.NewResponseController(w)}
+	return &eventStream{w, http.NewResponseController(w)}
 }
 
 // run writes until there are no more messages or the reader is gone. What comes at
 // once is flushed at once.
-func (s *stream) run(messages <-chan message) {
+func (s *eventStream) run(messages <-chan message) {
 	alive := time.NewTicker(streamKeepAlive)
 	defer alive.Stop()
 	defer s.rc.SetWriteDeadline(time.Time{}) // which outlives the request
@@ -59,7 +59,7 @@ func (s *stream) run(messages <-chan message) {
 	}
 }
 
-func (s *stream) write(event string, flush bool) error {
+func (s *eventStream) write(event string, flush bool) error {
 	_ = s.rc.SetWriteDeadline(time.Now().Add(streamWrite)) // not every ResponseWriter has deadlines
 	if _, err := s.w.Write([]byte(event)); err != nil || !flush {
 		return err

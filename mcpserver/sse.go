@@ -74,6 +74,7 @@ func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
+	mcphttp.JoinTrace(r.Header, &m)
 	c.channel.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -67,6 +67,7 @@ func (s *httpFront) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
+	mcphttp.JoinTrace(r.Header, &m)
 	version := r.Header.Get(mcphttp.VersionHeader)
 	if version == "" && m.Method != protocol.MethodInitialize && r.Header.Get(mcphttp.SessionHeader) == "" {
 		if meta := readMeta(m.Params); meta.version != "" {

@@ -96,7 +96,9 @@ func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 		return ctx.Err()
 	}
 	running, cancel := context.WithTimeout(e.ctx, noticeTimeout)
-	r, err := e.newRequest(running, http.MethodPost, e.endpoint, body, nil)
+	header := make(http.Header)
+	nameTrace(header, m.Params)
+	r, err := e.newRequest(running, http.MethodPost, e.endpoint, body, header)
 	if err != nil {
 		cancel()
 		return err

@@ -129,6 +129,7 @@ func (s *Streamable) header(m *jsonrpc.Message) http.Header {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := http.Header{"Accept": {"application/json, text/event-stream"}}
+	nameTrace(h, m.Params)
 	if version := versionOf(m); version != "" {
 		h[VersionHeader] = []string{version}
 		mirror(h, m, s.mirrors)
