@@ -16,10 +16,9 @@ import (
 
 // Destination is an MCP server that fronts bridge to HTTP.
 type Destination struct {
-	Name    string
-	Local   bool              // it is a command of this machine, and has a port of its own
-	Port    int               // which one; 0 is any free one
-	Headers map[string]string // of a client's request, and the variables of its instance that they become
+	Name  string
+	Local bool // it is a command of this machine, and has a port of its own
+	Port  int  // which one; 0 is any free one
 }
 
 // addDestinations adds the destinations of r's configuration to it. One with the id
@@ -79,7 +78,7 @@ func (a Admin) Destinations(ctx context.Context) iter.Seq[[]Destination] {
 			var list []Destination
 			for _, x := range a.h.gen.Load().destinations() {
 				d := x.bridge.config
-				list = append(list, Destination{Name: x.bridge.name, Local: d.Type == config.DestinationStdio, Port: d.Port, Headers: d.EnvFromHeaders})
+				list = append(list, Destination{Name: x.bridge.name, Local: d.Type == config.DestinationStdio, Port: d.Port})
 			}
 			if !yield(list) {
 				return
@@ -93,6 +92,15 @@ func (a Admin) Destinations(ctx context.Context) iter.Seq[[]Destination] {
 			}
 		}
 	}
+}
+
+// EnvHeaders returns the headers of a client's request that instances of a destination
+// are given, and the variables that they become; nil when there are none.
+func (a Admin) EnvHeaders(name string) map[string]string {
+	if x := a.h.gen.Load().bridged[name]; x != nil {
+		return x.bridge.config.EnvFromHeaders
+	}
+	return nil
 }
 
 // Listens notes the address at which a front serves a destination besides /{name},

@@ -10,17 +10,19 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// struck notes that an instance of a destination has failed. began says that it
-// could be called before.
+// struck notes, once for each instance of a destination, that it has failed: a call
+// may know before its run is over. began says that it could be called before.
 func (x *extension) struck(i *instance, began bool, err error) {
 	if x.bridge == nil {
 		return
 	}
-	key := starts
-	if began {
-		key = i.key
-	}
-	x.bridge.fuses.failed(time.Now(), key, err)
+	i.strike.Do(func() {
+		key := starts
+		if began {
+			key = i.key
+		}
+		x.bridge.fuses.failed(time.Now(), key, err)
+	})
 }
 
 // bridged takes what an instance of a destination offers. Its session is told when

@@ -1,9 +1,11 @@
 package exthost_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,7 +140,7 @@ func TestDestinationsPassGovernance(t *testing.T) {
 	}
 }
 
-func TestDestinationEnvironment(t *testing.T) {
+func TestT16DestinationEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	secrets := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(secrets, []byte("# of the tracker\nexport TRACKER_TOKEN=\"s3cret-of-file\"\n\nPLAIN=a=b\n"), 0o600); err != nil {
@@ -148,7 +150,7 @@ func TestDestinationEnvironment(t *testing.T) {
 		d.SecretsFile = secrets
 		d.Env["URL"] = "https://${PLAIN}/?token=${TRACKER_TOKEN}"
 		d.EnvFromHeaders = map[string]string{"X-Api-Key": "API_KEY"}
-	}, exthost.Options{Environ: append(os.Environ(), "GITHUB_TOKEN=of-the-host", "LD_PRELOAD=")})
+	}, exthost.Options{Environ: append(os.Environ(), "GITHUB_TOKEN=of-the-host", "NODE_OPTIONS=--require=evil", "PYTHONSTARTUP=evil")})
 	if pid := destinationStatus(t, h).StandbyPID; pid != 0 {
 		t.Errorf("process %d waits, for nobody knows whom", pid)
 	}
@@ -162,7 +164,7 @@ func TestDestinationEnvironment(t *testing.T) {
 			}
 		}
 		for _, kv := range env { // E1
-			if name, _, _ := strings.Cut(kv, "="); name == "GITHUB_TOKEN" || name == "LD_PRELOAD" {
+			if name, _, _ := strings.Cut(kv, "="); name == "GITHUB_TOKEN" || name == "NODE_OPTIONS" || name == "PYTHONSTARTUP" {
 				t.Errorf("%s is given %s", s.ID, name)
 			}
 		}
@@ -175,6 +177,40 @@ func TestDestinationEnvironment(t *testing.T) {
 		if strings.Contains(string(status), secret) {
 			t.Errorf("the status shows %s", secret)
 		}
+	}
+}
+
+// A child that writes what it was given everywhere gives nothing away: not to the
+// log, the status or who connects.
+func TestT17SecretsOfDestinations(t *testing.T) {
+	processtest.Leaks(t)
+	secrets := filepath.Join(t.TempDir(), "secrets")
+	if err := os.WriteFile(secrets, []byte("PLAIN=canary-of-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	h := openDestination(t, "env; fork env; exit 4", func(d *config.Destination) {
+		d.SecretsFile, d.EnvFromHeaders = secrets, map[string]string{"X-Key": "ALSO_PLAIN"}
+	}, exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s := &protocol.Session{ID: "a", Version: protocol.MCP20251125, Extension: "d", Env: map[string]string{"ALSO_PLAIN": "canary-of-header"}}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err := h.Attach(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ask(t, h, s, "any", `{}`)
+	status, _ := json.Marshal(h.Admin().Status())
+	refusal := fmt.Sprintf("%+v %v", h.Admin().Refuses(s), err)
+	if err := h.Close(); err != nil { // after which nobody writes to the log
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"log": log.String(), "status": string(status), "error": refusal} {
+		if strings.Contains(text, "canary-of") {
+			t.Errorf("the %s shows a secret:\n%s", what, text)
+		}
+	}
+	if !strings.Contains(log.String(), "PLAIN=") {
+		t.Error("the child did not write its environment, so that this shows nothing")
 	}
 }
 

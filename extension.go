@@ -76,6 +76,7 @@ type instance struct {
 	print     string               // the fingerprint of what it runs; "" when that does not count
 	learn     func(announced bool) // told of its handshake, and of later ones
 	pid       int                  // once it could be called
+	strike    sync.Once            // see [extension.struck]
 }
 
 // Serve implements [supervisor.Service].
@@ -192,7 +193,7 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := h.newWorker(c, spec, report, runtime.New)
+	x := h.newWorker(c, spec, report, runtime.New, nil)
 	x.serveBoth(spec)
 	x.print = func() string { return x.fingerprint(&spec, cfg.Extensions.Entries[c.ID]) }
 	x.remember()
@@ -206,13 +207,14 @@ func (h *Host) newExtension(cfg *config.Config, c discovery.Candidate) (*extensi
 	return x, append(hookDiags, ignored(&c, spec.Options)...)
 }
 
-// newWorker prepares what runs spec; start makes one run of it.
-func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error)) *extension {
+// newWorker prepares what runs spec; start makes one run of it. b is nil for what is
+// no destination.
+func (h *Host) newWorker(c discovery.Candidate, spec runtime.Spec, report process.EnvReport, start func(runtime.Spec) (runtime.Instance, error), b *bridge) *extension {
 	x := &extension{
 		host: h, candidate: c, source: sourceOf(&spec), spec: &spec, options: spec.Options, stateDir: spec.StateDir, env: report,
 		secrets: slices.Concat(process.Secrets(spec.Env), headerSecrets(spec.Manifest.Transport)), redactor: h.redactor, log: h.log.With("extension", c.ID),
 		calls: new(callStats), instances: make(map[*instance]struct{}), stopped: make(chan struct{}),
-		memory: memoryOf(h.opts.StateDir),
+		memory: memoryOf(h.opts.StateDir), bridge: b,
 	}
 	x.fallen, x.fall = context.WithCancel(context.Background())
 	x.group = supervisor.NewGroup(func(key string) (*instance, error) { return x.instance(spec, key, false, start) }, h.watched(x, spec.Options))

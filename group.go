@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/manifest"
@@ -27,6 +28,7 @@ func groupOptions(x *extension, o manifest.Options) supervisor.Options {
 	return supervisor.Options{
 		Name: "ext:" + c.Manifest.Transport.Kind + ":" + c.ID, Mode: mode,
 		Lazy:         o.Activation == manifest.ActivationLazy,
+		Keep:         func(key string) bool { return x.bridge != nil && strings.HasPrefix(key, sessionPrefix) },
 		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
 		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
 		Restart: supervisor.Restart{

@@ -65,7 +65,7 @@ func (h *Host) newOfficer(cfg *config.Config, s governance.Spec) (governance.Pol
 		return nil, err
 	}
 	c := discovery.Candidate{ID: spec.ID, Dir: spec.Dir, Manifest: spec.Manifest}
-	x := h.newWorker(c, spec, report, func(spec runtime.Spec) (runtime.Instance, error) { return newDecider(s, spec) })
+	x := h.newWorker(c, spec, report, func(spec runtime.Spec) (runtime.Instance, error) { return newDecider(s, spec) }, nil)
 	x.policy = &s
 	return officer{x}, nil
 }

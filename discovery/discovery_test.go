@@ -166,7 +166,7 @@ func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
 	expect(t, discover(t, Options{SearchPaths: []string{"missing", "file", "ext"}}), wantIDs, want)
 }
 
-func TestD2Links(t *testing.T) {
+func TestD2T15Links(t *testing.T) {
 	files := map[string]string{
 		"ext/real/plugin.toml": text("real"),
 		"ext/dir/note":         "",

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"net/http"
 	"strconv"
@@ -22,6 +21,8 @@ import (
 type Bridge interface {
 	// Destinations yields the destinations, and again whenever there are others.
 	Destinations(ctx context.Context) iter.Seq[[]exthost.Destination]
+	// EnvHeaders returns the variables that headers become, see [exthost.Admin.EnvHeaders].
+	EnvHeaders(name string) map[string]string
 	// Listens notes where a destination has its own port; "" nowhere.
 	Listens(name, address string)
 	// Refuses returns why a request of s to s.Extension would be refused, if it would.
@@ -58,7 +59,7 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, id, front stri
 		return
 	}
 	if s.options.Bridge != nil && r.Method != http.MethodDelete {
-		env, err := s.ports.environ(id, r.Header)
+		env, err := environ(s.options.Bridge.EnvHeaders(id), r.Header)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -96,22 +97,20 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env 
 }
 
 // environ are the variables that a request's headers become.
-func (p *ports) environ(id string, h http.Header) (map[string]string, error) {
-	p.mu.Lock()
-	wanted := p.headers[id]
-	p.mu.Unlock()
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	env := make(map[string]string, len(wanted))
+func environ(wanted map[string]string, h http.Header) (map[string]string, error) {
+	var env map[string]string
 	for name, variable := range wanted {
 		value := h.Get(name)
 		if strings.ContainsRune(value, 0) {
 			return nil, fmt.Errorf("header %s cannot be passed on", name)
 		}
-		if value != "" {
-			env[variable] = value
+		if value == "" {
+			continue
 		}
+		if env == nil {
+			env = make(map[string]string, len(wanted))
+		}
+		env[variable] = value
 	}
-	return maps.Clone(env), nil
+	return env, nil
 }

@@ -43,7 +43,7 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if strings.Contains(a.post, "/d/message?sessionId=") == false {
+	if !strings.Contains(a.post, "/d/message?sessionId=") {
 		t.Errorf("messages go to %s", a.post)
 	}
 }

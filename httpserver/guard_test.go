@@ -216,7 +216,7 @@ func TestF4CallerIsTheTokens(t *testing.T) {
 	}
 }
 
-func TestServeRefusesWhatIsNotSafe(t *testing.T) {
+func TestT13ServeRefusesWhatIsNotSafe(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no token":   {},
 		"bad origin": {Token: "x", AllowedOrigins: []string{"app.example"}},

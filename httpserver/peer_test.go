@@ -21,7 +21,9 @@ import (
 )
 
 // verbs are the steps of scripted children.
-var verbs = map[string]processtest.Verb{"peer": servePeer}
+var verbs = map[string]processtest.Verb{
+	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial,
+}
 
 // servePeer is an MCP server on stdin and stdout with four tools: say returns its
 // text, size as many bytes as it is asked for, environ a variable, die nothing.

@@ -18,55 +18,59 @@ import (
 // machine, where /mcp, /sse and /message are the destination's.
 type ports struct {
 	server *Server
-
-	mu      sync.Mutex
-	headers map[string]map[string]string // by destination: see exthost.Destination
-	open    map[string]*port             // touched by run alone
+	open   map[string]*port
 }
 
 // port is one such listener.
 type port struct {
-	asked   int
-	address string
-	http    *http.Server
-	served  chan struct{} // closed when it no longer accepts
-}
-
-func newPorts(s *Server) *ports {
-	return &ports{server: s, headers: make(map[string]map[string]string), open: make(map[string]*port)}
+	asked  int
+	url    string
+	http   *http.Server
+	served chan struct{} // closed when it no longer accepts
 }
 
 // run keeps a listener open for each destination that has a port until ctx ends.
 // Requests in flight are the caller's to end, by the context that they are given.
 func (p *ports) run(ctx, requests context.Context) {
 	for list := range p.server.options.Bridge.Destinations(ctx) {
-		headers := make(map[string]map[string]string, len(list))
 		wanted := make(map[string]exthost.Destination, len(list))
 		for _, d := range list {
-			headers[d.Name] = d.Headers
 			if d.Local {
 				wanted[d.Name] = d
 			}
 		}
-		p.mu.Lock()
-		p.headers = headers
-		p.mu.Unlock()
-		for name, open := range p.open {
-			if d, ok := wanted[name]; !ok || d.Port != open.asked {
-				p.close(name, open)
-			}
-		}
-		for _, d := range list {
-			if open := p.open[d.Name]; open != nil {
-				p.server.options.Bridge.Listens(d.Name, open.address) // which a new build does not know
-			} else if d.Local {
+		p.close(func(name string, open *port) bool {
+			d, ok := wanted[name]
+			return !ok || d.Port != open.asked
+		})
+		for name, d := range wanted {
+			if open := p.open[name]; open != nil {
+				p.server.options.Bridge.Listens(name, open.url) // which a new build does not know
+			} else {
 				p.listen(ctx, requests, d)
 			}
 		}
 	}
+	p.close(func(string, *port) bool { return true })
+}
+
+// close closes the ports that are which, and waits for them together.
+func (p *ports) close(which func(name string, open *port) bool) {
+	var closing sync.WaitGroup
 	for name, open := range p.open {
-		p.close(name, open)
+		if !which(name, open) {
+			continue
+		}
+		delete(p.open, name)
+		p.server.options.Bridge.Listens(name, "")
+		closing.Go(func() {
+			if shutdownWithin(open.http, lastWords) != nil {
+				_ = open.http.Close()
+			}
+			<-open.served
+		})
 	}
+	closing.Wait()
 }
 
 // maxPortTries is how many ports after a taken one are tried.
@@ -92,7 +96,11 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 		_ = l.Close()
 		return
 	}
-	open := &port{asked: d.Port, address: address, http: p.server.newHTTP(requests, guard), served: make(chan struct{})}
+	scheme := "http://"
+	if p.server.options.CertFile != "" {
+		scheme = "https://"
+	}
+	open := &port{asked: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), served: make(chan struct{})}
 	p.open[d.Name] = open
 	go func() {
 		defer close(open.served)
@@ -100,7 +108,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 			log.Error("the port of the destination is closed", "listens", address, "error", err)
 		}
 	}()
-	p.server.options.Bridge.Listens(d.Name, "http"+map[bool]string{true: "s"}[p.server.options.CertFile != ""]+"://"+address)
+	p.server.options.Bridge.Listens(d.Name, open.url)
 	log.LogAttrs(ctx, slog.LevelDebug, "the destination listens", slog.String("at", address))
 }
 
@@ -113,13 +121,4 @@ func listenFrom(ctx context.Context, port int) (net.Listener, error) {
 			return l, err
 		}
 	}
-}
-
-func (p *ports) close(name string, open *port) {
-	delete(p.open, name)
-	p.server.options.Bridge.Listens(name, "")
-	if shutdownWithin(open.http, lastWords) != nil {
-		_ = open.http.Close()
-	}
-	<-open.served
 }

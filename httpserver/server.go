@@ -97,7 +97,7 @@ func New(o Options) *Server {
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
-	s.tokens, s.ports = s.newTokens(), newPorts(s)
+	s.tokens, s.ports = s.newTokens(), &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s
 }

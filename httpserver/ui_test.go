@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost"
@@ -243,18 +244,23 @@ func TestDashboardWithoutToken(t *testing.T) {
 	b.await(`document.querySelector(".phase").textContent === "live"`)
 }
 
-// TestDashboardComesBack survives a restart of the host behind it.
+// TestDashboardComesBack survives a break of the stream that it lives on.
 func TestDashboardComesBack(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	stop := make(chan struct{})
-	var cut bool
+	var cut atomic.Bool
 	admin := Admin(h)
 	flaky := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/events") && !cut {
-			cut = true
+		if strings.HasSuffix(r.URL.Path, "/events") && cut.CompareAndSwap(false, true) {
 			ctx, cancel := context.WithCancel(r.Context())
-			defer context.AfterFunc(ctx, func() {})()
-			go func() { <-stop; cancel() }()
+			defer cancel()
+			go func() {
+				select {
+				case <-stop:
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
 			r = r.WithContext(ctx)
 		}
 		admin.ServeHTTP(w, r)

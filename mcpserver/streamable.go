@@ -158,11 +158,11 @@ func (s *httpFront) openSession(visit visit, params json.RawMessage) (*conversat
 		outbox.Close()
 		s.sessions.remove(c)
 	})
+	result, err := c.initialize(params) // which may wait for its extension to start, as long as that takes
 	c.mu.Lock()
 	c.rested = time.Now()
 	c.idle = time.AfterFunc(min(unusedTimeout, s.options.SessionIdle), c.idleEnd)
 	c.mu.Unlock()
-	result, err := c.initialize(params)
 	s.sessions.add(c)
 	if err == nil && s.closing.Err() != nil { // Close may have come before add
 		err = protocol.Errorf(protocol.ShuttingDown, "the server is shutting down")

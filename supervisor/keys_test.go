@@ -68,6 +68,24 @@ func TestMaxInstances(t *testing.T) {
 	})
 }
 
+func TestKeptInstancesMakeNoRoom(t *testing.T) {
+	keep := func(key string) bool { return key[0] == 'k' }
+	inBubble(t, Options{Mode: PerKey, MaxInstances: 2, Keep: keep}, func(t *testing.T, w *world) {
+		kept, other := w.acquireNew("k"), w.acquireNew("o")
+		kept.release(nil)
+		time.Sleep(time.Nanosecond)
+		other.release(nil)
+		p := w.acquire("p") // o makes room, though k is unused for longer
+		f := w.take()
+		f.becomeReady()
+		p.got(t, f)
+		w.acquire("q").refused(t, protocol.Overloaded)
+		if kept.fake.stopped.Load() || !other.fake.stopped.Load() {
+			t.Errorf("stopped: k %v, o %v", kept.fake.stopped.Load(), other.fake.stopped.Load())
+		}
+	})
+}
+
 func TestRelease(t *testing.T) {
 	inBubble(t, Options{Mode: PerKey, MaxInFlight: 1, DrainTimeout: 5 * time.Second}, func(t *testing.T, w *world) {
 		w.Release("nobody")

@@ -49,6 +49,10 @@ type Options struct {
 	Restart Restart
 	Breaker Breaker
 
+	// Keep reports whether the instance of a key is not to be stopped, while it is
+	// unused, to make room for another key's in a full PerKey group. Default: none.
+	Keep func(key string) bool
+
 	// Fault reports whether an outcome given to release is the instance's fault
 	// and counts for the breaker. Default: [TransportFault]. A nil error or an
 	// extension's own error counts as a success, the rest as neither.
@@ -107,6 +111,9 @@ func (o Options) withDefaults() Options {
 	o.Restart.HealthyAfter = max(o.Restart.HealthyAfter, 0)
 	if o.Fault == nil {
 		o.Fault = TransportFault
+	}
+	if o.Keep == nil {
+		o.Keep = func(string) bool { return false }
 	}
 	if o.Ended == nil {
 		o.Ended = func(error) bool { return false }

@@ -61,12 +61,12 @@ func (g *Group[S]) poolOf(key string) (*pool[S], error) {
 }
 
 // evict drops the key whose slot nobody uses: one without an instance if there
-// is any, then the one unused for longest.
+// is any, then the one unused for longest unless those are kept.
 func (g *Group[S]) evict() bool {
 	var victim *slot[S]
 	for _, sl := range g.st.slots {
 		p := sl.pool
-		if p.leaving || len(p.queue) > 0 || sl.state == Spawning || sl.inst != nil && sl.inst.inFlight > 0 {
+		if p.leaving || len(p.queue) > 0 || sl.state == Spawning || sl.inst != nil && (sl.inst.inFlight > 0 || g.o.Keep(sl.key)) {
 			continue
 		}
 		if victim == nil || sl.inst == nil && victim.inst != nil ||

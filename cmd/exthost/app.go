@@ -46,7 +46,7 @@ func (a *app) rootCommand() *cobra.Command {
 	cmd := a.group("exthost", "Run extensions for LLM agent loops",
 		a.serveCommand(), a.listCommand(), a.infoCommand(), a.toolsCommand(), a.callCommand(),
 		a.statusCommand(), a.restartCommand(), a.reloadCommand(), a.watchCommand(), a.devCommand(), a.attachCommand(), a.enableCommand(), a.disableCommand(), a.allowCommand(),
-		a.logsCommand(), a.tapCommand(), a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.hooksCommand(), a.initCommand(), a.checkCommand(),
+		a.logsCommand(), a.tapCommand(), a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.hooksCommand(), a.importCommand(), a.initCommand(), a.checkCommand(),
 		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
 		"alive and serves their tools to agent loops over MCP or as a Go library."

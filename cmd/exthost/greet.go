@@ -30,11 +30,15 @@ func (a *app) greet(h *exthost.Host, f front, took time.Duration, log *slog.Logg
 	for _, x := range s.Extensions {
 		g.longest = max(g.longest, len(x.ID))
 	}
+	for _, d := range s.Destinations {
+		g.longest = max(g.longest, len(d.ID))
+	}
 	for _, x := range s.Extensions {
 		g.extension(x, h.Tools().Extension(x.ID), s.Diagnostics)
 	}
+	g.destinations(s, f)
 	g.manifests(s)
-	if len(s.Extensions) == 0 {
+	if len(s.Extensions)+len(s.Destinations) == 0 {
 		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost config show says where else they are looked for.")
 	}
 	g.summary(s, h.Tools().Entries(), took)
@@ -186,6 +190,23 @@ func (g *greeting) text(prefix, text string) {
 }
 
 var uncoloured = strings.NewReplacer("\x1b["+string(yellow)+"m", "", "\x1b["+string(red)+"m", "", "\x1b[0m", "")
+
+// destinations says where each is reached, or why it is not.
+func (g *greeting) destinations(s exthost.Status, f front) {
+	for _, d := range s.Destinations {
+		mark, where := g.a.paint(green, "●"), f.url+"/"+d.ID+"/mcp"
+		switch {
+		case d.State == string(supervisor.Failed):
+			mark, where = g.a.paint(red, "✗"), "a destination that cannot run"
+		case f.url == "":
+			mark, where = g.a.paint(yellow, "○"), "a destination, served over HTTP alone: exthost serve"
+		}
+		fmt.Fprintf(&g.b, "  %s %-*s  %-8s %s\n", mark, g.longest, d.ID, d.Transport, where)
+		if d.State == string(supervisor.Failed) {
+			g.text("      ", d.Reason)
+		}
+	}
+}
 
 // manifests says what is wrong with files that became no extension.
 func (g *greeting) manifests(s exthost.Status) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // runningStatus is the status of the host that serves this directory.
@@ -43,6 +44,9 @@ func (a *app) statusCommand() *cobra.Command {
 			for _, x := range s.Extensions {
 				names = append(names, x.ID)
 			}
+			for _, d := range s.Destinations {
+				names = append(names, d.ID)
+			}
 			all := runningStatus{Directory: here(), Serves: r.info.Serves, Status: s}
 			table := statusTable(all, time.Now(), width(a.out))
 			return a.print(document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
@@ -65,6 +69,9 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 	}
 	for _, x := range s.Extensions {
 		rows = append(rows, extensionRows(x, s.Diagnostics, now)...)
+	}
+	for _, d := range s.Destinations {
+		rows = append(rows, destinationRows(d, s.Diagnostics, now)...)
 	}
 	lines = append(lines, layOut(rows, width)...)
 	if len(s.Policies) > 0 {
@@ -156,6 +163,23 @@ func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now t
 		row.fill(i, now)
 		rows = append(rows, row)
 	}
+	return rows
+}
+
+// destinationRows are those of a destination, with where it is reached.
+func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	rows := extensionRows(d.ExtensionStatus, diags, now)
+	note := "a destination, at /" + d.ID + "/"
+	if d.Listens != "" {
+		note += " and " + d.Listens
+	}
+	if d.State == string(supervisor.Failed) && !slices.Contains(rows[0].notes, d.Reason) {
+		rows[0].notes = append(rows[0].notes, d.Reason)
+	}
+	if d.Refuses != "" {
+		rows[0].notes = append(rows[0].notes, "connections are refused: "+d.Refuses)
+	}
+	rows[0].notes = append(rows[0].notes, note)
 	return rows
 }
 

@@ -1,0 +1,314 @@
+package httpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/sdk"
+)
+
+// echoNative is an extension that returns its arguments.
+func echoNative(string) {
+	x := sdk.New("1")
+	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Returns its arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, in json.RawMessage) (protocol.ToolResult, error) {
+			return protocol.ToolResult(`{"content":[{"type":"text","text":` + strconv.Quote(string(in)) + `}]}`), nil
+		})
+	os.Exit(x.Main())
+}
+
+// officialEcho is the same by the official SDK.
+func officialEcho() *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
+	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+	})
+	return s
+}
+
+func echoOfficial(string) {
+	_ = officialEcho().Run(context.Background(), &mcp.StdioTransport{})
+}
+
+// serveOfficial serves officialEcho over HTTP with nothing in between.
+func serveOfficial(string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	s := officialEcho()
+	fmt.Println(l.Addr())
+	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
+}
+
+// serveGateway serves a host with one extension, the verb that it is given.
+func serveGateway(child string) {
+	dir, err := os.MkdirTemp("", "gateway")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	exe, _ := os.Executable()
+	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
+		exe, processtest.ScriptVar, child, map[string]string{"echo": "native"}[child]+map[string]string{"echo-official": "mcp"}[child])
+	if err := os.Mkdir(filepath.Join(dir, "x"), 0o755); err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x", "plugin.toml"), []byte(manifest), 0o600); err != nil {
+		panic(err)
+	}
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{dir}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	h, err := exthost.Open(ctx, cfg, exthost.Options{StateDir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	defer h.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	o := Options{Backend: h, Serves: h.Serves, Bridge: h.Admin()}
+	o.MCP.MaxSessions = 2048
+	_ = New(o).Serve(ctx, l)
+}
+
+// run starts a server in a process of its own and returns its address.
+func run(t testing.TB, script string) (addr string, pid int) {
+	t.Helper()
+	exe, env := processtest.Script(t, script)
+	cmd := exec.Command(exe)
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return strings.TrimSpace(line), cmd.Process.Pid
+}
+
+// caller is a client with one connection, which it keeps, and one session.
+type caller struct {
+	conn    net.Conn
+	in      *bufio.Reader
+	request []byte
+}
+
+// dialCaller connects and opens a session; tool is the one that it calls.
+func dialCaller(addr, path, tool string) (*caller, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{conn: conn, in: bufio.NewReader(conn)}
+	post := func(session, body string) []byte {
+		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s", path, session, len(body), body)
+	}
+	header, err := c.exchange(post("", initialize))
+	if err != nil {
+		return nil, err
+	}
+	session := "Mcp-Session-Id: " + header.Get("Mcp-Session-Id") + "\r\nMcp-Protocol-Version: 2025-11-25\r\n"
+	if _, err := c.exchange(post(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
+		return nil, err
+	}
+	c.request = post(session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"text":"`+strings.Repeat("x", 100)+`"}}}`)
+	return c, nil
+}
+
+func (c *caller) exchange(request []byte) (http.Header, error) {
+	if _, err := c.conn.Write(request); err != nil {
+		return nil, err
+	}
+	r, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if r.StatusCode >= 300 || bytes.Contains(body, []byte(`"error"`)) {
+		return nil, fmt.Errorf("%s %s", r.Status, body)
+	}
+	return r.Header, nil
+}
+
+func (c *caller) call() error {
+	_, err := c.exchange(c.request)
+	return err
+}
+
+// way is a way of calling over HTTP, by as many connections as there are callers.
+func way(tb testing.TB, name, addr, path, tool string, callers int) benchtest.Way {
+	tb.Helper()
+	free := make(chan *caller, callers)
+	for range callers {
+		c, err := dialCaller(addr, path, tool)
+		if err != nil {
+			tb.Fatalf("%s: %v", name, err)
+		}
+		tb.Cleanup(func() { c.conn.Close() })
+		free <- c
+	}
+	return benchtest.Way{Name: name, Call: func() error {
+		c := <-free
+		defer func() { free <- c }()
+		return c.call()
+	}}
+}
+
+// BenchmarkGateway holds a call through the host against one of the official SDK's
+// server over HTTP with nothing in between.
+func BenchmarkGateway(b *testing.B) {
+	for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers64} {
+		l.Calls /= 5
+		b.Run(l.Name, func(b *testing.B) {
+			direct, _ := run(b, "official")
+			native, nativePID := run(b, "gateway echo")
+			official, officialPID := run(b, "gateway echo-official")
+			l.Compare(b, way(b, "direct", direct, "/mcp", "echo", l.Callers),
+				way(b, "native", native, "/mcp", "ext_x_echo", l.Callers),
+				way(b, "official", official, "/mcp", "ext_x_echo", l.Callers))
+			b.ReportMetric(float64(anonymous(b, nativePID))/1024, "native-RssAnon-MiB")
+			b.ReportMetric(float64(anonymous(b, officialPID))/1024, "official-RssAnon-MiB")
+		})
+	}
+}
+
+// anonymous is the memory of a process that no file backs, in KiB.
+func anonymous(tb testing.TB, pid int) (kib int64) {
+	tb.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		tb.Skip("the system does not say what memory is whose")
+	}
+	_, after, _ := strings.Cut(string(status), "RssAnon:")
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		tb.Fatal(err)
+	}
+	return kib
+}
+
+func descriptors(tb testing.TB, pid int) int {
+	tb.Helper()
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		tb.Skip("the system does not say what files are open")
+	}
+	return len(list)
+}
+
+// TestStormSessions holds many sessions for a while: nothing fails, nothing grows,
+// and nothing stays.
+func TestStormSessions(t *testing.T) {
+	sessions, lasts, settles := 50, 2*time.Second, time.Second
+	if storming {
+		sessions, lasts, settles = 1000, time.Minute, 20*time.Second
+	}
+	addr, pid := run(t, "gateway echo")
+	before := descriptors(t, pid)
+	callers := make([]*caller, sessions)
+	for i := range callers {
+		c, err := dialCaller(addr, "/mcp", "ext_x_echo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		callers[i] = c
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var calls, failed atomic.Int64
+	var wg sync.WaitGroup
+	for i, c := range callers {
+		wg.Go(func() {
+			beat := time.NewTimer(time.Duration(i) * time.Second / time.Duration(sessions))
+			defer beat.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-beat.C:
+				}
+				beat.Reset(time.Second)
+				if calls.Add(1); c.call() != nil {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	slope := growth(ctx, t, pid, settles)
+	wg.Wait()
+	for _, c := range callers {
+		c.conn.Close()
+	}
+	t.Logf("%d sessions, %d calls, %d failed, %+.2f MiB/min, %d KiB", sessions, calls.Load(), failed.Load(), slope, anonymous(t, pid))
+	if failed.Load() > 0 || calls.Load() == 0 {
+		t.Errorf("%d of %d calls failed", failed.Load(), calls.Load())
+	}
+	if storming && slope > 0.5 {
+		t.Errorf("the memory grows by %.2f MiB a minute", slope)
+	}
+	eventually(t, func() bool { return descriptors(t, pid) <= before })
+}
+
+// growth samples the memory of a process until ctx ends and returns by how many MiB
+// a minute it grew after a while, by least squares.
+func growth(ctx context.Context, t *testing.T, pid int, settles time.Duration) float64 {
+	t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	var n, sx, sy, sxx, sxy float64
+	for {
+		select {
+		case <-ctx.Done():
+			return (n*sxy - sx*sy) / max(1e-9, n*sxx-sx*sx)
+		case now := <-tick.C:
+			if now.Sub(began) < settles {
+				continue
+			}
+			x, y := now.Sub(began).Minutes(), float64(anonymous(t, pid))/1024
+			n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
+		}
+	}
+}

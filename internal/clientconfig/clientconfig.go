@@ -1,0 +1,209 @@
+// Package clientconfig reads the MCP servers that other programs are configured
+// with, those of Claude Code, Cursor, VS Code, Codex and Gemini, and writes them as
+// extensions or destinations.
+package clientconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/tailscale/hujson"
+)
+
+// Client is a program whose files are read.
+type Client string
+
+// The programs.
+const (
+	ClaudeCode Client = "claude"
+	Cursor     Client = "cursor"
+	VSCode     Client = "vscode"
+	Codex      Client = "codex"
+	Gemini     Client = "gemini"
+)
+
+// Clients returns all of them.
+func Clients() []string {
+	return []string{string(ClaudeCode), string(Codex), string(Cursor), string(Gemini), string(VSCode)}
+}
+
+// Options say how a file is to be read.
+type Options struct {
+	From      Client // whose file it is; "": as its path and content say
+	Home      string // the user's home, which some files refer to
+	Workspace string // the project that a file belongs to; "": as its path says
+	Secrets   bool   // leave secrets where they stand in clear text
+	Bridge    bool   // the servers become destinations, not extensions
+}
+
+// Server is one MCP server, in our terms.
+type Server struct {
+	ID   string // what it becomes here
+	Name string // what it is called there
+
+	Kind    string // stdio, http or sse
+	Command string
+	Args    []string
+	Env     map[string]string // values may refer to variables as ${NAME} or ${NAME:-default}
+	EnvFile string
+	Cwd     string
+	URL     string
+	Headers map[string]string
+
+	Pass         []string // variables of the environment that it is given under their names
+	Tools        []string // the only ones that are wanted; nil: all
+	StartTimeout time.Duration
+	CallTimeout  time.Duration
+
+	Variables []string // those that must be set, because a secret has been taken out
+}
+
+// Note is about one server, or for "" about the file.
+type Note struct {
+	Server  string
+	Dropped bool // the server is left out
+	Message string
+}
+
+// Result is what became of a file.
+type Result struct {
+	Client  Client
+	Servers []Server // by ID
+	Notes   []Note
+}
+
+// maxFile bounds the files that are read.
+const maxFile = 8 << 20
+
+// Read reads a file of that path. The error says why it cannot be one.
+func Read(path string, data []byte, o Options) (*Result, error) {
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("over %d MiB", maxFile>>20)
+	}
+	root, err := parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{Options: o, path: path, result: &Result{Client: o.From}, used: map[string]bool{}, variables: map[string]string{}}
+	if r.result.Client == "" {
+		r.result.Client = clientOf(path, root)
+	}
+	if r.Workspace == "" {
+		r.Workspace = workspaceOf(path, o.Home)
+	}
+	servers, err := r.list(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		r.server(name, servers[name])
+	}
+	slices.SortFunc(r.result.Servers, func(a, b Server) int { return strings.Compare(a.ID, b.ID) })
+	return r.result, nil
+}
+
+// parse reads TOML, or JSON with comments and trailing commas.
+func parse(path string, data []byte) (root map[string]any, err error) {
+	if strings.EqualFold(filepath.Ext(path), ".toml") {
+		return root, toml.Unmarshal(data, &root)
+	}
+	plain, err := hujson.Standardize(slices.Clone(data))
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
+	}
+	return root, json.Unmarshal(plain, &root)
+}
+
+// clientOf guesses whose file it is.
+func clientOf(path string, root map[string]any) Client {
+	dir, base := filepath.Base(filepath.Dir(path)), filepath.Base(path)
+	switch {
+	case strings.EqualFold(filepath.Ext(path), ".toml"):
+		return Codex
+	case dir == ".cursor":
+		return Cursor
+	case dir == ".gemini":
+		return Gemini
+	case dir == ".vscode" || root["servers"] != nil && root["mcpServers"] == nil || root["mcp"] != nil:
+		return VSCode
+	case base == "settings.json" && root["mcpServers"] != nil:
+		return Gemini
+	}
+	return ClaudeCode
+}
+
+// workspaceOf is the directory of the project that a file is in; "" for a file of
+// the user's own.
+func workspaceOf(path, home string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Dir(abs)
+	switch filepath.Base(dir) {
+	case ".cursor", ".vscode", ".gemini", ".codex":
+		dir = filepath.Dir(dir)
+	default:
+		if filepath.Base(abs) != ".mcp.json" {
+			return ""
+		}
+	}
+	if dir == filepath.Clean(home) {
+		return ""
+	}
+	return dir
+}
+
+func table(v any) map[string]any {
+	t, _ := v.(map[string]any)
+	return t
+}
+
+// list returns the servers of a file, by name.
+func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
+	var lists []any
+	switch r.result.Client {
+	case Codex:
+		lists = []any{root["mcp_servers"]}
+	case VSCode:
+		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second of a settings.json
+	default:
+		lists = []any{root["mcpServers"], root["servers"]}
+	}
+	all := make(map[string]map[string]any)
+	found := false
+	for _, list := range lists {
+		if list == nil {
+			continue
+		}
+		found = true
+		for name, v := range table(list) {
+			if all[name] = table(v); all[name] == nil {
+				r.drop(name, "it is no table")
+				delete(all, name)
+			}
+		}
+	}
+	for project, v := range table(root["projects"]) { // of a ~/.claude.json
+		for name, v := range table(table(v)["mcpServers"]) {
+			found = true
+			if all[name] != nil {
+				r.note(name, "there is another server of this name in %s, which is left out", project)
+			} else if all[name] = table(v); all[name] != nil {
+				all[name]["cwd"] = project
+			}
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("there is no %s in the file, as %s has it", map[Client]string{Codex: "[mcp_servers.NAME]", VSCode: `"servers"`, Cursor: `"mcpServers"`,
+			Gemini: `"mcpServers"`, ClaudeCode: `"mcpServers"`}[r.result.Client], r.result.Client)
+	}
+	return all, nil
+}

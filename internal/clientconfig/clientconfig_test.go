@@ -1,0 +1,153 @@
+package clientconfig
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/exthost/exthost/manifest"
+)
+
+var update = flag.Bool("update", false, "write the golden parts of testdata")
+
+// TestFiles reads the file at the head of each archive and holds what becomes of it
+// against the rest.
+func TestFiles(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) < 5 {
+		t.Fatalf("%v, %v", archives, err)
+	}
+	for _, name := range archives {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			a, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := a.Files[0]
+			r, err := Read("/home/ada/"+file.Name, file.Data, Options{Home: "/home/ada"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []txtar.File{file, {Name: "notes", Data: notes(r)}}
+			for _, f := range r.Extensions() {
+				got = append(got, txtar.File{Name: f.Path, Data: f.Data})
+				parses(t, f)
+			}
+			bridged, err := Read("/home/ada/"+file.Name, file.Data, Options{Home: "/home/ada", Bridge: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, txtar.File{Name: "destinations.yaml", Data: bridged.Destinations()})
+			out := txtar.Format(&txtar.Archive{Comment: a.Comment, Files: got})
+			if *update {
+				if err := os.WriteFile(name, out, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(txtar.Format(a)), string(out)); diff != "" {
+				t.Error(diff)
+			}
+			for _, f := range got[1:] {
+				if strings.Contains(string(f.Data), "s3cret") {
+					t.Errorf("%s shows a secret:\n%s", f.Name, f.Data)
+				}
+			}
+		})
+	}
+}
+
+func notes(r *Result) []byte {
+	lines := []string{string(r.Client)}
+	for _, n := range r.Notes {
+		dropped := ""
+		if n.Dropped {
+			dropped = "left out: "
+		}
+		lines = append(lines, n.Server+": "+dropped+n.Message)
+	}
+	return []byte(strings.Join(lines, "\n") + "\n")
+}
+
+// parses holds a written file against what reads such files.
+func parses(t *testing.T, f File) {
+	t.Helper()
+	if m, diags := manifest.Parse(f.Path, f.Data); m == nil {
+		t.Errorf("%s: %v\n%s", f.Path, diags, f.Data)
+	}
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	for name, tt := range map[string]struct{ path, data, want string }{
+		"broken JSON":  {".mcp.json", `{"mcpServers": {`, "line"},
+		"broken TOML":  {"config.toml", "[mcp_servers", "expected"},
+		"no servers":   {".mcp.json", `{"other": 1}`, `no "mcpServers"`},
+		"none of code": {".vscode/mcp.json", `{"inputs": []}`, `no "servers"`},
+		"none of toml": {"config.toml", `model = "x"`, "[mcp_servers.NAME]"},
+		"too large":    {".mcp.json", strings.Repeat(" ", maxFile+1), "MiB"},
+	} {
+		if r, err := Read(tt.path, []byte(tt.data), Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
+func TestSecretsStayWhenAskedFor(t *testing.T) {
+	const file = `{"mcpServers":{"a":{"command":"x","env":{"API_KEY":"s3cret-1"}}}}`
+	r, err := Read(".mcp.json", []byte(file), Options{Secrets: true})
+	if err != nil || r.Servers[0].Env["API_KEY"] != "s3cret-1" || len(r.Servers[0].Variables) != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// Two servers with different secrets of one name get different variables.
+func TestSecretsOfOneName(t *testing.T) {
+	const file = `{"mcpServers":{"a":{"command":"x","env":{"API_KEY":"s3cret-1"}},"b":{"command":"x","env":{"API_KEY":"s3cret-2"}},"c":{"command":"x","env":{"API_KEY":"s3cret-1"}}}}`
+	r, err := Read(".mcp.json", []byte(file), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][]string
+	for _, s := range r.Servers {
+		got = append(got, s.Variables)
+	}
+	if want := [][]string{{"API_KEY"}, {"B_API_KEY"}, {"API_KEY"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+		t.Errorf("the variables are %v, want %v", got, want)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":"x y","args":["--token","${env:X}"]}}}`))
+	f.Add("config.toml", []byte("[mcp_servers.a]\ncommand=\"x\"\nenv={K=\"v\"}"))
+	f.Fuzz(func(t *testing.T, path string, data []byte) {
+		if len(data) > 4<<10 { // the TOML parser is somebody else's to fuzz
+			t.Skip()
+		}
+		r, err := Read(path, data, Options{Home: "/h", Workspace: "/w"})
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, s := range r.Servers {
+			if err := manifest.ValidateID(s.ID); err != nil || seen[s.ID] {
+				t.Errorf("id %q: %v", s.ID, err)
+			}
+			seen[s.ID] = true
+		}
+		for _, file := range r.Extensions() {
+			if m, diags := manifest.Parse(file.Path, file.Data); strings.HasSuffix(file.Path, manifest.FileName) && m == nil {
+				for _, d := range diags {
+					if strings.Contains(d.Message, "syntax") {
+						t.Errorf("%s: %v\n%s", file.Path, diags, file.Data)
+					}
+				}
+			}
+		}
+	})
+}

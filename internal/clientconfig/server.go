@@ -1,0 +1,274 @@
+package clientconfig
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/manifest"
+)
+
+// reader reads one file.
+type reader struct {
+	Options
+	path      string
+	result    *Result
+	used      map[string]bool   // ids
+	variables map[string]string // values of secrets that were taken out, by the variable that stands for them
+}
+
+func (r *reader) note(name, format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, Note{Server: name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (r *reader) drop(name, format string, args ...any) {
+	r.result.Notes = append(r.result.Notes, Note{Server: name, Dropped: true, Message: fmt.Sprintf(format, args...)})
+}
+
+// fields are those of one server that have not been read yet.
+type fields map[string]any
+
+func (f fields) text(keys ...string) (text string) {
+	for _, key := range keys {
+		if s, ok := f[key].(string); ok && text == "" {
+			text = s
+		}
+		delete(f, key)
+	}
+	return text
+}
+
+func (f fields) list(key string) (list []string) {
+	values, _ := f[key].([]any)
+	for _, v := range values {
+		if s, ok := v.(string); ok {
+			list = append(list, s)
+		}
+	}
+	delete(f, key)
+	return list
+}
+
+func (f fields) texts(key string) map[string]string {
+	out := make(map[string]string)
+	for name, v := range table(f[key]) {
+		switch v := v.(type) {
+		case nil:
+		case string:
+			out[name] = v
+		default:
+			out[name] = fmt.Sprint(v) // numbers and booleans, which all of them take
+		}
+	}
+	delete(f, key)
+	return out
+}
+
+// duration reads a number of units.
+func (f fields) duration(key string, unit time.Duration) time.Duration {
+	var n float64
+	switch v := f[key].(type) {
+	case float64:
+		n = v
+	case int64:
+		n = float64(v)
+	}
+	delete(f, key)
+	return time.Duration(n * float64(unit))
+}
+
+func (f fields) flag(key string) (is, stated bool) {
+	is, stated = f[key].(bool)
+	delete(f, key)
+	return is, stated
+}
+
+// server reads one server.
+func (r *reader) server(name string, raw map[string]any) {
+	f := fields(maps.Clone(raw))
+	s := Server{Name: name, Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
+	if err := r.transport(&s, f); err != "" {
+		r.drop(name, "%s", err)
+		return
+	}
+	r.headers(&s, f)
+	r.limits(&s, f)
+	if err := r.translate(&s); err != "" {
+		r.drop(name, "%s", err)
+		return
+	}
+	if s.Kind == manifest.KindStdio {
+		r.place(&s)
+	}
+	if !r.Secrets {
+		r.hide(&s)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f)) {
+		r.note(name, "%s", lost(key))
+	}
+	r.unfit(&s)
+	if s.ID = r.id(name); s.ID != name {
+		r.note(name, "is called %s here, where ids are in lower case and some are taken", s.ID)
+	}
+	r.result.Servers = append(r.result.Servers, s)
+}
+
+// unfit notes what only the other of the two things can have that a server becomes.
+func (r *reader) unfit(s *Server) {
+	switch {
+	case !r.Bridge && s.EnvFile != "":
+		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has secrets_file")
+	case (r.Bridge || s.refers()) && len(s.Tools) > 0:
+		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
+		s.Tools = nil
+	}
+	if r.Bridge && s.CallTimeout > 0 {
+		r.note(s.Name, "the time limit of calls is left out: destinations have that of extensions.defaults.call_timeout")
+	}
+}
+
+// lost says that a field has no counterpart here, and what to do instead.
+func lost(key string) string {
+	advice := map[string]string{
+		"oauth": "sign in elsewhere, and give the token in headers", "headersHelper": "give the headers themselves", "authProviderType": "sign in elsewhere, and give the token in headers",
+		"sandbox": "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
+		"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
+		"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
+		"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",
+		"alwaysLoad": "activation says when an extension starts", "dev": "exthost serve --watch restarts what changes", "gallery": "", "version": "", "description": "",
+	}[key]
+	if advice == "" {
+		return key + " has no counterpart here, and is left out"
+	}
+	return key + " is left out; " + advice
+}
+
+// transport settles how the server is reached; it returns why it cannot be.
+func (r *reader) transport(s *Server, f fields) string {
+	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
+	s.URL = web
+	switch {
+	case httpURL != "":
+		s.Kind, s.URL = manifest.KindHTTP, httpURL
+	case web != "" && kind == "" && r.result.Client == Gemini:
+		s.Kind = manifest.KindSSE
+	case web != "" && kind == "" && r.result.Client == Codex:
+		s.Kind = manifest.KindHTTP
+	case web != "" && kind == "":
+		s.Kind = guess(web)
+		r.note(s.Name, "its type is not stated; %s is a guess by its url", s.Kind)
+	default:
+		s.Kind = strings.ToLower(kind)
+	}
+	switch s.Kind {
+	case "":
+		s.Kind = manifest.KindStdio
+	case "streamable-http", "streamable_http", "streamablehttp":
+		s.Kind = manifest.KindHTTP
+	}
+	switch {
+	case s.Kind != manifest.KindStdio && s.Kind != manifest.KindHTTP && s.Kind != manifest.KindSSE:
+		return fmt.Sprintf("type %s is not known here; there is stdio, http and sse", s.Kind)
+	case s.Kind == manifest.KindStdio && s.Command == "":
+		return "it has neither a command nor a url"
+	case s.Kind == manifest.KindStdio:
+		s.URL = ""
+		return ""
+	}
+	if u, err := url.Parse(s.URL); err != nil || !strings.Contains(s.URL, "$") && u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Sprintf("%q is not an http or https address", s.URL)
+	}
+	s.Command, s.Args = "", nil
+	if len(s.Env) > 0 {
+		r.note(s.Name, "env has no effect on a server elsewhere, and is left out")
+		s.Env = nil
+	}
+	return ""
+}
+
+func guess(web string) string {
+	if u, err := url.Parse(web); err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
+		return manifest.KindSSE
+	}
+	return manifest.KindHTTP
+}
+
+// headers reads what a server elsewhere is shown.
+func (r *reader) headers(s *Server, f fields) {
+	s.Headers = f.texts("headers")
+	maps.Copy(s.Headers, f.texts("http_headers"))
+	for header, variable := range f.texts("env_http_headers") {
+		s.Headers[header] = "${" + variable + "}"
+	}
+	if variable := f.text("bearer_token_env_var"); variable != "" {
+		s.Headers["Authorization"] = "Bearer ${" + variable + "}"
+	}
+	if f.text("bearer_token") != "" {
+		r.note(s.Name, "bearer_token is left out, as Codex itself refuses it; name a variable with bearer_token_env_var")
+	}
+}
+
+// limits reads times, filters and switches.
+func (r *reader) limits(s *Server, f fields) {
+	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
+	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
+	s.Pass = f.list("env_vars")
+	s.Tools = append(f.list("enabled_tools"), f.list("includeTools")...)
+	disabled, _ := f.flag("disabled")
+	enabled, stated := f.flag("enabled")
+	if disabled || stated && !enabled {
+		r.note(s.Name, "is switched off there; extensions.disabled keeps it so here")
+	}
+}
+
+// place settles where a command runs. What it names by a relative path is meant from
+// the project.
+func (r *reader) place(s *Server) {
+	if s.Cwd == "" {
+		s.Cwd = r.Workspace
+	}
+	switch relative := s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "$"); {
+	case relative && r.Workspace != "":
+		s.Cwd = filepath.Join(r.Workspace, s.Cwd)
+	case relative:
+		r.note(s.Name, "cwd %s is relative to where the client was started: write it in full", s.Cwd)
+	}
+	if strings.ContainsAny(s.Command, `/\`) && !filepath.IsAbs(s.Command) && !strings.HasPrefix(s.Command, "$") && s.Cwd != "" {
+		s.Command = filepath.Join(s.Cwd, s.Command)
+	}
+	if strings.ContainsAny(s.Command, " \t") && len(s.Args) == 0 && !filepath.IsAbs(s.Command) {
+		words := strings.Fields(s.Command)
+		r.note(s.Name, "its command is a whole line, and is split into words")
+		s.Command, s.Args = words[0], words[1:]
+	}
+}
+
+// id makes an id of a name.
+func (r *reader) id(name string) string {
+	id := strings.Trim(strings.Map(func(c rune) rune {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			return c + 'a' - 'A'
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_', c == '-':
+			return c
+		}
+		return '-'
+	}, name), "-_")
+	if id == "" || id[0] < 'a' || id[0] > 'z' {
+		id = "mcp-" + id
+	}
+	id = id[:min(len(id), manifest.MaxIDLength-8)]
+	if slices.Contains(manifest.ReservedIDs(), id) {
+		id += "-server"
+	}
+	free := id
+	for n := 2; r.used[free]; n++ {
+		free = fmt.Sprintf("%s-%d", id, n)
+	}
+	r.used[free] = true
+	return free
+}
