@@ -2,7 +2,10 @@
 
 package process
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // held is what holds each child.
 func held() (holds, lacks []string) {
@@ -13,13 +16,17 @@ func held() (holds, lacks []string) {
 }
 
 // guardian is a process that exists on Linux only.
-type guardian struct{}
+type guardian struct {
+	ready bool
+	began time.Time
+}
 
 func startGuardian(string, string, map[int]uint64) (*guardian, error) { return nil, errNotGuardian }
 
 func (*guardian) booted() bool             { return false }
 func (*guardian) ended() bool              { return true }
 func (*guardian) tell(string, int, uint64) {}
+func (*guardian) watch()                   {}
 func (*guardian) close()                   {}
 
 // Reenter does nothing on this system.

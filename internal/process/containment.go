@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // cookieVar is the variable by which the processes that a child leaves behind
@@ -28,9 +29,12 @@ type Containment struct {
 	host    string // begins the mark of each child
 	last    atomic.Uint64
 
+	closing  chan struct{}  // closed with closed
+	watchers sync.WaitGroup // of guardians, begun before closed
+
 	mu       sync.Mutex
 	closed   bool
-	guardian *guardian // nil before the first child, and when it could not be started
+	guardian *guardian // nil before the first child, and when the latest could not be started
 	fault    error     // why it could not
 	leaders  map[int]uint64
 }
@@ -41,7 +45,8 @@ type Containment struct {
 func Contain(program string) *Containment {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	c := &Containment{program: program, host: hex.EncodeToString(id[:]) + ".", leaders: make(map[int]uint64)}
+	c := &Containment{program: program, host: hex.EncodeToString(id[:]) + ".",
+		closing: make(chan struct{}), leaders: make(map[int]uint64)}
 	if around := os.Getenv(cookieVar); around != "" {
 		c.around = around + " "
 	}
@@ -86,7 +91,7 @@ func (c *Containment) Report() (holds, lacks []string) {
 	case !g.booted():
 		lacks = append(lacks, HoldsGuardian+": not ready; the program that was to be it may not be exthost")
 	case g.ended():
-		lacks = append(lacks, HoldsGuardian+": it ended; the next start of a child starts another")
+		lacks = append(lacks, HoldsGuardian+": it ended; another is about to be started")
 	default:
 		holds = append(holds, HoldsGuardian)
 	}
@@ -102,7 +107,9 @@ func (c *Containment) Close() {
 	c.mu.Lock()
 	g, started := c.guardian, c.last.Load() > 0
 	already := c.closed
-	c.closed = true
+	if c.closed = true; !already {
+		close(c.closing)
+	}
 	c.mu.Unlock()
 	switch {
 	case already:
@@ -111,6 +118,39 @@ func (c *Containment) Close() {
 	case started:
 		c.sweepAll()
 	}
+	c.watchers.Wait()
+}
+
+// hire starts a guardian unless one runs. What kept an earlier one from being
+// started, such as a shortage of descriptors, may be over. It needs mu.
+func (c *Containment) hire() {
+	if c.closed || c.program == "" || c.guardian != nil && !c.guardian.ended() {
+		return
+	}
+	if c.guardian, c.fault = startGuardian(c.program, c.host, c.leaders); c.fault == nil {
+		g := c.guardian
+		c.watchers.Go(func() { c.keep(g) })
+	}
+}
+
+// guardianPause is the least time between the starts of two guardians.
+const guardianPause = time.Second
+
+// keep sees a guardian to its end, and replaces one that knew its work: what ended
+// it, the kernel out of memory or an extension, leaves the children that run
+// without one until then.
+func (c *Containment) keep(g *guardian) {
+	g.watch()
+	if !g.ready {
+		return // the next would be none either; the next start of a child tries
+	}
+	select {
+	case <-c.closing:
+	case <-time.After(time.Until(g.began.Add(guardianPause))):
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hire()
 }
 
 // hold is the grip on one child. A nil one has none.
@@ -129,9 +169,7 @@ func (c *Containment) prepare() *hold {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed && c.program != "" && (c.guardian == nil && c.fault == nil || c.guardian != nil && c.guardian.ended()) {
-		c.guardian, c.fault = startGuardian(c.program, c.host, c.leaders)
-	}
+	c.hire()
 	return &hold{c: c, mark: fmt.Sprint(c.host, c.last.Add(1))}
 }
 

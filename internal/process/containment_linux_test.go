@@ -179,7 +179,9 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-func TestGuardianIsReplaced(t *testing.T) {
+// A guardian that is killed while children run is replaced, though no child is
+// started: its host may be the next to die.
+func TestK1GuardianIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
 	t.Cleanup(c.Close)
@@ -187,24 +189,59 @@ func TestGuardianIsReplaced(t *testing.T) {
 	first := start(t, "daemon pid, hang; hang", contained(c))
 	daemon := first.pid()
 	reports(t, c, "")
-	g := c.guardian
+	g := current(c)
 	if err := g.proc.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-g.done
-	reports(t, c, HoldsGuardian+": it ended; the next start of a child starts another")
+	deadline := time.Now().Add(patience)
+	for current(c) == g {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing takes the place of a guardian that was killed")
+		}
+		time.Sleep(time.Millisecond) // no event tells
+	}
+	reports(t, c, "")
 	second := start(t, "pid; hang", contained(c))
 	second.pid()
-	reports(t, c, "")
-	c.guardian.lifeline.Close() // as if this process were dead
+	g = current(c)
+	g.lifeline.Close() // as if this process were dead
 	for _, p := range []*child{first, second} {
 		if exit := p.ended(); exit.Signal != "SIGKILL" {
 			t.Errorf("exit: %v", exit)
 		}
 	}
-	<-c.guardian.done
+	<-g.done
 	if alive(daemon) {
 		t.Error("the daemon of a child older than the guardian lives")
+	}
+}
+
+// current returns the guardian of c.
+func current(c *Containment) *guardian {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.guardian
+}
+
+// Nobody hires a guardian for a host that has closed.
+func TestGuardianKilledAsTheHostCloses(t *testing.T) {
+	processtest.Leaks(t)
+	c := Contain(self(t))
+	p := start(t, "pid; hang", contained(c))
+	p.pid()
+	reports(t, c, "")
+	g := current(c)
+	if err := g.proc.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.done
+	c.Close()
+	if exit := p.ended(); exit.Signal != "SIGKILL" {
+		t.Errorf("exit: %v", exit)
+	}
+	if last := current(c); !last.ended() {
+		t.Error("a guardian is left")
 	}
 }
 
@@ -226,10 +263,31 @@ func TestNoGuardian(t *testing.T) {
 		if exit := p.ended(); exit.Code != 3 || alive(daemon) {
 			t.Errorf("%q: exit %v, daemon alive: %t", program, exit, alive(daemon))
 		}
-		if c.guardian != nil {
-			_ = c.guardian.proc.Kill() // sleep knows nothing of a lifeline
+		if g := current(c); g != nil {
+			_ = g.proc.Kill() // sleep knows nothing of a lifeline
 		}
 		c.Close()
+	}
+}
+
+// What keeps a guardian from being started does so once, not for good.
+func TestS4GuardianIsTriedAgain(t *testing.T) {
+	processtest.Leaks(t)
+	program := filepath.Join(t.TempDir(), "exthost")
+	c := Contain(program)
+	t.Cleanup(c.Close)
+	first := start(t, "pid; hang", contained(c))
+	first.pid()
+	reports(t, c, "no such file")
+	if err := os.Symlink(self(t), program); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, "pid; hang", contained(c))
+	second.pid()
+	reports(t, c, "")
+	for _, p := range []*child{first, second} {
+		p.Kill()
+		p.ended()
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 type guardian struct {
 	proc     *os.Process
 	lifeline *os.File // ends when this process does, however that happens
+	isReady  *os.File // says when it is ready
 	began    time.Time
 	settled  chan struct{} // closed when it is ready, or will never be
 	ready    bool          // written before settled is closed
@@ -43,7 +44,8 @@ type guardian struct {
 
 // startGuardian starts program as the guardian of the children of host, those of
 // leaders among them. It does not wait: what is written to the lifeline is read
-// when the guardian is up, and only then the lifeline's end seen.
+// when the guardian is up, and only then the lifeline's end seen. Somebody must
+// watch it.
 func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
 	if os.Args[0] == guardianName || os.Args[0] == initName {
 		return nil, errNotGuardian // we are such a program ourselves: no chain of them
@@ -74,8 +76,7 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		isReady.Close()
 		return nil, err
 	}
-	g := &guardian{proc: proc, lifeline: lifeline, began: time.Now(), settled: make(chan struct{}), done: make(chan struct{})}
-	go g.watch(isReady)
+	g := &guardian{proc: proc, lifeline: lifeline, isReady: isReady, began: time.Now(), settled: make(chan struct{}), done: make(chan struct{})}
 	g.say("host %s %d\n", host, startTime(os.Getpid()))
 	for pid, start := range leaders {
 		g.tell("+", pid, start)
@@ -84,11 +85,11 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 }
 
 // watch sees the guardian become ready, and end.
-func (g *guardian) watch(isReady *os.File) {
-	n, _ := isReady.Read(make([]byte, 1))
+func (g *guardian) watch() {
+	n, _ := g.isReady.Read(make([]byte, 1))
 	g.ready = n == 1
 	close(g.settled)
-	isReady.Close()
+	g.isReady.Close()
 	awaitExit(g.proc.Pid)
 	_, _ = g.proc.Wait()
 	g.lifeline.Close()
