@@ -90,6 +90,7 @@ os = ["macos"]
 [runtime]
 call_timeout = "-1s"
 max_in_flight = 0
+health_interval = 5
 restart = { max_attempts = -2 }
 [[hooks]]
 event = "before_tool_cal"
@@ -110,13 +111,14 @@ p:11:1: requires.bins: want an array of strings, got a string
 p:12:7: requires.os: "macos" is none that is known; did you mean "darwin"?
 p:14:1: runtime.call_timeout: "-1s" is negative: a duration is 0 or more
 p:15:1: runtime.max_in_flight: max_in_flight is at least 1, not 0
-p:16:13: runtime.restart.max_attempts: restart.max_attempts is at least -1, not -2
-p:18:1: hooks[0].event: "before_tool_cal" is not a hook point; did you mean "before_tool_call"?
-p:19:1: hooks[0].command: '|' means something to a shell, and no shell runs "a | b": quote it, or move the line into a script
-p:20:1: unknown key "quoted key" in [hooks[0]]
-p:22:15: "a" is listed twice
-p:22:20: "b c" is not a name for tools: 1 to 128 of A-Z, a-z, 0-9, _ . and -
-p:23:2: unknown key "extra" at the top level
+p:16:1: runtime.health_interval: health_interval (5ms) is less than 100ms, and a ping that takes longer would kill the child; a number without a unit is milliseconds
+p:17:13: runtime.restart.max_attempts: restart.max_attempts is at least -1, not -2
+p:19:1: hooks[0].event: "before_tool_cal" is not a hook point; did you mean "before_tool_call"?
+p:20:1: hooks[0].command: '|' means something to a shell, and no shell runs "a | b": quote it, or move the line into a script
+p:21:1: unknown key "quoted key" in [hooks[0]]
+p:23:15: "a" is listed twice
+p:23:20: "b c" is not a name for tools: 1 to 128 of A-Z, a-z, 0-9, _ . and -
+p:24:2: unknown key "extra" at the top level
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

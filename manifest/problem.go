@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/toolmatch"
@@ -18,6 +19,10 @@ type Problem struct {
 	Message string
 	Hint    string
 }
+
+// leastHealthInterval is also the least that a ping may be given. Less is mostly a
+// number of seconds that lacks its unit.
+const leastHealthInterval = 100 * time.Millisecond
 
 type problems []Problem
 
@@ -69,6 +74,10 @@ func (r Runtime) Validate() []Problem {
 	}
 	if d := r.StartTimeout; d != nil && *d == 0 {
 		p.add("start_timeout", "", "start_timeout is more than 0: without it an extension that hangs would never be given up")
+	}
+	if d := r.HealthInterval; d != nil && *d != 0 && d.Std() < leastHealthInterval {
+		p.add("health_interval", "a number without a unit is milliseconds",
+			"health_interval (%v) is less than %v, and a ping that takes longer would kill the child", *d, leastHealthInterval)
 	}
 	p.atLeast("restart.max_attempts", r.Restart.MaxAttempts, -1)
 	if d := r.Restart.Window; d != nil && *d == 0 {

@@ -22,7 +22,7 @@ type Runtime struct {
 	MaxInFlight    *int      `toml:"max_in_flight" json:"max_in_flight,omitempty"`       // calls on one instance; default 64, always 1 for lite
 	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
 	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
-	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings; default 0, none
+	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings, 100 ms or more; default 0, none
 	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // replace a child whose call timed out; default false
 	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
 	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
@@ -91,7 +91,7 @@ type Options struct {
 	MaxInFlight    int            // 64 calls on one instance; always 1 for lite
 	MaxQueue       int            // 256 calls waiting for one instance
 	MaxLineBytes   int            // 16 MiB
-	HealthInterval time.Duration  // 0: no pings
+	HealthInterval time.Duration  // 0: no pings; else 100 ms or more
 	RecycleOnHang  bool           // false: a call that times out leaves the child running
 	Replay         string         // never
 	Reload         string         // overlap

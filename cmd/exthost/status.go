@@ -68,12 +68,19 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 		rows[0].notes = []string{"NOTE"}
 	}
 	for _, x := range s.Extensions {
-		rows = append(rows, extensionRows(x, s.Diagnostics, now)...)
+		of := extensionRows(x, s.Diagnostics, now)
+		if slices.ContainsFunc(x.Instances, func(i exthost.InstanceStatus) bool { return i.State == string(supervisor.Failed) }) {
+			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; mend it, then exthost restart "+x.ID)
+		}
+		rows = append(rows, of...)
 	}
 	for _, d := range s.Destinations {
 		rows = append(rows, destinationRows(d, s.Diagnostics, now)...)
 	}
 	lines = append(lines, layOut(rows, width)...)
+	if broken := brokenFiles(s.Status); len(broken) > 0 {
+		lines = append(append(lines, ""), wrap(safe("not run, because of faults that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
+	}
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), grid(policyRows(s.Policies), width, true)...)
 	}
@@ -84,6 +91,18 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 		lines = append(lines, "", fmt.Sprintf("calls that wait for an approval: %d, exthost approve lists them", s.Questions))
 	}
 	return lines
+}
+
+// brokenFiles are the files whose faults keep them from being an extension at all,
+// which the table therefore lacks.
+func brokenFiles(s exthost.Status) (names []string) {
+	for _, d := range unlisted(s) {
+		name := cmp.Or(nearby(d).Path, d.Extension)
+		if d.Level == protocol.LevelError && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // statusRow is one extension, or one of its instances.

@@ -16,7 +16,13 @@ func TestStatusTable(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	soon := now.Add(1500 * time.Millisecond)
 	later := now.Add(3 * time.Second)
-	s := runningStatus{Serves: "stdio", Status: exthost.Status{Version: "1.0.0", Diagnostics: []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"}}, Host: &exthost.HostStatus{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
+	s := runningStatus{Serves: "stdio", Status: exthost.Status{Version: "1.0.0", Diagnostics: []protocol.Diagnostic{
+		{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"},
+		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
+		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
+		{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/syntax/plugin.toml"},
+		{Level: protocol.LevelWarn, Code: "duplicate_id", Extension: "twice", Path: "/x/twice/plugin.toml"},
+	}, Host: &exthost.HostStatus{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
 		Extensions: []exthost.ExtensionStatus{
 			{ID: "one", State: "ready", Calls: 1000, Errors: 4, Refused: 1, Latency: &exthost.Latency{P50: 350 * time.Microsecond, P95: 12345 * time.Microsecond}, Restarts: 2,
 				Instances: []exthost.InstanceStatus{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
@@ -32,12 +38,18 @@ func TestStatusTable(t *testing.T) {
 		"ID|STATE|PID|UP|CALLS|ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
 		"one|ready|7|1h30m|1000|5 (0.5%)|350µs|12.3ms|3 GiB|2|closed|3 calls wait; its tools are not what they were: exthost info one",
 		"back|restarting|-|-|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|-|-|-|0|-|held by a pid namespace too",
+		"two|ready|-|-|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; mend it, then exthost restart two",
 		"  0|ready|8|5s|||||-|0|closed",
 		"  1|failed|-|-|||||-|0|closed|spent",
 		"gated|skipped|-|-|0|0|-|-|-|0|-|no ffmpeg",
+		"",
+		"not run, because of faults that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
 	}
-	for i, line := range statusTable(s, now, 0) {
+	lines := statusTable(s, now, 0)
+	if len(lines) != len(want) {
+		t.Errorf("%d lines, want %d", len(lines), len(want))
+	}
+	for i, line := range lines {
 		got := regexp.MustCompile(` {2,}`).ReplaceAllString(line, "|")
 		if strings.HasPrefix(line, "  ") {
 			got = "  " + strings.TrimPrefix(got, "|")
