@@ -100,6 +100,8 @@ func (x *extension) logEvent(e supervisor.Event) {
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", message(e.Err)),
 			slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
+	case e.State == supervisor.Ready && e.Attempt > 0: // the end of what was a warning
+		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}

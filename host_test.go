@@ -1,6 +1,7 @@
 package exthost_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,6 +185,27 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 	}
 	if s := statusOf(t, h, "x"); s.Restarts != 1 || s.State != "ready" {
 		t.Errorf("status after the restart: %+v", s)
+	}
+}
+
+// Whoever reads that an extension died reads that it is back, at the same level.
+func TestRecoveryIsLogged(t *testing.T) {
+	processtest.Leaks(t)
+	var log bytes.Buffer
+	f := newFolder(t).add("x", child("sdk", ""))
+	h := f.open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
+		t.Fatal(err)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err != nil { // after the last event
+		t.Fatal(err)
+	}
+	_, after, died := strings.Cut(log.String(), "died, and will be restarted")
+	if !died || strings.Count(log.String(), "ready again") != 1 || !strings.Contains(after, "ready again") {
+		t.Errorf("log:\n%s", &log)
 	}
 }
 
