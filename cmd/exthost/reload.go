@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -32,11 +33,28 @@ func (a *app) reloadCommand() *cobra.Command {
 			if err := a.print(document{Kind: "change", Value: c, Names: changedNames(c), Text: a.changeText(c, dryRun)}); err != nil {
 				return err
 			}
+			if !dryRun {
+				a.sayBroken(cmd.Context(), r)
+			}
 			return notReloaded(c)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
 	return cmd
+}
+
+// sayBroken tells on stderr which files have become no extension: to a reload they
+// are no change.
+func (a *app) sayBroken(ctx context.Context, r *running) {
+	s, err := r.status(ctx)
+	if err != nil {
+		return // the reload itself has been told
+	}
+	for _, d := range unlisted(s) {
+		if d.Level == protocol.LevelError {
+			a.say(d)
+		}
+	}
 }
 
 // changedNames are the ids that a reload touches.
