@@ -86,6 +86,9 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 	if r.members, err = h.members(cfg, known); err != nil {
 		return nil, err
 	}
+	if err := h.openResults(r); err != nil {
+		return nil, err
+	}
 	r.officers = officers(r.members)
 	if r.hooks, err = h.operatorHooks(cfg); err != nil {
 		return nil, err
@@ -127,6 +130,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 func (h *Host) adopt(r *roster) {
 	h.enlist(r)
 	h.oversight.stats.keep(r.members)
+	h.spill(r)
 	var known []protocol.Diagnostic
 	if g := h.gen.Load(); g != nil {
 		known = g.diagnostics
