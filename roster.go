@@ -113,6 +113,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 		return err
 	}
 	r.diagnostics, r.dirs = found.Diagnostics, found.Dirs
+	first := h.hookSet(slices.Concat(h.opts.Hooks, r.hooks))
 	for _, c := range found.Candidates {
 		x, diags := h.newExtension(cfg, c)
 		r.diagnostics = append(r.diagnostics, diags...)
@@ -120,6 +121,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 			r.skipped = append(r.skipped, c)
 			continue
 		}
+		x.admit = func(ctx context.Context) error { return h.admit(ctx, x, first) }
 		r.extensions[c.ID] = x
 		r.order = append(r.order, c.ID)
 	}
