@@ -81,8 +81,8 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	if p.deny {
 		d = governance.Decision{Action: governance.Deny, Code: codeSecret, Data: data, Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found)}
 	}
-	if meta := rawjson.Get(raw, "_meta"); meta != nil && flow == governance.Request && !p.deny {
-		d.JSON = rawjson.Set(d.JSON, "_meta", meta) // the protocol's own, such as progress tokens
+	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request && !p.deny {
+		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token)) // by it the caller knows the answers
 	}
 	return d, nil
 }
