@@ -22,8 +22,10 @@ const codeSecret = "secret_found"
 //	allow: ['.*@example\.com']  # expressions for what passes
 //
 // It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
-// addresses and card numbers in texts, also in escaped ones, and puts
-// "[redacted:RULE]" in their place. Category content; with action deny any.
+// addresses and card numbers in texts, also in escaped ones and in those that are
+// base64 as a whole, and puts "[redacted:RULE]" in their place. It looks at one text
+// at a time, and not at numbers: what a tool takes apart or hides on purpose passes.
+// Category content; with action deny any.
 type redactConfig struct {
 	Action   string            `json:"action"`
 	Rules    map[string]bool   `json:"rules"`
