@@ -102,7 +102,8 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 			return r.Effect, r.Reason
 		}
 	}
-	if !x.ToChild || slices.Contains(lists, x.Method) {
+	own := x.Extension == "" && x.Tool != "" // the host's tool, which is no extension's
+	if !x.ToChild || own || slices.Contains(lists, x.Method) {
 		return allowed, ""
 	}
 	return p.Default, ""
