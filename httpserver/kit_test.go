@@ -39,6 +39,11 @@ command = ["true"]
 // openKit opens a host over kit, and an extension that lacks something.
 func openKit(t *testing.T, o exthost.Options) *exthost.Host {
 	t.Helper()
+	return openKitWith(t, config.Default(), o)
+}
+
+func openKitWith(t *testing.T, cfg *config.Config, o exthost.Options) *exthost.Host {
+	t.Helper()
 	dir := t.TempDir()
 	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
 	for id, manifest := range map[string]string{"kit": kit, "lost": lost} {
@@ -49,7 +54,6 @@ func openKit(t *testing.T, o exthost.Options) *exthost.Host {
 			t.Fatal(err)
 		}
 	}
-	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
 	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
 	h, err := exthost.Open(t.Context(), cfg, o)
