@@ -48,6 +48,26 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 	}
 }
 
+// A destination is who it says that it is, in either era; the host is only itself.
+func TestBridgeNamesTheServerBehindIt(t *testing.T) {
+	addr, _ := bridged(t, stdioPeer, Options{})
+	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`} {
+		for _, body := range []string{initialize, discover} {
+			h := http.Header{}
+			if body == discover {
+				h.Set("Mcp-Protocol-Version", "2026-07-28")
+				h.Set("Mcp-Method", "server/discover")
+			}
+			answer, _ := io.ReadAll(send(t, http.MethodPost, "http://"+addr+path, h, body).Body)
+			if !strings.Contains(string(answer), `erverInfo":`+want) {
+				t.Errorf("%s: %s", path, answer)
+			}
+		}
+	}
+}
+
+const discover = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+
 // A client that does not read slows nobody else, and what waits for it is bounded.
 func TestBridgeStalledReader(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})

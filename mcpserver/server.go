@@ -23,10 +23,9 @@ type Backend interface {
 
 // Describer is a Backend that knows what it offers. Of others Options say it.
 type Describer interface {
-	// Describe returns the server capabilities, a JSON object, and the advice that a
-	// client gets in the handshake of s, whose Extension and Version are known by
-	// then. An error refuses the session.
-	Describe(ctx context.Context, s *protocol.Session) (capabilities json.RawMessage, instructions string, err error)
+	// Describe returns what a client gets to know in the handshake of s, whose
+	// Extension and Version are known by then. An error refuses the session.
+	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
 }
 
 // Options configures a Server. The zero value serves tools.
