@@ -313,3 +313,28 @@ func TestF4SessionsOfOthers(t *testing.T) {
 		t.Errorf("a message by way of another destination: %s", r.Status)
 	}
 }
+
+// What becomes of a task is told to who began it, though others use the same child.
+func TestTaskStatusIsForWhoBeganIt(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Instances: "shared"}}, Options{})
+	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
+	for s, id := range map[*sseStream]string{a: "of-a", b: "of-b"} {
+		s.send("tools/call", `{"name":"task","task":{"ttl":60000},"arguments":{"text":"`+id+`"}}`)
+		if got := s.next(); !strings.Contains(got, `"taskId":"`+id+`"`) {
+			t.Fatal(got)
+		}
+	}
+	a.send("tools/call", `{"name":"tell","arguments":{"text":"of-b"}}`)
+	if got := a.next(); !strings.Contains(got, `"content"`) {
+		t.Errorf("a hears %s", got)
+	}
+	if got := b.next(); !strings.Contains(got, "notifications/tasks/status") || !strings.Contains(got, "of-b") {
+		t.Errorf("b hears %s", got)
+	}
+	for range 2 { // a task that has ended is not told of again
+		b.send("tools/call", `{"name":"tell","arguments":{"text":"of-b"}}`)
+		if got := b.next(); !strings.Contains(got, `"content"`) {
+			t.Errorf("b hears %s", got)
+		}
+	}
+}
