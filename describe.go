@@ -1,8 +1,10 @@
 package exthost
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -40,6 +42,39 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (d protocol.De
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
 	return protocol.Description{Capabilities: capabilities, Instructions: hs.Instructions, ServerInfo: hs.ServerInfo}, nil
+}
+
+// Mirrored returns the input schema of the tool that the client of s knows by that
+// name, if it has x-mcp-header anywhere: arguments that headers repeat. Else nil.
+func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
+	schema := h.gen.Load().inputSchema(s.Extension, tool)
+	if !bytes.Contains(schema, []byte("x-mcp-header")) {
+		return nil
+	}
+	return schema
+}
+
+// inputSchema is that of the tool of this name at the front of an extension, or of all.
+func (g *generation) inputSchema(extension, tool string) json.RawMessage {
+	if x := g.bridged[extension]; x != nil {
+		hs := x.handshake.Load()
+		if hs == nil {
+			return nil
+		}
+		i := slices.IndexFunc(hs.Tools, func(t protocol.Tool) bool { return t.Name == tool })
+		if i < 0 {
+			return nil
+		}
+		return hs.Tools[i].InputSchema
+	}
+	e, ok := g.catalog.Lookup(tool)
+	if extension != "" {
+		e, ok = g.catalog.LookupIn(extension, tool)
+	}
+	if !ok {
+		return nil
+	}
+	return rawjson.Get(e.Own, "inputSchema")
 }
 
 // Serves reports whether there is an extension or destination of that id that may run here.

@@ -31,6 +31,11 @@ name = "grumble"
 description = "Fails."
 command = ["sh", "-c", "echo no >&2; exit 1"]
 [[tools]]
+name = "place"
+description = "Is told where by a header too."
+command = ["cat"]
+input_schema = { type = "object", properties = { region = { type = "string", "x-mcp-header" = "Region" } } }
+[[tools]]
 name = "fail"
 description = "Is denied."
 command = ["true"]

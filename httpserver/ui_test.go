@@ -182,7 +182,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("a thousand tools", func(t *testing.T) {
 		b.t = t
 		b.eval(`location.hash = "#/tools"`)
-		b.await(`document.querySelectorAll(".catalog tbody tr").length === 1006`)
+		b.await(`document.querySelectorAll(".catalog tbody tr").length === 1007`)
 		b.shoot("tools-light")
 		b.do("Input.insertText", object{"text": ""}, nil)
 		b.eval(`document.querySelector("input[type=search]").focus()`)

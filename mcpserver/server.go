@@ -28,6 +28,14 @@ type Describer interface {
 	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
 }
 
+// Mirrored is a Backend that knows what its tools want repeated in headers, for who
+// routes by them.
+type Mirrored interface {
+	// Mirrored returns the input schema of the tool that the client of s knows by that
+	// name, if it has x-mcp-header anywhere; else nil.
+	Mirrored(s *protocol.Session, tool string) json.RawMessage
+}
+
 // Options configures a Server. The zero value serves tools.
 type Options struct {
 	Name         string // the server's name in the handshake; default "exthost"
