@@ -160,7 +160,7 @@ func (h *Host) enlist(r *roster) {
 func (h *Host) keepSecrets() {
 	var secrets []string
 	for _, x := range h.alive() {
-		secrets = slices.Concat(secrets, x.secrets)
+		secrets = slices.Concat(secrets, x.secrets, x.shown())
 		if x.bridge != nil {
 			secrets = append(secrets, x.bridge.secrets()...)
 		}

@@ -101,3 +101,15 @@ func (a *app) reread(flags []config.Flag) func() (*config.Config, error) {
 		return cfg, nil
 	}
 }
+
+// disabler is how a running host writes down what its operator disables; nil when
+// what it reads is not what it would write to.
+func (a *app) disabler() func(id string, disabled bool) error {
+	if len(a.flags.extensions) > 0 {
+		return nil
+	}
+	return func(id string, disabled bool) error {
+		_, err := config.SetListed(config.LoadOptions{File: a.flags.config}, "disabled", id, disabled)
+		return err
+	}
+}
