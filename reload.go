@@ -247,7 +247,7 @@ func needRestart(before, after *config.Config) []string {
 func (r *roster) unusable(x *extension) string {
 	var wrong []string
 	for _, d := range r.diagnostics {
-		if d.Path == x.candidate.Path && d.Level == protocol.LevelError {
+		if d.Path == x.candidate.Path && d.Level == protocol.LevelError || discovery.Hides(d, x.candidate.Path) {
 			wrong = append(wrong, d.String())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -138,6 +139,54 @@ func TestReloadOfTheSame(t *testing.T) {
 	sameChange(t, done, exthost.Change{Retried: []string{"crash"}})
 	if len(done.Failed) != 1 || done.Failed[0].Extension != "crash" {
 		t.Errorf("failed: %v", done.Failed)
+	}
+}
+
+// What can no longer be looked at has not been taken away: it goes on, and why it
+// cannot be looked at is said.
+func TestReloadHidden(t *testing.T) {
+	processtest.Leaks(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege")
+	}
+	top := t.TempDir()
+	f := &folder{t, filepath.Join(top, "ext")}
+	for _, dir := range []string{"x", "pack/deep"} {
+		f.write(dir+"/plugin.toml", fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n", filepath.Base(dir))+lite)
+		f.write(dir+"/main.sh", says("fine"))
+	}
+	h := f.open(exthost.Options{})
+	moved := filepath.Join(top, "moved")
+	link := func(at string) error { return os.Symlink(moved, at) }
+	for _, tt := range []struct {
+		hidden string
+		hide   func(at string) error
+		kept   []exthost.KeptBuild
+		reason string
+	}{
+		{"x/plugin.toml", link, []exthost.KeptBuild{{ID: "x"}}, "a symbolic link"},
+		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []exthost.KeptBuild{{ID: "x"}}, "a directory"},
+		{"pack/deep", link, []exthost.KeptBuild{{ID: "deep"}}, "links are not followed"},
+		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) }, []exthost.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
+	} {
+		at := filepath.Join(f.dir, tt.hidden)
+		if err := errors.Join(os.Rename(at, moved), tt.hide(at)); err != nil {
+			t.Fatal(err)
+		}
+		c := reload(t, h)
+		sameChange(t, c, exthost.Change{Kept: tt.kept})
+		for _, k := range c.Kept {
+			if !strings.Contains(k.Reason, tt.reason) {
+				t.Errorf("%s is kept because %q, not because of %q", k.ID, k.Reason, tt.reason)
+			}
+		}
+		if got := say(t, h, "x") + say(t, h, "deep"); got != "finefine" {
+			t.Errorf("%s hidden: %q", tt.hidden, got)
+		}
+		if err := errors.Join(os.Remove(at), os.Rename(moved, at)); err != nil {
+			t.Fatal(err)
+		}
+		sameChange(t, reload(t, h), exthost.Change{})
 	}
 }
 
