@@ -32,7 +32,7 @@ type Change struct {
 // KeptBuild is an extension that goes on as it was.
 type KeptBuild struct {
 	ID       string             `json:"id"`
-	Reason   string             `json:"reason"`
+	Reason   string             `json:"reason"`             // a line for each, where several are known
 	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what its new build left; nil when it was not started
 }
 
@@ -76,6 +76,7 @@ type Reloaded struct {
 func (h *Host) reloaded(r Reloaded) {
 	h.feed.reloadEvent(r.Change, r.Err)
 	if r.Err == nil {
+		h.watch.set(func(s *WatchStatus) { s.LastProblem = problem(r.Change, nil) })
 		select {
 		case h.watch.applied <- struct{}{}:
 		default: // it will look where things are now anyway
@@ -252,7 +253,7 @@ func (r *roster) unusable(x *extension) string {
 		}
 	}
 	if len(wrong) > 0 {
-		return strings.Join(wrong, "; ")
+		return strings.Join(wrong, "\n")
 	}
 	for _, c := range r.skipped {
 		if c.ID == x.candidate.ID && c.Path == x.candidate.Path {

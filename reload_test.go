@@ -266,6 +266,40 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
+// Clients are told once of all that a reload changes in their tools, and not at all
+// when it changes none.
+func TestReloadListChangedOnce(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("same", child("sdk", ""))
+	client := newRecorder()
+	h := f.open(exthost.Options{})
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	const reloads = 5
+	for i := range reloads {
+		f.write("lite/plugin.toml", fmt.Sprintf("[plugin]\nid = \"lite\"\nversion = \"0.1.0\"\n"+lite+"[[tools]]\nname = \"t%d\"\n", i))
+		f.write("lite/main.sh", says("x"))
+		f.add("native", fmt.Sprintf("[capabilities]\ntools = [%q]\n", []string{"greet", "echo"}[i%2])+strings.TrimPrefix(child("sdk", ""), toolsOfChild))
+		f.add(fmt.Sprint("new", i), child("sdk", ""))
+		if err := os.RemoveAll(filepath.Join(f.dir, fmt.Sprint("new", i-1))); err != nil {
+			t.Fatal(err)
+		}
+		if c := reload(t, h); len(c.Added) == 0 || i > 0 && (len(c.Changed) != 2 || len(c.Removed) != 1) {
+			t.Errorf("%+v", c)
+		}
+		wait(t, client.on, protocol.MethodToolsListChanged)
+		f.add("same", child("sdk", fmt.Sprintf("args = [\"%d\"]", i))) // which offers what it did
+		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"same"}})
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(client, protocol.MethodToolsListChanged); n != reloads {
+		t.Errorf("told %d times of %d reloads: %q", n, reloads, client.heard)
+	}
+}
+
 // A call that is under way keeps its old build until it has ended.
 func TestReloadDrains(t *testing.T) {
 	processtest.Leaks(t)
