@@ -270,9 +270,9 @@ func TestReloadUnderLoad(t *testing.T) {
 // when it changes none.
 func TestReloadListChangedOnce(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t).add("same", child("sdk", ""))
-	client := newRecorder()
-	h := f.open(exthost.Options{})
+	f, client := newFolder(t), newRecorder()
+	h := f.open(exthost.Options{}) // without tools, whose coming would be told as well
+	f.add("same", child("sdk", ""))
 	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
 		t.Fatal(err)
 	}
