@@ -3,6 +3,7 @@ package exthost
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -243,12 +245,16 @@ func needRestart(before, after *config.Config) []string {
 	return list
 }
 
-// unusable is what is wrong with the manifest that x was made of, "" when x has
+// unusable is what is wrong with the manifest, or the servers beside it, that x was made of, "" when x has
 // been taken away on purpose.
 func (r *roster) unusable(x *extension) string {
 	var wrong []string
+	path, sidecar := x.candidate.Path, ""
+	if x.candidate.Owner != "" {
+		sidecar = filepath.Join(filepath.Dir(path), manifest.SidecarName)
+	}
 	for _, d := range r.diagnostics {
-		if d.Path == x.candidate.Path && d.Level == protocol.LevelError || discovery.Hides(d, x.candidate.Path) {
+		if (d.Path == path || d.Path == sidecar) && d.Level == protocol.LevelError || discovery.Hides(d, path) {
 			wrong = append(wrong, d.String())
 		}
 	}

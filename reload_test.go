@@ -190,6 +190,42 @@ func TestReloadHidden(t *testing.T) {
 	}
 }
 
+// A broken list of servers beside a manifest takes none of them down, whether the
+// manifest starts something itself or not.
+func TestReloadBrokenSidecar(t *testing.T) {
+	processtest.Leaks(t)
+	for name, manifest := range map[string]string{"alone": "", "beside": lite} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t).add("x", manifest)
+			f.write("x/main.sh", says("fine"))
+			sidecar := fmt.Sprintf(`{"mcpServers": {"s": {"command": %q, "env": {%q: "mcp"}}}}`, exe(t), processtest.ScriptVar)
+			f.write("x/.mcp.json", sidecar)
+			h := f.open(exthost.Options{})
+			before := pidOf(t, h, "x.s")
+			if before == 0 {
+				t.Fatal("the server does not run")
+			}
+			f.write("x/.mcp.json", sidecar[:20])
+			c := reload(t, h)
+			if len(c.Kept) != 1 || c.Kept[0].ID != "x.s" || !strings.Contains(c.Kept[0].Reason, ".mcp.json:1:") {
+				t.Errorf("%+v", c)
+			}
+			if pid := pidOf(t, h, "x.s"); pid != before {
+				t.Errorf("it had pid %d and has %d", before, pid)
+			}
+			f.write("x/.mcp.json", sidecar)
+			if c := reload(t, h); len(c.Kept) > 0 || pidOf(t, h, "x.s") != before {
+				t.Errorf("mended: %+v", c)
+			}
+			f.write("x/.mcp.json", `{"mcpServers": {}}`)
+			f.add("x", lite)
+			if c := reload(t, h); len(c.Removed) != 1 {
+				t.Errorf("taken out: %+v", c)
+			}
+		})
+	}
+}
+
 // An unusable configuration changes nothing; a usable one counts, and what it
 // cannot change is said.
 func TestReloadConfiguration(t *testing.T) {
