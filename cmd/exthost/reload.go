@@ -64,7 +64,10 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 		}
 	}
 	for _, k := range c.Kept {
-		fmt.Fprintf(&b, "%s %s as it was: %s\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID), safe(k.Reason))
+		fmt.Fprintf(&b, "%s %s as it was:\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID))
+		for reason := range strings.SplitSeq(k.Reason, "\n") {
+			fmt.Fprintln(&b, "    "+safe(nearbyText(reason)))
+		}
 	}
 	for _, name := range c.Policies {
 		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[1])), safe(name))
