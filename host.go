@@ -393,7 +393,6 @@ func (h *Host) Close() error {
 		lastResort := time.AfterFunc(killAfter, h.kill)
 		defer lastResort.Stop()
 		h.reloading.Lock() // which a reload gives up when it notices
-		defer h.reloading.Unlock()
 		var wg sync.WaitGroup
 		live := h.alive()
 		errs := make([]error, len(live))
@@ -404,6 +403,7 @@ func (h *Host) Close() error {
 		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
 		h.seal()
+		h.reloading.Unlock() // the watch may be at it, and gives up now
 		h.runner.Close()
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()

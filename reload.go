@@ -131,6 +131,9 @@ func (h *Host) catchUp(ctx context.Context, apply bool, since time.Time) (*Chang
 func (h *Host) change(ctx context.Context, apply bool) (*Change, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
+	if ctx.Err() != nil { // the host was closed meanwhile
+		return nil, ctx.Err()
+	}
 	if err := h.Ready(ctx); err != nil {
 		return nil, err
 	}

@@ -134,6 +134,7 @@ func readToken(path string) (string, error) {
 
 func (r *remote) Exited() <-chan struct{}      { return r.closed }
 func (r *remote) Done() <-chan struct{}        { return r.closed }
+func (r *remote) Dying() bool                  { return false }
 func (r *remote) PID() int                     { return 0 }
 func (r *remote) Kill()                        { r.close() }
 func (r *remote) Tail() []string               { return nil }

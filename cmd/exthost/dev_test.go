@@ -209,7 +209,11 @@ func TestDevLatency(t *testing.T) {
 			var took []time.Duration
 			pace := time.NewTicker(200 * time.Millisecond) // an author's saves are not closer
 			defer pace.Stop()
-			for i := range 9 {
+			saves := 3
+			if os.Getenv("EXTHOST_STORM") != "" {
+				saves = 9
+			}
+			for i := range saves {
 				<-pace.C
 				mark := fmt.Sprintf("mark-%d-", i)
 				began := time.Now()
