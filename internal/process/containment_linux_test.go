@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -222,6 +224,32 @@ func current(c *Containment) *guardian {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.guardian
+}
+
+// A guardian that was stopped goes on with the next start of a child.
+func TestK1StoppedGuardianGoesOn(t *testing.T) {
+	processtest.Leaks(t)
+	c := Contain(self(t))
+	t.Cleanup(c.Close)
+	first := start(t, "pid; hang", contained(c))
+	first.pid()
+	reports(t, c, "")
+	g := current(c)
+	if err := g.proc.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, g.proc.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	second := start(t, "pid; hang", contained(c))
+	second.pid()
+	g.lifeline.Close() // as if this process were dead
+	for _, p := range []*child{first, second} {
+		if exit := p.ended(); exit.Signal != "SIGKILL" {
+			t.Errorf("exit: %v", exit)
+		}
+	}
+	<-g.done
 }
 
 // Nobody hires a guardian for a host that has closed.

@@ -128,9 +128,10 @@ func (g *guardian) tell(what string, pid int, start uint64) {
 }
 
 // say writes a line, shorter than what a pipe takes in one piece. A guardian that
-// does not read is of no use; killed, it is replaced. One whose lifeline we have
-// closed is at its last work.
+// does not read is of no use; killed, it is replaced. One that was stopped goes on.
+// One whose lifeline we have closed is at its last work.
 func (g *guardian) say(format string, args ...any) {
+	g.resume()
 	_ = g.lifeline.SetWriteDeadline(time.Now().Add(tellWait))
 	if _, err := fmt.Fprintf(g.lifeline, format, args...); err != nil && !errors.Is(err, os.ErrClosed) {
 		_ = g.proc.Kill()
@@ -140,6 +141,7 @@ func (g *guardian) say(format string, args ...any) {
 // close lets the guardian do its last work and waits for its end.
 func (g *guardian) close() {
 	g.lifeline.Close()
+	g.resume()
 	select {
 	case <-g.done:
 	case <-time.After(guardianWait):
@@ -147,6 +149,10 @@ func (g *guardian) close() {
 		<-g.done
 	}
 }
+
+// resume lets a guardian go on that somebody has stopped: stopped, it would do
+// nothing when we die.
+func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
 // Reenter is to be called first thing by main of the exthost program. In a
 // process that was started to be a guardian, or the init of a pid namespace, it
