@@ -63,8 +63,15 @@ func newRunner(t *testing.T) *runner {
 	if err := os.CopyFS(filepath.Join(r.dir, "extensions"), os.DirFS(filepath.Join(root, "extensions"))); err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs(filepath.Join(root, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(r.dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "EXTHOST_") && !strings.HasPrefix(v, "XDG_") {
+		if !strings.HasPrefix(v, "EXTHOST_") && !strings.HasPrefix(v, "XDG_") && !strings.HasSuffix(v, "_API_KEY") {
 			r.env = append(r.env, v)
 		}
 	}
@@ -250,7 +257,7 @@ func TestMain(m *testing.M) {
 var built = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binDir, "exthost")
 	var out bytes.Buffer
-	cmd := goCommand("build", "-o", path, "./cmd/exthost")
+	cmd := goCommand("build", "-o", binDir, "./cmd/exthost", "./examples/agent-go")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		return "", &exec.Error{Name: out.String(), Err: err}
