@@ -45,10 +45,15 @@ func (r *runner) console(text string) {
 }
 
 func (r *runner) shell(command string) *exec.Cmd {
-	if r.server != nil {
-		command = strings.ReplaceAll(command, usualPort, r.server.address)
+	return r.command("sh", "-c", r.actual(command))
+}
+
+// actual spells what a page says with the address at which its server really is.
+func (r *runner) actual(text string) string {
+	if r.server == nil {
+		return text
 	}
-	return r.command("sh", "-c", command)
+	return strings.ReplaceAll(text, usualPort, r.server.address)
 }
 
 // usual spells what depends on the run as the pages do.

@@ -134,7 +134,7 @@ func (r *runner) file(b *block) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		r.fail("%v", err)
 	}
-	if err := os.WriteFile(path, []byte(b.text), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte(r.actual(b.text)), 0o755); err != nil {
 		r.fail("%v", err)
 	}
 	switch name := filepath.Base(path); {
