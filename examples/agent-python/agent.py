@@ -61,7 +61,9 @@ class Host:
 
     def __enter__(self):
         try:
-            self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent-python", "version": "1"}})
+            hello = self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent-python", "version": "1"}})
+            if "error" in hello:
+                raise Failure("initialize: " + hello["error"]["message"])
             self._write({"method": "notifications/initialized"})
         except BaseException:
             self.__exit__()
