@@ -54,8 +54,9 @@ func benchCall(b *testing.B, l benchtest.Load) func() error {
 	if l.Up != l.Down {
 		tool, args = "ext_bench_write", fmt.Sprintf(`{"size":%d,"text":%s}`, l.Down, benchtest.Text(l.Up))
 	}
+	raw := json.RawMessage(args)
 	return func() error {
-		r, err := h.Call(b.Context(), tool, json.RawMessage(args))
+		r, err := h.Call(b.Context(), tool, raw)
 		if err == nil && len(r) < l.Down {
 			err = errors.New("a result of the wrong size")
 		}

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -52,13 +54,16 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 	if err != nil {
 		return nil, err
 	}
-	t := &toolCall{name: tool, arguments: arguments}
+	t := toolCall{name: tool, arguments: arguments}
 	t.normalize()
-	result, err := h.exchange(ctx, &protocol.Call{Method: protocol.MethodToolsCall}, t)
+	result, err := h.exchange(ctx, &anonymous, &t)
 	return protocol.ToolResult(result), err
 }
 
-// exchange is Do once the params of a tool call have been read.
+// anonymous is what a Go caller asks for; the tool and its arguments are beside it.
+var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
+
+// exchange is Do once the params of a tool call have been read, and are t.
 func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (json.RawMessage, error) {
 	if h.opts.Inspect {
 		return nil, protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
@@ -75,7 +80,9 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	if err != nil {
 		return nil, r.blame(err)
 	}
-	return r.exchange.Response, nil
+	response := r.exchange.Response
+	r.recycle()
+	return response, nil
 }
 
 func encodeArguments(args any) (json.RawMessage, error) {
@@ -106,10 +113,34 @@ type routed struct {
 	gen      *generation
 	target   *extension // nil: the host answers, for all
 	entry    *tools.Entry
-	sent     *toolCall       // what exchange.Request was made of
+	sent     toolCall        // of a tool call: what exchange.Request was made of
 	request  json.RawMessage // exchange.Request as it was made
 	hooked   hooked
+	asked    runtime.Request // what an instance was given last
 }
+
+// unused are of type *routed. An exchange of no interest to anybody is the usual
+// one, and most of what it allocates is this.
+var unused sync.Pool
+
+func newRouted() *routed {
+	if r, ok := unused.Get().(*routed); ok {
+		return r
+	}
+	return new(routed)
+}
+
+// recycle ends r, which succeeded. Policies, hooks and what asks a caller may keep
+// what they were shown.
+func (r *routed) recycle() {
+	if r.exchange.ID == "" && r.hooked.id == "" && r.call.Client == nil {
+		*r = routed{}
+		unused.Put(r)
+	}
+}
+
+// isToolCall reports whether sent counts.
+func (r *routed) isToolCall() bool { return r.call.Method == protocol.MethodToolsCall }
 
 // startPatience is how long after Open a caller that comes before the extensions
 // have started is kept waiting for them.
@@ -145,7 +176,11 @@ func (h *Host) isSettled() bool {
 
 // route finds out whom c is for. With nobody to go to the generation is left.
 func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error) {
-	r := &routed{call: c, gen: g, sent: t}
+	r := newRouted()
+	r.call, r.gen = c, g
+	if t != nil {
+		r.sent = *t
+	}
 	defer func() {
 		if err != nil {
 			g.leave()
@@ -256,7 +291,7 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	switch {
 	case r.entry != nil && r.target == nil:
 		x.Response, err = r.callOwn(x)
-	case r.sent != nil:
+	case r.isToolCall():
 		err = r.callTool(ctx, x)
 	case r.target != nil:
 		if x.Response, err = r.forward(ctx, x.Request); err == nil && x.Method == protocol.MethodToolsList {
@@ -272,7 +307,7 @@ func (r *routed) send(ctx context.Context, x *governance.Exchange) (err error) {
 	return err
 }
 
-func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
+func (r *routed) callTool(ctx context.Context, x *governance.Exchange) (err error) {
 	if err := r.beforeCall(ctx, x); err != nil {
 		return err
 	}
@@ -281,15 +316,9 @@ func (r *routed) callTool(ctx context.Context, x *governance.Exchange) error {
 			return err
 		}
 	}
-	began := time.Now()
 	r.hooked.called = true
-	result, err := r.forward(ctx, x.Request)
-	r.hooked.took = time.Since(began)
-	if err != nil {
-		return err
-	}
-	x.Response = result
-	return nil
+	x.Response, err = r.forward(ctx, x.Request)
+	return err
 }
 
 // forward gives the request to an instance of the target and waits for its answer.
@@ -334,7 +363,9 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	} else {
 		result, err = r.converse(ctx, i, params)
 	}
-	r.target.calls.record(time.Since(began), params, result, err)
+	took := time.Since(began)
+	r.hooked.took += took
+	r.target.calls.record(took, params, result, err)
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	return result, ok && e.Outcome == "" && processEnded(err), err

@@ -261,14 +261,14 @@ func (f *feed) reloadEvent(c *Change, err error) {
 // account counts an exchange that has ended, and tells listeners of one that began
 // while there were some.
 func (h *Host) account(r *routed, began time.Time, err error) {
-	if r.sent == nil && began.IsZero() {
+	if !r.isToolCall() && began.IsZero() {
 		return
 	}
 	outcome := outcomeOf(r.exchange.Response, err)
 	switch {
 	case r.entry != nil:
 		h.tally.call(r.entry.Extension, r.entry.Name, outcome)
-	case r.sent != nil:
+	case r.isToolCall():
 		h.tally.call(r.exchange.Extension, "", outcome) // a destination's, whose names of tools are not in the catalog
 	}
 	if !began.IsZero() {

@@ -17,7 +17,7 @@ import (
 // events that nobody listens to.
 func TestAccountingWithoutListenersAllocatesNothing(t *testing.T) {
 	var h Host
-	r := &routed{sent: &toolCall{}, entry: &tools.Entry{Name: "ext_x_t", Extension: "x"}, call: &protocol.Call{}}
+	r := &routed{entry: &tools.Entry{Name: "ext_x_t", Extension: "x"}, call: &protocol.Call{Method: protocol.MethodToolsCall}}
 	r.exchange.Response = json.RawMessage(`{"content":[],"isError":true}`)
 	account := func() {
 		h.account(r, h.feed.clock(), nil)

@@ -17,9 +17,17 @@ var (
 // dispatch brings an incoming message where it belongs. It runs on the reader and
 // reports whether its goroutine still is the reader.
 func (c *Conn) dispatch(m Message) (reading bool) {
-	switch {
-	case m.Method == "":
+	if m.Method == "" {
 		c.answer(&m)
+		return true
+	}
+	kept := m // by whoever deals with it; an answer is not, and costs no allocation
+	return c.incoming(&kept)
+}
+
+// incoming deals with a request or a notification, as dispatch.
+func (c *Conn) incoming(m *Message) (reading bool) {
+	switch {
 	case m.Bare && !c.o.Bare:
 		c.refuse(m.ID, errNotBare)
 	case c.toCall(m):
@@ -126,25 +134,25 @@ func (s *state) belongs(m *Message, token string, loose bool) *flight {
 }
 
 // toCall hands m to the call it belongs to, and reports whether there is one.
-func (c *Conn) toCall(m Message) (found bool) {
+func (c *Conn) toCall(m *Message) (found bool) {
 	token := ""
 	if c.o.Token != nil {
-		token = c.o.Token(&m)
+		token = c.o.Token(m)
 	}
-	loose := c.o.Loose != nil && c.o.Loose(&m)
+	loose := c.o.Loose != nil && c.o.Loose(m)
 	if token == "" && !loose {
 		return false
 	}
 	var refusal *Error
 	c.update(func(s *state) {
-		fl := s.belongs(&m, token, loose)
+		fl := s.belongs(m, token, loose)
 		if found = fl != nil; !found {
 			return
 		}
 		fl.extend(time.Now())
 		switch {
 		case fl.news != nil && len(fl.inbox) < maxInbox:
-			fl.inbox = append(fl.inbox, m)
+			fl.inbox = append(fl.inbox, *m)
 			select {
 			case fl.news <- struct{}{}:
 			default: // the caller knows
@@ -203,17 +211,17 @@ func (c *Conn) serveRequest(ctx context.Context, fl *flight, m *Message) {
 }
 
 // notify passes on a notification that belongs to no call.
-func (c *Conn) notify(m Message) {
+func (c *Conn) notify(m *Message) {
 	if c.o.Notified == nil {
 		return
 	}
 	c.update(func(s *state) {
-		c.post(s, &s.notified, func(ctx context.Context) { c.o.Notified(ctx, &m) })
+		c.post(s, &s.notified, func(ctx context.Context) { c.o.Notified(ctx, m) })
 	})
 }
 
 // request has a request handled that belongs to no call.
-func (c *Conn) request(m Message) (reading bool) {
+func (c *Conn) request(m *Message) (reading bool) {
 	if c.o.Handle == nil {
 		c.refuse(m.ID, errNoHandler)
 		return true
@@ -225,13 +233,13 @@ func (c *Conn) request(m Message) (reading bool) {
 			return
 		}
 		s.handlers++
-		c.wg.Go(func() { c.handle(&m) })
+		c.wg.Go(func() { c.handle(m) })
 	})
 	switch {
 	case full:
 		c.refuse(m.ID, errOverloaded)
 	case c.o.Inline:
-		return c.handleInline(&m)
+		return c.handleInline(m)
 	}
 	return true
 }
