@@ -16,8 +16,8 @@ import (
 )
 
 // TestPages runs every fenced block of every page, in order, in a directory of the
-// page's own that holds a copy of the bundled extensions. By language and info
-// string a block is:
+// page's own that holds a copy of the bundled extensions, and the examples. By
+// language and info string a block is:
 //
 //	console            commands behind "$ " and what they print; needs=a,b skips the
 //	                   rest of the page where a program is missing
