@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -16,7 +17,20 @@ type Trace = governance.Trace
 
 // Traces returns how the last n exchanges that ended fared, the newest first. The
 // last 1024 are kept, and none while there are no policies.
-func (a Admin) Traces(n int) []Trace { return a.h.oversight.traces.Latest(n) }
+func (a Admin) Traces(n int) []Trace {
+	list := a.h.oversight.traces.Latest(n)
+	for _, t := range list {
+		maskReasons(t)
+	}
+	return list
+}
+
+// maskReasons masks what policies have said in words, who may repeat what was asked.
+func maskReasons(t Trace) {
+	for i := range t.Steps {
+		t.Steps[i].Reason, _ = redact.Default().Text(t.Steps[i].Reason)
+	}
+}
 
 // Trace explains one decision by its id. One that is not kept, or not any more, is a
 // tool_not_found error.
@@ -25,6 +39,7 @@ func (a Admin) Trace(id string) (Trace, error) {
 	if !ok {
 		return t, protocol.Errorf(protocol.ToolNotFound, "there is no decision %q among the last that are kept", id)
 	}
+	maskReasons(t)
 	return t, nil
 }
 

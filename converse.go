@@ -33,6 +33,7 @@ func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessa
 			return nil, err
 		}
 		r.followed(params)
+		r.began(params, result)
 		if request.Client == nil || !wantsInput(result) || r.call.Session != nil && r.call.Session.Version >= protocol.MCP20260728 {
 			return result, nil
 		}

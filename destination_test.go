@@ -55,7 +55,7 @@ func connect(t testing.TB, h *exthost.Host, id string, env map[string]string) (s
 	if err := h.Attach(ctx, s); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.Describe(deadline(t), s); err != nil {
+	if _, err := h.Describe(deadline(t), s); err != nil {
 		t.Fatal(err)
 	}
 	return s, cancel

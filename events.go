@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -285,6 +286,7 @@ func (f *feed) callEvent(r *routed, began time.Time, outcome Outcome, err error)
 	}
 	if err != nil {
 		m := message(err)
+		m, _ = redact.Default().Text(m[:min(len(m), 2*maxMessage)]) // no secret is cut in two
 		c.Message = strings.ToValidUTF8(m[:min(len(m), maxMessage)], "")
 	}
 	if protocol.KindOf(err) == protocol.Rejected {

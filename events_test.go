@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -166,8 +167,9 @@ func TestEventsEndWithTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := within(t, ended, "the end of the events")
-	if len(all) < 3 || all[1].Kind != exthost.EventCall || all[len(all)-1].Kind != exthost.EventState {
-		t.Errorf("%+v", all)
+	isCall := func(e exthost.Event) bool { return e.Kind == exthost.EventCall }
+	if len(all) < 3 || !slices.ContainsFunc(all, isCall) || all[len(all)-1].Kind != exthost.EventState {
+		t.Errorf("%+v", all) // what it said of its start may come before the call
 	}
 	for range h.Admin().Events(t.Context(), exthost.EventCall) {
 		t.Error("a closed host has events")

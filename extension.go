@@ -61,8 +61,9 @@ type extension struct {
 	learning sync.Mutex // guards last and its file
 	last     *offer     // of the last handshake, in this host's life or before; nil before the first
 
-	mu        sync.Mutex // guards instances
+	mu        sync.Mutex // guards what follows
 	instances map[*instance]struct{}
+	tokens    []string // read from transport.token_file: the latest, the last one last
 }
 
 // instance is one running child of an extension. It notes what its handshake
@@ -121,7 +122,7 @@ func (i *instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessag
 // left on stderr and stdout goes to the log, to status and to callers.
 func (x *extension) masked(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || len(x.secrets) == 0 && x.bridge == nil {
+	if !ok || !x.mayTell() {
 		return err
 	}
 	masked := *e
@@ -132,6 +133,33 @@ func (x *extension) masked(err error) error {
 		masked.Evidence = &evidence
 	}
 	return &masked
+}
+
+// mayTell reports whether there is anything that the extension must not tell.
+func (x *extension) mayTell() bool {
+	return len(x.secrets) > 0 || x.bridge != nil || x.candidate.Manifest.Transport.TokenFile != ""
+}
+
+// keptTokens is how many tokens of an extension are masked: the one it shows, and
+// those before, which a server may still quote.
+const keptTokens = 4
+
+// shows notes that the extension shows this token from now on.
+func (x *extension) shows(token string) {
+	x.mu.Lock()
+	if len(x.tokens) == keptTokens {
+		x.tokens = slices.Delete(x.tokens, 0, 1)
+	}
+	x.tokens = append(x.tokens, token)
+	x.mu.Unlock()
+	x.host.keepSecrets()
+}
+
+// shown are the tokens that it has shown.
+func (x *extension) shown() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.tokens)
 }
 
 var _ supervisor.Service = (*instance)(nil)
@@ -232,6 +260,7 @@ func (x *extension) instance(s runtime.Spec, key string, older bool, start func(
 		x.bridge.equip(&s, key, x.host.sessionOf(x, key))
 		i.learn = func(announced bool) { x.bridged(i, announced) }
 	}
+	s.Secret = x.shows
 	s.ToolsChanged, s.Tap = func() { i.learn(true) }, x.host.tap.Wire(x.candidate.ID)
 	if x.policy == nil {
 		s.Incoming, s.Capabilities = i.incoming, x.relayed(s.Manifest.Transport, key)

@@ -123,7 +123,7 @@ func (g *generation) isLeft() bool {
 
 // catalog lists what the extensions of r offer now, and what is wrong with it.
 func (h *Host) catalog(r *roster, number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
-	sources := h.oversight.tools()
+	sources := r.ownTools()
 	var diags []protocol.Diagnostic
 	policies := r.pinning()
 	for _, x := range r.inOrder() {

@@ -40,10 +40,7 @@ type policyStorm struct {
 // their start among them, in a whole host. What an extension has carried out is what
 // its policy had approved before, less the approvals that died on their way.
 func TestG1NothingRunsUnapproved(t *testing.T) {
-	kills := sized(1_000, 10_000)
-	if racing() || testing.Short() {
-		kills = sized(100, 2_000)
-	}
+	kills := sized(100, 1_000)
 	program := subject(t)
 	processtest.Leaks(t)
 	random := randomly(t)

@@ -83,10 +83,15 @@ func (h *Host) beside(f func(ctx context.Context)) bool {
 	return true
 }
 
-// admit lets the hooks of extension_load decide whether x may start.
-func (h *Host) admit(ctx context.Context, x *extension) error {
-	g := h.gen.Load()
-	if !g.hooks.Has(hooks.ExtensionLoad) {
+// admit lets the hooks of extension_load decide whether x may start: those of the
+// generation that has it, or while it is still on its way into one, those of first,
+// that come with it.
+func (h *Host) admit(ctx context.Context, x *extension, first *hooks.Set) error {
+	set := first
+	if g := h.gen.Load(); g.has(x) {
+		set = g.hooks
+	}
+	if !set.Has(hooks.ExtensionLoad) {
 		return nil
 	}
 	m := x.candidate.Manifest
@@ -97,7 +102,7 @@ func (h *Host) admit(ctx context.Context, x *extension) error {
 	if err != nil {
 		return protocol.Errorf(protocol.Rejected, "its command is no text: %w", err)
 	}
-	_, err = g.hooks.Run(ctx, &hooks.Event{Point: hooks.ExtensionLoad, Extension: x.candidate.ID, Payload: payload})
+	_, err = set.Run(ctx, &hooks.Event{Point: hooks.ExtensionLoad, Extension: x.candidate.ID, Payload: payload})
 	if protocol.KindOf(err) == protocol.Rejected {
 		return errors.Join(err, supervisor.ErrPermanent)
 	}

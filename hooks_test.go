@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -418,5 +419,70 @@ func TestRunHooks(t *testing.T) {
 		if _, err := h.RunHooks(deadline(t), e); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%+v: %v", e, err)
 		}
+	}
+}
+
+// A call that comes before an extension with hooks is ready waits for what they
+// decide; where it cannot start, for nothing.
+func TestCallsWaitForHooksThatStart(t *testing.T) {
+	processtest.Leaks(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := exec.Command("mkfifo", gate).Run(); err != nil {
+		t.Skip(err)
+	}
+	for name, tt := range map[string]struct {
+		open string
+		want protocol.Kind
+	}{"starts": {"exec env \"$0\"=hooks \"$1\"", protocol.Rejected}, "does not": {"exit 3", ""}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t).add("x", child("sdk", "")).add("h", `[capabilities]
+tools = ["own"]
+hooks = ["before_tool_call", "after_tool_call", "tool_call_failed", "session_start", "session_end", "extension_state"]
+[transport]
+command = "sh"
+args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "%EXE%", "`+gate+`"]
+`)
+			asked := make(chan struct{})
+			h := f.open(exthost.Options{Background: true, Hooks: []hooks.Handler{{Name: "first", Point: hooks.BeforeToolCall, Priority: -1,
+				Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { close(asked); return nil, nil }}}})
+			eventually(t, "x is ready", func() bool { return slices.Contains(names(h), "ext_x_echo") })
+			ended := make(chan error, 1)
+			go func() {
+				_, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(`{"hook":"deny"}`))
+				ended <- err
+			}()
+			<-asked // the hooks of this call are settled
+			if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; protocol.KindOf(err) != tt.want {
+				t.Errorf("the call: %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Extensions that come with a reload pass the hooks of extension_load that come with
+// it, and those that leave with it have no say.
+func TestReloadedHooksAdmit(t *testing.T) {
+	processtest.Leaks(t)
+	refuse := func(id string) manifest.HookSpec {
+		return shell("extension_load", `grep -q '"id":"`+id+`"' && { echo "not `+id+`" >&2; exit 2; } || exit 0`)
+	}
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Hooks = []manifest.HookSpec{refuse("y")}
+	h := f.openWith(cfg, exthost.Options{Reread: func() (*config.Config, error) {
+		next := *cfg
+		next.Hooks = []manifest.HookSpec{refuse("z")}
+		return &next, nil
+	}})
+	f.add("y", child("sdk", "")).add("z", child("sdk", ""))
+	c := reload(t, h)
+	if len(c.Failed) != 1 || c.Failed[0].Extension != "z" || !strings.Contains(c.Failed[0].Message, "not z") {
+		t.Errorf("failed: %+v", c.Failed)
+	}
+	if s := statusOf(t, h, "y"); s.State != "ready" {
+		t.Errorf("y is %s: %s", s.State, s.Reason)
 	}
 }

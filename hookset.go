@@ -84,7 +84,7 @@ func (h *Host) newHooks(g *generation) *hooks.Set {
 			continue
 		}
 		own := slices.Clone(x.execHooks)
-		for _, point := range h.hooksOffered(x) {
+		for _, point := range hooksOffered(x) {
 			own = append(own, g.extensionHook(x, hooks.Point(point)))
 		}
 		for _, handler := range own {
@@ -92,6 +92,10 @@ func (h *Host) newHooks(g *generation) *hooks.Set {
 			all = append(all, handler)
 		}
 	}
+	return h.hookSet(all)
+}
+
+func (h *Host) hookSet(all []hooks.Handler) *hooks.Set {
 	return hooks.NewSet(hooks.Options{Observe: h.hookRan, Approver: approver{h.oversight.desk}}, all...)
 }
 
@@ -123,19 +127,21 @@ func (a approver) Approve(ctx context.Context, e *hooks.Event, reason string) er
 }
 
 // hooksOffered are the points that x wants to be told of in its own protocol: those
-// of its handshake, or before that, where it is only started when it is needed, those
-// that it declares.
-func (h *Host) hooksOffered(x *extension) []string {
+// of its handshake; before that those that it declares, or had in its last one, so
+// that what comes before it is ready waits for it.
+func hooksOffered(x *extension) []string {
 	m := x.candidate.Manifest
 	switch hs := x.handshake.Load(); {
 	case m.Transport.Protocol != manifest.ProtocolNative:
 		return nil
 	case hs != nil:
 		return hs.Hooks
-	case m.Capabilities != nil && (x.known() || !h.opts.starts(x.candidate.ID)):
+	case x.hasFailed(): // nobody is to wait
+		return nil
+	case m.Capabilities != nil:
 		return m.Capabilities.Hooks
 	}
-	return nil
+	return x.lastHooks()
 }
 
 // hookRan counts what a handler did, and logs what it did wrong.
@@ -195,11 +201,10 @@ func handlerOf(s *manifest.HookSpec) hooks.Handler {
 	return handler
 }
 
-// addHooks finds what x needs of the host's hooks, and the commands of the hooks in
-// its manifest, whose environment is env.
+// addHooks finds the commands of the hooks in the manifest of x, whose environment
+// is env.
 func (h *Host) addHooks(x *extension, env []string) (diags []protocol.Diagnostic, err error) {
 	c := x.candidate
-	x.admit = func(ctx context.Context) error { return h.admit(ctx, x) }
 	env = slices.Concat(env, []string{"CLAUDE_PLUGIN_ROOT=" + c.Dir})
 	if dir, err := os.Getwd(); err == nil {
 		env = append(env, "CLAUDE_PROJECT_DIR="+dir)

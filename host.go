@@ -67,6 +67,9 @@ type Options struct {
 	// Reread reads the configuration again for a reload; its error leaves everything
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)
+	// Disable writes into the configuration, for good, that an extension is disabled or
+	// is not; Reread reads it. One is written at a time. Default: it cannot be changed.
+	Disable func(id string, disabled bool) error
 	// Command says what is run in place of an extension's own command line, which it
 	// is given, when its transport is stdio. Default: the command line itself.
 	Command func(id string, argv []string) []string
@@ -107,6 +110,7 @@ type Host struct {
 	closing   context.Context    // ends when the host begins to close
 	close     context.CancelFunc // makes it end
 	reloading sync.Mutex         // one reload at a time; guards seen and misread
+	ruling    sync.Mutex         // one Options.Disable at a time
 	seen      [sha256.Size]byte  // what was found on disk last
 	misread   string             // why the configuration that was found last cannot be used
 	places    atomic.Pointer[discovery.Places]
@@ -389,7 +393,6 @@ func (h *Host) Close() error {
 		lastResort := time.AfterFunc(killAfter, h.kill)
 		defer lastResort.Stop()
 		h.reloading.Lock() // which a reload gives up when it notices
-		defer h.reloading.Unlock()
 		var wg sync.WaitGroup
 		live := h.alive()
 		errs := make([]error, len(live))
@@ -400,6 +403,7 @@ func (h *Host) Close() error {
 		h.closePolicy(ctx, h.gen.Load().policy)
 		h.stop()
 		h.seal()
+		h.reloading.Unlock() // the watch may be at it, and gives up now
 		h.runner.Close()
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()

@@ -89,6 +89,16 @@ func (x *extension) learn(now *offer) []tools.Change {
 	return changes
 }
 
+// lastHooks are the points of the last handshake, of the program that was there then.
+func (x *extension) lastHooks() []string {
+	x.learning.Lock()
+	defer x.learning.Unlock()
+	if x.last == nil {
+		return nil
+	}
+	return x.last.Handshake.Hooks
+}
+
 // same reports whether two offers with the same tools are the same in all that a
 // host without the extension's process would say of it.
 func (o *offer) same(now *offer) bool {

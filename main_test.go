@@ -28,7 +28,22 @@ import (
 // patience bounds every wait of a test; none is expected to last.
 const patience = 20 * time.Second
 
-func TestMain(m *testing.M) { processtest.Main(m, verbs) }
+// binDir holds the programs that tests have built.
+var binDir string
+
+func TestMain(m *testing.M) {
+	if _, scripted := os.LookupEnv(processtest.ScriptVar); scripted {
+		processtest.Main(m, verbs)
+	}
+	dir, err := os.MkdirTemp("", "exthost-test")
+	if err != nil {
+		panic(err)
+	}
+	binDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{

@@ -2,12 +2,11 @@ package exthost
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"sync/atomic"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
@@ -15,9 +14,7 @@ import (
 	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/results"
-	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/tools"
 )
 
 // oversight is what policies share and the operator looks at; it outlives them.
@@ -25,13 +22,13 @@ type oversight struct {
 	traces    *governance.Traces
 	stats     policyStats
 	desk      *approval.Desk
-	audit     *audit.Log     // nil: none is kept
-	auditPath string         // of audit
-	results   *results.Store // nil: results of any size pass whole
+	audit     *audit.Log // nil: none is kept
+	auditPath string     // of audit
+
+	results atomic.Pointer[results.Store] // nil until a policy caps the size of results
 }
 
-// openOversight opens what cfg asks for. The size of results is capped by a policy;
-// where a reload brings the first one, it cuts without keeping.
+// openOversight opens what cfg asks for.
 func (h *Host) openOversight(cfg *config.Config) (err error) {
 	o := &h.oversight
 	o.traces, o.desk = governance.NewTraces(0), approval.NewDesk(approval.Options{Asked: h.announceQuestion})
@@ -41,13 +38,6 @@ func (h *Host) openOversight(cfg *config.Config) (err error) {
 	if cfg.Audit.Path != "" {
 		if err := o.openAudit(cfg.Audit, h.log); err != nil {
 			return protocol.Errorf(protocol.ConfigInvalid, "audit.path: %w", err)
-		}
-	}
-	for _, s := range cfg.Plugins {
-		if s.Builtin == "size_cap" && !s.Disabled && o.results == nil {
-			if o.results, err = results.Open(results.Options{Dir: filepath.Join(h.opts.StateDir, ".results")}); err != nil {
-				return errors.Join(protocol.Errorf(protocol.ConfigInvalid, "policy %s: %w", s.Name, err), o.close(context.Background()))
-			}
 		}
 	}
 	return nil
@@ -121,8 +111,8 @@ func (o *oversight) close(ctx context.Context) error {
 	if o.audit != nil {
 		errs = append(errs, o.audit.Close(ctx))
 	}
-	if o.results != nil {
-		errs = append(errs, o.results.Close())
+	if store := o.results.Load(); store != nil {
+		errs = append(errs, store.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -146,12 +136,7 @@ func (h *Host) builtinPolicy(s governance.Spec) (governance.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch p := p.(type) {
-	case builtin.Spiller:
-		if h.oversight.results != nil {
-			p.SpillTo(h.oversight.results)
-		}
-	case *builtin.Pin:
+	if p, ok := p.(*builtin.Pin); ok {
 		if err := os.MkdirAll(h.opts.StateDir, 0o700); err != nil {
 			return nil, err
 		}
@@ -160,17 +145,4 @@ func (h *Host) builtinPolicy(s governance.Spec) (governance.Policy, error) {
 		}
 	}
 	return p, nil
-}
-
-// tools are the host's own.
-func (o *oversight) tools() (list []tools.Source) {
-	if o.results != nil {
-		list = append(list, tools.Source{Tools: []protocol.Tool{results.Tool()}})
-	}
-	return list
-}
-
-// callOwn answers a call of one of the host's own tools.
-func (r *routed) callOwn(x *governance.Exchange) (json.RawMessage, error) {
-	return r.gen.oversight.results.Call(results.Owner{Caller: x.Caller, Session: x.Session}, rawjson.Get(x.Request, "arguments"))
 }

@@ -150,6 +150,10 @@ func TestRedaction(t *testing.T) {
 	cfg.Plugins = []governance.Spec{
 		{Name: "no-refusals", Category: governance.Authorization, Builtin: "access", Required: true,
 			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_h_*"}}}}},
+		{Name: "talks", Category: governance.Authorization, Builtin: "cel", Required: true,
+			Config: map[string]any{"when": "has(arguments.say)", "message": "arguments.say"}},
+		{Name: "asks", Category: governance.Authorization, Builtin: "cel", Required: true,
+			Config: map[string]any{"when": "has(arguments.may)", "action": "ask", "message": "arguments.may", "expiry": "1ms"}},
 		{Name: "redact", Category: governance.Content, Builtin: "redact", Required: true},
 	}
 	h := f.openWith(cfg, exthost.Options{StateDir: state, Logger: slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -176,6 +180,12 @@ func TestRedaction(t *testing.T) {
 	}
 	if _, err := h.Call(deadline(t), "ext_h_own", json.RawMessage(`{"text":`+arguments+`}`)); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("the denied call: %v", err)
+	}
+	for _, key := range []string{"say", "may"} { // a policy that repeats what it was told, to the caller as well
+		_, err := h.Call(deadline(t), "ext_x_store", json.RawMessage(`{"`+key+`":`+arguments+`}`))
+		if protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), plantedTraces[0]) {
+			t.Errorf("%s: %v", key, err)
+		}
 	}
 	w.saw("the caller", client.heard)
 	traces, _ := json.Marshal(h.Admin().Traces(1000))

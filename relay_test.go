@@ -282,18 +282,18 @@ func TestExtensionsTogether(t *testing.T) {
 			t.Errorf("a URI of several is listed %d times", strings.Count(got, "test://note"))
 		}
 	}
-	capabilities, _, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125})
+	d, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125})
 	want := `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"tools":{"listChanged":true}}`
-	if string(capabilities) != want || err != nil {
-		t.Errorf("together they offer %s, %v", capabilities, err)
+	if string(d.Capabilities) != want || err != nil {
+		t.Errorf("together they offer %s, %v", d.Capabilities, err)
 	}
 	for extension, want := range map[string]string{"plain": `{"tools":{"listChanged":true}}`, "b": `"prompts"`} {
-		capabilities, _, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125, Extension: extension})
-		if !strings.Contains(string(capabilities), want) || err != nil {
-			t.Errorf("%s offers %s, %v", extension, capabilities, err)
+		d, err := h.Describe(deadline(t), &protocol.Session{Version: protocol.MCP20251125, Extension: extension})
+		if !strings.Contains(string(d.Capabilities), want) || err != nil {
+			t.Errorf("%s offers %s, %v", extension, d.Capabilities, err)
 		}
 	}
-	if _, _, err := h.Describe(deadline(t), &protocol.Session{Extension: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
+	if _, err := h.Describe(deadline(t), &protocol.Session{Extension: "none"}); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("an extension that is not there: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package exthost
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -32,7 +34,7 @@ type Change struct {
 // KeptBuild is an extension that goes on as it was.
 type KeptBuild struct {
 	ID       string             `json:"id"`
-	Reason   string             `json:"reason"`
+	Reason   string             `json:"reason"`             // a line for each, where several are known
 	Evidence *protocol.Evidence `json:"evidence,omitempty"` // what its new build left; nil when it was not started
 }
 
@@ -76,6 +78,7 @@ type Reloaded struct {
 func (h *Host) reloaded(r Reloaded) {
 	h.feed.reloadEvent(r.Change, r.Err)
 	if r.Err == nil {
+		h.watch.set(func(s *WatchStatus) { s.LastProblem = problem(r.Change, nil) })
 		select {
 		case h.watch.applied <- struct{}{}:
 		default: // it will look where things are now anyway
@@ -128,6 +131,9 @@ func (h *Host) catchUp(ctx context.Context, apply bool, since time.Time) (*Chang
 func (h *Host) change(ctx context.Context, apply bool) (*Change, error) {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
+	if ctx.Err() != nil { // the host was closed meanwhile
+		return nil, ctx.Err()
+	}
 	if err := h.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -242,17 +248,21 @@ func needRestart(before, after *config.Config) []string {
 	return list
 }
 
-// unusable is what is wrong with the manifest that x was made of, "" when x has
+// unusable is what is wrong with the manifest, or the servers beside it, that x was made of, "" when x has
 // been taken away on purpose.
 func (r *roster) unusable(x *extension) string {
 	var wrong []string
+	path, sidecar := x.candidate.Path, ""
+	if x.candidate.Owner != "" {
+		sidecar = filepath.Join(filepath.Dir(path), manifest.SidecarName)
+	}
 	for _, d := range r.diagnostics {
-		if d.Path == x.candidate.Path && d.Level == protocol.LevelError {
+		if (d.Path == path || d.Path == sidecar) && d.Level == protocol.LevelError || discovery.Hides(d, path) {
 			wrong = append(wrong, d.String())
 		}
 	}
 	if len(wrong) > 0 {
-		return strings.Join(wrong, "; ")
+		return strings.Join(wrong, "\n")
 	}
 	for _, c := range r.skipped {
 		if c.ID == x.candidate.ID && c.Path == x.candidate.Path {

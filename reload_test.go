@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,6 +142,90 @@ func TestReloadOfTheSame(t *testing.T) {
 	}
 }
 
+// What can no longer be looked at has not been taken away: it goes on, and why it
+// cannot be looked at is said.
+func TestReloadHidden(t *testing.T) {
+	processtest.Leaks(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege")
+	}
+	top := t.TempDir()
+	f := &folder{t, filepath.Join(top, "ext")}
+	for _, dir := range []string{"x", "pack/deep"} {
+		f.write(dir+"/plugin.toml", fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n", filepath.Base(dir))+lite)
+		f.write(dir+"/main.sh", says("fine"))
+	}
+	h := f.open(exthost.Options{})
+	moved := filepath.Join(top, "moved")
+	link := func(at string) error { return os.Symlink(moved, at) }
+	for _, tt := range []struct {
+		hidden string
+		hide   func(at string) error
+		kept   []exthost.KeptBuild
+		reason string
+	}{
+		{"x/plugin.toml", link, []exthost.KeptBuild{{ID: "x"}}, "a symbolic link"},
+		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []exthost.KeptBuild{{ID: "x"}}, "a directory"},
+		{"pack/deep", link, []exthost.KeptBuild{{ID: "deep"}}, "links are not followed"},
+		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) }, []exthost.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
+	} {
+		at := filepath.Join(f.dir, tt.hidden)
+		if err := errors.Join(os.Rename(at, moved), tt.hide(at)); err != nil {
+			t.Fatal(err)
+		}
+		c := reload(t, h)
+		sameChange(t, c, exthost.Change{Kept: tt.kept})
+		for _, k := range c.Kept {
+			if !strings.Contains(k.Reason, tt.reason) {
+				t.Errorf("%s is kept because %q, not because of %q", k.ID, k.Reason, tt.reason)
+			}
+		}
+		if got := say(t, h, "x") + say(t, h, "deep"); got != "finefine" {
+			t.Errorf("%s hidden: %q", tt.hidden, got)
+		}
+		if err := errors.Join(os.Remove(at), os.Rename(moved, at)); err != nil {
+			t.Fatal(err)
+		}
+		sameChange(t, reload(t, h), exthost.Change{})
+	}
+}
+
+// A broken list of servers beside a manifest takes none of them down, whether the
+// manifest starts something itself or not.
+func TestReloadBrokenSidecar(t *testing.T) {
+	processtest.Leaks(t)
+	for name, manifest := range map[string]string{"alone": "", "beside": lite} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t).add("x", manifest)
+			f.write("x/main.sh", says("fine"))
+			sidecar := fmt.Sprintf(`{"mcpServers": {"s": {"command": %q, "env": {%q: "mcp"}}}}`, exe(t), processtest.ScriptVar)
+			f.write("x/.mcp.json", sidecar)
+			h := f.open(exthost.Options{})
+			before := pidOf(t, h, "x.s")
+			if before == 0 {
+				t.Fatal("the server does not run")
+			}
+			f.write("x/.mcp.json", sidecar[:20])
+			c := reload(t, h)
+			if len(c.Kept) != 1 || c.Kept[0].ID != "x.s" || !strings.Contains(c.Kept[0].Reason, ".mcp.json:1:") {
+				t.Errorf("%+v", c)
+			}
+			if pid := pidOf(t, h, "x.s"); pid != before {
+				t.Errorf("it had pid %d and has %d", before, pid)
+			}
+			f.write("x/.mcp.json", sidecar)
+			if c := reload(t, h); len(c.Kept) > 0 || pidOf(t, h, "x.s") != before {
+				t.Errorf("mended: %+v", c)
+			}
+			f.write("x/.mcp.json", `{"mcpServers": {}}`)
+			f.add("x", lite)
+			if c := reload(t, h); len(c.Removed) != 1 {
+				t.Errorf("taken out: %+v", c)
+			}
+		})
+	}
+}
+
 // An unusable configuration changes nothing; a usable one counts, and what it
 // cannot change is said.
 func TestReloadConfiguration(t *testing.T) {
@@ -214,6 +299,40 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("%d calls during %d reloads", calls.Load(), reloads)
 	if s := statusOf(t, h, "x"); s.Calls < calls.Load() || s.Errors > 0 {
 		t.Errorf("the status counts %d calls and %d errors", s.Calls, s.Errors)
+	}
+}
+
+// Clients are told once of all that a reload changes in their tools, and not at all
+// when it changes none.
+func TestReloadListChangedOnce(t *testing.T) {
+	processtest.Leaks(t)
+	f, client := newFolder(t), newRecorder()
+	h := f.open(exthost.Options{}) // without tools, whose coming would be told as well
+	f.add("same", child("sdk", ""))
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	const reloads = 5
+	for i := range reloads {
+		f.write("lite/plugin.toml", fmt.Sprintf("[plugin]\nid = \"lite\"\nversion = \"0.1.0\"\n"+lite+"[[tools]]\nname = \"t%d\"\n", i))
+		f.write("lite/main.sh", says("x"))
+		f.add("native", fmt.Sprintf("[capabilities]\ntools = [%q]\n", []string{"greet", "echo"}[i%2])+strings.TrimPrefix(child("sdk", ""), toolsOfChild))
+		f.add(fmt.Sprint("new", i), child("sdk", ""))
+		if err := os.RemoveAll(filepath.Join(f.dir, fmt.Sprint("new", i-1))); err != nil {
+			t.Fatal(err)
+		}
+		if c := reload(t, h); len(c.Added) == 0 || i > 0 && (len(c.Changed) != 2 || len(c.Removed) != 1) {
+			t.Errorf("%+v", c)
+		}
+		wait(t, client.on, protocol.MethodToolsListChanged)
+		f.add("same", child("sdk", fmt.Sprintf("args = [\"%d\"]", i))) // which offers what it did
+		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"same"}})
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(client, protocol.MethodToolsListChanged); n != reloads {
+		t.Errorf("told %d times of %d reloads: %q", n, reloads, client.heard)
 	}
 }
 

@@ -2,8 +2,11 @@ package exthost_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,6 +70,37 @@ func TestRemoteExtension(t *testing.T) {
 		if strings.Contains(s.Reason, "0ther-s3cr3t") {
 			t.Errorf("%s shows a secret: %s", id, s.Reason)
 		}
+	}
+}
+
+// The token in a file is a secret as those in variables are, and so is the next one.
+func TestTokenFileIsASecret(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "s3cr3t-token")
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("f1rst-s3cr3t")
+	h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nurl = %q\ntoken_file = %q\n", server.URL, file)).open(exthost.Options{})
+	shown := func(secret string) {
+		t.Helper()
+		if s := statusOf(t, h, "remote"); !strings.Contains(s.Reason, "401") || strings.Contains(s.Reason, secret) {
+			t.Errorf("it is %s: %s", s.State, s.Reason)
+		}
+	}
+	shown("f1rst-s3cr3t")
+	write("s3c0nd-s3cr3t")
+	if err := h.Admin().Restart(deadline(t), "remote"); err == nil || strings.Contains(err.Error(), "s3c0nd-s3cr3t") {
+		t.Errorf("the restart: %v", err)
+	}
+	shown("s3c0nd-s3cr3t")
+	write("s3cr3t-token")
+	if err := h.Admin().Restart(deadline(t), "remote"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -86,6 +86,9 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *roster)
 	if r.members, err = h.members(cfg, known); err != nil {
 		return nil, err
 	}
+	if err := h.openResults(r); err != nil {
+		return nil, err
+	}
 	r.officers = officers(r.members)
 	if r.hooks, err = h.operatorHooks(cfg); err != nil {
 		return nil, err
@@ -110,6 +113,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 		return err
 	}
 	r.diagnostics, r.dirs = found.Diagnostics, found.Dirs
+	first := h.hookSet(slices.Concat(h.opts.Hooks, r.hooks))
 	for _, c := range found.Candidates {
 		x, diags := h.newExtension(cfg, c)
 		r.diagnostics = append(r.diagnostics, diags...)
@@ -117,6 +121,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 			r.skipped = append(r.skipped, c)
 			continue
 		}
+		x.admit = func(ctx context.Context) error { return h.admit(ctx, x, first) }
 		r.extensions[c.ID] = x
 		r.order = append(r.order, c.ID)
 	}
@@ -127,6 +132,7 @@ func (h *Host) discoverExtensions(ctx context.Context, r *roster) error {
 func (h *Host) adopt(r *roster) {
 	h.enlist(r)
 	h.oversight.stats.keep(r.members)
+	h.spill(r)
 	var known []protocol.Diagnostic
 	if g := h.gen.Load(); g != nil {
 		known = g.diagnostics
@@ -154,7 +160,7 @@ func (h *Host) enlist(r *roster) {
 func (h *Host) keepSecrets() {
 	var secrets []string
 	for _, x := range h.alive() {
-		secrets = slices.Concat(secrets, x.secrets)
+		secrets = slices.Concat(secrets, x.secrets, x.shown())
 		if x.bridge != nil {
 			secrets = append(secrets, x.bridge.secrets()...)
 		}

@@ -74,7 +74,7 @@ func (h *Host) Status() Status {
 	g := h.gen.Load()
 	s := Status{Version: h.opts.Version, Generation: g.catalog.Generation(), Containment: h.contains(), Extensions: []ExtensionStatus{}}
 	h.mu.Lock()
-	s.Diagnostics = slices.Concat([]protocol.Diagnostic{}, g.diagnostics, h.diagnostics, h.offerDiagnostics)
+	s.Diagnostics = append([]protocol.Diagnostic{}, slices.Concat(g.diagnostics, h.diagnostics, h.offerDiagnostics)...) // never null
 	h.mu.Unlock()
 	for _, x := range g.inOrder() {
 		s.Extensions = append(s.Extensions, x.status(g))

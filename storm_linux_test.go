@@ -59,15 +59,22 @@ func randomly(t testing.TB) func() *rand.Rand {
 	return func() *rand.Rand { return rand.New(rand.NewPCG(seed, streams.Add(1))) }
 }
 
-// subject builds the extension that the storms are about.
+// subject returns the extension that the storms are about, built by the first who asks.
 func subject(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "subject")
-	if out, err := exec.Command("go", "build", "-race=false", "-o", path, "./testdata/subject").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := buildSubject(); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(binDir, "subject")
 }
+
+var buildSubject = sync.OnceValue(func() error {
+	out, err := exec.Command("go", "build", "-race=false", "-ldflags=-w", "-o", filepath.Join(binDir, "subject"), "./testdata/subject").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+})
 
 // runs is a manifest's [transport] that runs a program, with the tools of the subject.
 func runs(program string, args ...string) string {

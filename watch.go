@@ -26,7 +26,7 @@ type WatchStatus struct {
 	Polling     string        `json:"polling,omitempty"`     // why the host looks every two seconds; "": the system tells it
 	Changes     int           `json:"changes"`               // that were found, since the host was opened
 	LastChange  time.Time     `json:"last_change,omitzero"`  // when
-	LastProblem string        `json:"last_problem,omitzero"` // why that change could not be used, or a part of it
+	LastProblem string        `json:"last_problem,omitzero"` // why what was found then, or by a reload since, could not be used, or a part of it
 }
 
 // watch is the goroutine that looks for changes on disk. What it is told is that
@@ -186,7 +186,9 @@ func problem(c *Change, err error) string {
 		return err.Error()
 	}
 	for _, k := range c.Kept {
-		lines = append(lines, k.ID+": "+k.Reason)
+		for reason := range strings.SplitSeq(k.Reason, "\n") {
+			lines = append(lines, k.ID+": "+reason)
+		}
 		if k.Evidence != nil {
 			lines = append(lines, k.Evidence.Stderr...)
 		}

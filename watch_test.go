@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -199,6 +200,37 @@ func TestN4SearchPathMadeAnew(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	}
+}
+
+// A search path behind a link is where the link leads, now and later.
+func TestWatchLedElsewhere(t *testing.T) {
+	processtest.Leaks(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("links need a privilege")
+	}
+	f := newFolder(t)
+	for _, v := range []string{"v1", "v2"} {
+		f.write(v+"/ext/x/plugin.toml", "[plugin]\nid = \"x\"\nversion = \"0.1.0\"\n"+lite)
+		f.write(v+"/ext/x/main.sh", says(v))
+	}
+	lead := func(to string) {
+		t.Helper()
+		aside, link := filepath.Join(f.dir, "aside"), filepath.Join(f.dir, "current")
+		if err := errors.Join(os.Symlink(to, aside), os.Rename(aside, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead("v1")
+	linked := &folder{t, filepath.Join(f.dir, "current", "ext")}
+	h, reloads := linked.watched(config.WatchReload, quick, exthost.Options{})
+	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
+	lead("v2")
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	if got := say(t, h, "x"); got != "v2" {
+		t.Errorf("%q", got)
+	}
+	f.write("v2/ext/x/main.sh", says("edited"))
+	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
 }
 
 // Files that [dev] watch names count, in folders that come later too; others do not.

@@ -31,10 +31,30 @@ func (e Edited) String() string { return fmt.Sprintf("%s:%d", e.File, e.Line) }
 // of kind config_invalid, says why no file can be made to say so, and nothing is
 // written then.
 func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
+	e, _, err := planned(o, key, name, listed)
+	if err != nil || !e.Changed {
+		return e, err
+	}
+	unlock, err := lock(filepath.Dir(e.File))
+	if err != nil {
+		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", e.File, err)
+	}
+	defer unlock()
+	e, change, err := planned(o, key, name, listed) // another may have changed it meanwhile
+	if err != nil || !e.Changed {
+		return e, err
+	}
+	return write(e.File, change)
+}
+
+// planned says which file is to be changed, and how; not Changed says that there is
+// nothing to do.
+func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, error) {
+	change := edit.List{Section: "extensions", Key: key}
 	l := newLoader(o)
 	l.run()
 	if l.report.Failed() {
-		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "the configuration is invalid: %s", l.report.Diagnostics[0])
+		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid, "the configuration is invalid: %s", l.report.Diagnostics[0])
 	}
 	path := "extensions." + key
 	pos := l.decoder.Positions[path]
@@ -43,12 +63,11 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 		panic("config: there is no list " + path)
 	}
 	if slices.Contains(have, name) == listed {
-		return Edited{File: pos.File, Line: pos.Line}, nil
+		return Edited{File: pos.File, Line: pos.Line}, change, nil
 	}
 	if pos.Source != "" {
-		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%s is what %s says, whatever is in files; change it there", path, pos.Source)
+		return Edited{}, change, protocol.Errorf(protocol.ConfigInvalid, "%s is what %s says, whatever is in files; change it there", path, pos.Source)
 	}
-	change := edit.List{Section: "extensions", Key: key}
 	file := l.ownFile(pos.File)
 	if file != pos.File && listed {
 		change.Add = append(slices.Clone(have), name)
@@ -59,7 +78,7 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	} else {
 		change.Remove = name
 	}
-	return write(file, change)
+	return Edited{File: file, Changed: true}, change, nil
 }
 
 // ownFile is the file to edit when the list stands in stated, "" for nowhere.
@@ -104,9 +123,7 @@ func write(file string, change edit.List) (e Edited, err error) {
 	var data []byte
 	mode := os.FileMode(0o644)
 	if !e.Created {
-		info, err := os.Stat(target)
-		if err == nil {
-			mode = info.Mode().Perm()
+		if mode, err = writable(target); err == nil {
 			data, err = os.ReadFile(target)
 		}
 		if err != nil {
@@ -122,6 +139,24 @@ func write(file string, change edit.List) (e Edited, err error) {
 	}
 	e.Line, e.Changed = line, true
 	return e, cause(replaceFile(target, changed, mode))
+}
+
+// writable returns the mode of a file that may be written. One that is read-only could
+// be replaced all the same, and is not: somebody meant it.
+func writable(file string) (os.FileMode, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o222 == 0 { // which is not said to root
+		err = errors.New("it is read-only")
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Mode().Perm(), nil
 }
 
 // replaceFile writes a file aside and renames it, so that a reader has the old one

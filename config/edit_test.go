@@ -1,9 +1,12 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/exthost/exthost/config"
@@ -100,6 +103,43 @@ func TestSetListedThroughALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "real.yaml")); err != nil || !strings.Contains(string(got), "[x]") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// Of many who change the list at the same time, none is forgotten.
+func TestSetListedAtOnce(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no locks of directories")
+	}
+	dir := t.TempDir()
+	o := config.LoadOptions{Dir: dir, UserDir: "none", SystemDir: "none", Environ: []string{}}
+	var wg sync.WaitGroup
+	const n = 16
+	for i := range n {
+		wg.Go(func() {
+			if e, err := config.SetListed(o, "disabled", fmt.Sprint("x", i), true); err != nil || !e.Changed {
+				t.Errorf("%d: %+v, %v", i, e, err)
+			}
+		})
+	}
+	wg.Wait()
+	if cfg, _, diags := config.Load(o); cfg == nil || len(cfg.Extensions.Disabled) != n {
+		t.Errorf("%+v, %v", cfg, diags)
+	}
+}
+
+// A file that somebody has made read-only is left alone, though it could be replaced.
+func TestSetListedReadOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "exthost.yaml")
+	if err := os.WriteFile(file, []byte("# mine\n"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.SetListed(config.LoadOptions{Dir: filepath.Dir(file), UserDir: "none", SystemDir: "none", Environ: []string{}}, "disabled", "x", true)
+	if err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "# mine\n" {
 		t.Errorf("%s, %v", got, err)
 	}
 }

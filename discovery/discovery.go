@@ -100,6 +100,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 			r.Dirs = append(r.Dirs, nearest(path)...)
 			continue
 		}
+		r.Dirs = append(r.Dirs, linksOn(root)...)
 		w := newWalk(ctx, o, root, i)
 		if err := w.run(); err != nil {
 			return nil, err
@@ -109,6 +110,16 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 	}
 	s.run()
 	return r, ctx.Err()
+}
+
+// Hides reports whether d says that what is at path, if there is anything, was not
+// looked at: so that nobody knows whether it has been taken away.
+func Hides(d protocol.Diagnostic, path string) bool {
+	switch d.Code {
+	case CodePathUnusable, CodeUnreadable, CodeLinkSkipped, CodeLinkEscapes:
+		return within(d.Path, path)
+	}
+	return false
 }
 
 // nearest returns the directory in which a path that is not there would begin.
@@ -122,6 +133,17 @@ func nearest(path string) []string {
 			return []string{dir}
 		}
 	}
+}
+
+// linksOn returns the directories of the links on the way to a search path, which may
+// be led elsewhere.
+func linksOn(r root) (dirs []string) {
+	for path := r.abs; path != filepath.Dir(path); path = filepath.Dir(path) {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	return dirs
 }
 
 // root is one search path.

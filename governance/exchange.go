@@ -84,6 +84,12 @@ type Visibler interface {
 	Visible(caller, extension, tool string) bool
 }
 
+// Placed is a policy with a place of its own within its category: the priority that
+// it has where its spec states none.
+type Placed interface {
+	Priority() int
+}
+
 // Question is what a policy wants a person to decide.
 type Question struct {
 	Policy string
@@ -106,4 +112,12 @@ type Approver interface {
 type Member struct {
 	Spec   Spec
 	Policy Policy
+}
+
+// normalize fills in what the spec leaves open.
+func (m *Member) normalize() {
+	m.Spec.Normalize()
+	if p, ok := m.Policy.(Placed); ok && m.Spec.Priority == 0 {
+		m.Spec.Priority = p.Priority()
+	}
 }

@@ -25,7 +25,9 @@ func Members(specs []Spec, before []Member, build func(Spec) (Policy, error)) ([
 				continue
 			}
 		}
-		members = append(members, Member{Spec: s, Policy: policy})
+		m := Member{Spec: s, Policy: policy}
+		m.normalize()
+		members = append(members, m)
 	}
 	return members, errors.Join(errs...)
 }

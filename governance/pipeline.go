@@ -75,7 +75,7 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 	p := &Pipeline{o: o, flows: make(map[Flow]chain)}
 	p.running, p.stop = context.WithCancel(context.Background())
 	for _, m := range members {
-		if m.Spec.Normalize(); !m.Spec.Disabled {
+		if m.normalize(); !m.Spec.Disabled {
 			p.members = append(p.members, newMember(m))
 		}
 	}

@@ -84,7 +84,7 @@ type Spec struct {
 	Mode     Mode     `json:"mode,omitempty"`                     // enforce (default) or shadow
 	Flows    []Flow   `json:"flows,omitempty"`                    // empty: both
 	Match    Match    `json:"match,omitzero"`                     // what it sees; empty: everything
-	Priority int      `json:"priority,omitempty"`                 // within its category: lower runs first, then by name
+	Priority int      `json:"priority,omitempty"`                 // within its category: lower runs first, then by name; size_cap has 1000 unless another is stated
 
 	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // of one decision, in milliseconds; 0 is 3000
 	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"` // from start to ready, in milliseconds; 0 is 30000

@@ -57,7 +57,7 @@ func TestAdminAPI(t *testing.T) {
 		t.Errorf("status: %d %+v", code, status)
 	}
 	var list struct{ Tools []Tool }
-	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK || len(list.Tools) != 4 || list.Tools[3].Name != "ext_kit_say" {
+	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=kit", "", &list); code != http.StatusOK || len(list.Tools) != 5 || list.Tools[4].Name != "ext_kit_say" {
 		t.Errorf("tools: %d %+v", code, list)
 	}
 	if code := askAdmin(t, s, "GET", "/api/v1/tools?extension=other", "", &list); code != http.StatusOK || len(list.Tools) != 0 {

@@ -15,6 +15,10 @@ var extensionOperations = []operation{
 		answer: exthost.ExtensionStatus{}, handle: (*admin).extension},
 	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and forget its failures; answered once it can be called again",
 		handle: (*admin).restart},
+	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension, now and from now on; calls in flight may end first",
+		handle: (*admin).disable},
+	{method: "POST", path: "/extensions/{id}/enable", summary: "Let an extension run again that is disabled, now and from now on",
+		handle: (*admin).enable},
 }
 
 // extensionList is what /extensions answers.
@@ -36,9 +40,13 @@ func (a *admin) extension(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *admin) restart(w http.ResponseWriter, r *http.Request) error {
-	if err := a.host.Admin().Restart(r.Context(), r.PathValue("id")); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return done(w, a.host.Admin().Restart(r.Context(), r.PathValue("id")))
+}
+
+func (a *admin) enable(w http.ResponseWriter, r *http.Request) error {
+	return done(w, a.host.Admin().Enable(r.Context(), r.PathValue("id")))
+}
+
+func (a *admin) disable(w http.ResponseWriter, r *http.Request) error {
+	return done(w, a.host.Admin().Disable(r.Context(), r.PathValue("id")))
 }

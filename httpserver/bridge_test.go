@@ -48,6 +48,26 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 	}
 }
 
+// A destination is who it says that it is, in either era; the host is only itself.
+func TestBridgeNamesTheServerBehindIt(t *testing.T) {
+	addr, _ := bridged(t, stdioPeer, Options{})
+	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`} {
+		for _, body := range []string{initialize, discover} {
+			h := http.Header{}
+			if body == discover {
+				h.Set("Mcp-Protocol-Version", "2026-07-28")
+				h.Set("Mcp-Method", "server/discover")
+			}
+			answer, _ := io.ReadAll(send(t, http.MethodPost, "http://"+addr+path, h, body).Body)
+			if !strings.Contains(string(answer), `erverInfo":`+want) {
+				t.Errorf("%s: %s", path, answer)
+			}
+		}
+	}
+}
+
+const discover = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+
 // A client that does not read slows nobody else, and what waits for it is bounded.
 func TestBridgeStalledReader(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
@@ -291,5 +311,30 @@ func TestF4SessionsOfOthers(t *testing.T) {
 	s.post = strings.Replace(s.post, "/d/", "/e/", 1)
 	if r := send(t, http.MethodPost, s.post, nil, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusNotFound {
 		t.Errorf("a message by way of another destination: %s", r.Status)
+	}
+}
+
+// What becomes of a task is told to who began it, though others use the same child.
+func TestTaskStatusIsForWhoBeganIt(t *testing.T) {
+	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Instances: "shared"}}, Options{})
+	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
+	for s, id := range map[*sseStream]string{a: "of-a", b: "of-b"} {
+		s.send("tools/call", `{"name":"task","task":{"ttl":60000},"arguments":{"text":"`+id+`"}}`)
+		if got := s.next(); !strings.Contains(got, `"taskId":"`+id+`"`) {
+			t.Fatal(got)
+		}
+	}
+	a.send("tools/call", `{"name":"tell","arguments":{"text":"of-b"}}`)
+	if got := a.next(); !strings.Contains(got, `"content"`) {
+		t.Errorf("a hears %s", got)
+	}
+	if got := b.next(); !strings.Contains(got, "notifications/tasks/status") || !strings.Contains(got, "of-b") {
+		t.Errorf("b hears %s", got)
+	}
+	for range 2 { // a task that has ended is not told of again
+		b.send("tools/call", `{"name":"tell","arguments":{"text":"of-b"}}`)
+		if got := b.next(); !strings.Contains(got, `"content"`) {
+			t.Errorf("b hears %s", got)
+		}
 	}
 }

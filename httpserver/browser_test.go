@@ -203,7 +203,7 @@ func (b *browser) await(condition string) {
 	})`, patience.Milliseconds(), condition)
 	if b.eval(script) != "true" {
 		b.shoot("failed")
-		b.t.Fatalf("waited in vain for %s; the page says %q, and shows:\n%.3000s", condition, b.said, b.eval("document.body.innerText"))
+		b.t.Fatalf("waited in vain for %s; the page says %.2000q, and shows:\n%.3000s", condition, b.said, b.eval("document.body.innerText"))
 	}
 }
 

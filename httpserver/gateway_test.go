@@ -258,6 +258,7 @@ func TestStormSessions(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	var calls, failed atomic.Int64
+	var first sync.Once
 	var wg sync.WaitGroup
 	for i, c := range callers {
 		wg.Go(func() {
@@ -270,8 +271,10 @@ func TestStormSessions(t *testing.T) {
 				case <-beat.C:
 				}
 				beat.Reset(time.Second)
-				if calls.Add(1); c.call() != nil {
+				calls.Add(1)
+				if err := c.call(); err != nil {
 					failed.Add(1)
+					first.Do(func() { t.Logf("the first failure: %v", err) })
 				}
 			}
 		})

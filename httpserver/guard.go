@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -54,6 +55,12 @@ func (s *Server) metered(next http.Handler) http.Handler {
 
 // ServeHTTP lets a request through or says why not, and no more than that.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	mcphttp.LimitBody(w, r)
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// It may have stated a length too, which something in front has believed: what
+		// follows may not be the next request (RFC 9112, 6.1).
+		w.Header().Set("Connection", "close")
+	}
 	if !g.knowsHost(r) {
 		http.Error(w, "this server does not go by that Host; see allowed_hosts", http.StatusForbidden)
 		return

@@ -31,6 +31,11 @@ name = "grumble"
 description = "Fails."
 command = ["sh", "-c", "echo no >&2; exit 1"]
 [[tools]]
+name = "place"
+description = "Is told where by a header too."
+command = ["cat"]
+input_schema = { type = "object", properties = { region = { type = "string", "x-mcp-header" = "Region" } } }
+[[tools]]
 name = "fail"
 description = "Is denied."
 command = ["true"]
@@ -38,6 +43,11 @@ command = ["true"]
 
 // openKit opens a host over kit, and an extension that lacks something.
 func openKit(t *testing.T, o exthost.Options) *exthost.Host {
+	t.Helper()
+	return openKitWith(t, config.Default(), o)
+}
+
+func openKitWith(t *testing.T, cfg *config.Config, o exthost.Options) *exthost.Host {
 	t.Helper()
 	dir := t.TempDir()
 	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
@@ -49,7 +59,6 @@ func openKit(t *testing.T, o exthost.Options) *exthost.Host {
 			t.Fatal(err)
 		}
 	}
-	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
 	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
 	h, err := exthost.Open(t.Context(), cfg, o)

@@ -77,7 +77,7 @@ func TestMetrics(t *testing.T) {
 		`exthost_extension_state{extension="kit",state="failed"}`:                               "0",
 		`exthost_extension_state{extension="lost",state="skipped"}`:                             "1",
 		`exthost_calls_in_flight{extension="kit"}`:                                              "0",
-		`exthost_tools{extension="kit"}`:                                                        "4",
+		`exthost_tools{extension="kit"}`:                                                        "5",
 		`exthost_breakers{extension="kit",state="closed"}`:                                      "1",
 		`exthost_sessions`:        "0",
 		`exthost_event_listeners`: "0",

@@ -21,6 +21,7 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
 )
@@ -249,7 +250,12 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 // against the document.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
-	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
+	o := exthost.Options{Policies: []governance.Member{asks}}
+	cfg := config.Default()
+	rulings(&o, cfg)
+	h := openKitWith(t, cfg, o)
+	s := httptest.NewServer(Admin(h))
+	defer s.Close()
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
 		"/approvals/{id}/approve": func() string { return question(t, h) }, "/approvals/{id}/deny": func() string { return question(t, h) },

@@ -59,6 +59,11 @@ func servePeer(string) {
 			switch m.Params.Name {
 			case "die":
 				os.Exit(3)
+			case "task": // whose status is told now, and would be by the next call with the same text
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":%q,"status":"working"}}}`+"\n", m.ID, text)
+				continue
+			case "tell":
+				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"completed"}}`+"\n", text)
 			case "hang":
 				fmt.Fprintln(os.Stderr, "hanging")
 				continue

@@ -197,7 +197,11 @@ func TestF3SlowClients(t *testing.T) {
 		"header": {"GET /healthz HTTP/1.1\r\nHost: loc", 11 * time.Second, ""},
 		"body": {"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{",
 			61 * time.Second, "HTTP/1.1 408 Request Timeout"},
-		"idle": {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
+		"body that nobody reads": {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n", 61 * time.Second, "HTTP/1.1 404 Not Found"},
+		"body of a refused":      {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
+		"chunks of a refused":    {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
+		"body of a stream":       {"GET /sse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, ""},
+		"idle":                   {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 // hostile is a text that wants to be more than one, and to be read backwards.
@@ -40,6 +41,11 @@ func fleet(t *testing.T) string {
 	write("evil", fmt.Sprintf(head, "evil", hostile)+"[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"say\"\ndescription = \"\"\"<b>bold</b> "+hostile+"\"\"\"\ncommand = [\"sh\", \"-c\", \"printf '%s\\\\n' '<img src=x onerror=window.hit=3> \u202etxt' >&2; echo '<i>x</i>'\"]\n")
 	write("pdf", fmt.Sprintf(head, "pdf", "Reads PDF files.")+"[capabilities]\ntools = [\"text\"]\n[transport]\ncommand = \"./pdf\"\n[requires]\nbins = [\"pdftotext-of-tomorrow\"]\nhint = { pdftotext-of-tomorrow = \"apt install poppler-utils\" }\n")
 	write("github", fmt.Sprintf(head, "github", "Issues and pull requests.")+"[capabilities]\ntools = [\"pr\"]\n[transport]\ncmd = [\"sh\", \"-c\", \"echo 'panic: nil map in handler' >&2; echo 'goroutine 1 [running]:' >&2; exit 137\"]\n")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("flaky", fmt.Sprintf(head, "flaky", "Falls over now and then.")+fmt.Sprintf("[transport]\ncommand = %q\nenv = { %s = \"peer\" }\nprotocol = \"mcp\"\n", exe, processtest.ScriptVar))
 	for i := range 20 {
 		id := fmt.Sprintf("%s%02d", []string{"weather", "notes", "search", "mail"}[i%4], i)
 		m := fmt.Sprintf(head, id, "Does what its name says.") + "[transport]\nkind = \"exec\"\ncommand = \"true\"\n"
@@ -62,7 +68,9 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
 		{Spec: governance.Spec{Name: "quiet hours", Category: governance.RateLimiting, Mode: governance.ModeShadow}, Policy: weekday("_say")},
 	}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Policies: members})
+	o := exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Policies: members}
+	rulings(&o, cfg)
+	h, err := exthost.Open(t.Context(), cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +103,7 @@ func TestDashboard(t *testing.T) {
 	for i := range 60 {
 		call(fmt.Sprintf("ext_%s_tool_%02d", []string{"weather00", "notes01", "search02", "mail03"}[i%4], i%50))
 	}
+	crash(t, h, "flaky")
 	ask, asked := context.WithCancel(t.Context())
 	var waiting []chan struct{}
 	for _, text := range []string{"rm -r build", hostile} {
@@ -113,7 +122,9 @@ func TestDashboard(t *testing.T) {
 		b.t = t
 		b.await(`document.querySelectorAll(".calls li").length >= 14`)
 		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("pdftotext-of-tomorrow") && n.innerText.includes("poppler-utils"))`)
-		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("waits"))`)
+		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("waits") && n.innerText.includes("rm -r build"))`)
+		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("panic: nil map in handler") && n.innerText.includes("exthost logs github"))`)
+		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("crashed") && n.innerText.includes("SIGKILL") && n.innerText.includes("and ready again"))`)
 		b.await(`document.querySelectorAll(".tile .line[d^=M]").length >= 3`)
 		b.eval(`import("./store.js").then(({store, refresh}) => { // five minutes pass
 			const wave = (i, f) => Math.max(0, f * (1 + Math.sin(i / 9) * 0.4 + Math.sin(i / 3.7) * 0.2 + (i % 11 === 0) * 0.7));
@@ -135,11 +146,25 @@ func TestDashboard(t *testing.T) {
 	t.Run("extensions", func(t *testing.T) {
 		b.t = t
 		b.eval(`location.hash = "#/extensions"`)
-		b.await(`document.querySelectorAll(".extensions-view tbody tr").length === 24`)
+		b.await(`document.querySelectorAll(".extensions-view tbody tr").length === 25`)
 		b.shoot("extensions-light")
 		b.eval(`location.hash = "#/extensions/github"`)
 		b.await(`document.querySelector(".details").innerText.includes("panic: nil map in handler")`)
 		b.shoot("extension-failed")
+		b.press("Escape", "")
+		b.await(`document.querySelector(".details").hidden`)
+		b.eval(`location.hash = "#/extensions/search02"`)
+		button := func(label string) string {
+			return `[...document.querySelectorAll(".details .actions button")].find((n) => n.textContent === "` + label + `")`
+		}
+		b.await(button("Disable"))
+		b.eval(button("Disable") + `.click()`)
+		b.await(button("Really disable?"))
+		b.eval(button("Really disable?") + `.click()`)
+		b.await(button("Enable") + ` && document.querySelector(".details .badge").textContent === "disabled"`)
+		b.shoot("extension-disabled")
+		b.eval(button("Enable") + `.click()`)
+		b.await(button("Disable") + ` && document.querySelector(".details .badge").textContent === "idle"`)
 		b.press("Escape", "")
 		b.await(`document.querySelector(".details").hidden`)
 		b.press("/", "")
@@ -157,7 +182,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("a thousand tools", func(t *testing.T) {
 		b.t = t
 		b.eval(`location.hash = "#/tools"`)
-		b.await(`document.querySelectorAll(".catalog tbody tr").length === 1005`)
+		b.await(`document.querySelectorAll(".catalog tbody tr").length === 1007`)
 		b.shoot("tools-light")
 		b.do("Input.insertText", object{"text": ""}, nil)
 		b.eval(`document.querySelector("input[type=search]").focus()`)
@@ -223,6 +248,58 @@ func TestDashboard(t *testing.T) {
 	}
 	if got := b.eval(`document.querySelectorAll("img:not([src='icon.svg']), main script, main b b").length`); got != "0" {
 		t.Errorf("a text of an extension became %s elements", got)
+	}
+	if len(b.said) > 0 {
+		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
+	}
+}
+
+// crash kills the process of an extension and waits for the next.
+func crash(t *testing.T, h *exthost.Host, id string) {
+	t.Helper()
+	pid := func() int {
+		for _, x := range h.Status().Extensions {
+			if x.ID == id && x.State == "ready" && len(x.Instances) > 0 {
+				return x.Instances[0].PID
+			}
+		}
+		return 0
+	}
+	eventually(t, func() bool { return pid() != 0 })
+	before := pid()
+	child, err := os.FindProcess(before)
+	if err == nil {
+		err = child.Kill()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return pid() != 0 && pid() != before })
+}
+
+// A host with nothing in it says how that is mended.
+func TestDashboardOfAnEmptyHost(t *testing.T) {
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{t.TempDir()}
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := openBrowser(t)
+	b.look(1440, 900, "light")
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".overview").innerText.includes("exthost init NAME")`)
+	b.shoot("empty-overview")
+	for _, view := range []string{"extensions", "tools", "calls", "logs", "governance", "approvals"} {
+		b.eval(`location.hash = "#/` + view + `"`)
+		b.await(`document.querySelector("main .empty:not([hidden])") !== null`)
+		b.shoot("empty-" + view)
 	}
 	if len(b.said) > 0 {
 		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))

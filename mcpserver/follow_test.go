@@ -16,11 +16,12 @@ import (
 // following is a backend with resources, of which one cannot be followed.
 type following struct{ *fake }
 
-func (f following) Describe(_ context.Context, s *protocol.Session) (json.RawMessage, string, error) {
+func (f following) Describe(_ context.Context, s *protocol.Session) (protocol.Description, error) {
 	if s.Extension == "none" {
-		return nil, "", protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", s.Extension)
+		return protocol.Description{}, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", s.Extension)
 	}
-	return json.RawMessage(`{"resources":{"subscribe":true}}`), "advice for " + s.Extension, nil
+	return protocol.Description{Capabilities: json.RawMessage(`{"resources":{"subscribe":true}}`), Instructions: "advice for " + s.Extension,
+		ServerInfo: json.RawMessage(`{"name":"its own","version":"7","title":"with more"}`)}, nil
 }
 
 func (f following) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
@@ -69,7 +70,7 @@ func TestDescriber(t *testing.T) {
 			if body == discover {
 				h = mirrored(body)
 			}
-			if got := text(t, do(t, http.MethodPost, front.URL+path, h, body)); !strings.Contains(got, want) {
+			if got := text(t, do(t, http.MethodPost, front.URL+path, h, body)); !strings.Contains(got, want) || path == "/one" && !strings.Contains(got, `erverInfo":{"name":"its own","version":"7","title":"with more"}`) {
 				t.Errorf("%s: %s", path, got)
 			}
 		}

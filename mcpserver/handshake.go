@@ -47,42 +47,44 @@ type implementation struct {
 	Version string `json:"version"`
 }
 
-func (s *Server) info() implementation {
-	return implementation{Name: s.options.Name, Version: s.options.Version}
-}
-
-// describe returns what is offered to a session.
-func (s *Server) describe(ctx context.Context, session *protocol.Session) (capabilities json.RawMessage, instructions string, err error) {
-	if d, ok := s.backend.(Describer); ok {
-		return d.Describe(ctx, session)
+// describe returns what a session is told.
+func (s *Server) describe(ctx context.Context, session *protocol.Session) (d protocol.Description, err error) {
+	d.Capabilities, d.Instructions = s.options.Capabilities, s.options.Instructions
+	if known, ok := s.backend.(Describer); ok {
+		if d, err = known.Describe(ctx, session); err != nil {
+			return d, err
+		}
 	}
-	return s.options.Capabilities, s.options.Instructions, nil
+	if d.ServerInfo == nil {
+		d.ServerInfo, err = json.Marshal(implementation{Name: s.options.Name, Version: s.options.Version})
+	}
+	return d, err
 }
 
 func (s *Server) initializeResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
-	capabilities, instructions, err := s.describe(ctx, session)
+	d, err := s.describe(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		Capabilities    json.RawMessage `json:"capabilities"`
-		ServerInfo      implementation  `json:"serverInfo"`
+		ServerInfo      json.RawMessage `json:"serverInfo"`
 		Instructions    string          `json:"instructions,omitempty"`
-	}{session.Version, capabilities, s.info(), instructions})
+	}{session.Version, d.Capabilities, d.ServerInfo, d.Instructions})
 }
 
 func (s *Server) discoverResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
-	capabilities, instructions, err := s.describe(ctx, session)
+	d, err := s.describe(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	result, err := json.Marshal(struct {
-		SupportedVersions []string                  `json:"supportedVersions"`
-		Capabilities      json.RawMessage           `json:"capabilities"`
-		Instructions      string                    `json:"instructions,omitempty"`
-		Meta              map[string]implementation `json:"_meta"`
-	}{revisions, capabilities, instructions, map[string]implementation{metaServerInfo: s.info()}})
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      json.RawMessage            `json:"capabilities"`
+		Instructions      string                     `json:"instructions,omitempty"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}{revisions, d.Capabilities, d.Instructions, map[string]json.RawMessage{metaServerInfo: d.ServerInfo}})
 	if err != nil {
 		return nil, err
 	}

@@ -69,12 +69,12 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &wanted); err != nil || wanted == nil {
 		return invalidParams(protocol.MethodListen + " needs notifications, an object")
 	}
-	capabilities, _, err := s.describe(ctx, session)
+	d, err := s.describe(ctx, session)
 	if err != nil {
 		return err
 	}
 	var offered offers
-	_ = json.Unmarshal(capabilities, &offered) // what is malformed is not offered
+	_ = json.Unmarshal(d.Capabilities, &offered) // what is malformed is not offered
 	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), interests: interests{
 		Tools:     wanted.Tools && offered.Tools.ListChanged,
 		Prompts:   wanted.Prompts && offered.Prompts.ListChanged,

@@ -23,10 +23,17 @@ type Backend interface {
 
 // Describer is a Backend that knows what it offers. Of others Options say it.
 type Describer interface {
-	// Describe returns the server capabilities, a JSON object, and the advice that a
-	// client gets in the handshake of s, whose Extension and Version are known by
-	// then. An error refuses the session.
-	Describe(ctx context.Context, s *protocol.Session) (capabilities json.RawMessage, instructions string, err error)
+	// Describe returns what a client gets to know in the handshake of s, whose
+	// Extension and Version are known by then. An error refuses the session.
+	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
+}
+
+// Mirrored is a Backend that knows what its tools want repeated in headers, for who
+// routes by them.
+type Mirrored interface {
+	// Mirrored returns the input schema of the tool that the client of s knows by that
+	// name, if it has x-mcp-header anywhere; else nil.
+	Mirrored(s *protocol.Session, tool string) json.RawMessage
 }
 
 // Options configures a Server. The zero value serves tools.

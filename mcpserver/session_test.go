@@ -157,6 +157,24 @@ func TestF3TooManySessions(t *testing.T) {
 	openSession(t, url, nil)
 }
 
+// F4: who opens more sessions than there is room for loses his own first.
+func TestF4ManySessionsCostTheirOwner(t *testing.T) {
+	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{MaxSessions: 3})).URL + "/mcp"
+	alice, mallory := http.Header{"Caller": {"alice"}}, http.Header{"Caller": {"mallory"}}
+	alice.Set("Mcp-Session-Id", openSession(t, url, alice.Clone()))
+	first := openSession(t, url, mallory)
+	for range 10 {
+		openSession(t, url, mallory)
+	}
+	if r := do(t, http.MethodPost, url, alice, ping); r.StatusCode != http.StatusOK {
+		t.Errorf("alice's session: %s", r.Status)
+	}
+	mallory = http.Header{"Caller": {"mallory"}, "Mcp-Session-Id": {first}}
+	if r := do(t, http.MethodPost, url, mallory, ping); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the first of mallory's: %s", r.Status)
+	}
+}
+
 func TestRefusedSessionTakesNoPlace(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{MaxSessions: 1})).URL + "/mcp"

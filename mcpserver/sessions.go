@@ -32,13 +32,18 @@ func (s *sessions) take() bool {
 	return true
 }
 
-// evict ends the session that has been idle longest, and reports whether there
-// was one. Its client learns that it is gone and initializes anew.
-func (s *sessions) evict() bool {
+// evict ends the session that has been idle longest, one of caller's own if there is
+// any, and reports whether there was one: who opens many sessions loses his own before
+// others lose theirs. The client learns that it is gone and initializes anew.
+func (s *sessions) evict(caller string) bool {
 	var oldest *conversation
 	var since time.Time
 	for _, c := range s.all() {
-		if idle, ok := c.idleSince(); ok && (oldest == nil || idle.Before(since)) {
+		idle, ok := c.idleSince()
+		if !ok {
+			continue
+		}
+		if own, has := c.caller == caller, oldest != nil && oldest.caller == caller; oldest == nil || own && !has || own == has && idle.Before(since) {
 			oldest, since = c, idle
 		}
 	}

@@ -27,7 +27,7 @@ func (s *httpFront) serveSSE(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodGet)
 		return
 	}
-	if !s.admit(w) {
+	if !s.admit(w, r) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -27,6 +28,11 @@ func (s *httpFront) postStateless(w http.ResponseWriter, r *http.Request, m *jso
 		refuse(w, http.StatusBadRequest, m.ID, err)
 		return
 	}
+	session := meta.session(visit, s.extension)
+	if err := s.checkMirrored(r.Header, session, m); err != nil {
+		refuse(w, http.StatusBadRequest, m.ID, err)
+		return
+	}
 	if m.Method == protocol.MethodListen {
 		s.postListen(w, r, meta, m)
 		return
@@ -34,7 +40,7 @@ func (s *httpFront) postStateless(w http.ResponseWriter, r *http.Request, m *jso
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
 	client := &requestClient{write: reply.Send, quiet: !meta.logs}
-	result, err := s.serveStateless(r.Context(), meta.session(visit, s.extension), m, client)
+	result, err := s.serveStateless(r.Context(), session, m, client)
 	s.answer(reply, statusOf(m.Method, err), respond(m.ID, result, err))
 }
 
@@ -54,6 +60,24 @@ func checkStateless(h http.Header, meta requestMeta, m *jsonrpc.Message) error {
 		return headerMismatch(err.Error())
 	}
 	return meta.check()
+}
+
+// checkMirrored refuses a call whose headers do not repeat the arguments that they are
+// to repeat: what an intermediary routed on must be what is run.
+func (s *httpFront) checkMirrored(h http.Header, session *protocol.Session, m *jsonrpc.Message) error {
+	known, ok := s.backend.(Mirrored)
+	if !ok || m.Method != protocol.MethodToolsCall {
+		return nil
+	}
+	name, _ := rawjson.Text(rawjson.Get(m.Params, "name"))
+	schema := known.Mirrored(session, name)
+	if schema == nil {
+		return nil
+	}
+	if err := mcphttp.CheckParams(h, m.Params, schema); err != nil {
+		return headerMismatch(err.Error())
+	}
+	return nil
 }
 
 func headerMismatch(text string) error {
@@ -90,7 +114,7 @@ func statusOf(method string, err error) int {
 
 // postListen serves a subscription until the client closes it or the server ends.
 func (s *httpFront) postListen(w http.ResponseWriter, r *http.Request, meta requestMeta, m *jsonrpc.Message) {
-	if !s.admit(w) {
+	if !s.admit(w, r) {
 		return
 	}
 	defer s.sessions.give()

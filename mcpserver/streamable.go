@@ -131,7 +131,7 @@ func (s *httpFront) postRequest(w http.ResponseWriter, r *http.Request, c *conve
 
 // postInitialize opens a session.
 func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	if !s.admit(w) {
+	if !s.admit(w, r) {
 		return
 	}
 	c, result, err := s.openSession(visitOf(r.Context()), m.Params)
@@ -211,12 +211,12 @@ func unknownSession(w http.ResponseWriter) {
 
 // admit takes a place for something that lasts, at the cost of the session that has
 // been idle longest if need be. When there is none it answers and returns false.
-func (s *httpFront) admit(w http.ResponseWriter) bool {
+func (s *httpFront) admit(w http.ResponseWriter, r *http.Request) bool {
 	if s.closing.Err() != nil {
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 		return false
 	}
-	if !s.sessions.take() && !(s.sessions.evict() && s.sessions.take()) {
+	if !s.sessions.take() && !(s.sessions.evict(CallerOf(r.Context())) && s.sessions.take()) {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", s.options.MaxSessions), http.StatusTooManyRequests)
 		return false

@@ -28,6 +28,13 @@ type Session struct {
 	Client       Peer            // reaches the client outside any request; nil when that is impossible
 }
 
+// Description is what a session is told in its handshake.
+type Description struct {
+	Capabilities json.RawMessage // MCP server capabilities, an object
+	Instructions string          // advice for the client's model; "" is none
+	ServerInfo   json.RawMessage // of the one MCP server that the session is about, as sent; nil: the host speaks for itself
+}
+
 // Call is one exchange on its way to an extension.
 type Call struct {
 	Session   *Session        // nil for an anonymous Go caller

@@ -16,6 +16,7 @@ import (
 type body interface {
 	PID() int                                            // 0 without a process
 	Exited() <-chan struct{}                             // closed when it has ended, before all it left is gone
+	Dying() bool                                         // it is seen to end, and has not ended yet
 	Done() <-chan struct{}                               // closed when it is gone
 	Stop(ctx context.Context, grace time.Duration) error // in good order, then by force
 	Kill()                                               // at once; does not wait

@@ -77,16 +77,31 @@ func (c *child) disconnected() *protocol.Error {
 	if fault := c.abuse(); fault != nil {
 		return fault
 	}
-	select {
-	case <-c.body.Exited():
+	if c.exits() {
 		<-c.body.Done()
 		return c.exited()
-	case <-time.After(cmp.Or(c.spec.exitGrace, exitGrace)):
 	}
 	if errors.Is(c.broken, io.EOF) {
 		return protocol.Errorf(protocol.StdoutClosed, "it closed its stdout but went on running, and was killed")
 	}
 	return protocol.Errorf(protocol.WriteStalled, "the pipes to it broke (%v) and it was killed", c.broken)
+}
+
+// exits reports whether the process ends of itself. One that is seen to end may take
+// its time, which is that of a busy machine.
+func (c *child) exits() bool {
+	wait := cmp.Or(c.spec.exitGrace, exitGrace)
+	for given := time.Duration(0); given < stopTimeout; given += wait {
+		select {
+		case <-c.body.Exited():
+			return true
+		case <-time.After(wait):
+		}
+		if !c.body.Dying() {
+			break
+		}
+	}
+	return false
 }
 
 // abuse says how the child made the connection end, nil if it did not.

@@ -161,7 +161,11 @@ func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, erro
 }
 
 func readServer(raw, info json.RawMessage) *Handshake {
+	if len(info) == 0 || info[0] != '{' {
+		info = nil
+	}
 	return &Handshake{
+		ServerInfo:    info,
 		ServerVersion: textOf(info, "version"),
 		Capabilities:  rawjson.Get(raw, "capabilities"),
 		Instructions:  textOf(raw, "instructions"),

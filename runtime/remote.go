@@ -86,9 +86,30 @@ func clientOptions(s *Spec) (mcphttp.ClientOptions, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(s.Dir, path)
 		}
-		o.Token = func() (string, error) { return readToken(path) }
+		o.Token = tokenFile(path, s.Secret)
 	}
 	return o, nil
+}
+
+// tokenFile reads a token for each request, and tells of each that is another than
+// the one before.
+func tokenFile(path string, tell func(string)) func() (string, error) {
+	var mu sync.Mutex
+	last := ""
+	return func() (string, error) {
+		token, err := readToken(path)
+		if err != nil || tell == nil {
+			return token, err
+		}
+		mu.Lock()
+		another := token != last
+		last = token
+		mu.Unlock()
+		if another {
+			tell(token)
+		}
+		return token, nil
+	}
 }
 
 // maxToken is the size of the largest file that is taken for a token.
@@ -113,6 +134,7 @@ func readToken(path string) (string, error) {
 
 func (r *remote) Exited() <-chan struct{}      { return r.closed }
 func (r *remote) Done() <-chan struct{}        { return r.closed }
+func (r *remote) Dying() bool                  { return false }
 func (r *remote) PID() int                     { return 0 }
 func (r *remote) Kill()                        { r.close() }
 func (r *remote) Tail() []string               { return nil }

@@ -39,6 +39,10 @@ type Spec struct {
 	// none. It must be of the same command line and environment.
 	Standby *Standby
 
+	// Secret is told of each token that is read from transport.token_file, when it is
+	// another than before. Nil tells nobody.
+	Secret func(value string)
+
 	// Older asks an MCP server that speaks both eras for a session of the older one.
 	Older bool
 
@@ -104,6 +108,7 @@ type Handshake struct {
 	Hooks         []string              // in the order offered
 	Capabilities  json.RawMessage       // an MCP server's capabilities, as sent
 	Instructions  string                // an MCP server's advice on its use
+	ServerInfo    json.RawMessage       // who an MCP server says that it is, as sent; nil when it did not
 	Diagnostics   []protocol.Diagnostic // what was left out, and why
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	goruntime "runtime"
 	"strings"
@@ -268,4 +269,36 @@ func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
 	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log holds up the end for longer
 	r := start(t, s)
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
+}
+
+// slowly is a process that is seen to end long before it has ended.
+type slowly struct {
+	local
+	exiting chan struct{} // is taken from each time that somebody looks
+	ended   chan struct{}
+}
+
+func (s slowly) Exited() <-chan struct{} { return s.ended }
+func (s slowly) Done() <-chan struct{}   { return s.ended }
+func (s slowly) exit() string            { return "killed" }
+func (s slowly) Dying() bool {
+	if _, still := <-s.exiting; still {
+		return true
+	}
+	close(s.ended)
+	return true
+}
+
+// W9: nor does one go on running that is dying, however long that takes.
+func TestW9DyingIsNotAnEndOfStdout(t *testing.T) {
+	b := slowly{exiting: make(chan struct{}, 3), ended: make(chan struct{})}
+	for range cap(b.exiting) {
+		b.exiting <- struct{}{}
+	}
+	close(b.exiting)
+	c := &child{spec: &Spec{exitGrace: time.Millisecond}, body: b, broken: io.EOF, served: make(chan struct{})}
+	close(c.served)
+	if fault := c.disconnected(); fault.Kind != protocol.ChildExited {
+		t.Error(fault)
+	}
 }

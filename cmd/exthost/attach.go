@@ -232,7 +232,10 @@ func readAttachment(conn *net.UnixConn) (*attachment, error) {
 		}
 	}
 	todo := new(attachment)
-	return todo, json.Unmarshal(line, todo)
+	if err := json.Unmarshal(line, todo); err != nil || len(todo.Argv) == 0 {
+		return nil, &exitError{code: exitNotFound, text: conn.RemoteAddr().String() + " is the socket of something else", hint: "exthost dev DIR --attach says which"}
+	}
+	return todo, nil
 }
 
 // cmd is the command, run as the host would run the extension.

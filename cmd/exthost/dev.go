@@ -61,6 +61,8 @@ type dev struct {
 
 	mu      sync.Mutex // guards what follows; held while several lines are to stay together
 	offered map[string]offer
+	broken  map[string]bool            // ids whose latest save could not be used
+	skipped map[string]string          // why each was, when that was shown last
 	calls   map[int]context.CancelFunc // in flight
 	next    int
 	tapping context.CancelFunc // nil: nobody taps
@@ -75,7 +77,7 @@ func (a *app) dev(ctx context.Context, dir string, attach bool) error {
 	if err != nil {
 		return err
 	}
-	d := &dev{app: a, dir: dir, out: a.out, colours: a.coloursOn(a.out), offered: map[string]offer{}, calls: map[int]context.CancelFunc{}}
+	d := &dev{app: a, dir: dir, out: a.out, colours: a.coloursOn(a.out), offered: map[string]offer{}, broken: map[string]bool{}, skipped: map[string]string{}, calls: map[int]context.CancelFunc{}}
 	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), StartLazy: true, Background: true, Reread: a.devConfig(dir, attach), OnReload: d.reloaded}
 	if attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700

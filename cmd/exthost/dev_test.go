@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,6 +129,10 @@ func TestDev(t *testing.T) {
 	}
 	s.say("hello")
 	s.said.await(t, "mended  ")
+	s.save("plugin.toml", "[plugin\n")
+	s.said.await(t, "plugin.toml:2:1")
+	s.save("plugin.toml", scriptManifest) // as it was
+	s.said.await(t, "● hello is mended: what runs is what is saved\n")
 
 	for _, c := range [][2]string{
 		{"hallo", `there is no tool "hallo", did you mean "hello"?`},
@@ -158,9 +164,10 @@ func TestDevOfNothing(t *testing.T) {
 	s := startDev(t, project, "x")
 	s.said.await(t, "there is no plugin.toml in x")
 	s.save("plugin.toml", "[plugin]\nid = \"hello\"\n")
-	s.said.await(t, "plugin.toml")
+	s.said.await(t, "✗ x/plugin.toml:1:2: plugin.version")
 	s.save("main.sh", scriptSaying("one"))
 	s.save("plugin.toml", scriptManifest+"[requires]\nbins = [\"no-such-program\"]\n")
+	s.said.await(t, "✗ hello is skipped\n    ")
 	s.save("plugin.toml", scriptManifest)
 	s.said.await(t, "● hello 0.1.0 ready in ")
 	out, err := program(project, "dev", "nowhere").CombinedOutput()
@@ -202,7 +209,11 @@ func TestDevLatency(t *testing.T) {
 			var took []time.Duration
 			pace := time.NewTicker(200 * time.Millisecond) // an author's saves are not closer
 			defer pace.Stop()
-			for i := range 9 {
+			saves := 3
+			if os.Getenv("EXTHOST_STORM") != "" {
+				saves = 9
+			}
+			for i := range saves {
 				<-pace.C
 				mark := fmt.Sprintf("mark-%d-", i)
 				began := time.Now()
@@ -222,7 +233,11 @@ func TestDevLatency(t *testing.T) {
 			p50 := took[len(took)/2]
 			t.Logf("%s: save to new answer: p50 %v, of which the program's own start and end are %v; the aim is %v\n%v", tt.lang,
 				p50.Round(time.Millisecond), floor.Round(time.Millisecond), tt.bound, took)
-			if p50 > 20*tt.bound { // of a machine that does nothing else
+			most := 20 * tt.bound
+			if os.Getenv("EXTHOST_STORM") != "" { // nothing else runs
+				most = tt.bound + floor // which may be a wrapper that takes longer than the program
+			}
+			if p50 > most {
 				t.Errorf("p50 is %v", p50)
 			}
 		})
@@ -244,6 +259,33 @@ func startsIn(t *testing.T, dir, name string, args ...string) time.Duration {
 	}
 	slices.Sort(took)
 	return took[len(took)/2]
+}
+
+// What is no relay of a host is not taken for one, and none of what it says is run.
+func TestAttachToSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	go func() {
+		for _, said := range []string{"220 mail.example.com\n", `{"dir":"/","argv":[],"env":[]}` + "\n", "{}\n", strings.Repeat("x", 1<<16), ""} {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, said)
+			conn.Close()
+		}
+	}()
+	for range 5 {
+		out, err := program(dir, "attach", socket).CombinedOutput()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(exitNotFound) || !strings.Contains(string(out), "next: exthost dev DIR --attach") {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
 }
 
 // An extension that is run elsewhere is attached, ends, and is attached again; the

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,6 +59,7 @@ func (d *dev) showExtension(x exthost.ExtensionStatus, how string) {
 	d.offered[x.ID] = d.offerOf(x.ID)
 	switch x.State {
 	case string(supervisor.Ready), string(supervisor.Idle):
+		delete(d.broken, x.ID)
 		line := fmt.Sprintf("%s %s %s %s, %s", d.paint(green, "●"), safe(x.ID), safe(x.Version), how, runsAs(x))
 		if pid := pidOf(x); pid > 0 {
 			line += fmt.Sprintf(", pid %d", pid)
@@ -69,7 +69,12 @@ func (d *dev) showExtension(x exthost.ExtensionStatus, how string) {
 			d.showTool(e)
 		}
 	default:
-		fmt.Fprintf(d.out, "%s %s is %s\n", d.paint(red, "✗"), safe(x.ID), x.State)
+		d.broken[x.ID] = true
+		what := "does not run; it is tried again at the next save"
+		if x.State == exthost.StateSkipped {
+			what, d.skipped[x.ID] = "is skipped", x.Reason
+		}
+		fmt.Fprintf(d.out, "%s %s %s\n", d.paint(red, "✗"), safe(x.ID), what)
 		d.showReason(x.Reason, evidence(x))
 	}
 }
@@ -90,12 +95,12 @@ func (d *dev) showTool(e *tools.Entry) {
 // showReason shows why something does not run. What its process wrote to stderr has
 // been shown as it came.
 func (d *dev) showReason(reason string, e *protocol.Evidence) {
-	for part := range strings.SplitSeq(reason, "; ") {
+	for part := range strings.SplitSeq(reason, "\n") {
 		room := 0
 		if columns := width(d.app.out); columns > 0 {
 			room = columns - 4
 		}
-		for _, line := range wrap(safe(nearbyPath(part)), room) {
+		for _, line := range wrap(safe(nearbyText(part)), room) {
 			fmt.Fprintln(d.out, "    "+line)
 		}
 	}
@@ -120,15 +125,24 @@ func (d *dev) reloaded(r exthost.Reloaded) {
 		fmt.Fprintln(d.out, d.paint(red, "✗ ")+"not reloaded, everything goes on as it was: "+safeText(message(r.Err)))
 		return
 	}
-	c, s := r.Change, d.host.Status()
+	c, s, shown := r.Change, d.host.Status(), !r.Change.Empty()
 	for _, x := range s.Extensions {
 		if slices.Contains(c.Added, x.ID) || slices.Contains(c.Retried, x.ID) {
 			d.showExtension(x, "ready in "+span(r.Took))
 		}
 	}
-	for _, id := range c.Changed {
-		fmt.Fprintf(d.out, "%s %s swapped in %s%s\n", d.paint(green, "↻"), safe(id), span(r.Took), d.paint(dim, filesOf(c, id)))
-		d.showChange(id)
+	for _, x := range s.Extensions {
+		switch changed := slices.Contains(c.Changed, x.ID); {
+		case x.State == exthost.StateSkipped && d.skipped[x.ID] != x.Reason:
+			d.showExtension(x, "")
+			shown = true
+		case changed && d.broken[x.ID] && len(d.offered[x.ID].tools) == 0: // nothing ran that could be swapped
+			d.showExtension(x, "ready in "+span(r.Took))
+		case changed:
+			fmt.Fprintf(d.out, "%s %s swapped in %s%s\n", d.paint(green, "↻"), safe(x.ID), span(r.Took), d.paint(dim, filesOf(c, x.ID)))
+			d.showChange(x.ID)
+			delete(d.broken, x.ID)
+		}
 	}
 	for _, id := range c.Removed {
 		delete(d.offered, id)
@@ -137,14 +151,22 @@ func (d *dev) reloaded(r exthost.Reloaded) {
 	for _, k := range c.Kept {
 		fmt.Fprintf(d.out, "%s %s not swapped, the build before goes on%s\n", d.paint(red, "✗"), safe(k.ID), d.paint(dim, filesOf(c, k.ID)))
 		d.showReason(k.Reason, k.Evidence)
+		d.broken[k.ID] = true
 	}
 	for _, diag := range s.Diagnostics {
 		if len(s.Extensions) == 0 && diag.Level != protocol.LevelInfo {
 			d.showDiagnostic(diag)
+			shown = true
 		}
 	}
-	if c.Empty() {
+	if !shown && len(d.broken) == 0 {
 		fmt.Fprintln(d.out, d.paint(dim, "↻ nothing changes"))
+	}
+	for id := range d.broken {
+		if !slices.ContainsFunc(c.Kept, func(k exthost.KeptBuild) bool { return k.ID == id }) {
+			delete(d.broken, id)
+			fmt.Fprintf(d.out, "%s %s is mended: what runs is what is saved\n", d.paint(green, "●"), safe(id))
+		}
 	}
 }
 
@@ -217,81 +239,4 @@ func (d *dev) showLog(ctx context.Context, only bool) {
 		}
 		d.say("%s %s", d.paint(c, r.Extension+" "+mark), safe(text))
 	}
-}
-
-// param is one argument of a tool, as an author thinks of it.
-type param struct {
-	name, kind string
-	required   bool
-}
-
-func (p param) String() string {
-	if p.required {
-		return p.name + ": " + p.kind
-	}
-	return p.name + "?: " + p.kind
-}
-
-func signature(tool string, params []param) string {
-	parts := make([]string, len(params))
-	for i, p := range params {
-		parts[i] = p.String()
-	}
-	return tool + "(" + strings.Join(parts, ", ") + ")"
-}
-
-// paramsOf reads the properties of a schema, in their order.
-func paramsOf(schema json.RawMessage) (params []param) {
-	var s struct{ Required []string }
-	_ = json.Unmarshal(schema, &s) // a schema without requires nothing
-	t := typer{root: schema}
-	for name, property := range rawjson.Members(rawjson.Get(schema, "properties")) {
-		kind := strings.Join(t.types(property, 0), "|")
-		if kind == "array" {
-			kind = strings.Join(t.types(rawjson.Get(t.arrayOf(property), "items"), 0), "|") + "[]"
-		}
-		if choices := choicesOf(property); len(choices) > 0 {
-			kind = strings.Join(choices, "|")
-		}
-		if kind == "" {
-			kind = "any"
-		}
-		params = append(params, param{name, kind, slices.Contains(s.Required, name)})
-	}
-	return params
-}
-
-// choicesOf are the values of an enum, as they are typed.
-func choicesOf(property json.RawMessage) (choices []string) {
-	var s struct{ Enum []json.RawMessage }
-	_ = json.Unmarshal(property, &s)
-	for _, value := range s.Enum {
-		var text string
-		if json.Unmarshal(value, &text) != nil {
-			text = string(value)
-		}
-		choices = append(choices, text)
-	}
-	return choices
-}
-
-// diffParams says how the arguments changed: +greeting?: string, -name.
-func diffParams(before, now []param) (diff []string) {
-	find := func(list []param, name string) int {
-		return slices.IndexFunc(list, func(p param) bool { return p.name == name })
-	}
-	for _, p := range now {
-		switch i := find(before, p.name); {
-		case i < 0:
-			diff = append(diff, "+"+p.String())
-		case before[i] != p:
-			diff = append(diff, before[i].String()+" → "+p.String())
-		}
-	}
-	for _, p := range before {
-		if find(now, p.name) < 0 {
-			diff = append(diff, "-"+p.name)
-		}
-	}
-	return diff
 }

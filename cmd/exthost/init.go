@@ -105,6 +105,16 @@ func nearbyPath(path string) string {
 	return path
 }
 
+// nearbyText is a text with the paths in it as they are seen from the working
+// directory.
+func nearbyText(text string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return text
+	}
+	return strings.ReplaceAll(text, wd+string(filepath.Separator), "")
+}
+
 // idOf is the id of an extension in a directory of that name.
 func idOf(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)

@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			env.Setenv("GOPROXY", "off")
+			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "serving": serving, "eventually": eventually},

@@ -68,7 +68,10 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 		}
 	}
 	for _, k := range c.Kept {
-		fmt.Fprintf(&b, "%s %s as it was: %s\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID), safe(k.Reason))
+		fmt.Fprintf(&b, "%s %s as it was:\n", a.paint(yellow, fmt.Sprintf("%-*s", len(verb[1]), verb[4])), safe(k.ID))
+		for reason := range strings.SplitSeq(k.Reason, "\n") {
+			fmt.Fprintln(&b, "    "+safe(nearbyText(reason)))
+		}
 	}
 	for _, name := range c.Policies {
 		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[5])), safe(name))
@@ -103,5 +106,17 @@ func (a *app) reread(flags []config.Flag) func() (*config.Config, error) {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
 		}
 		return cfg, nil
+	}
+}
+
+// disabler is how a running host writes down what its operator disables; nil when
+// what it reads is not what it would write to.
+func (a *app) disabler() func(id string, disabled bool) error {
+	if len(a.flags.extensions) > 0 {
+		return nil
+	}
+	return func(id string, disabled bool) error {
+		_, err := config.SetListed(config.LoadOptions{File: a.flags.config}, "disabled", id, disabled)
+		return err
 	}
 }

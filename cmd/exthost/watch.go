@@ -66,11 +66,11 @@ func (a *app) watchText(s exthost.WatchStatus) string {
 	if s.Mode == exthost.WatchOff {
 		return "not watching; exthost watch reload reloads what changes"
 	}
-	what := "says what changes, exthost reload applies it"
+	what := "says what changed; exthost reload applies it"
 	if s.Mode == config.WatchReload {
-		what = "reloads what changes"
+		what = "reloads what changed"
 	}
-	lines := []string{fmt.Sprintf("watching %d folders: %s after %s of quiet", s.Directories, what, s.Debounce)}
+	lines := []string{fmt.Sprintf("watching %s: after %s of quiet %s", count(s.Directories, "folder"), s.Debounce, what)}
 	if s.Polling != "" {
 		lines = append(lines, a.paint(yellow, "polling")+" every two seconds: "+safe(s.Polling))
 	}
@@ -79,7 +79,7 @@ func (a *app) watchText(s exthost.WatchStatus) string {
 	}
 	for line := range strings.SplitSeq(s.LastProblem, "\n") {
 		if line != "" {
-			lines = append(lines, a.paint(red, "✗")+" "+safe(line))
+			lines = append(lines, a.paint(red, "✗")+" "+safe(nearbyText(line)))
 		}
 	}
 	return strings.Join(lines, "\n")

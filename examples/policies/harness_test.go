@@ -37,7 +37,7 @@ func load(t *testing.T, dir string) governance.Spec {
 func build(t *testing.T, dir string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "policy")
-	if out, err := exec.Command("go", "build", "-o", program, "./"+dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", program, "./"+dir).CombinedOutput(); err != nil {
 		t.Fatalf("go build ./%s: %v\n%s", dir, err, out)
 	}
 	return program

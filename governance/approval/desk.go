@@ -52,7 +52,7 @@ type Question struct {
 	Tool      string    `json:"tool,omitempty"`
 	Method    string    `json:"method"`
 	Policy    string    `json:"policy"`    // that wants to know
-	Reason    string    `json:"reason"`    // in its words
+	Reason    string    `json:"reason"`    // in its words, masked
 	Arguments string    `json:"arguments"` // masked and cut, for people
 	Hash      string    `json:"hash"`      // SHA-256 of the arguments as they are
 	Decision  string    `json:"decision_id,omitempty"`
@@ -133,6 +133,7 @@ func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Quest
 	}
 	sum := sha256.Sum256(payload)
 	hash := hex.EncodeToString(sum[:])
+	reason, _ := redact.Default().Text(q.Reason) // which may repeat what is asked for
 	// A secret that the cut would halve is masked, because it is still seen whole.
 	shown, _, err := redact.Default().JSON(ctx, payload[:min(len(payload), 2*maxPreview)])
 	if err != nil {
@@ -149,7 +150,7 @@ func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Quest
 	return &question{
 		Question: Question{
 			ID: newID(), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
-			Reason: q.Reason, Arguments: cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
+			Reason: reason, Arguments: cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
 		},
 		subject: subject{x.Caller, session, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
 		answer:  make(chan answer, 1),

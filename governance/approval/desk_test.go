@@ -44,7 +44,14 @@ func TestApproveAndDeny(t *testing.T) {
 		d := NewDesk(Options{})
 		changed := d.Changed()
 		secret := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
-		first := ask(t.Context(), d, exchange("ann", `{"path":"/a","token":"`+secret+`"}`))
+		asked := asked
+		asked.Reason = "may it " + secret + "?"
+		first := make(chan result, 1)
+		go func() {
+			approved, by, err := d.Ask(t.Context(), exchange("ann", `{"path":"/a","token":"`+secret+`"}`), asked)
+			first <- result{approved, by, err}
+		}()
+		synctest.Wait()
 		<-changed
 		second := ask(t.Context(), d, exchange("ann", `{"path":"/b"}`))
 		list := d.List()
@@ -52,7 +59,7 @@ func TestApproveAndDeny(t *testing.T) {
 			t.Fatalf("%+v", list)
 		}
 		q := list[0]
-		if q.Caller != "ann" || q.Tool != "ext_files_delete" || q.Policy != "ask" || q.Reason != "may it?" || q.Decision != "d1" || !q.Waiting ||
+		if q.Caller != "ann" || q.Tool != "ext_files_delete" || q.Policy != "ask" || q.Reason != "may it [redacted:github-pat]?" || q.Decision != "d1" || !q.Waiting ||
 			len(q.Hash) != 64 || q.Arguments != `{"path":"/a","token":"[redacted:github-pat]"}` || q.Expires.Sub(q.Since) != time.Minute {
 			t.Errorf("%+v", q)
 		}

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,9 +135,8 @@ func (f *file) head(buf []byte, last link) ([]byte, link) {
 	if last.Seq > 0 {
 		r.After = filepath.Base(rotated(f.path, 1))
 	}
-	line, _ := json.Marshal(r) // strings always encode
 	last.Seq++
-	buf, last.Hash = seal(buf, line, last.Seq, last.Hash)
+	buf, last.Hash = seal(buf, r.append(nil), last.Seq, last.Hash)
 	return buf, last
 }
 

@@ -85,10 +85,10 @@ func Open(o Options) (*Log, error) {
 // ends. While nothing can be written it returns why; the record is then written
 // later if there is room for it, else counted as lost.
 func (l *Log) Append(ctx context.Context, r Record) error {
-	line, err := r.encode()
-	if err != nil {
-		return err
-	}
+	buf := lines.Get().(*[]byte)
+	defer lines.Put(buf)
+	*buf = r.append((*buf)[:0])
+	line := *buf
 	l.mu.Lock()
 	for {
 		switch {
@@ -117,6 +117,9 @@ func (l *Log) Append(ctx context.Context, r Record) error {
 	}
 }
 
+// lines are buffers in which records are written down before the log is locked.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
+
 func (l *Log) putLocked(line []byte) {
 	l.pending = append(append(l.pending, line...), '\n')
 }
@@ -124,8 +127,7 @@ func (l *Log) putLocked(line []byte) {
 // noteLocked puts a record of the log's own.
 func (l *Log) noteLocked(r Record) {
 	r.Time = time.Now().UTC()
-	line, _ := r.encode() // strings and numbers always encode
-	l.putLocked(line)
+	l.putLocked(r.append(nil))
 }
 
 func (l *Log) stir() {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -152,36 +151,70 @@ func oneLine(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// encode returns r as JSON. The copies of payloads are put in as they are: they may
-// be most of it, and are known to be JSON of one line.
-func (r Record) encode() ([]byte, error) {
-	request, response := r.Request, r.Response
-	r.Request, r.Response = Payload{}, Payload{}
-	line, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
+// append adds r to dst as encoding/json would write it, but that request and
+// response come last, as they are: they may be most of it, and are known to be JSON
+// of one line. What the log gives is left out.
+func (r *Record) append(dst []byte) []byte {
+	dst = r.Time.AppendFormat(append(dst, `{"time":"`...), time.RFC3339Nano)
+	dst = append(dst, '"')
+	dst = appendText(dst, "kind", string(r.Kind))
+	dst = appendText(dst, "id", r.ID)
+	dst = appendText(dst, "caller", r.Caller)
+	dst = appendText(dst, "session", r.Session)
+	dst = appendText(dst, "extension", r.Extension)
+	dst = appendText(dst, "tool", r.Tool)
+	dst = appendText(dst, "method", r.Method)
+	dst = appendText(dst, "direction", r.Direction)
+	dst = appendTrue(dst, "notify", r.Notify)
+	dst = appendText(dst, "outcome", string(r.Outcome))
+	dst = appendText(dst, "policy", r.Policy)
+	dst = appendText(dst, "code", r.Code)
+	dst = appendText(dst, "approved_by", r.ApprovedBy)
+	dst = appendText(dst, "failure", r.Failure)
+	dst = appendText(dst, "error", r.Error)
+	dst = appendTrue(dst, "replayed", r.Replayed)
+	if r.Duration != 0 {
+		dst = strconv.AppendFloat(appendKey(dst, "duration_ms"), r.Duration, 'f', -1, 64)
 	}
-	line = slices.Grow(line, request.size()+response.size())
-	line = request.appendTo(line[:len(line)-1], "request")
-	return append(response.appendTo(line, "response"), '}'), nil
+	if r.Lost != 0 {
+		dst = strconv.AppendInt(appendKey(dst, "lost"), int64(r.Lost), 10)
+	}
+	dst = appendText(dst, "torn", r.Torn)
+	dst = appendText(dst, "after", r.After)
+	dst = r.Request.append(dst, "request")
+	dst = r.Response.append(dst, "response")
+	return append(dst, '}')
 }
 
-// size is about what appendTo appends.
-func (p *Payload) size() int { return len(p.JSON) + len(p.Cut) + 160 }
+func appendKey(dst []byte, name string) []byte {
+	return append(append(append(dst, `,"`...), name...), `":`...)
+}
 
-func (p *Payload) appendTo(dst []byte, name string) []byte {
+func appendText(dst []byte, name, text string) []byte {
+	if text == "" {
+		return dst
+	}
+	return rawjson.AppendText(appendKey(dst, name), text)
+}
+
+func appendTrue(dst []byte, name string, is bool) []byte {
+	if !is {
+		return dst
+	}
+	return append(appendKey(dst, name), "true"...)
+}
+
+func (p *Payload) append(dst []byte, name string) []byte {
 	if p.SHA256 == "" {
 		return dst
 	}
-	dst = append(append(append(dst, `,"`...), name...), `":{"bytes":`...)
+	dst = append(appendKey(dst, name), `{"bytes":`...)
 	dst = strconv.AppendInt(dst, int64(p.Bytes), 10)
-	dst = append(append(append(dst, `,"sha256":"`...), p.SHA256...), '"')
+	dst = appendText(dst, "sha256", p.SHA256)
 	if p.JSON != nil {
-		dst = append(append(dst, `,"json":`...), p.JSON...)
+		dst = append(appendKey(dst, "json"), p.JSON...)
 	}
-	if p.Cut != "" {
-		dst = rawjson.AppendText(append(dst, `,"cut":`...), p.Cut)
-	}
+	dst = appendText(dst, "cut", p.Cut)
 	return append(dst, '}')
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
@@ -27,6 +27,10 @@ type accessConfig struct {
 	Default string       `json:"default"`
 	Rules   []accessRule `json:"rules"`
 }
+
+// lists are what a default of deny does not deny: an extension's own methods are not
+// among them, whatever they are called.
+var lists = []string{protocol.MethodToolsList, "resources/list", "resources/templates/list", "prompts/list"}
 
 type accessRule struct {
 	Effect     string           `json:"effect"`
@@ -98,7 +102,8 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 			return r.Effect, r.Reason
 		}
 	}
-	if !x.ToChild || strings.HasSuffix(x.Method, "/list") {
+	own := x.Extension == "" && x.Tool != "" // the host's tool, which is no extension's
+	if !x.ToChild || own || slices.Contains(lists, x.Method) {
 		return allowed, ""
 	}
 	return p.Default, ""

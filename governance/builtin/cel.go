@@ -1,7 +1,7 @@
 package builtin
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +14,6 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // celConfig is the config of the built-in policy cel, which decides by an
@@ -111,8 +110,8 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	}
 	vars := &celVars{flow: flow, x: x}
 	holds, _, err := p.when.Eval(vars)
-	if err != nil {
-		return governance.Decision{}, vars.explain(err)
+	if err = cmp.Or(vars.err, err); err != nil { // what could not be decoded may look to the expression as if it were not there
+		return governance.Decision{}, err
 	}
 	yes, ok := holds.Value().(bool)
 	if !ok {
@@ -141,13 +140,6 @@ type celVars struct {
 	err               error // of decoding
 }
 
-func (v *celVars) explain(err error) error {
-	if v.err != nil {
-		return v.err
-	}
-	return err
-}
-
 // Parent implements [interpreter.Activation].
 func (v *celVars) Parent() interpreter.Activation { return nil }
 
@@ -170,35 +162,24 @@ func (v *celVars) ResolveName(name string) (any, bool) {
 		return string(v.flow), true
 	case "arguments":
 		if v.arguments == nil {
-			v.arguments = v.decode(argumentsOf(v.x))
+			v.arguments = v.decode(argumentsOf(v.x), decodeArguments)
 		}
 		return v.arguments, true
 	case "result":
 		if v.result == nil && v.flow == governance.Response {
-			v.result = v.decode(v.x.Response)
+			v.result = v.decode(v.x.Response, decodeResult)
 		}
 		return v.result, true
 	}
 	return nil, false
 }
 
-// argumentsOf are the arguments of a tool, or the params of another method.
-func argumentsOf(x *governance.Exchange) json.RawMessage {
-	if x.Tool == "" || !x.ToChild {
-		return x.Request
-	}
-	return rawjson.Get(x.Request, "arguments")
-}
-
-func (v *celVars) decode(text json.RawMessage) any {
+func (v *celVars) decode(text json.RawMessage, decode func(json.RawMessage) (any, error)) any {
 	if len(text) == 0 {
 		return map[string]any{}
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
 	var value any
-	if err := d.Decode(&value); err != nil {
-		v.err = fmt.Errorf("what it decides about is not JSON: %w", err)
+	if value, v.err = decode(text); v.err != nil {
 		return nil
 	}
 	return numbers(value)

@@ -89,6 +89,8 @@ func TestAccess(t *testing.T) {
 		{"by default", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "ext_web_get", "web" }), `deny unauthorized: caller "ada" may not use ext_web_get`},
 		{"everything", with(read, func(x *governance.Exchange) { x.Tool, x.Extension, x.Caller = "ext_web_get", "web", "root" }), "allow"},
 		{"lists", governance.Exchange{Method: "tools/list", Caller: "ada", ToChild: true}, "allow"},
+		{"the host's own tool", with(read, func(x *governance.Exchange) { x.Tool, x.Extension = "exthost_result_page", "" }), "allow"},
+		{"what is called like a list", governance.Exchange{Method: "secrets/list", Caller: "ada", Extension: "web", ToChild: true}, `deny unauthorized: caller "ada" may not use secrets/list`},
 		{"another method", governance.Exchange{Method: "resources/read", Caller: "ada", Extension: "web", ToChild: true}, `deny unauthorized: caller "ada" may not use resources/read`},
 		{"upwards", governance.Exchange{Method: "elicitation/create", Extension: "web"}, "allow"},
 		{"upwards by rule", governance.Exchange{Method: "sampling/createMessage", Extension: "files"}, "deny unauthorized: no models here"},

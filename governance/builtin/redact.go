@@ -22,8 +22,10 @@ const codeSecret = "secret_found"
 //	allow: ['.*@example\.com']  # expressions for what passes
 //
 // It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
-// addresses and card numbers in texts, also in escaped ones, and puts
-// "[redacted:RULE]" in their place. Category content; with action deny any.
+// addresses and card numbers in texts, also in escaped ones and in those that are
+// base64 as a whole, and puts "[redacted:RULE]" in their place. It looks at one text
+// at a time, and not at numbers: what a tool takes apart or hides on purpose passes.
+// Category content; with action deny any.
 type redactConfig struct {
 	Action   string            `json:"action"`
 	Rules    map[string]bool   `json:"rules"`
@@ -81,8 +83,8 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	if p.deny {
 		d = governance.Decision{Action: governance.Deny, Code: codeSecret, Data: data, Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found)}
 	}
-	if meta := rawjson.Get(raw, "_meta"); meta != nil && flow == governance.Request && !p.deny {
-		d.JSON = rawjson.Set(d.JSON, "_meta", meta) // the protocol's own, such as progress tokens
+	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request && !p.deny {
+		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token)) // by it the caller knows the answers
 	}
 	return d, nil
 }

@@ -75,6 +75,11 @@ func TestRedactionLeavesTheRest(t *testing.T) {
 	if want := strings.Replace(request, "a@example.com", "[redacted:email]", 1); string(d.JSON) != want {
 		t.Errorf("got  %s\nwant %s", d.JSON, want)
 	}
+	request = `{"_meta":{"progressToken":"aB3dE6gH9jK2mN5pQ8rS","mail":"a@example.com"},"name":"t"}`
+	d = decide(t, p, governance.Request, &governance.Exchange{Request: []byte(request)})
+	if want := strings.Replace(request, "a@example.com", "[redacted:email]", 1); string(d.JSON) != want {
+		t.Errorf("got  %s\nwant %s", d.JSON, want)
+	}
 	if d := decide(t, p, governance.Request, &governance.Exchange{Request: []byte(`{"a":1}`)}); d.Action != governance.Allow {
 		t.Errorf("clean: %+v", d)
 	}

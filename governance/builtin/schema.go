@@ -122,13 +122,14 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 }
 
 func payload(flow governance.Flow, x *governance.Exchange) (any, error) {
-	text := x.Response
-	if flow == governance.Request {
-		if text = rawjson.Get(x.Request, "arguments"); len(text) == 0 {
-			text = json.RawMessage("{}")
-		}
+	if flow == governance.Response {
+		return decodeResult(x.Response)
 	}
-	return jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	text := rawjson.Get(x.Request, "arguments")
+	if len(text) == 0 {
+		text = json.RawMessage("{}")
+	}
+	return decodeArguments(text)
 }
 
 // maxFaults is how many of the faults a denial names.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/results"
@@ -13,7 +14,7 @@ import (
 )
 
 // Spiller is implemented by built-in policies that keep what they cut off. Without
-// a store they cut all the same. SpillTo is called before the policy decides.
+// a store, which is nil then, they cut all the same.
 type Spiller interface{ SpillTo(store *results.Store) }
 
 // sizeCapConfig is the config of the built-in policy size_cap, which puts a preview in
@@ -23,8 +24,9 @@ type Spiller interface{ SpillTo(store *results.Store) }
 //	preview_bytes: 4096  # of its text that are left; at most half of max_bytes; default 4096
 //
 // The model is told a handle, and reads on with the tool exthost_result_page, which
-// is listed while there is such a policy. What is kept is what the policy is shown:
-// give it a higher priority number than those that mask. Category content only.
+// is listed while there is such a policy. What is kept is what the policy is shown,
+// so its priority is 1000 unless one is stated, behind those that mask. Category
+// content only.
 type sizeCapConfig struct {
 	MaxBytes     int `json:"max_bytes"`
 	PreviewBytes int `json:"preview_bytes"`
@@ -35,8 +37,16 @@ type sizeCapConfig struct {
 // policies that mask.
 type sizeCap struct {
 	max, preview int
-	store        *results.Store
+	store        atomic.Pointer[results.Store]
 }
+
+var (
+	_ Spiller           = (*sizeCap)(nil)
+	_ governance.Placed = (*sizeCap)(nil)
+)
+
+// late is the priority of policies that keep what passes.
+const late = 1000
 
 func newSizeCap(s governance.Spec) (governance.Policy, error) {
 	c := sizeCapConfig{MaxBytes: 64 << 10, PreviewBytes: 4 << 10}
@@ -53,7 +63,10 @@ func newSizeCap(s governance.Spec) (governance.Policy, error) {
 }
 
 // SpillTo implements [Spiller].
-func (p *sizeCap) SpillTo(store *results.Store) { p.store = store }
+func (p *sizeCap) SpillTo(store *results.Store) { p.store.Store(store) }
+
+// Priority implements [governance.Placed].
+func (*sizeCap) Priority() int { return late }
 
 // Decide implements [governance.Policy].
 func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -80,10 +93,11 @@ func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.
 // spill keeps text, of which a part is shown, and says what a model has to know.
 func (p *sizeCap) spill(owner results.Owner, text []byte, shown int) (note, handle string) {
 	note = fmt.Sprintf("These are %d of %d bytes. ", shown, len(text))
-	if p.store == nil {
+	store := p.store.Load()
+	if store == nil {
 		return note + "The rest was not kept.", ""
 	}
-	handle, err := p.store.Put(owner, text)
+	handle, err := store.Put(owner, text)
 	if err != nil {
 		return note + "The rest was not kept: " + err.Error(), ""
 	}

@@ -19,7 +19,7 @@ export function calls() {
   return {
     node: el("div", {}, el("div.bar", {}, outcome.node, pause, missed),
       el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
-    search: "Find calls by tool, outcome, caller or decision",
+    search: "Find by tool, outcome or caller",
     update(s, { query }) {
       if (held && !held.length) held = s.calls.slice();
       const list = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? ""));

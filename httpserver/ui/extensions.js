@@ -68,12 +68,12 @@ function worstBreaker(x) {
 
 export function extensions(nav) {
   const table = extensionTable(nav);
-  const none = empty("No extension matches.");
+  const none = empty("No extension matches, or there is none.", "exthost init NAME writes one into ./extensions.");
   const detail = details(nav);
   const node = el("div.extensions-view", {}, el("div.scroll", {}, table.node, none), detail.node);
   return {
     node,
-    search: "Find an extension by name, state or reason",
+    search: "Find by name, state or reason",
     update(s, { query, rest }) {
       if (!s.status) return;
       const list = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
@@ -101,8 +101,8 @@ function details(nav) {
       }
       say(title, x.id);
       state.update(x.state);
-      if (shown !== id) {
-        shown = id;
+      if (shown !== id + x.state) {
+        shown = id + x.state;
         put(actions, ...actionsFor(x));
       }
       const now = JSON.stringify([x, s.tools.length]); // a selection of text in it lives as long as nothing changes
@@ -118,17 +118,17 @@ function actionsFor(x) {
   const path = `/extensions/${encodeURIComponent(x.id)}`;
   const list = [];
   if (serves("post", "/extensions/{id}/restart") && !["skipped", "disabled"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
-  if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
+  if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.bridged && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
   if (serves("post", "/extensions/{id}/enable") && x.state === "disabled") list.push(action("Enable", () => post(path + "/enable")));
   list.push(el("a.button", { href: `#/logs?ext=${encodeURIComponent(x.id)}` }, "Logs"));
   return list;
 }
 
 function content(x, s) {
-  const e = x.last_crash?.evidence ?? (x.instances ?? []).find((i) => i.evidence)?.evidence;
   return [
     x.description ? el("p", {}, x.description) : null,
     x.reason ? el("p.reason", { "data-tone": meaning[x.state] }, x.reason) : null,
+    ...remains(x),
     facts([
       ["version", x.version], ["runs as", [x.transport, x.protocol].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
       ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state in", x.state_dir],
@@ -144,12 +144,22 @@ function content(x, s) {
       ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
       ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, next try ${clock(i.next_retry)}` : "") : ""],
     ])),
+    x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
+    el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
+  ];
+}
+
+/** evidence is what the last process that ended has left; undefined when none has. */
+export const evidence = (x) => x.last_crash?.evidence ?? (x.instances ?? []).find((i) => i.evidence)?.evidence;
+
+/** remains tells of the last crash. */
+function remains(x) {
+  const e = evidence(x);
+  return [
     x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "What it left") : null,
     x.last_crash ? facts([["when", `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash.reason]]) : null,
     e ? facts([["exit", e.signal || (e.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
     e?.stderr?.length ? el("pre", {}, e.stderr.join("\n")) : null,
-    x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
-    el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
   ];
 }
 

@@ -3,8 +3,8 @@
 import { el, put, say, Rows } from "./dom.js";
 import { curve } from "./chart.js";
 import { bytes, clock, count, duration, percent } from "./format.js";
-import { action, badge, empty, outcomeTone, panel, stateBadge } from "./parts.js";
-import { byUrgency, extensionTable } from "./extensions.js";
+import { action, badge, empty, meaning, outcomeTone, panel, stateBadge } from "./parts.js";
+import { byUrgency, evidence, extensionTable } from "./extensions.js";
 import { serves } from "./store.js";
 import { post } from "./api.js";
 
@@ -14,7 +14,7 @@ export function overview(nav) {
     busy: tile("In flight", "and queued"), memory: tile("Memory", "in all"), tools: tile("Tools", "for the model", false),
   };
   const attention = panel("Needs attention");
-  const troubles = new Rows(attention.body, (t) => trouble(t, nav));
+  const troubles = new Rows(attention.body, trouble);
   const table = extensionTable(nav, { brief: true });
   const fleet = panel("Extensions", table.node);
   const stream = panel("Live calls");
@@ -23,6 +23,9 @@ export function overview(nav) {
   put(fleet.extra, el("a", { href: "#/extensions" }, "all"));
   const quiet = empty("No calls yet.", "They appear here as clients make them.");
   stream.body.append(quiet);
+  const bare = empty("No extension was found.", "exthost init NAME writes one into ./extensions, and exthost import brings the MCP servers that other programs know.");
+  fleet.body.append(bare);
+  bare.hidden = attention.node.hidden = true; // until something is known
   const node = el("div.overview", {}, el("div.tiles", {}, ...Object.values(tiles).map((t) => t.node)), attention.node,
     el("div.split", {}, fleet.node, stream.node));
   return {
@@ -39,6 +42,8 @@ export function overview(nav) {
       troubles.update(list, (t) => t.key);
       attention.node.hidden = !list.length;
       table.update(s, byUrgency(s.status.runs).slice(0, 12));
+      table.node.hidden = !s.status.runs.length;
+      bare.hidden = s.status.runs.length > 0;
       calls.update(s.calls.slice(0, 14), (c) => c.key);
       quiet.hidden = s.calls.length > 0;
     },
@@ -62,43 +67,66 @@ function tile(name, unit, curved = true) {
   };
 }
 
+/** compact is JSON on one line, with nothing written as a number that can be seen. */
+function compact(text) {
+  try {
+    return JSON.stringify(JSON.parse(text));
+  } catch {
+    return text; // it was cut
+  }
+}
+
+const urgency = { ask: 0, bad: 1, busy: 2, warn: 3 };
+const RECENT = 15 * 60_000; // how long a crash is news after the extension runs again
+
 /** troublesOf is everything that wants a person, the most urgent first. */
 function troublesOf(s) {
   const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, href: "#/approvals",
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [compact(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`,
   }));
-  const broken = [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]
-    .filter((x) => !["ready", "idle", "disabled"].includes(x.state));
-  for (const x of broken) {
-    const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
-    const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
-    list.push({
-      key: "x" + x.id, state: x.state, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
-      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""), restart: x.state === "failed" ? x.id : null,
-    });
-  }
-  for (const x of s.status.runs) {
-    const open = (x.instances ?? []).find((i) => i.breaker && i.breaker !== "closed");
-    if (open) list.push({ key: "b" + x.id, tone: "bad", word: `breaker ${open.breaker.replace("_", " ")}`, title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}`,
-      text: (open.reason || x.reason || "calls fail one after another") + (open.next_probe ? `; next probe at ${clock(open.next_probe)}` : "") });
-  }
+  for (const x of [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]) list.push(...troublesWith(x, s));
   for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {
     list.push({ key: "d" + d.path + d.message, tone: "bad", word: d.code.replaceAll("_", " "), title: d.extension || d.path, text: d.message + (d.hint ? ` → ${d.hint}` : "") });
   }
+  return list.sort((a, b) => urgency[a.tone] - urgency[b.tone]);
+}
+
+/** troublesWith is what is the matter with an extension: what, why, what it said last, what to do next. */
+function troublesWith(x, s) {
+  const about = { title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}` };
+  const list = [];
+  if (!["ready", "idle", "disabled"].includes(x.state)) {
+    const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
+    const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
+    list.push({ ...about, key: "x" + x.id, state: x.state, tone: meaning[x.state] in urgency ? meaning[x.state] : "warn", said: evidence(x)?.stderr,
+      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""),
+      next: x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
+  } else if (x.last_crash && Date.now() - Date.parse(x.last_crash.time) < RECENT) {
+    list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: "crashed", said: evidence(x)?.stderr, next: `exthost logs ${x.id}`,
+      text: `${x.last_crash.reason}; at ${clock(x.last_crash.time)}, and ${x.state} again` });
+  }
+  const open = (x.instances ?? []).find((i) => i.breaker && i.breaker !== "closed");
+  if (open) list.push({ ...about, key: "b" + x.id, tone: "bad", word: `breaker ${open.breaker.replace("_", " ")}`, next: `exthost logs ${x.id}`, restart: x.id,
+    text: (open.reason || x.reason || "calls fail one after another") + (open.next_probe ? `; next probe at ${clock(open.next_probe)}` : "") });
   return list;
 }
 
-function trouble(t, nav) {
+function trouble(t) {
   const mark = t.state ? stateBadge() : badge(() => t.tone);
-  const text = el("span.text");
+  const text = el("span"), said = el("code.said", { hidden: true }), next = el("code.next", { title: "what to run next" });
   const title = t.href ? el("a.title", { href: t.href }, t.title) : el("span.title", {}, t.title);
   const restart = t.restart && serves("post", "/extensions/{id}/restart")
     ? action("Restart", () => post(`/extensions/${encodeURIComponent(t.restart)}/restart`)) : null;
   return {
-    node: el("div.trouble", {}, mark.node, title, text, restart),
+    node: el("div.trouble", {}, mark.node, title, el("span.text", {}, text, said), el("span.do", {}, next, restart)),
     update(now) {
       mark.update(now.state ?? now.word);
       say(text, now.text);
+      const last = (now.said ?? []).filter(Boolean).slice(-2).join("\n").slice(0, 400);
+      say(said, last);
+      said.hidden = !last;
+      say(next, now.next ?? "");
+      next.hidden = !now.next;
     },
   };
 }

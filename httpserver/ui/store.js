@@ -45,7 +45,7 @@ let sequence = 0;
 
 const handlers = {
   status(s) {
-    s.runs = [...s.extensions, ...(s.destinations ?? []).map((d) => ({ ...d, version: "destination", reason: d.refuses || d.reason }))];
+    s.runs = [...s.extensions, ...(s.destinations ?? []).map((d) => ({ ...d, version: "destination", bridged: true, reason: d.refuses || d.reason }))];
     sample(store.status, s);
     store.status = s;
   },

@@ -112,14 +112,16 @@ func TestFaults(t *testing.T) {
 		if runtime.GOOS != "linux" && fault == "leaves a process" {
 			continue
 		}
-		results, err := examine(t, manifestOf(t, fault), fixture, check.Options{})
-		if err != nil {
-			t.Errorf("%s: %v", fault, err)
-			continue
-		}
-		if diff := cmp.Diff(want, failed(results)); diff != "" {
-			t.Errorf("%s (-want +failed):\n%s%s", fault, diff, details(results))
-		}
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			results, err := examine(t, manifestOf(t, fault), fixture, check.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, failed(results)); diff != "" {
+				t.Errorf("(-want +failed):\n%s%s", diff, details(results))
+			}
+		})
 	}
 }
 

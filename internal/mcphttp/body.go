@@ -12,6 +12,41 @@ import (
 // bodyTimeout is how long a client may take to send one body.
 const bodyTimeout = time.Minute
 
+// LimitBody gives a request's body a minute to arrive, whoever reads it: also who
+// answers without it, because the server then waits for the rest. Once it is there the
+// connection may be silent as long as it likes.
+func LimitBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody || isLimited(r.Body) {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has deadlines
+	r.Body = &limitedBody{r.Body, rc}
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+// isLimited reports whether somebody in front has seen to it.
+func isLimited(body io.Reader) bool {
+	if metered, ok := body.(*meteredBody); ok {
+		body = metered.ReadCloser
+	}
+	_, is := body.(*limitedBody)
+	return is
+}
+
+// Read implements [io.Reader].
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
 // ReadBody reads the JSON body of a POST of at most limit bytes. When it returns
 // false it has answered: 415 for another content type, 413 for a body over the
 // limit, 408 for one that took more than a minute, 503 for one that there is no
@@ -26,16 +61,12 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
 		return nil, false
 	}
-	// Not every ResponseWriter has deadlines; where there are none the server's hold.
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	LimitBody(w, r)
 	body, err := readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err != nil {
 		refuseBody(w, err)
 		return nil, false
 	}
-	// The server goes on reading to notice that the client is gone.
-	_ = rc.SetReadDeadline(time.Time{})
 	return body, true
 }
 

@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -34,6 +35,10 @@ func Decode(body []byte) (m jsonrpc.Message, err error) {
 	return m, nil
 }
 
+// maxID is how long the id of a request may be, which is kept and sent back: those of
+// clients are numbers, or as long as a UUID.
+const maxID = 1 << 10
+
 // Check refuses a message that is JSON-RPC but not MCP, with a *jsonrpc.Error. It
 // clears an id that cannot be answered to and params that are null.
 func Check(m *jsonrpc.Message) error {
@@ -44,6 +49,9 @@ func Check(m *jsonrpc.Message) error {
 	case string(m.ID) == "null":
 		m.ID = nil
 		problem = "id is null"
+	case len(m.ID) > maxID:
+		m.ID = nil
+		problem = fmt.Sprintf("id is longer than %d bytes", maxID)
 	case string(m.Params) == "null":
 		m.Params = nil
 	case m.Params != nil && m.Params[0] != '{':

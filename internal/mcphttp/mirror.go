@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -33,7 +34,7 @@ var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 // Mirrors returns the arguments that the schema wants repeated in headers. The
 // error is one of them that cannot be: clients must not use such a tool.
 func Mirrors(schema json.RawMessage) ([]Mirror, error) {
-	if !strings.Contains(string(schema), "x-mcp-header") {
+	if !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil, nil
 	}
 	var found []Mirror
@@ -96,6 +97,46 @@ func mirror(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
 			h[p.Header] = []string{encodeValue(text)}
 		}
 	}
+}
+
+// CheckParams reports how the headers of a tools/call fall short of repeating what the
+// schema of the tool's input wants repeated.
+func CheckParams(h http.Header, params, schema json.RawMessage) error {
+	mirrors, err := Mirrors(schema)
+	if err != nil {
+		return nil // clients do not know what to repeat
+	}
+	for _, m := range mirrors {
+		value := rawjson.Get(params, "arguments")
+		for _, key := range m.Path {
+			value = rawjson.Get(value, key)
+		}
+		argument, sent := strings.Join(m.Path, "."), h[m.Header]
+		_, sayable := headerText(value)
+		switch {
+		case !sayable && len(sent) == 0:
+		case len(value) == 0 || string(value) == "null":
+			return fmt.Errorf("header %s is there, the argument %s is not", m.Header, argument)
+		case len(sent) == 0:
+			return fmt.Errorf("header %s is required: it repeats the argument %s", m.Header, argument)
+		case len(sent) > 1 || !repeats(sent[0], value):
+			return fmt.Errorf("header %s is not what the argument %s is", m.Header, argument)
+		}
+	}
+	return nil
+}
+
+// repeats reports whether a header says what the value of an argument is.
+func repeats(header string, value json.RawMessage) bool {
+	want, ok := headerText(value)
+	if !ok {
+		return false
+	}
+	got, err := decodeValue(header)
+	if err == nil && value[0] != '"' && got != want {
+		got, _ = headerText(json.RawMessage(got)) // 1.0 is 1
+	}
+	return err == nil && got == want
 }
 
 // headerText is the value of an argument as a header states it.

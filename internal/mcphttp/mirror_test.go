@@ -11,10 +11,12 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
+var mirroring = json.RawMessage(`{"type":"object","properties":{
+	"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},
+	"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"On"}}},"plain":{"type":"string"}}}`)
+
 func TestMirror(t *testing.T) {
-	mirrors, err := Mirrors(json.RawMessage(`{"type":"object","properties":{
-		"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"},
-		"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"On"}}},"plain":{"type":"string"}}}`))
+	mirrors, err := Mirrors(mirroring)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +39,45 @@ func TestMirror(t *testing.T) {
 		if err := CheckHeaders(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}); err != nil {
 			t.Errorf("the other end refuses %v: %v", h, err)
 		}
+		if err := CheckParams(h, json.RawMessage(params), mirroring); err != nil && !strings.Contains(params, "other") {
+			t.Errorf("the other end refuses %v: %v", h, err)
+		}
+	}
+}
+
+// What a header says must be what the argument is; what no header can say needs none.
+func TestCheckParams(t *testing.T) {
+	const params = `{"name":"x","arguments":{"region":"eu","n":7.0,"deep":{"on":true}}}`
+	good := http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"}, "Mcp-Param-On": {"true"}}
+	if err := CheckParams(good, json.RawMessage(params), mirroring); err != nil {
+		t.Error(err)
+	}
+	for name, values := range map[string][]string{"Mcp-Param-Region": {"us", "EU", "", "=?base64?dXM=?=", "=?base64?!?="}, "Mcp-Param-N": {"8", "x", "7.1"}, "Mcp-Param-On": {"false", "1"}} {
+		for _, value := range values {
+			h := good.Clone()
+			h[name] = []string{value}
+			if err := CheckParams(h, json.RawMessage(params), mirroring); err == nil {
+				t.Errorf("%s: %s is taken", name, value)
+			}
+		}
+		h := good.Clone()
+		h[name] = append(h[name], h[name]...)
+		if CheckParams(h, json.RawMessage(params), mirroring) == nil {
+			t.Errorf("%s twice is taken", name)
+		}
+		delete(h, name)
+		if CheckParams(h, json.RawMessage(params), mirroring) == nil {
+			t.Errorf("%s may be left out", name)
+		}
+	}
+	for params, want := range map[string]string{`{"arguments":{"n":7,"deep":{"on":true}}}`: "the argument region is not", `{"arguments":{"region":["eu"],"n":7,"deep":{"on":true}}}`: "is not what"} {
+		if err := CheckParams(good, json.RawMessage(params), mirroring); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", params, err)
+		}
+	}
+	h := http.Header{"Mcp-Param-N": {"7.0"}}
+	if err := CheckParams(h, json.RawMessage(`{"arguments":{"n":7,"region":null}}`), mirroring); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -222,3 +222,30 @@ func killOrphan(t *testing.T, pid int) {
 		t.Error(err)
 	}
 }
+
+// A process that has begun to exit is told from one that runs.
+func TestDying(t *testing.T) {
+	processtest.Leaks(t)
+	path, env := processtest.Script(t, "eof")
+	p, err := Start(t.Context(), Spec{Path: path, Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout.Close()
+	if p.Dying() {
+		t.Error("it runs")
+	}
+	p.Stdin.Close()
+	<-p.Exited()
+	if !p.Dying() {
+		t.Error("it has ended")
+	}
+	<-p.Done()
+	if !p.Dying() {
+		t.Error("it has been collected")
+	}
+	var r procReader
+	if s, ok := r.stat(os.Getpid()); !ok || s.exiting {
+		t.Errorf("we ourselves: %+v", s)
+	}
+}

@@ -22,6 +22,9 @@ func sysProcAttr() *syscall.SysProcAttr {
 // signal ends the child alone: its grandchildren survive.
 func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 
+// Dying reports whether the child is seen to be on its way out, which nothing tells here.
+func (p *Process) Dying() bool { return false }
+
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)

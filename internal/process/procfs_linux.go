@@ -13,8 +13,11 @@ import (
 type procStat struct {
 	pid, parent, session int
 	start                uint64 // clock ticks since the system's start
-	dead                 bool
+	dead, exiting        bool
 }
+
+// exitingFlag is that of a task which has begun to exit (PF_EXITING).
+const exitingFlag = 0x4
 
 // procReader reads small files of /proc into one buffer.
 type procReader struct{ buf []byte }
@@ -55,14 +58,14 @@ func (r *procReader) read(pid int, name string) []byte {
 // stat returns what /proc says of pid.
 func (r *procReader) stat(pid int) (s procStat, ok bool) {
 	content := r.read(pid, "stat")
-	// After the name, which may hold anything: state, parent, group, session, …,
-	// the start time as the 20th.
+	// After the name, which may hold anything: state, parent, group, session,
+	// terminal, its group, flags, …, the start time as the 20th.
 	f := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
 	if len(f) < 20 {
 		return s, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	s = procStat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X'}
+	s = procStat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, true
 }

@@ -41,6 +41,19 @@ func awaitExit(pid int) {
 	}
 }
 
+// Dying reports whether the child is on its way out, or out and not yet collected:
+// its descriptors close before its end can be awaited.
+func (p *Process) Dying() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return true
+	}
+	var r procReader
+	s, ok := r.stat(p.proc.Pid)
+	return !ok || s.dead || s.exiting
+}
+
 // exited reports whether the child has ended, or cannot be waited for at all.
 func exited(idType, id, flags int) bool {
 	for {

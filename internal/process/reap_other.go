@@ -21,3 +21,6 @@ func (p *Process) reap() (*os.ProcessState, error) {
 	p.hold.release()
 	return state, err
 }
+
+// Dying reports whether the child is seen to be on its way out, which nothing tells here.
+func (p *Process) Dying() bool { return false }

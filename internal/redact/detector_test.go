@@ -2,6 +2,7 @@ package redact
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -69,6 +70,9 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 				"JSON three deep":   quote(quote(quote(text))),
 				"escaped":           escapeAll(text),
 				"escaped in a text": quote(`{"x":` + escapeAll(text) + `}`),
+				"base64":            `{"blob":` + quote(base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
+				"base64 of JSON":    `[` + quote(base64.RawURLEncoding.EncodeToString([]byte(padded(`{"x":`+escapeAll(text)+`}`)))) + `]`,
+				"a data URL":        `{"url":` + quote("data:text/plain;base64,"+base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
 			} {
 				got, found, _ := d.JSON(t.Context(), []byte(raw))
 				if says := meaning(t, got); strings.Contains(says, secret) || found[name] != 1 || len(found) != 1 {
@@ -78,6 +82,9 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 		}
 	}
 }
+
+// padded is a text that is not too short to be looked for in base64.
+func padded(text string) string { return "what follows is a text: " + text }
 
 // meaning is what raw says once every string in it is read, and read again where
 // it holds JSON.

@@ -15,7 +15,8 @@ const maxNesting = 3
 // [redacted:rule]; every other byte stays, numbers among them. Escapes hide
 // nothing: what a string says counts, and where that holds JSON again, also what
 // its strings say. A value is seen with its key before it, as key":"value, so that
-// names tell what a value is. Valid JSON stays valid; JSON that is cut off
+// names tell what a value is, and a string that is base64 of a text is masked as a
+// whole when something is found in that. Valid JSON stays valid; JSON that is cut off
 // somewhere is masked up to there. The only error is that of ctx.
 func (d *Detector) JSON(ctx context.Context, raw []byte) ([]byte, Findings, error) {
 	w := search{Detector: d, ctx: ctx}
@@ -31,11 +32,16 @@ func (w *search) jsonSpans(list []span, raw []byte, nesting int) []span {
 		}
 		key := literalAt(raw, i+quote)
 		i = key.end + 1
-		if value, ok := valueAfter(raw, i); ok {
+		value, ok := valueAfter(raw, i)
+		if ok {
 			list = w.member(list, raw, key, value, nesting)
 			i = value.end + 1
 		} else {
 			list = w.member(list, raw, literal{}, key, nesting)
+			value = key
+		}
+		if s, ok := w.encoded(raw, value); ok {
+			list = append(list, s)
 		}
 		if i >= len(raw) {
 			return list

@@ -6,10 +6,14 @@ package redact
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // mask stands where a secret was.
@@ -25,13 +29,16 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// Know makes values the secrets, instead of those known before. Values of fewer
-// than six bytes are left out.
+// Know makes values the secrets, as they are and as JSON writes them, instead of those
+// known before. Values of fewer than six bytes are left out.
 func (r *Redactor) Know(values []string) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < minSecret })
 	if len(values) == 0 {
 		r.replacer.Store(nil)
 		return
+	}
+	for _, v := range values[:len(values):len(values)] {
+		values = append(values, asJSON(v)...)
 	}
 	// Of two that begin alike the longer one goes first, or its end would be shown.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
@@ -40,6 +47,35 @@ func (r *Redactor) Know(values []string) {
 		pairs = append(pairs, v, mask)
 	}
 	r.replacer.Store(strings.NewReplacer(pairs...))
+}
+
+// asJSON are the forms that a value takes inside JSON texts: as little escaped as
+// can be, with <, > and & escaped too, and in ASCII alone.
+func asJSON(value string) (forms []string) {
+	for _, html := range []bool{false, true} {
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(html)
+		_ = e.Encode(value) // a string always can be
+		form := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
+		forms = append(forms, form, ascii(form))
+	}
+	return forms
+}
+
+// ascii escapes what is not ASCII as JSON does.
+func ascii(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r < utf8.RuneSelf {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // String returns s with every secret masked.

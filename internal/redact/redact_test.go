@@ -26,6 +26,20 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
+// Whoever writes JSON escapes a secret in a way of their own.
+func TestSecretsInJSONAreMasked(t *testing.T) {
+	var r Redactor
+	r.Know([]string{"a\"b\\c\nd<é😀>&"})
+	for _, s := range []string{
+		`{"v":"a\"b\\c\nd<é😀>&"}`, `{"v":"a\"b\\c\nd\u003cé😀\u003e\u0026"}`,
+		`{"v":"a\"b\\c\nd<\u00e9\ud83d\ude00>&"}`, `{"v":"a\"b\\c\nd\u003c\u00e9\ud83d\ude00\u003e\u0026"}`,
+	} {
+		if got := r.String(s); got != `{"v":"***"}` {
+			t.Errorf("%s became %s", s, got)
+		}
+	}
+}
+
 func TestLogIsMasked(t *testing.T) {
 	var r Redactor
 	r.Know([]string{"canary"})

@@ -83,11 +83,12 @@ type reader struct {
 	pending   []Frame
 	bytes     int
 	lost      int
+	behind    bool          // loses all until what is pending is taken: one gap, not one around each frame that would still fit
 	more      chan struct{} // holds a token when something is pending
 }
 
 func (r *reader) offer(f Frame) {
-	if len(r.pending) >= maxFrames || r.bytes+len(f.Text) > maxBytes {
+	if r.behind = r.behind || len(r.pending) >= maxFrames || r.bytes+len(f.Text) > maxBytes; r.behind {
 		r.lost++
 		return
 	}
@@ -151,7 +152,7 @@ func (h *Hub) leave(r *reader) {
 func (h *Hub) take(r *reader) (frames []Frame, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	frames, r.pending, r.bytes = r.pending, nil, 0
+	frames, r.pending, r.bytes, r.behind = r.pending, nil, 0, false
 	return frames, h.closed
 }
 

@@ -92,6 +92,48 @@ func TestBounds(t *testing.T) {
 	})
 }
 
+// What is lost is one gap, also where some of the frames would still have fitted.
+func TestOneGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(func(s string) string { return s })
+		defer h.Close()
+		frames := make(chan Frame)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			defer close(frames)
+			for f := range h.Frames(ctx, "") {
+				frames <- f
+			}
+		}()
+		synctest.Wait()
+		x, big := h.Wire("x"), []byte(strings.Repeat("b", maxText))
+		const pairs = 2 * maxBytes / maxText
+		x.Show(0, true, []byte("first"))
+		synctest.Wait()
+		for range pairs {
+			x.Show(0, true, big)
+			x.Show(0, false, []byte("small"))
+		}
+		gaps := func() (n int) {
+			for {
+				synctest.Wait()
+				select {
+				case f := <-frames:
+					n += min(f.Lost, 1)
+				default:
+					return n
+				}
+			}
+		}
+		n := gaps()
+		x.Show(0, true, []byte("last"))
+		if n += gaps(); n != 1 {
+			t.Errorf("%d gaps", n)
+		}
+	})
+}
+
 func TestNobodyPays(t *testing.T) {
 	for _, w := range []*Wire{nil, New(nil).Wire("x")} {
 		if n := testing.AllocsPerRun(100, func() {

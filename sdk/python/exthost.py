@@ -13,7 +13,6 @@ A tool's schema comes from its type hints, its description from the docstring. P
 ones in an event loop, all of them at once. What the program prints goes to stderr, where the host logs it: stdout and
 stdin carry the protocol. See Context, hook, policy and setup for the rest.
 """
-import asyncio
 import base64
 import collections.abc
 import contextlib
@@ -42,6 +41,12 @@ PROTOCOL_VERSION = 1
 DRAIN_SECONDS = 2.5  # how long calls may go on, and answer, once the host has closed our stdin
 
 PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
+
+
+def _asyncio():
+    """The module, which takes about as long to import as all the others, and only `async` tools need it."""
+    import asyncio
+    return asyncio
 
 
 class ToolError(Exception):
@@ -733,7 +738,7 @@ class Extension:
             try:
                 call = self._setup.bind(Context(self, {}), self.host)
                 if self._setup.is_async:
-                    asyncio.run_coroutine_threadsafe(call(), self._event_loop()).result()
+                    _asyncio().run_coroutine_threadsafe(call(), self._event_loop()).result()
                 else:
                     call()
             except Exception as error:
@@ -766,12 +771,14 @@ class Extension:
         def attempt(get):
             try:
                 return self._answer, (encode(get()),)
-            except (Cancelled, asyncio.CancelledError):
+            except Cancelled:
                 return self._failed(handler, "cancelled")
             except ToolError as error:
                 if error.code is None:
                     return self._failed(handler, str(error))
                 return self._refuse, (error.code, str(error), error.data)
+            except _asyncio().CancelledError:
+                return self._failed(handler, "cancelled")
             except BaseException as error:  # sys.exit in a tool does not end the others
                 sys.stderr.write("".join("E! " + x + "\n" for x in traceback.format_exc().splitlines()))
                 return self._failed(handler, f"{type(error).__name__}: {error}")
@@ -802,7 +809,7 @@ class Extension:
 
     def _event_loop(self):
         if self._loop is None:
-            loop = self._loop = asyncio.new_event_loop()
+            loop = self._loop = _asyncio().new_event_loop()
 
             def serve():
                 loop.run_forever()

@@ -40,7 +40,7 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	}
 	body := bytes.TrimPrefix(data, bom)
 	text := string(body)
-	crlf := strings.Contains(text, "\r\n")
+	original := text
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	have, stated := list(before, l.Section, l.Key)
 	if !stated && len(l.Add) == 0 && l.Remove == "" {
@@ -57,9 +57,7 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	if err != nil {
 		return nil, 0, err
 	}
-	if crlf {
-		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
+	text = withLineEnds(text, original)
 	after, err := decode(name, []byte(text))
 	if err != nil || !reflect.DeepEqual(after, want) {
 		return nil, 0, byHand(l.Section, l.Key)
@@ -158,6 +156,28 @@ func remove(name, text, section, key, value string) (string, error) {
 		return removeTOML(text, section, key, value)
 	}
 	return removeYAML(text, section, key, value)
+}
+
+// withLineEnds gives the lines of text, which end in \n, the ends that they have in
+// original: those before and after what differs their own, and what is new that of
+// the line before it.
+func withLineEnds(text, original string) string {
+	lines, before := strings.SplitAfter(text, "\n"), strings.SplitAfter(original, "\n")
+	same := func(i, j int) bool { return lines[i] == strings.Replace(before[j], "\r\n", "\n", 1) }
+	head, tail := 0, 0
+	for most := min(len(lines), len(before)); head < most && same(head, head); head++ {
+		lines[head] = before[head]
+	}
+	for most := min(len(lines), len(before)) - head; tail < most && same(len(lines)-1-tail, len(before)-1-tail); tail++ {
+		lines[len(lines)-1-tail] = before[len(before)-1-tail]
+	}
+	model := before[max(0, head-1)]
+	for i := head; i < len(lines)-tail; i++ {
+		if strings.HasSuffix(model, "\r\n") && strings.HasSuffix(lines[i], "\n") {
+			lines[i] = strings.TrimSuffix(lines[i], "\n") + "\r\n"
+		}
+	}
+	return strings.Join(lines, "")
 }
 
 // firstDifference is the line in which b is not a; 0 when they are the same.

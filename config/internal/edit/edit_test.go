@@ -28,6 +28,8 @@ func TestApply(t *testing.T) {
 		{"a block", "a.yaml", "extensions:\n  disabled:\n  # old\n  - a # first\n\n  - b # last\n  max_depth: 3\n", "extensions:\n  disabled:\n  # old\n  - a # first\n\n  - b # last\n  - x\n  max_depth: 3\n", "x", "", 7},
 		{"an indented block at the end", "a.yaml", "extensions:\n  disabled:\n    - a", "extensions:\n  disabled:\n    - a\n    - x\n", "x", "", 4},
 		{"Windows", "a.yaml", "\xef\xbb\xbfextensions:\r\n  disabled:\r\n    - a\r\n", "\xef\xbb\xbfextensions:\r\n  disabled:\r\n    - a\r\n    - x\r\n", "x", "", 4},
+		{"ends of lines of both kinds", "a.yaml", "log:\r\n  level: info\r\nextensions:\n  disabled:\n    - a\nx:\r\n", "log:\r\n  level: info\r\nextensions:\n  disabled:\n    - a\n    - x\nx:\r\n", "x", "", 6},
+		{"out of ends of lines of both kinds", "a.yaml", "log: {}\nextensions:\r\n  disabled:\r\n    - a\r\n    - x\r\n# end", "log: {}\nextensions:\r\n  disabled:\r\n    - a\r\n# end", "", "x", 5},
 		{"a name that is no string by itself", "a.yaml", "extensions: {disabled: []}", "extensions: {disabled: [\"null\"]}", "null", "", 1},
 		{"there already", "a.yaml", "extensions: {disabled: [x]}", "extensions: {disabled: [x]}", "x", "", 0},
 
@@ -48,6 +50,7 @@ func TestApply(t *testing.T) {
 		{"an array", "a.toml", "[extensions]\ndisabled = [\"a\", 'b'] # c\n", "[extensions]\ndisabled = [\"a\", 'b', \"x\"] # c\n", "x", "", 2},
 		{"an array on lines", "a.toml", "[extensions]\ndisabled = [\n\t\"a\", # first\n\t# second\n\t\"b\", # b\n]\n", "[extensions]\ndisabled = [\n\t\"a\", # first\n\t# second\n\t\"b\", # b\n\t\"x\",\n]\n", "x", "", 6},
 		{"an array of which none is last", "a.toml", "[extensions]\ndisabled = [\n  \"a\"\n]\n", "[extensions]\ndisabled = [\n  \"a\",\n  \"x\"\n]\n", "x", "", 4},
+		{"an array that ends on the line of its last", "a.toml", "[extensions]\r\ndisabled = [ # why\r\n  \"a\", # ]\r\n  \"b\" ]\r\n", "[extensions]\r\ndisabled = [ # why\r\n  \"a\", # ]\r\n  \"b\", \"x\" ]\r\n", "x", "", 4},
 		{"out of an array", "a.toml", "[extensions]\ndisabled = [\"a\", \"\\u0078\"] # c\n", "[extensions]\ndisabled = [\"a\"] # c\n", "", "x", 2},
 		{"a header in a text", "a.toml", "[log]\nfile = \"\"\"\n[extensions]\n\"\"\"\n", "", "x", "", 0},
 		{"an alias", "a.yaml", "a: &l [b]\nextensions: {disabled: *l}\n", "", "x", "", 0},

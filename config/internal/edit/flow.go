@@ -70,8 +70,8 @@ func itemEnd(text string, at int) int {
 
 // multiline reports whether the last item has a line of its own.
 func (f *flow) multiline() bool {
-	last := f.items[len(f.items)-1][0]
-	return strings.Contains(f.text[f.start:last], "\n")
+	last := f.items[len(f.items)-1]
+	return strings.Contains(f.text[f.start:last[0]], "\n") && strings.Contains(f.text[last[1]:f.end], "\n")
 }
 
 // add returns the text with one more item.

@@ -1,0 +1,37 @@
+//go:build unix
+
+package config
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How long a change of a file by others is waited for, and how often it is looked
+// whether it is over.
+const (
+	lockPatience = 5 * time.Second
+	lockTick     = 5 * time.Millisecond
+)
+
+// lock keeps others from changing the files of a directory by [SetListed] until
+// unlock. It leaves no file, and ends with the process.
+func lock(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for began := time.Now(); ; time.Sleep(lockTick) {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Since(began) > lockPatience {
+			f.Close()
+			return nil, err
+		}
+	}
+}

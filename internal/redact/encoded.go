@@ -1,0 +1,94 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"unicode/utf8"
+)
+
+const (
+	minEncoded = 24  // characters of base64 in which a secret may be
+	maxPreface = 128 // bytes of a data URL before its base64
+)
+
+// encoded finds out whether a string is, as a whole, the base64 of a text that holds
+// something to be masked; it is then masked as a whole.
+func (w *search) encoded(raw []byte, l literal) (s span, found bool) {
+	text := raw[l.start:l.end]
+	if len(text) < minEncoded {
+		return s, false
+	}
+	if at := bytes.Index(text[:min(len(text), maxPreface)], []byte(";base64,")); at >= 0 {
+		text = text[at+len(";base64,"):]
+	}
+	if !looksEncoded(text) {
+		return s, false
+	}
+	if l.escapes {
+		text = unescape(nil, text)
+	}
+	decoded := decodeBase64(text)
+	spans := w.spans(decoded)
+	if len(spans) == 0 {
+		spans = w.jsonSpans(nil, decoded, maxNesting)
+	}
+	if len(spans) == 0 {
+		return s, false
+	}
+	return span{l.start, l.end, spans[0].rule}, true
+}
+
+// looksEncoded looks at the beginning of text: most of what is no base64 of a text
+// is told from it there.
+func looksEncoded(text []byte) bool {
+	var head [minEncoded]byte
+	n := 0
+	for i := 0; i < len(text) && n < len(head); i++ {
+		switch c := text[i]; {
+		case isLetter(c) || isDigit(c) || c == '+' || c == '/':
+			head[n] = c
+			n++
+		case c == '-' || c == '_': // the alphabet of URLs
+			head[n] = "+/"[(c>>1)&1]
+			n++
+		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r'):
+			i++
+		case c != '\\':
+			return false
+		}
+	}
+	if n < len(head) {
+		return false
+	}
+	var decoded [minEncoded / 4 * 3]byte
+	if _, err := base64.RawStdEncoding.Decode(decoded[:], head[:]); err != nil {
+		return false
+	}
+	for cut := range utf8.UTFMax { // it may end within a character
+		if utf8.Valid(decoded[:len(decoded)-cut]) {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeBase64 returns what text says in either alphabet, nil when that is no text.
+// Of one that is cut off it is what is whole.
+func decodeBase64(text []byte) []byte {
+	if bytes.ContainsAny(text, "\r\n") {
+		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)
+	}
+	if text = bytes.TrimRight(text, "="); len(text)%4 == 1 {
+		text = text[:len(text)-1]
+	}
+	encoding := base64.RawStdEncoding
+	if bytes.ContainsAny(text, "-_") {
+		encoding = base64.RawURLEncoding
+	}
+	decoded := make([]byte, encoding.DecodedLen(len(text)))
+	n, err := encoding.Decode(decoded, text)
+	if err != nil || bytes.IndexByte(decoded[:n], 0) >= 0 {
+		return nil
+	}
+	return decoded[:n]
+}
