@@ -17,6 +17,9 @@ const patience = 30 * time.Second
 // port and put it in its place.
 const usualPort = "127.0.0.1:7800"
 
+// goRun is how pages run programs of the checkout, which stand on PATH already.
+var goRun = regexp.MustCompile(`go run \./(cmd|examples)/`)
+
 // console runs commands and compares what they print, stdout and stderr together.
 func (r *runner) console(text string) {
 	r.Helper()
@@ -25,7 +28,7 @@ func (r *runner) console(text string) {
 			continue
 		}
 		command, want, _ := strings.Cut(part, "\n")
-		command = strings.ReplaceAll(command, "go run ./cmd/exthost", "exthost")
+		command = goRun.ReplaceAllString(command, "")
 		if serves(command) {
 			r.serve(command, want)
 			continue
@@ -42,10 +45,15 @@ func (r *runner) console(text string) {
 }
 
 func (r *runner) shell(command string) *exec.Cmd {
-	if r.server != nil {
-		command = strings.ReplaceAll(command, usualPort, r.server.address)
+	return r.command("sh", "-c", r.actual(command))
+}
+
+// actual spells what a page says with the address at which its server really is.
+func (r *runner) actual(text string) string {
+	if r.server == nil {
+		return text
 	}
-	return r.command("sh", "-c", command)
+	return strings.ReplaceAll(text, usualPort, r.server.address)
 }
 
 // usual spells what depends on the run as the pages do.

@@ -16,8 +16,8 @@ import (
 )
 
 // TestPages runs every fenced block of every page, in order, in a directory of the
-// page's own that holds a copy of the bundled extensions. By language and info
-// string a block is:
+// page's own that holds a copy of the bundled extensions, and the examples. By
+// language and info string a block is:
 //
 //	console            commands behind "$ " and what they print; needs=a,b skips the
 //	                   rest of the page where a program is missing
@@ -63,8 +63,15 @@ func newRunner(t *testing.T) *runner {
 	if err := os.CopyFS(filepath.Join(r.dir, "extensions"), os.DirFS(filepath.Join(root, "extensions"))); err != nil {
 		t.Fatal(err)
 	}
+	examples, err := filepath.Abs(filepath.Join(root, "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(r.dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "EXTHOST_") && !strings.HasPrefix(v, "XDG_") {
+		if !strings.HasPrefix(v, "EXTHOST_") && !strings.HasPrefix(v, "XDG_") && !strings.HasSuffix(v, "_API_KEY") {
 			r.env = append(r.env, v)
 		}
 	}
@@ -127,7 +134,7 @@ func (r *runner) file(b *block) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		r.fail("%v", err)
 	}
-	if err := os.WriteFile(path, []byte(b.text), 0o755); err != nil {
+	if err := os.WriteFile(path, []byte(r.actual(b.text)), 0o755); err != nil {
 		r.fail("%v", err)
 	}
 	switch name := filepath.Base(path); {
@@ -253,7 +260,7 @@ func TestMain(m *testing.M) {
 var built = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(binDir, "exthost")
 	var out bytes.Buffer
-	cmd := goCommand("build", "-o", path, "./cmd/exthost")
+	cmd := goCommand("build", "-o", binDir, "./cmd/exthost", "./examples/agent-go")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		return "", &exec.Error{Name: out.String(), Err: err}

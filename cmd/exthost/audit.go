@@ -223,6 +223,9 @@ func (a *app) verifyAudit(paths []string) error {
 		v := verification{Report: report}
 		line := fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, report.Records, plural(files, "file"),
 			report.Last, report.Until.Local().Format(time.RFC3339), report.Hash)
+		if report.Records == 0 {
+			line = path + ": intact, no records yet"
+		}
 		if damage, ok := errors.AsType[*audit.Broken](err); ok {
 			broken++
 			v.Broken = damage.Error()

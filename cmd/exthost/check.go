@@ -158,13 +158,19 @@ func (a *app) checkRows(results []check.Result) (rows [][]string) {
 	counts := make(map[check.Outcome]int)
 	last := ""
 	var took time.Duration
-	for _, r := range results {
+	for len(results) > 0 {
+		r, n := results[0], sameLine(results)
+		results = results[n:]
 		if r.Extension != last {
 			last = r.Extension
 			rows = append(rows, []string{"", r.Extension, ""})
 		}
-		counts[r.Outcome]++
+		counts[r.Outcome] += n
 		took += r.Took
+		if n > 1 {
+			rows = append(rows, []string{string(r.Outcome), fmt.Sprintf("%d others", n), r.Detail})
+			continue
+		}
 		lines := strings.Split(r.Detail, "\n")
 		about := r.About
 		if r.Outcome == check.Pass && r.Detail != "" {
@@ -185,4 +191,16 @@ func (a *app) checkRows(results []check.Result) (rows [][]string) {
 		}
 	}
 	return append(rows, []string{summary + ", in " + took.Round(time.Millisecond).String()})
+}
+
+// sameLine is how many of the first results are told in one line: those that were
+// skipped for the same reason, if they are many, lest they hide the failure behind it.
+func sameLine(results []check.Result) (n int) {
+	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail && results[n].Extension == results[0].Extension {
+		n++
+	}
+	if n < 4 {
+		return 1
+	}
+	return n
 }

@@ -39,7 +39,7 @@ func (a *app) greet(h *exthost.Host, f front, took time.Duration, log *slog.Logg
 	g.destinations(s, f)
 	g.manifests(s)
 	if len(s.Extensions)+len(s.Destinations) == 0 {
-		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost config show says where else they are looked for.")
+		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
 	g.summary(s, h.Tools().Entries(), took)
 	g.clients(f)

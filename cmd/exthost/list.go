@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -100,9 +102,10 @@ func (a *app) printDiagnostics(s exthost.Status) {
 	for _, d := range found {
 		a.say(d)
 	}
-	if len(s.Extensions) == 0 && len(found) == 0 {
+	broken := func(d protocol.Diagnostic) bool { return d.Code != discovery.CodePathMissing }
+	if len(s.Extensions) == 0 && !slices.ContainsFunc(found, broken) {
 		a.say(protocol.Diagnostic{Level: protocol.LevelInfo, Message: "no extension was found: one is a folder with a plugin.toml below ./extensions",
-			Hint: "exthost config show says where else they are looked for"})
+			Hint: "exthost init NAME --lang python writes one, exthost config show says where else they are looked for"})
 	}
 }
 

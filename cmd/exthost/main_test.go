@@ -44,12 +44,14 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			for name, value := range map[string]string{
-				"HOME":            env.WorkDir + "/home",
-				"XDG_STATE_HOME":  env.WorkDir + "/state",
-				"XDG_CONFIG_HOME": env.WorkDir + "/config-home",
-				"GORACE":          quickExit,
-				"BUNDLED":         filepath.Join(repository, "extensions"),
-				"ESC":             "\x1b",
+				"HOME":             env.WorkDir + "/home",
+				"XDG_STATE_HOME":   env.WorkDir + "/state",
+				"XDG_CONFIG_HOME":  env.WorkDir + "/config-home",
+				"GORACE":           quickExit,
+				"BUNDLED":          filepath.Join(repository, "extensions"),
+				"EXAMPLES":         filepath.Join(repository, "examples"),
+				"PYTHONIOENCODING": "utf-8",
+				"ESC":              "\x1b",
 			} {
 				env.Setenv(name, value)
 			}

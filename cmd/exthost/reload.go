@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,9 @@ func (a *app) reloadCommand() *cobra.Command {
 				return err
 			}
 			c, err := r.reload(cmd.Context(), dryRun)
+			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
+				return &exitError{code: exitInvalid, text: e.Message, hint: "mend it, then exthost reload; until then everything goes on as it was"}
+			}
 			if err != nil {
 				return err
 			}
@@ -73,8 +77,8 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 	}
 	var b strings.Builder
 	verb := map[bool][]string{
-		false: {"added", "replaced", "removed", "retried", "kept"},
-		true:  {"would add", "would replace", "would remove", "would retry", "would keep"},
+		false: {"added", "replaced", "removed", "retried", "kept", "changed"},
+		true:  {"would add", "would replace", "would remove", "would retry", "would keep", "would change"},
 	}[dryRun]
 	for i, ids := range [][]string{c.Added, c.Changed, c.Removed, c.Retried} {
 		for _, id := range ids {
@@ -88,7 +92,7 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 		}
 	}
 	for _, name := range c.Policies {
-		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[1])), safe(name))
+		fmt.Fprintf(&b, "%s policy %s\n", a.paint(green, fmt.Sprintf("%-*s", len(verb[1]), verb[5])), safe(name))
 	}
 	for _, section := range c.Restart {
 		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)

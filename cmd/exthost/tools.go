@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -68,7 +71,10 @@ func (a *app) toolSchema(cmd *cobra.Command, name string) error {
 }
 
 func (a *app) toolsExportCommand() *cobra.Command {
-	formats := tools.Formats()
+	var names []string
+	for _, f := range tools.Formats() {
+		names = append(names, string(f))
+	}
 	var format, file string
 	cmd := &cobra.Command{
 		Use:   "export",
@@ -77,8 +83,8 @@ func (a *app) toolsExportCommand() *cobra.Command {
 			"refuse is left out and named on stderr with the reason.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(formats, tools.Format(format)) {
-				return usagef("exthost tools export --help", "--format %q: there is %v", format, formats)
+			if !slices.Contains(names, format) {
+				return usagef("exthost tools export -f "+cmp.Or(nearest.Of(format, names), names[0]), "--format %q: there is %s", format, strings.Join(names, ", "))
 			}
 			if err := a.jsonOnly(cmd); err != nil {
 				return err
@@ -86,12 +92,8 @@ func (a *app) toolsExportCommand() *cobra.Command {
 			return a.exportTools(cmd, tools.Format(format), file)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", fmt.Sprintf("one of %v", formats))
+	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "one of "+strings.Join(names, ", "))
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = string(f)
-	}
 	completeFlag(cmd, "format", names)
 	return cmd
 }

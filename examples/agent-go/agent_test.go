@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost/examples/vendortest"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/tools"
+)
+
+func TestMain(m *testing.M) { processtest.Main(m, nil) }
+
+// project makes a copy of the project of the tests the working directory, and takes the
+// keys out of the environment.
+func project(t *testing.T) (dir string) {
+	t.Helper()
+	processtest.Leaks(t)
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/project")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfifo", filepath.Join(dir, "extensions", "kit", "rendezvous")).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: mkfifo: %v %s", err, out)
+	}
+	t.Chdir(dir)
+	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "XDG_CONFIG_HOME"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	return dir
+}
+
+// do runs the program.
+func do(t *testing.T, args ...string) (answer, log string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	err = run(t.Context(), args, &stdout, &stderr)
+	return stdout.String(), stderr.String(), err
+}
+
+var vendors = map[string]func(testing.TB, ...vendortest.Turn) *vendortest.Vendor{
+	"ANTHROPIC": vendortest.Anthropic,
+	"OPENAI":    vendortest.OpenAI,
+}
+
+// conversation is everything that goes wrong with tools, and that the model is told of it.
+var conversation = []struct{ tool, arguments, want string }{
+	{"ext_kit_left", `{}`, "met"}, // at once with the next one, or never
+	{"ext_kit_right", `{}`, "I am the left one"},
+	{"ext_kit_say", `{"text":"12345678901234567890 é"}`, "12345678901234567890 é"},
+	{"ext_kit_say", `{"txt":"x"}`, `! - /txt: expected no such property, got string "x"; did you mean text?`},
+	{"ext_kit_sya", `{}`, `! there is no tool "ext_kit_sya", did you mean "ext_kit_say"?`},
+	{"ext_kit_burn", `{}`, "! the kitchen is on fire"},
+	{"ext_kit_delete", `{}`, "! policy who-may-what: nothing is deleted (rejected)"},
+	{"ext_kit_add", `{"a":13,"b":1}`, "! thirteen brings bad luck (rejected)"},
+}
+
+func TestVendors(t *testing.T) {
+	for vendor, serve := range vendors {
+		t.Run(vendor, func(t *testing.T) {
+			project(t)
+			all := vendortest.Turn{Text: "Let me see."}
+			for _, c := range conversation {
+				all.Calls = append(all.Calls, vendortest.Call{Tool: c.tool, Arguments: c.arguments})
+			}
+			scarce := vendortest.Turn{Status: 529, Calls: []vendortest.Call{{Tool: "ext_kit_scarce", Arguments: `{}`}}}
+			v := serve(t, all, scarce, scarce, vendortest.Turn{Text: "Done."})
+			t.Setenv(vendor+"_API_KEY", vendortest.Key)
+			t.Setenv(vendor+"_BASE_URL", v.URL)
+
+			answer, log, err := do(t, "do", "everything")
+			if err != nil || answer != "Done.\n" {
+				t.Fatalf("%q, %v\n%s", answer, err, log)
+			}
+			for i, r := range v.Results(0) {
+				want, failed := strings.CutPrefix(conversation[i].want, "! ")
+				if !strings.Contains(r.Text, want) || failed != (r.Failed || strings.HasPrefix(r.Text, "error: ")) {
+					t.Errorf("%s %s: %+v", conversation[i].tool, conversation[i].arguments, r)
+				}
+			}
+			if r := v.Results(1); r[0].Text != "here you are" && r[0].Text != "here you are\n" {
+				t.Errorf("the first time: %+v", r)
+			}
+			if r := v.Results(2); !strings.Contains(r[0].Text, "policy once: ") || !strings.Contains(r[0].Text, "try again in ") {
+				t.Errorf("the second time: %+v", r)
+			}
+			if !slices.Contains(v.Offered(), "ext_kit_say") {
+				t.Errorf("offered: %q", v.Offered())
+			}
+			if want := "the model's API is busy (529 "; strings.Count(log, want) != 2 {
+				t.Errorf("the log does not say %q twice:\n%s", want, log)
+			}
+		})
+	}
+}
+
+// TestModelWritesNoJSON has a model that writes arguments which are none.
+func TestModelWritesNoJSON(t *testing.T) {
+	project(t)
+	v := vendortest.OpenAI(t,
+		vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":`}, {Tool: "ext_kit_say", Arguments: `["x"]`}, {Tool: "ext_kit_scarce"}}},
+		vendortest.Turn{Text: "Sorry."})
+	t.Setenv("OPENAI_API_KEY", vendortest.Key)
+	t.Setenv("OPENAI_BASE_URL", v.URL+"/")
+	if answer, log, err := do(t, "say x"); err != nil || answer != "Sorry.\n" {
+		t.Fatalf("%q, %v\n%s", answer, err, log)
+	}
+	r := v.Results(0)
+	if !strings.Contains(r[0].Text, "(invalid_arguments)") || !strings.Contains(r[1].Text, "(invalid_arguments)") || !strings.HasPrefix(r[2].Text, "here you are") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestVendorErrors(t *testing.T) {
+	say := []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":"x"}`}}
+	for _, c := range []struct {
+		name  string
+		turns []vendortest.Turn
+		key   string
+		args  []string
+		want  string
+	}{
+		{"key", nil, "another", nil, "401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
+		{"no key", nil, "", []string{"-model", "anthropic"}, "ANTHROPIC_API_KEY is not set; -model scripted needs no key"},
+		{"model", nil, "", []string{"-model", "eliza"}, `there is no model "eliza": anthropic, openai or scripted`},
+		{"refusal", []vendortest.Turn{{Stop: "refusal"}}, vendortest.Key, nil, "claude-sonnet-4-5 refuses the task"},
+		{"length", []vendortest.Turn{{Stop: "max_tokens", Calls: say}}, vendortest.Key, nil, "longer than 8192 tokens"},
+		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, vendortest.Key, []string{"-steps", "2"}, "has asked for tools 2 times and has no answer; -steps allows more"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			project(t)
+			v := vendortest.Anthropic(t, c.turns...)
+			t.Setenv("ANTHROPIC_API_KEY", c.key)
+			t.Setenv("ANTHROPIC_BASE_URL", v.URL)
+			if _, log, err := do(t, append(c.args, "task")...); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q\n%s", err, c.want, log)
+			}
+		})
+	}
+}
+
+func TestScripted(t *testing.T) {
+	project(t)
+	answer, log, err := do(t, `say "hello, world" and add 2 to 40 and fly to the moon; then burn it`)
+	if err != nil || !strings.Contains(log, "a scripted model stands in") {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	want := `no tool that I am offered does "fly to the moon"
+ext_kit_say says: hello, world
+ext_kit_add says: 42
+ext_kit_burn fails: `
+	if !strings.HasPrefix(answer, want) || !strings.Contains(answer, "the kitchen is on fire") {
+		t.Errorf("%s\nnot\n%s", answer, want)
+	}
+	for _, want := range []string{`→ ext_kit_add {"a":2,"b":40}`, "← ext_kit_add 42", "✗ ext_kit_burn"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	dir := project(t)
+	if _, _, err := do(t); err == nil || !strings.Contains(err.Error(), "what is to be done?") {
+		t.Errorf("no task: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "extensions")); err != nil {
+		t.Fatal(err)
+	}
+	answer, log, err := do(t, "say something")
+	if err != nil || !strings.Contains(log, "exthost doctor says why") || !strings.Contains(answer, `no tool that I am offered does "say something"`) {
+		t.Errorf("no tools: %q, %v\n%s", answer, err, log)
+	}
+	if err := os.WriteFile("exthost.yaml", []byte("plugns: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, log, err = do(t, "x"); err == nil || !strings.Contains(log, "exthost.yaml:1:1: ") {
+		t.Errorf("broken configuration: %v\n%s", err, log)
+	}
+}
+
+// modelFunc is a model that a test makes up.
+type modelFunc func(news input, offered []*tools.Entry) (output, error)
+
+func (f modelFunc) answer(_ context.Context, news input, offered []*tools.Entry) (output, error) {
+	return f(news, offered)
+}
+
+// TestExtensionGoes takes the tools away between two steps: the model asks for one that
+// it was offered before, is told so, and gets no offer of it any more.
+func TestExtensionGoes(t *testing.T) {
+	dir := project(t)
+	host, err := open(t.Context(), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	step := 0
+	m := modelFunc(func(news input, offered []*tools.Entry) (output, error) {
+		if step++; step == 1 {
+			if err := os.RemoveAll(filepath.Join(dir, "extensions", "kit")); err != nil {
+				t.Error(err)
+			}
+			if _, err := host.Admin().Reload(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return output{calls: []call{{"1", offered[0].Name, json.RawMessage(`{}`)}}}, nil
+		}
+		return output{text: fmt.Sprint(len(offered), news.results)}, nil
+	})
+	answer, err := (&agent{host: host, model: m, steps: 2, log: &bytes.Buffer{}}).run(t.Context(), "task")
+	if err != nil || !strings.HasPrefix(answer, `0 [{1 there is no tool "ext_kit_add"`) || !strings.Contains(answer, "(tool_not_found)") {
+		t.Errorf("%s, %v", answer, err)
+	}
+}
+
+// TestCancel gives up while a tool is waiting for another one that nobody calls.
+func TestCancel(t *testing.T) {
+	project(t)
+	host, err := open(t.Context(), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	m := modelFunc(func(input, []*tools.Entry) (output, error) {
+		return output{calls: []call{{"1", "ext_kit_left", nil}}}, nil
+	})
+	var tool sync.WaitGroup
+	tool.Go(func() {
+		if pipe, err := os.Open("extensions/kit/rendezvous"); err == nil { // which the tool has opened then
+			cancel(enough)
+			pipe.Close()
+		}
+	})
+	defer tool.Wait()
+	if _, err := (&agent{host: host, model: m, steps: 9, log: &bytes.Buffer{}}).run(ctx, "task"); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+}

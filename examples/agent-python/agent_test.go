@@ -1,0 +1,211 @@
+package agentpython
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/examples/vendortest"
+)
+
+// patience bounds one run of the loop; it is never what a test waits for.
+const patience = 60 * time.Second
+
+var binDir string // removed by TestMain
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "exthost-agent-python")
+	if err != nil {
+		panic(err)
+	}
+	binDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+var built = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(binDir, "exthost")
+	out, err := exec.Command("go", "build", "-o", path, "../../cmd/exthost").CombinedOutput()
+	if err != nil {
+		err = &exec.Error{Name: string(out), Err: err}
+	}
+	return path, err
+})
+
+// loop runs agent.py in a project of its own, with variables NAME=VALUE.
+type loop struct {
+	dir string
+	env []string
+}
+
+func newLoop(t *testing.T, env ...string) *loop {
+	t.Helper()
+	for _, program := range []string{"python3", "mkfifo"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("NOT TESTED: examples/agent-python needs %s, which is missing", program)
+		}
+	}
+	program, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../agent-go/testdata/project")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfifo", filepath.Join(dir, "extensions", "kit", "rendezvous")).CombinedOutput(); err != nil {
+		t.Fatalf("mkfifo: %v %s", err, out)
+	}
+	l := &loop{dir: dir}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ANTHROPIC_") && !strings.HasPrefix(v, "OPENAI_") && !strings.HasPrefix(v, "EXTHOST_") {
+			l.env = append(l.env, v)
+		}
+	}
+	l.env = append(l.env, "XDG_CONFIG_HOME=", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=utf-8", "EXTHOST="+program)
+	l.env = append(l.env, env...)
+	return l
+}
+
+func (l *loop) run(t *testing.T, args ...string) (answer, log string, err error) {
+	t.Helper()
+	script, err := filepath.Abs("agent.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "python3", append([]string{script}, args...)...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = l.dir, l.env, &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
+// conversation is everything that goes wrong with tools, and that the model is told of it.
+var conversation = []struct{ tool, arguments, want string }{
+	{"ext_kit_left", `{}`, "met"}, // at once with the next one, or never
+	{"ext_kit_right", `{}`, "I am the left one"},
+	{"ext_kit_say", `{"text":"é"}`, "é"},
+	{"ext_kit_say", `{"txt":"x"}`, `! - /txt: expected no such property, got string "x"; did you mean text?`},
+	{"ext_kit_sya", `{}`, `! there is no tool "ext_kit_sya", did you mean "ext_kit_say"?`},
+	{"ext_kit_burn", `{}`, "! the kitchen is on fire"},
+	{"ext_kit_delete", `{}`, "! policy who-may-what: nothing is deleted"},
+	{"ext_kit_add", `{"a":13,"b":1}`, "! thirteen brings bad luck"},
+}
+
+func TestVendors(t *testing.T) {
+	t.Parallel()
+	for vendor, serve := range map[string]func(testing.TB, ...vendortest.Turn) *vendortest.Vendor{
+		"ANTHROPIC": vendortest.Anthropic, "OPENAI": vendortest.OpenAI,
+	} {
+		t.Run(vendor, func(t *testing.T) {
+			t.Parallel()
+			all := vendortest.Turn{Text: "Let me see."}
+			for _, c := range conversation {
+				all.Calls = append(all.Calls, vendortest.Call{Tool: c.tool, Arguments: c.arguments})
+			}
+			scarce := vendortest.Turn{Status: 529, Calls: []vendortest.Call{{Tool: "ext_kit_scarce", Arguments: `{}`}}}
+			v := serve(t, all, scarce, scarce, vendortest.Turn{Text: "Done."})
+
+			answer, log, err := newLoop(t, vendor+"_API_KEY="+vendortest.Key, vendor+"_BASE_URL="+v.URL).run(t, "do", "everything")
+			if err != nil || answer != "Done.\n" {
+				t.Fatalf("%q, %v\n%s", answer, err, log)
+			}
+			for i, r := range v.Results(0) {
+				want, failed := strings.CutPrefix(conversation[i].want, "! ")
+				if !strings.Contains(r.Text, want) || failed != (r.Failed || strings.HasPrefix(r.Text, "error: ")) {
+					t.Errorf("%s %s: %+v", conversation[i].tool, conversation[i].arguments, r)
+				}
+			}
+			if r := v.Results(1); !strings.HasPrefix(r[0].Text, "here you are") {
+				t.Errorf("the first time: %+v", r)
+			}
+			if r := v.Results(2); !strings.Contains(r[0].Text, "policy once: ") || !strings.Contains(r[0].Text, "try again in ") {
+				t.Errorf("the second time: %+v", r)
+			}
+			// What a policy denies is in no list over MCP.
+			if offered := v.Offered(); !slices.Contains(offered, "ext_kit_say") || slices.Contains(offered, "ext_kit_delete") {
+				t.Errorf("offered: %q", offered)
+			}
+			if want := "the model's API is busy (529 "; strings.Count(log, want) != 2 {
+				t.Errorf("the log does not say %q twice:\n%s", want, log)
+			}
+		})
+	}
+}
+
+// TestModelWritesNoJSON has a model that writes arguments which are none.
+func TestModelWritesNoJSON(t *testing.T) {
+	t.Parallel()
+	v := vendortest.OpenAI(t,
+		vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":`}, {Tool: "ext_kit_say", Arguments: `["x"]`}, {Tool: "ext_kit_scarce"}}},
+		vendortest.Turn{Text: "Sorry."})
+	l := newLoop(t, "OPENAI_API_KEY="+vendortest.Key, "OPENAI_BASE_URL="+v.URL+"/")
+	if answer, log, err := l.run(t, "say x"); err != nil || answer != "Sorry.\n" {
+		t.Fatalf("%q, %v\n%s", answer, err, log)
+	}
+	r := v.Results(0)
+	if !strings.Contains(r[0].Text, "the arguments are no JSON") || !strings.HasPrefix(r[1].Text, "error: ") || !strings.HasPrefix(r[2].Text, "here you are") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestScripted(t *testing.T) {
+	t.Parallel()
+	answer, log, err := newLoop(t).run(t, `say "hello; then and world" and add 2 to 40 and fly to the moon; then burn it`)
+	if err != nil || !strings.Contains(log, "a scripted model stands in") {
+		t.Fatalf("%v\n%s", err, log)
+	}
+	want := `no tool that I am offered does "fly to the moon"
+ext_kit_say says: hello; then and world
+ext_kit_add says: 42
+ext_kit_burn fails: `
+	if !strings.HasPrefix(answer, want) || !strings.Contains(answer, "the kitchen is on fire") {
+		t.Errorf("%s\nnot\n%s", answer, want)
+	}
+	for _, want := range []string{`→ ext_kit_add {"a": 2, "b": 40}`, "← ext_kit_add 42", "✗ ext_kit_burn"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	say := []vendortest.Call{{Tool: "ext_kit_say", Arguments: `{"text":"x"}`}}
+	key := "ANTHROPIC_API_KEY=" + vendortest.Key
+	for _, c := range []struct {
+		name  string
+		turns []vendortest.Turn
+		env   []string
+		args  []string
+		want  string
+	}{
+		{"key", nil, []string{"ANTHROPIC_API_KEY=another"}, nil, "401 Unauthorized: X-Api-Key is not what it should be; the key is that of ANTHROPIC_API_KEY"},
+		{"no key", nil, nil, []string{"--model", "anthropic"}, "ANTHROPIC_API_KEY is not set; --model scripted needs no key"},
+		{"model", nil, nil, []string{"--model", "eliza"}, `there is no model "eliza": anthropic, openai or scripted`},
+		{"refusal", []vendortest.Turn{{Stop: "refusal"}}, []string{key}, nil, "claude-sonnet-4-5 refuses the task"},
+		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, []string{key}, []string{"--steps", "2"}, "has asked for tools 2 times and has no answer; --steps allows more"},
+		{"no exthost", nil, []string{"EXTHOST=/no/such/program"}, nil, "agent.py: /no/such/program: No such file or directory"},
+		{"another program", nil, []string{"EXTHOST=echo"}, nil, "this is not exthost: it says "},
+		{"configuration", nil, []string{"EXTHOST_LOG_LEVEL=loud"}, nil, "agent.py: exthost has ended; what it says is above"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			v := vendortest.Anthropic(t, c.turns...)
+			_, log, err := newLoop(t, append(c.env, "ANTHROPIC_BASE_URL="+v.URL)...).run(t, append(c.args, "task")...)
+			if err == nil || !strings.Contains(log, c.want) || strings.Contains(log, "Traceback") {
+				t.Errorf("%v, want %q\n%s", err, c.want, log)
+			}
+		})
+	}
+}
