@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
-	"maps"
 	"os"
 	goruntime "runtime"
 	"slices"
@@ -27,9 +25,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
-
-// shutdownDeadline bounds Close, whatever the extensions do.
-const shutdownDeadline = 5 * time.Second
 
 // Options is the code side of a host; everything that comes from files is in
 // [config.Config]. The zero value is usable.
@@ -281,73 +276,6 @@ func (h *Host) Ready(ctx context.Context) error {
 // extension makes a new one with a higher generation.
 func (h *Host) Tools() *tools.Catalog { return h.gen.Load().catalog }
 
-// attachment is one registration of a session.
-type attachment struct {
-	cancel  func() bool // keeps its end from being acted on; reports whether that was in time
-	telling atomic.Bool // its client is being told something
-}
-
-// Attach registers s for what the host tells its clients, such as changed tool
-// lists, until ctx ends. It does not block. A host that is closed takes no more
-// sessions: the error is shutting_down.
-func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
-	began := h.sessionBegan(s)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing.Err() != nil {
-		return protocol.Errorf(protocol.ShuttingDown, "the host is closed")
-	}
-	h.detach(h.sessions[s])
-	h.running.Add(1)
-	a := new(attachment)
-	h.sessions[s] = a
-	a.cancel = context.AfterFunc(ctx, func() {
-		defer h.running.Done()
-		h.ended(s, a, began)
-	})
-	return nil
-}
-
-// detach forgets a registration, which may be nil, before its ctx has ended.
-func (h *Host) detach(a *attachment) {
-	if a != nil && a.cancel() {
-		h.running.Done()
-	}
-}
-
-// ended is what happens when the ctx of an attached session has ended.
-func (h *Host) ended(s *protocol.Session, a *attachment, began <-chan struct{}) {
-	h.mu.Lock()
-	current := h.sessions[s] == a
-	var unfollowed []subscribed
-	if current {
-		delete(h.sessions, s)
-		delete(h.levels, s)
-		unfollowed = h.subscriptions.drop(s)
-	}
-	h.mu.Unlock()
-	if current {
-		unsubscribe(unfollowed)
-		h.sessionEnded(s, began)
-		h.endSession(s)
-	}
-}
-
-// endSession stops the instances that belonged to s alone. Those of stateless
-// callers belong to nobody's session.
-func (h *Host) endSession(s *protocol.Session) {
-	if s.ID == "" {
-		return
-	}
-	key := sessionKey(s)
-	for _, x := range h.alive() {
-		x.group.Release(key)
-		if x.bridge != nil {
-			x.bridge.forget(key)
-		}
-	}
-}
-
 // report keeps a diagnostic for status and logs it.
 func (h *Host) report(d protocol.Diagnostic) {
 	h.mu.Lock()
@@ -379,91 +307,4 @@ func (h *Host) logDiagnostic(d protocol.Diagnostic) {
 		log = log.With("extension", d.Extension)
 	}
 	log.Log(context.Background(), level, d.String(), "code", d.Code)
-}
-
-// Close stops every extension and waits for them, at most 5 s: what still lives
-// then has been killed. It is idempotent; calls in flight end with shutting_down
-// or their own outcome. The error says what has not ended in time.
-func (h *Host) Close() error {
-	var failed error
-	h.stopping.Do(func() {
-		h.close()
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
-		defer cancel()
-		lastResort := time.AfterFunc(killAfter, h.kill)
-		defer lastResort.Stop()
-		h.reloading.Lock() // which a reload gives up when it notices
-		var wg sync.WaitGroup
-		live := h.alive()
-		errs := make([]error, len(live))
-		for i, x := range live {
-			wg.Go(func() { errs[i] = x.stop(ctx, hostDrain) })
-		}
-		wg.Wait()
-		h.closePolicy(ctx, h.gen.Load().policy)
-		h.stop()
-		h.seal()
-		h.reloading.Unlock() // the watch may be at it, and gives up now
-		h.runner.Close()
-		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
-		h.containment.Close()
-		h.feed.close()
-		h.journal.Close()
-		h.tap.Close()
-	})
-	return failed
-}
-
-// closePolicy leaves what policies still have to decide as long as calls.
-func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
-	ctx, cancel := context.WithTimeout(ctx, hostDrain)
-	defer cancel()
-	if err := p.Close(ctx); err != nil {
-		h.log.Warn("policies were still deciding when the host closed", "error", err)
-	}
-}
-
-// seal lets nothing more run beside the host: no session that ends from now on is
-// acted upon.
-func (h *Host) seal() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sealed = true
-	for _, a := range h.sessions {
-		h.detach(a)
-	}
-	clear(h.sessions)
-}
-
-// settle waits for the goroutines of the host itself. One that tells a client
-// something runs the client's code, which may not care that its ctx has ended.
-func (h *Host) settle(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { defer close(done); h.running.Wait() }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
-	}
-}
-
-const (
-	hostDrain = time.Second             // what Close leaves to calls in flight
-	killAfter = 4500 * time.Millisecond // when Close loses its patience with slow children
-)
-
-// kill ends every process of every extension at once.
-func (h *Host) kill() {
-	for _, x := range h.alive() {
-		x.kill()
-	}
-}
-
-// alive returns every extension that may have a process, of this generation or
-// of an earlier one.
-func (h *Host) alive() []*extension {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.live))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
 )
 
 // For callers of all extensions at once, what MCP servers offer besides tools is
@@ -156,4 +157,38 @@ func (h *Host) resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, e
 		out.Params = holder
 	}
 	return &out, nil
+}
+
+// listTools answers tools/list for all extensions or for one, with what the caller
+// may see.
+func (g *generation) listTools(caller, extension string, params json.RawMessage) (json.RawMessage, error) {
+	var p struct {
+		Cursor string `json:"cursor"`
+	}
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
+		}
+	}
+	list, next, err := g.catalog.Page(extension, p.Cursor, listPage, func(e *tools.Entry) bool { return g.policy.Visible(caller, e.Extension, e.Name) })
+	if err != nil {
+		return nil, err
+	}
+	out := append(make([]byte, 0, 4096), `{"tools":[`...)
+	out = append(append(out, bytes.Join(raw(list), []byte(","))...), ']')
+	if next != "" {
+		out = append(append(out, `,"nextCursor":`...), quote(next)...)
+	}
+	return append(out, '}'), nil
+}
+
+// listPage is how many tools one answer to tools/list holds.
+const listPage = 500
+
+func raw(list []json.RawMessage) [][]byte {
+	out := make([][]byte, len(list))
+	for i, m := range list {
+		out[i] = m
+	}
+	return out
 }
