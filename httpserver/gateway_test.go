@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -295,23 +296,33 @@ func TestStormSessions(t *testing.T) {
 }
 
 // growth samples the memory of a process until ctx ends and returns by how many MiB
-// a minute it grew after a while, by least squares.
+// a minute it grew after a while: the median of the slopes between all samples, which
+// one step of the collector's does not move, and many small ones do.
 func growth(ctx context.Context, t *testing.T, pid int, settles time.Duration) float64 {
 	t.Helper()
 	began := time.Now()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
-	var n, sx, sy, sxx, sxy float64
+	type sample struct{ minutes, mebibytes float64 }
+	var samples []sample
+	var slopes []float64
 	for {
 		select {
 		case <-ctx.Done():
-			return (n*sxy - sx*sy) / max(1e-9, n*sxx-sx*sx)
+			if len(slopes) == 0 {
+				return 0
+			}
+			slices.Sort(slopes)
+			return slopes[len(slopes)/2]
 		case now := <-tick.C:
 			if now.Sub(began) < settles {
 				continue
 			}
-			x, y := now.Sub(began).Minutes(), float64(anonymous(t, pid))/1024
-			n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
+			s := sample{now.Sub(began).Minutes(), float64(anonymous(t, pid)) / 1024}
+			for _, before := range samples {
+				slopes = append(slopes, (s.mebibytes-before.mebibytes)/(s.minutes-before.minutes))
+			}
+			samples = append(samples, s)
 		}
 	}
 }
