@@ -182,7 +182,7 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 	return yes, nil
 }
 
-// approve lets calls with an even number pass, and writes them down first.
+// approve lets calls pass whose id does not end in 1, and writes them down first.
 func (s *server) approve(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 	id := r.Metadata["request_id"]
 	if strings.HasSuffix(id, "1") {

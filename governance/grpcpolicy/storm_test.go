@@ -63,7 +63,7 @@ func (l *lane) live(s governance.Spec, life int) {
 		callers.Go(func() {
 			for n := 0; ; n++ {
 				x := call("journal")
-				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, caller, n)
+				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, n, caller) // the policy denies the second caller everything
 				d, err := p.ask(governance.Request, x)
 				if l.note(x.ID, d, err); err != nil {
 					return
