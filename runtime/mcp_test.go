@@ -5,6 +5,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -88,10 +89,24 @@ func sdkCalls(t *testing.T, r *trial) {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	sleeping := r.goCall(ctx, request(`{"name":"sleep","arguments":{}}`, ""))
-	_, _ = r.callTool() // it need not, but can, have been sent by then
+	begun := make(bell, 1)
+	sleeping := r.goCall(ctx, &Request{Method: protocol.MethodToolsCall, Client: begun,
+		Params: json.RawMessage(`{"name":"sleep","arguments":{},"_meta":{"progressToken":"mine"}}`)})
+	await(t, begun) // over HTTP a cancellation could overtake it, and the server would sleep on
 	cancel()
 	wantKind(t, await(t, sleeping).err, protocol.Canceled)
+}
+
+// bell is a caller that hears that its call has begun.
+type bell chan struct{}
+
+func (b bell) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	return nil, errors.New("nobody answers")
+}
+
+func (b bell) Notify(context.Context, string, json.RawMessage) error {
+	signal(b)
+	return nil
 }
 
 // TestProbeIsIgnored has a server that answers nothing before initialize.

@@ -38,12 +38,14 @@ func sdkTool(ctx context.Context, s *sdk.Server, name string, r *sdk.CallToolReq
 	switch name {
 	case "add":
 		s.AddTool(&sdk.Tool{Name: "added", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
-	case "progress":
+	case "progress", "sleep":
 		p := &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 0.5}
 		if err := r.Session.NotifyProgress(ctx, p); err != nil {
 			return nil, err
 		}
-	case "sleep":
+		if name == "progress" {
+			break
+		}
 		<-ctx.Done()
 		log.Print("canceled")
 		return nil, ctx.Err()
