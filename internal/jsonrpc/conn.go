@@ -10,15 +10,16 @@ import (
 
 // Conn is one end of a conversation. Create it with [NewConn].
 type Conn struct {
-	t      Transport
-	o      Options
-	ctx    context.Context // of handlers; ends when the transport is closed
-	cancel context.CancelFunc
-	lends  bool           // Serve lends the reading to callers
-	resume chan struct{}  // gives it back
-	unread chan struct{}  // closed when the last reader has stopped
-	wg     sync.WaitGroup // readers, handlers and lanes; added to inside update
-	pool   sync.Pool      // of *flight
+	t        Transport
+	o        Options
+	ctx      context.Context // of handlers; ends when the transport is closed
+	cancel   context.CancelFunc
+	lends    bool           // Serve lends the reading to callers
+	resume   chan struct{}  // gives it back
+	unread   chan struct{}  // closed when the last reader has stopped
+	wg       sync.WaitGroup // readers, handlers and lanes; added to inside update
+	pool     sync.Pool      // of *flight
+	messages sync.Pool      // of *Message, which handlers that ran inline are done with
 
 	mu    sync.Mutex // held only by update; guards state and the flights in it
 	state state

@@ -21,8 +21,12 @@ func (c *Conn) dispatch(m Message) (reading bool) {
 		c.answer(&m)
 		return true
 	}
-	kept := m // by whoever deals with it; an answer is not, and costs no allocation
-	return c.incoming(&kept)
+	kept, ok := c.messages.Get().(*Message)
+	if !ok {
+		kept = new(Message) // whoever deals with it keeps it; an answer costs no allocation
+	}
+	*kept = m
+	return c.incoming(kept)
 }
 
 // incoming deals with a request or a notification, as dispatch.

@@ -13,8 +13,8 @@ import (
 
 const (
 	maxPending   = 4 << 20   // bytes waiting for the pipe, before a frame is added
-	enough       = 3 << 10   // bytes of frames that are worth a write: the peer begins on them while others come
-	maxHeld      = 3 << 9    // bytes of answers held back: each lets its caller go on
+	enough       = 6 << 10   // bytes of frames that are worth a write: the peer begins on them while others come
+	maxHeld      = 6 << 10   // bytes of answers held back: each lets its caller go on
 	keepBuffer   = 256 << 10 // a bigger buffer is not kept for the next write
 	inlineRounds = 8         // writes a caller makes for others before a goroutine does
 	lastWords    = time.Second

@@ -22,6 +22,7 @@ type Options struct {
 	// sends the answers to requests that arrived together in one write: several times
 	// faster for handlers that answer at once. A handler that takes longer than a
 	// millisecond or two keeps its goroutine, and another takes over the reading.
+	// req is valid until it returns, the bytes it refers to for as long as they are used.
 	Inline bool
 
 	// Notified takes the peer's notifications that belong to no call, one at a time,

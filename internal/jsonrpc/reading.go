@@ -186,5 +186,7 @@ func (c *Conn) handleInline(m *Message) (mine bool) {
 	if !mine {
 		c.update(func(s *state) { s.handlers-- })
 	}
+	*m = Message{}
+	c.messages.Put(m)
 	return mine
 }
