@@ -47,19 +47,30 @@ type Latency struct {
 	P95 time.Duration `json:"p95_ns"` // 19 of 20
 }
 
-// histogram takes its room when something is recorded: most of many extensions are
-// never called.
+// histogram takes its room when a second duration is recorded: most of many
+// extensions are started once and never called.
 type histogram struct {
-	of atomic.Pointer[latency.Histogram]
+	first atomic.Int64 // one more than the first duration; 0 before that
+	of    atomic.Pointer[latency.Histogram]
 }
 
 func (h *histogram) record(d time.Duration) {
-	of := h.of.Load()
-	if of == nil {
-		h.of.CompareAndSwap(nil, new(latency.Histogram))
-		of = h.of.Load()
+	if h.of.Load() == nil {
+		if h.first.CompareAndSwap(0, int64(max(d, 0))+1) {
+			return
+		}
+		h.of.CompareAndSwap(nil, h.sole())
 	}
-	of.Record(d)
+	h.of.Load().Record(d)
+}
+
+// sole holds the first duration alone, if there was one.
+func (h *histogram) sole() *latency.Histogram {
+	of := new(latency.Histogram)
+	if first := h.first.Load(); first > 0 {
+		of.Record(time.Duration(first - 1))
+	}
+	return of
 }
 
 // latency returns nil when nothing was recorded.
@@ -67,14 +78,14 @@ func (h *histogram) latency() *Latency {
 	if of := h.of.Load(); of != nil {
 		return latencyOf(of)
 	}
-	return nil
+	return latencyOf(h.sole())
 }
 
 func (h *histogram) totals() Durations {
 	if of := h.of.Load(); of != nil {
 		return of.Totals()
 	}
-	return new(latency.Histogram).Totals()
+	return h.sole().Totals()
 }
 
 // latencyOf returns nil when nothing was recorded.
