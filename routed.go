@@ -58,8 +58,9 @@ const startPatience = 5 * time.Second
 // route finds out whom c is for. Only a caller that asks for what is not there
 // yet waits for the extensions to start.
 func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*routed, error) {
+	settled := h.isSettled() // asked first: what is missing may come in between
 	r, err := h.enter().route(c, t)
-	if (err != nil || isListing(c.Method)) && !h.isSettled() {
+	if (err != nil || isListing(c.Method)) && !settled {
 		ctx, cancel := context.WithDeadline(ctx, h.openedAt.Add(startPatience))
 		_ = h.Ready(ctx) // late extensions are announced with list_changed
 		cancel()
