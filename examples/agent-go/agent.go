@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,7 @@ func (a *agent) call(ctx context.Context, c call) result {
 	}
 	text := answer.Text()
 	if text == "" {
-		text = string(answer.Structured())
+		text = cmp.Or(string(answer.Structured()), "(it answers with no text)") // a model refuses a failure without words
 	}
 	return result{id: c.id, text: text, failed: answer.IsError()}
 }

@@ -56,6 +56,8 @@ func (m *anthropic) answer(ctx context.Context, news input, offered []*tools.Ent
 		return output{}, err
 	}
 	switch said.StopReason {
+	case "model_context_window_exceeded":
+		return output{}, fmt.Errorf("the model's answer is cut short: %s", said.StopReason)
 	case "max_tokens":
 		return output{}, fmt.Errorf("the model's answer is longer than %d tokens", maxTokens)
 	case "refusal":

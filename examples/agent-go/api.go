@@ -30,7 +30,7 @@ type api struct {
 // newAPI reads key and address of a vendor from the environment.
 func newAPI(vendor, url string, log io.Writer) (*api, error) {
 	a := &api{keyName: vendor + "_API_KEY", log: log, left: map[string]bool{}}
-	if a.key = os.Getenv(a.keyName); a.key == "" {
+	if a.key = strings.TrimSpace(os.Getenv(a.keyName)); a.key == "" {
 		return nil, fmt.Errorf("%s is not set; -model scripted needs no key", a.keyName)
 	}
 	a.url = strings.TrimRight(cmp.Or(os.Getenv(vendor+"_BASE_URL"), url), "/")
@@ -53,6 +53,12 @@ func (a *api) definitions(format tools.Format, offered []*tools.Entry) json.RawM
 	return list
 }
 
+// client does not follow redirects, which would take the key elsewhere.
+var client = &http.Client{
+	Timeout:       10 * time.Minute,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 const (
 	tries     = 4        // of one request, while the vendor is busy
 	maxAnswer = 32 << 20 // bytes
@@ -72,7 +78,7 @@ func (a *api) post(ctx context.Context, path string, header http.Header, body, a
 			return err
 		}
 		req.Header = header
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -83,7 +89,10 @@ func (a *api) post(ctx context.Context, path string, header http.Header, body, a
 		case err != nil:
 			return err
 		case resp.StatusCode == http.StatusOK:
-			return json.Unmarshal(said, answer)
+			if err := json.Unmarshal(said, answer); err != nil {
+				return fmt.Errorf("%s: %w", req.URL, err)
+			}
+			return nil
 		case !busy || try == tries:
 			return a.refusal(resp, said)
 		}

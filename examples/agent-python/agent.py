@@ -15,6 +15,7 @@ Python 3.9, and nothing but its standard library.
 
 import argparse
 import concurrent.futures
+import http.client
 import itertools
 import json
 import os
@@ -75,7 +76,11 @@ class Host:
             self.process.stdin.close()  # upon which the host ends, and its extensions with it
         except OSError:
             pass
-        self.process.wait()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.reader.join()
         self.process.stdout.close()
 
@@ -102,28 +107,35 @@ class Host:
             self.process.stdin.flush()
 
     def _read(self):
-        for line in self.process.stdout:
-            try:
-                message = json.loads(line)
-            except ValueError:
-                log(f"this is not exthost: it says {line[:80]}")
-                self.process.kill()
-                break
-            if "method" not in message:
-                with self.lock:
-                    future = self.pending.pop(message.get("id"), None)
-                if future:
-                    future.set_result(message if "error" in message else message["result"])
-            elif message["method"] == "notifications/tools/list_changed":
-                self.listed = None
-            elif "id" in message:  # a request to us, who have offered nothing
-                answer = {"result": {}} if message["method"] == "ping" else {"error": {"code": -32601, "message": "not here"}}
-                self._write({"id": message["id"], **answer})
-        with self.lock:
-            self.ended = True
-            lost = list(self.pending.values())
-        for future in lost:
-            future.set_exception(Failure("exthost has ended; what it says is above"))
+        try:
+            for line in self.process.stdout:
+                try:
+                    message = json.loads(line)
+                    self._take(message)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    log(f"this is not exthost: it says {line[:80]}")
+                    self.process.kill()
+                    break
+        except OSError:
+            pass  # it is going
+        finally:
+            with self.lock:
+                self.ended = True
+                lost = [future for future in self.pending.values() if not future.done()]
+            for future in lost:
+                future.set_exception(Failure("exthost has ended; what it says is above"))
+
+    def _take(self, message):
+        if "method" not in message:
+            with self.lock:
+                future = self.pending.pop(message.get("id"), None)
+            if future:
+                future.set_result(message if "error" in message else message["result"])
+        elif message["method"] == "notifications/tools/list_changed":
+            self.listed = None
+        elif "id" in message:  # a request to us, who have offered nothing
+            answer = {"result": {}} if message["method"] == "ping" else {"error": {"code": -32601, "message": "not here"}}
+            self._write({"id": message["id"], **answer})
 
     def tools(self):
         """The tools that there are now, as MCP describes them."""
@@ -153,9 +165,19 @@ class Host:
                 text += "; try again in %d s" % max(1, data["retry_after_ms"] // 1000)
             return text, True
         text = "\n".join(block["text"] for block in result.get("content", []) if block.get("type") == "text")
-        if not text and "structuredContent" in result:
-            text = json.dumps(result["structuredContent"])
+        if not text:  # a model refuses a failure without words
+            text = json.dumps(result["structuredContent"]) if "structuredContent" in result else "(it answers with no text)"
         return text, result.get("isError", False)
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the key elsewhere: it is an error instead."""
+
+    def redirect_request(self, *_):
+        return None
+
+
+OPENER = urllib.request.build_opener(NoRedirect)
 
 
 class API:
@@ -165,16 +187,16 @@ class API:
 
     def __init__(self, vendor, url):
         self.variable = vendor + "_API_KEY"
-        self.key = os.environ.get(self.variable)
+        self.key = os.environ.get(self.variable, "").strip()
         if not self.key:
             raise Failure(f"{self.variable} is not set; --model scripted needs no key")
         self.url = (os.environ.get(vendor + "_BASE_URL") or url).rstrip("/")
 
     def post(self, path, headers, body):
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json", **headers})
         for attempt in itertools.count():
             try:
-                with urllib.request.urlopen(request, timeout=600) as response:
+                request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json", **headers})
+                with OPENER.open(request, timeout=600) as response:
                     return json.load(response)
             except urllib.error.HTTPError as e:
                 with e:
@@ -185,8 +207,12 @@ class API:
                 pause = int(pause) if pause.isdigit() and int(pause) <= 60 else 2**attempt
                 log(f"the model's API is busy ({e.code} {e.reason}); once more in {pause} s")
                 time.sleep(pause)
-            except OSError as e:
-                raise Failure(f"{request.full_url}: {e}")
+            except json.JSONDecodeError:
+                raise Failure(f"{self.url}{path} answers with no JSON") from None
+            except ValueError:  # whose text may hold the key
+                raise Failure(f"{self.variable} or the base URL cannot be sent as it is") from None
+            except (OSError, http.client.HTTPException) as e:
+                raise Failure(f"{self.url}{path}: {e}")
 
     def refusal(self, e, said):
         try:
@@ -226,6 +252,8 @@ class Anthropic(API):
             "model": self.name, "max_tokens": self.MAX_TOKENS, "system": INSTRUCTIONS, "messages": self.messages, "tools": definitions})
         if answer["stop_reason"] == "max_tokens":
             raise Failure(f"the model's answer is longer than {self.MAX_TOKENS} tokens")
+        if answer["stop_reason"] == "model_context_window_exceeded":
+            raise Failure("the model's answer is cut short: " + answer["stop_reason"])
         if answer["stop_reason"] == "refusal":
             raise Failure(f"{self.name} refuses the task")
         self.messages.append({"role": "assistant", "content": answer["content"]})  # as it came, whatever it holds
@@ -249,9 +277,12 @@ class OpenAI(API):
         body = {"model": self.name, "messages": self.messages}
         if tools:  # an empty list is refused
             body["tools"] = [{"type": "function", "function": {"name": t["name"], "description": t.get("description", ""), "parameters": t["inputSchema"]}} for t in tools]
-        answer = self.post("/chat/completions", {"Authorization": "Bearer " + self.key}, body)["choices"][0]
+        answer = self.post("/chat/completions", {"Authorization": "Bearer " + self.key}, body)
+        if not answer.get("choices"):
+            raise Failure("the model's API answers with no choices")
+        answer = answer["choices"][0]
         message = answer["message"]
-        if answer["finish_reason"] in ("length", "content_filter"):
+        if answer.get("finish_reason") in ("length", "content_filter"):
             raise Failure("the model's answer is cut short: " + answer["finish_reason"])
         if message.get("refusal"):
             raise Failure("the model refuses the task: " + message["refusal"])
@@ -334,11 +365,12 @@ def pick(named):
 
 
 def call(host, name, arguments):
-    if isinstance(arguments, str):  # in which a model may have written anything
-        try:
+    try:  # a model may have written anything, and Python takes NaN for JSON
+        if isinstance(arguments, str):
             arguments = json.loads(arguments or "{}")
-        except ValueError as e:
-            return f"the arguments are no JSON: {e}", True
+        json.dumps(arguments, allow_nan=False)
+    except (ValueError, RecursionError) as e:
+        return f"the arguments are no JSON: {e}", True
     return host.call(name, arguments)
 
 
