@@ -105,7 +105,13 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 // watch waits for whatever ends the run first: nil is the end of ctx.
 func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 	shaken := make(chan error, 1)
-	c.tasks.Go(func() { shaken <- c.greet(ctx) })
+	c.tasks.Go(func() {
+		err := c.greet(ctx)
+		shaken <- err
+		if p, ok := c.body.(local); ok && err == nil {
+			p.FollowNice(ctx)
+		}
+	})
 	var relisted chan struct{} // not nil while a listing runs
 	for {
 		var changed chan struct{}

@@ -60,9 +60,11 @@ func (c *child) bury() {
 	c.conn.Close()
 }
 
-// drained waits for the connection of a dead process to end and reports whether
-// it did: a grandchild out of reach may hold the other end of the pipe.
+// drained waits for the connection of a dead process to end, which nothing holds up
+// any more, and reports whether it did: a grandchild out of reach may hold the other
+// end of the pipe.
 func (c *child) drained() bool {
+	c.conn.Rush()
 	select {
 	case <-c.served:
 		return true

@@ -90,25 +90,19 @@ func (l *listener) Read() (jsonrpc.Message, error) {
 	m, err := l.Line.Read()
 	if err == nil {
 		l.noise.frame()
-		if l.tap.Tapped() {
-			l.tap.Show(l.pid, false, m.Raw)
-		}
+		l.tap.Show(l.pid, false, m.Raw)
 	}
 	return m, err
 }
 
 func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
-	if l.tap.Tapped() {
-		showSent(l.tap, l.pid, m)
-	}
+	showSent(l.tap, l.pid, m)
 	return l.Line.Write(ctx, m)
 }
 
 // WriteLater is Write for answers that may wait for others.
 func (l *listener) WriteLater(ctx context.Context, m jsonrpc.Message) error {
-	if l.tap.Tapped() {
-		showSent(l.tap, l.pid, m)
-	}
+	showSent(l.tap, l.pid, m)
 	return l.Line.WriteLater(ctx, m)
 }
 
@@ -120,20 +114,21 @@ type tapped struct {
 
 func (t *tapped) Read() (jsonrpc.Message, error) {
 	m, err := t.Transport.Read()
-	if err == nil && t.tap.Tapped() {
+	if err == nil {
 		t.tap.Show(0, false, m.Raw)
 	}
 	return m, err
 }
 
 func (t *tapped) Write(ctx context.Context, m jsonrpc.Message) error {
-	if t.tap.Tapped() {
-		showSent(t.tap, 0, m)
-	}
+	showSent(t.tap, 0, m)
 	return t.Transport.Write(ctx, m)
 }
 
 func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
+	if !tap.Tapped() {
+		return
+	}
 	if frame, err := jsonrpc.Append(nil, &m); err == nil {
 		tap.Show(pid, true, frame)
 	}
@@ -141,9 +136,7 @@ func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
 
 // heard takes a line that is not a frame.
 func (l *listener) heard(line []byte, err error) error {
-	if l.tap.Tapped() {
-		l.tap.Show(l.pid, false, line)
-	}
+	l.tap.Show(l.pid, false, line)
 	return l.noise.line(line, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -297,6 +298,7 @@ func TestW9DyingIsNotAnEndOfStdout(t *testing.T) {
 	}
 	close(b.exiting)
 	c := &child{spec: &Spec{exitGrace: time.Millisecond}, body: b, broken: io.EOF, served: make(chan struct{})}
+	c.conn = jsonrpc.NewConn(nil, jsonrpc.Options{})
 	close(c.served)
 	if fault := c.disconnected(); fault.Kind != protocol.ChildExited {
 		t.Error(fault)

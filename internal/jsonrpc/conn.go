@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Conn is one end of a conversation. Create it with [NewConn].
@@ -20,6 +22,10 @@ type Conn struct {
 	wg       sync.WaitGroup // readers, handlers and lanes; added to inside update
 	pool     sync.Pool      // of *flight
 	messages sync.Pool      // of *Message, which handlers that ran inline are done with
+	asides   *rate.Limiter  // of what is read aside, see asideRate
+	pause    time.Duration  // before Serve reads on; the reader's
+	rush     chan struct{}  // closed by Rush
+	rushed   sync.Once
 
 	mu    sync.Mutex // held only by update; guards state and the flights in it
 	state state
@@ -48,7 +54,7 @@ func NewConn(t Transport, o Options) *Conn {
 	if o.MaxHandlers == 0 {
 		o.MaxHandlers = defaultHandlers
 	}
-	c := &Conn{t: t, o: o, resume: make(chan struct{}, 1), unread: make(chan struct{})}
+	c := &Conn{t: t, o: o, resume: make(chan struct{}, 1), unread: make(chan struct{}), rush: make(chan struct{}), asides: rate.NewLimiter(asideRate, asideBurst)}
 	if t, ok := t.(interruptible); ok {
 		c.lends = t.canInterrupt() && !o.Inline
 	}
@@ -109,6 +115,7 @@ func (c *Conn) drains(err error) bool { return err == io.EOF && c.o.Drain > 0 }
 // taken over for good.
 func (c *Conn) read() {
 	for {
+		c.rest()
 		m, err := c.t.Read()
 		switch {
 		case err == errInterrupted:
@@ -172,6 +179,11 @@ func (c *Conn) Close() error {
 	c.fail(ErrClosed)
 	return nil
 }
+
+// Rush has what the peer sends read without pauses from now on. It is for a peer
+// that is gone: the answers behind a flood that it left are to be had while the
+// pipe is open, and there is no more to come. It is idempotent.
+func (c *Conn) Rush() { c.rushed.Do(func() { close(c.rush) }) }
 
 // Err returns why the conversation ended, nil while it goes on.
 func (c *Conn) Err() (err error) {

@@ -33,7 +33,7 @@ func (c *Conn) dispatch(m Message) (reading bool) {
 func (c *Conn) incoming(m *Message) (reading bool) {
 	switch {
 	case m.Bare && !c.o.Bare:
-		c.refuse(m.ID, errNotBare)
+		c.turnDown(m, errNotBare)
 	case c.toCall(m):
 	case m.ID == nil:
 		c.notify(m)
@@ -48,24 +48,29 @@ func (c *Conn) answer(m *Message) {
 	result, err := c.outcome(m)
 	id, ours := parseID(m.ID)
 	var fl *flight
+	stray := false
 	c.update(func(s *state) {
 		if fl = s.flights[id]; fl != nil && ours {
 			s.remove(fl)
 		} else {
 			fl = nil
-			s.countStray(id, ours)
+			stray = s.countStray(id, ours)
 		}
 		if m.Invalid != nil {
 			s.stats.Invalid++
 		}
 	})
-	if fl != nil {
+	switch {
+	case fl != nil:
 		fl.finish(result, err)
+	case stray:
+		c.aside(m)
 	}
 }
 
-// countStray counts an answer that no call waits for.
-func (s *state) countStray(id uint64, ours bool) {
+// countStray counts an answer that no call waits for, and reports whether none is
+// owed either.
+func (s *state) countStray(id uint64, ours bool) (stray bool) {
 	_, late := s.abandoned[id]
 	switch {
 	case !ours || id >= s.nextID:
@@ -73,9 +78,11 @@ func (s *state) countStray(id uint64, ours bool) {
 	case late:
 		delete(s.abandoned, id)
 		s.stats.Late++
+		return false
 	default:
 		s.stats.Duplicate++
 	}
+	return true
 }
 
 // outcome reads an answer.
@@ -169,8 +176,11 @@ func (c *Conn) toCall(m *Message) (found bool) {
 			refusal = errOverloaded
 		}
 	})
-	if refusal != nil {
-		c.refuse(m.ID, refusal)
+	switch {
+	case refusal != nil:
+		c.turnDown(m, refusal)
+	case found && m.ID == nil:
+		c.aside(m)
 	}
 	return found
 }
@@ -216,6 +226,7 @@ func (c *Conn) serveRequest(ctx context.Context, fl *flight, m *Message) {
 
 // notify passes on a notification that belongs to no call.
 func (c *Conn) notify(m *Message) {
+	c.aside(m)
 	if c.o.Notified == nil {
 		return
 	}
@@ -227,7 +238,7 @@ func (c *Conn) notify(m *Message) {
 // request has a request handled that belongs to no call.
 func (c *Conn) request(m *Message) (reading bool) {
 	if c.o.Handle == nil {
-		c.refuse(m.ID, errNoHandler)
+		c.turnDown(m, errNoHandler)
 		return true
 	}
 	full := false
@@ -241,9 +252,11 @@ func (c *Conn) request(m *Message) (reading bool) {
 	})
 	switch {
 	case full:
-		c.refuse(m.ID, errOverloaded)
+		c.turnDown(m, errOverloaded)
 	case c.o.Inline:
 		return c.handleInline(m)
+	default:
+		c.aside(m)
 	}
 	return true
 }
@@ -274,6 +287,12 @@ func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
 	if err != nil && c.ctx.Err() == nil && !Written(err) && !errors.Is(err, ErrClosed) {
 		c.refuse(id, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
 	}
+}
+
+// turnDown is refuse for the reader.
+func (c *Conn) turnDown(m *Message, reason *Error) {
+	c.aside(m)
+	c.refuse(m.ID, reason)
 }
 
 // refuse answers a request without holding the reader up. Without an id there is

@@ -33,6 +33,7 @@ const (
 	defaultMaxLine      = 16 << 20
 	defaultWriteTimeout = 30 * time.Second
 	maxNoise            = 64
+	maxWaste            = 64 << 10 // bytes read that are no message, before a pause
 )
 
 // Traffic counts what went over a line transport.
@@ -47,6 +48,7 @@ type Line struct {
 	noise func(line []byte, err error) error
 	total atomic.Uint64 // lines of noise
 	row   int           // of them, in a row
+	waste int           // bytes of lines that were no messages, since the last pause
 }
 
 // NewLineTransport frames messages as lines. Closing r and w must unblock their
@@ -82,15 +84,22 @@ func (l *Line) tolerate([]byte, error) error {
 // Read returns the next message, which owns its memory.
 func (l *Line) Read() (Message, error) {
 	for {
-		line, err := l.next()
+		line, shared, err := l.next()
 		if err != nil {
+			if err != errInterrupted {
+				l.in.drop()
+			}
 			return Message{}, err
 		}
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		if rawjson.SkipSpace(line, 0) == len(line) {
+			l.wasted(line)
 			continue
 		}
-		m, err := Decode(bytes.Clone(line))
+		if shared {
+			line = bytes.Clone(line)
+		}
+		m, err := Decode(line)
 		if broken := cmp.Or(err, m.Invalid); broken != nil && l.in.ended {
 			// Half a line, left by a peer that is gone: nobody's answer.
 			err = fmt.Errorf("%w: %w", io.ErrUnexpectedEOF, broken)
@@ -101,24 +110,34 @@ func (l *Line) Read() (Message, error) {
 		}
 		l.row++
 		l.total.Add(1)
+		l.wasted(line)
 		if err := l.noise(line, err); err != nil {
 			return Message{}, err
 		}
 	}
 }
 
-// next returns the next line. Answers held back leave before it waits for one.
-func (l *Line) next() ([]byte, error) {
+// wasted holds the reader up when much was read that is no message.
+func (l *Line) wasted(line []byte) {
+	if l.waste += len(line) + 1; l.waste >= maxWaste {
+		l.waste = 0
+		time.Sleep(asidePause)
+	}
+}
+
+// next returns the next line, as lineReader.line does. Answers held back leave before
+// it waits for one.
+func (l *Line) next() (line []byte, shared bool, err error) {
 	for {
-		if line, ok, err := l.in.line(); ok || err != nil {
-			return line, err
+		if line, shared, ok, err := l.in.line(); ok || err != nil {
+			return line, shared, err
 		}
 		l.out.burst.Store(l.in.lines > 1)
 		l.out.flushHeld()
 		if err := l.in.fill(); err == errInterrupted {
-			return nil, err
+			return nil, false, err
 		} else if err != nil {
-			return nil, l.out.reason(err)
+			return nil, false, l.out.reason(err)
 		}
 	}
 }
@@ -130,6 +149,8 @@ func (l *Line) Write(ctx context.Context, m Message) error { return l.out.write(
 // WriteLater is Write for the reading goroutine: m may wait for others until Read
 // needs more input.
 func (l *Line) WriteLater(ctx context.Context, m Message) error { return l.out.write(ctx, &m, true) }
+
+func (l *Line) flushHeld() { l.out.flushHeld() }
 
 // Flush waits until everything written has been taken by the pipe.
 func (l *Line) Flush(ctx context.Context) error { return l.out.flush(ctx) }

@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +59,8 @@ func TestW5Chunks(t *testing.T) {
 }
 
 func TestW1LineLimit(t *testing.T) {
-	for _, limit := range []int{100, smallBuffer - 1, smallBuffer, smallBuffer + 1, 4 * smallBuffer, 100_000} {
+	for _, limit := range []int{100, smallBuffer - 1, smallBuffer, smallBuffer + 1, 4 * smallBuffer, 100_000,
+		biggestBuffer - 1, biggestBuffer, biggestBuffer + 1, 3 * biggestBuffer, 3*biggestBuffer + 1} {
 		line := answer(1, `"`+strings.Repeat("x", limit-len(answer(1, `""`)))+`"`)
 		two := line + "\n" + line
 		if got, err := readAll(readingTransport(strings.NewReader(two), LineOptions{MaxLineBytes: limit})); len(got) != 2 || err != io.EOF {
@@ -117,6 +117,24 @@ func TestLongLineIsForgotten(t *testing.T) {
 	}
 }
 
+func TestLineThatDoesNotEndIsForgotten(t *testing.T) {
+	const limit = 10 * biggestBuffer
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		size int
+		want error
+	}{{limit + 1, ErrLineTooLong}, {limit, broken}, {100, broken}} {
+		r := io.MultiReader(strings.NewReader(strings.Repeat("x", c.size)), iotest.ErrReader(broken))
+		l := readingTransport(r, LineOptions{MaxLineBytes: limit})
+		if _, err := l.Read(); err != c.want {
+			t.Error(err)
+		}
+		if len(l.in.parts) != 0 || len(l.in.buf) != smallBuffer {
+			t.Errorf("after %d bytes and %v the reader holds %d parts and %d bytes", c.size, c.want, len(l.in.parts), len(l.in.buf))
+		}
+	}
+}
+
 func TestH3Noise(t *testing.T) {
 	good := answer(1, "0")
 	noise := strings.Repeat("Starting up...\n", maxNoise-1)
@@ -131,6 +149,7 @@ func TestH3Noise(t *testing.T) {
 		{"at the limit", noise + "{}\n" + good + "\n", 0, maxNoise, ErrNoise},
 		{"batch", "[" + good + "]\n" + good + "\n", 1, 1, io.EOF},
 		{"W9 half a line at the end", good + "\n" + good[:20], 1, 1, io.EOF},
+		{"W9 half a long line at the end", (good + strings.Repeat("x", biggestBuffer))[:biggestBuffer], 0, 1, io.EOF},
 		{"no newline at the end", good + "\n" + good, 2, 0, io.EOF},
 		{"nothing but a newline", "\n", 0, 0, io.EOF},
 	} {
@@ -159,19 +178,6 @@ func TestH3NoiseCallback(t *testing.T) {
 	}
 	if got := strings.Join(lines, "|"); got != "one|two\xff" {
 		t.Errorf("%q", got)
-	}
-}
-
-// TestReadOwnsItsMemory checks that a message survives what is read after it.
-func TestReadOwnsItsMemory(t *testing.T) {
-	l := readingTransport(strings.NewReader(answer(1, `"first"`)+"\n"+answer(2, `"other"`)+"\n"), LineOptions{})
-	first, err := l.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = readAll(l)
-	if !bytes.Equal(first.Result, []byte(`"first"`)) {
-		t.Errorf("%s", first.Result)
 	}
 }
 

@@ -10,11 +10,14 @@ import (
 	"time"
 )
 
-// lineReader splits a stream into lines and holds little more than one of them.
+// lineReader splits a stream into lines and holds little more than one of them, or
+// two for the moment in which a long one is put together.
 type lineReader struct {
 	r     io.ReadCloser
 	max   int
 	small []byte // the buffer for ordinary lines
+	parts []part // what came before buf of a line that outgrew the biggest buffer
+	long  int    // bytes in parts
 	buf   []byte // small or a bigger one; what was read is buf[start:end]
 	start int
 	end   int
@@ -30,10 +33,15 @@ type lineReader struct {
 
 const smallBuffer = 2 << 10
 
-// bigBuffers are four, 16, 64 and 256 times smallBuffer long. A line that does not
-// fit moves to the next size; the buffer goes back when it is empty, so that idle
-// connections hold none.
-var bigBuffers [4]sync.Pool
+// bigBuffers are four, 16 and 64 times smallBuffer long. A line that does not fit
+// moves to the next size, and beyond the biggest it is read in parts of that; the
+// buffers go back when they are empty, so that idle connections hold none.
+var bigBuffers [3]sync.Pool
+
+const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
+
+// part is a piece of a long line, and the buffer that it is in.
+type part struct{ buf, text []byte }
 
 func (l *lineReader) init(r io.ReadCloser, max int) {
 	l.r, l.max = r, max
@@ -45,24 +53,41 @@ func (l *lineReader) init(r io.ReadCloser, max int) {
 }
 
 // line returns the next line without its line ending, if all of it has been read.
-// It is valid until the next call of fill.
-func (l *lineReader) line() (line []byte, ok bool, err error) {
+// It is the caller's own, or, if shared, valid until the next call of fill.
+func (l *lineReader) line() (line []byte, shared, ok bool, err error) {
 	i := bytes.IndexByte(l.buf[l.seen:l.end], '\n')
 	if i < 0 {
 		l.seen = l.end
-		if l.end-l.start > l.max {
+		if l.long+l.end-l.start > l.max {
 			err = ErrLineTooLong
 		}
-		return nil, false, err
+		return nil, false, false, err
 	}
 	line = l.buf[l.start : l.seen+i]
 	l.start = l.seen + i + 1
 	l.seen = l.start
 	l.lines++
-	if len(line) > l.max {
-		return nil, false, ErrLineTooLong
+	if l.long+len(line) > l.max {
+		return nil, false, false, ErrLineTooLong
 	}
-	return bytes.TrimSuffix(line, []byte("\r")), true, nil
+	shared = len(l.parts) == 0
+	if !shared {
+		line = l.join(line)
+	}
+	return bytes.TrimSuffix(line, []byte("\r")), shared, true, nil
+}
+
+// join puts a long line together. It copies in pieces on purpose: a copy cannot be
+// preempted, and one of megabytes would keep all of the program waiting when the
+// garbage collector is about to begin.
+func (l *lineReader) join(last []byte) []byte {
+	whole := make([]byte, 0, l.long+len(last))
+	for _, p := range l.parts {
+		whole = append(whole, p.text...)
+		release(p.buf)
+	}
+	l.parts, l.long = nil, 0
+	return append(whole, last...)
 }
 
 // fill reads once. A last line without a newline is given one.
@@ -77,7 +102,7 @@ func (l *lineReader) fill() error {
 		switch {
 		case n > 0:
 			return nil
-		case err == io.EOF && l.start < l.end:
+		case err == io.EOF && l.long+l.end-l.start > 0:
 			l.ended = true
 			l.buf = append(l.buf[:l.end], '\n')
 			l.end++
@@ -103,13 +128,26 @@ func (l *lineReader) makeRoom() {
 	case l.start > 0 && len(l.buf)-l.end < len(l.buf)/2:
 		l.use(l.buf)
 	}
-	if l.end == len(l.buf) {
-		size := 4 * len(l.buf)
-		if size >= l.max {
-			size = l.max + 1 // the longest line and its newline
-		}
-		l.use(bigBuffer(size))
+	switch {
+	case l.end < len(l.buf):
+	case len(l.buf) == biggestBuffer:
+		l.parts = append(l.parts, part{l.buf, l.buf[l.start:l.end]})
+		l.long += l.end - l.start
+		l.buf, l.start, l.seen, l.end = bigBuffer(biggestBuffer), 0, 0, 0
+	default:
+		l.use(bigBuffer(4 * len(l.buf)))
 	}
+}
+
+// drop lets go of the line that will not be read to its end: the reader may be around
+// for long after that.
+func (l *lineReader) drop() {
+	for _, p := range l.parts {
+		release(p.buf)
+	}
+	l.parts, l.long = nil, 0
+	l.start, l.seen, l.end = 0, 0, 0
+	l.use(l.small)
 }
 
 func bigBuffer(size int) []byte {
@@ -119,25 +157,30 @@ func bigBuffer(size int) []byte {
 	return make([]byte, size)
 }
 
-// use moves what was not yet returned to the front of buf.
-func (l *lineReader) use(buf []byte) {
-	n := copy(buf, l.buf[l.start:l.end])
-	if len(l.buf) != len(buf) && len(l.buf) != len(l.small) {
-		old := l.buf
-		poolOf(len(old)).Put(&old)
+// release gives a buffer back, unless it is a small one.
+func release(buf []byte) {
+	if pool := poolOf(len(buf)); pool != nil {
+		pool.Put(&buf)
 	}
-	l.buf, l.seen, l.start, l.end = buf, l.seen-l.start, 0, n
 }
 
-// poolOf returns the pool for buffers of this size; an odd size gets an empty
-// pool that nobody else sees.
+// poolOf returns the pool for big buffers of this size.
 func poolOf(size int) *sync.Pool {
 	for i := range bigBuffers {
 		if size == smallBuffer<<(2*i+2) {
 			return &bigBuffers[i]
 		}
 	}
-	return new(sync.Pool)
+	return nil
+}
+
+// use moves what was not yet returned to the front of buf.
+func (l *lineReader) use(buf []byte) {
+	n := copy(buf, l.buf[l.start:l.end])
+	if &l.buf[0] != &buf[0] {
+		release(l.buf)
+	}
+	l.buf, l.seen, l.start, l.end = buf, l.seen-l.start, 0, n
 }
 
 func (l *lineReader) close() (err error) {

@@ -63,6 +63,15 @@ const (
 	maxLane         = 1024 // jobs waiting in a lane
 	maxInbox        = 256  // messages waiting for one call
 	maxAbandoned    = 4096 // abandoned ids remembered
+
+	// What is neither an answer owed, nor a request of a call, nor one that is handled
+	// inline is read at this many a second in the long run, and this many at once: a
+	// peer that floods is held up by its own pipe, and costs its neighbours little. A
+	// long message counts as several.
+	asideRate  = 10_000
+	asideBurst = 2 * maxLane
+	asideBytes = 2 << 10
+	asidePause = 10 * time.Millisecond // at least, so that pauses are rare
 )
 
 // Stats counts what happened on a conversation.

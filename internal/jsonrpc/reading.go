@@ -144,9 +144,10 @@ func (c *Conn) borrow(s *state, fl *flight) bool {
 	return true
 }
 
-// readFor reads in the caller's goroutine until there is something for the call.
+// readFor reads in the caller's goroutine until there is something for the call, or
+// the reader is to be held up, which the caller must not be.
 func (c *Conn) readFor(fl *flight) {
-	for len(fl.done) == 0 && len(fl.news) == 0 {
+	for len(fl.done) == 0 && len(fl.news) == 0 && c.pause == 0 {
 		m, err := c.t.Read()
 		if err == errInterrupted {
 			break
@@ -166,9 +167,11 @@ func (c *Conn) readFor(fl *flight) {
 	})
 }
 
-// batcher is a transport that can hold answers back until its reader runs dry.
+// batcher is a transport that can hold answers back until its reader runs dry, or
+// flushes them.
 type batcher interface {
 	WriteLater(ctx context.Context, m Message) error
+	flushHeld()
 }
 
 // handleInline runs one handler on the reader and reports whether its goroutine
@@ -189,4 +192,30 @@ func (c *Conn) handleInline(m *Message) (mine bool) {
 	*m = Message{}
 	c.messages.Put(m)
 	return mine
+}
+
+// aside counts m, one that asideRate is about. After too many, Serve is to pause
+// before it reads on.
+func (c *Conn) aside(m *Message) {
+	now := time.Now()
+	n := min(1+len(m.Raw)/asideBytes, asideBurst)
+	if d := c.asides.ReserveN(now, n).DelayFrom(now); d >= asidePause {
+		c.pause = d
+	}
+}
+
+// rest makes the pause that is due.
+func (c *Conn) rest() {
+	if c.pause == 0 {
+		return
+	}
+	if t, ok := c.t.(batcher); ok {
+		t.flushHeld()
+	}
+	select {
+	case <-time.After(c.pause):
+	case <-c.rush:
+	case <-c.ctx.Done():
+	}
+	c.pause = 0
 }
