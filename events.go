@@ -3,11 +3,11 @@ package exthost
 import (
 	"context"
 	"iter"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/broadcast"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
@@ -79,33 +79,12 @@ type ToolsEvent struct {
 	Count      int    `json:"count"`
 }
 
-// maxEvents is how many events wait for one listener.
-const maxEvents = 1024
-
 // feed hands events to those who listen. Its zero value has no listeners.
-type feed struct {
-	listening atomic.Int32 // how many do
-
-	mu        sync.Mutex // guards what follows
-	listeners map[*listener]struct{}
-	closed    bool
-}
-
-// listener is one reader of events. All but more is guarded by the feed's lock.
-type listener struct {
-	kinds   map[EventKind]bool // nil: all
-	pending []Event
-	lost    int
-	more    chan struct{} // holds a token when something is pending
-}
-
-// active reports whether anybody listens. It costs next to nothing, so that what
-// makes events need not make them for nobody.
-func (f *feed) active() bool { return f.listening.Load() > 0 }
+type feed struct{ broadcast.Hub[Event] }
 
 // clock is the time while somebody listens, and zero otherwise.
 func (f *feed) clock() (now time.Time) {
-	if f.active() {
+	if f.Readers() > 0 {
 		now = time.Now()
 	}
 	return now
@@ -113,80 +92,8 @@ func (f *feed) clock() (now time.Time) {
 
 // publish gives e to all who listen. It does not wait for them.
 func (f *feed) publish(e Event) {
-	if !f.active() {
-		return
-	}
 	e.Time = time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for l := range f.listeners {
-		if l.kinds == nil || l.kinds[e.Kind] {
-			l.offer(e)
-		}
-	}
-}
-
-func (l *listener) offer(e Event) {
-	if len(l.pending) >= maxEvents {
-		l.lost++
-		return
-	}
-	e.Lost, l.lost = l.lost, 0
-	l.pending = append(l.pending, e)
-	l.wake()
-}
-
-func (l *listener) wake() {
-	select {
-	case l.more <- struct{}{}:
-	default:
-	}
-}
-
-func (f *feed) listen(kinds []EventKind) *listener {
-	l := &listener{more: make(chan struct{}, 1)}
-	if len(kinds) > 0 {
-		l.kinds = make(map[EventKind]bool, len(kinds))
-		for _, kind := range kinds {
-			l.kinds[kind] = true
-		}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.listeners == nil {
-		f.listeners = make(map[*listener]struct{})
-	}
-	f.listeners[l] = struct{}{}
-	f.listening.Add(1)
-	if f.closed {
-		l.wake()
-	}
-	return l
-}
-
-func (f *feed) leave(l *listener) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.listeners, l)
-	f.listening.Add(-1)
-}
-
-// take returns what waits for l, and whether nothing will come after it.
-func (f *feed) take(l *listener) (events []Event, closed bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	events, l.pending = l.pending, nil
-	return events, f.closed
-}
-
-// close lets listeners take what waits for them, and ends them.
-func (f *feed) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	for l := range f.listeners {
-		l.wake()
-	}
+	f.Publish(e, 0)
 }
 
 // Events yields what happens in the host from now on, of these kinds or of all,
@@ -194,11 +101,11 @@ func (f *feed) close() {
 // loses some and is told how many. Approvals come once at the start, as they are.
 func (a Admin) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		f := &a.h.feed
-		l := f.listen(kinds)
-		defer f.leave(l)
+		wants := func(kind EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
+		l := a.h.feed.Join(func(e *Event) bool { return wants(e.Kind) })
+		defer l.Leave()
 		var changed <-chan struct{}
-		if l.kinds == nil || l.kinds[EventApprovals] {
+		if wants(EventApprovals) {
 			if changed = a.h.oversight.desk.Changed(); !yield(a.h.questions()) {
 				return
 			}
@@ -211,10 +118,10 @@ func (a Admin) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 				if changed = a.h.oversight.desk.Changed(); !yield(a.h.questions()) {
 					return
 				}
-			case <-l.more:
-				events, closed := f.take(l)
+			case <-l.More():
+				events, closed := l.Take()
 				for _, e := range events {
-					if ctx.Err() != nil || !yield(e) {
+					if e.Value.Lost = e.Lost; ctx.Err() != nil || !yield(e.Value) {
 						return
 					}
 				}
@@ -233,7 +140,7 @@ func (h *Host) questions() Event {
 
 // stateEvent tells listeners what happened to an instance of an extension.
 func (f *feed) stateEvent(id string, e supervisor.Event) {
-	if !f.active() {
+	if f.Readers() == 0 {
 		return
 	}
 	s := &StateEvent{Extension: id, Instance: e.Key, State: e.State, Breaker: e.Breaker, Attempt: e.Attempt, Of: e.MaxAttempts}

@@ -128,11 +128,24 @@ func pause(ctx context.Context, d time.Duration) bool {
 // source sends messages until it has no more, send says no, or ctx ends.
 type source func(ctx context.Context, send func(message) bool)
 
-// serveStream writes what the sources send until all have ended or the reader is
-// gone. It waits for the sources.
+type endingKey struct{}
+
+// untilEnding has the streams of next end when the server is about to: calls may
+// finish then, and streams do not by themselves.
+func (s *Server) untilEnding(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endingKey{}, s.ending)))
+	})
+}
+
+// serveStream writes what the sources send until all have ended, the reader is gone
+// or the server is about to end. It waits for the sources.
 func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if ending, ok := ctx.Value(endingKey{}).(context.Context); ok {
+		defer context.AfterFunc(ending, cancel)()
+	}
 	messages := make(chan message, streamBuffer)
 	send := func(m message) bool {
 		select {

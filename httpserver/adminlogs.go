@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
@@ -33,19 +32,15 @@ func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
 	f.Extension = r.FormValue("extension")
 	if level := r.FormValue("level"); level == "trace" {
 		f.Level = slog.LevelDebug - 4
-	} else if level != "" {
-		err = f.Level.UnmarshalText([]byte(level))
+	} else if level != "" && f.Level.UnmarshalText([]byte(level)) != nil {
+		return f, protocol.Errorf(protocol.InvalidArguments, "level is trace, debug, info, warn or error, not %q", level)
 	}
-	if last := r.FormValue("last"); last != "" && err == nil {
-		if f.Last, err = strconv.Atoi(last); f.Last == 0 {
-			f.Last = -1 // none
-		}
+	if f.Last, err = number(r, "last", 0); err != nil {
+		return f, err
 	}
-	if follow := r.FormValue("follow"); follow != "" && err == nil {
-		f.Follow, err = strconv.ParseBool(follow)
+	if f.Last == 0 && r.FormValue("last") != "" {
+		f.Last = -1 // none, where 0 is all
 	}
-	if err != nil {
-		return f, protocol.Errorf(protocol.InvalidArguments, "%w", err)
-	}
-	return f, nil
+	f.Follow, err = boolean(r, "follow")
+	return f, err
 }

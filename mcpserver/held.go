@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -63,8 +64,10 @@ func (s *Server) hold(ctx context.Context, session *protocol.Session, m *jsonrpc
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	h.write = client.write
 	client.write, client.asks = h.send, h
+	release := mcphttp.HoldBody(ctx)
 	go func() {
 		defer close(h.done)
+		defer release()
 		defer context.AfterFunc(s.closing, func() { h.cancel(errEnded) })()
 		h.result, h.err = s.do(h.ctx, session, m, client)
 	}()
@@ -75,13 +78,15 @@ func (s *Server) hold(ctx context.Context, session *protocol.Session, m *jsonrpc
 // when m names none.
 func (s *Server) resume(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, client *requestClient) (result json.RawMessage, err error, ok bool) {
 	name, _ := rawjson.Text(member(m.Params, "requestState"))
-	h := s.holds.take(name)
+	h := s.holds.get(name)
 	if h == nil {
 		return nil, nil, false
 	}
 	if h.session.Caller != session.Caller || h.session.Extension != session.Extension || h.method != m.Method {
-		s.holds.put(h)
 		return nil, invalidParams("requestState is of another request"), true
+	}
+	if !s.holds.remove(h) { // somebody was faster
+		return nil, nil, false
 	}
 	h.back(client.write)
 	h.answer(rawjson.Get(m.Params, "inputResponses"))
@@ -91,15 +96,20 @@ func (s *Server) resume(ctx context.Context, session *protocol.Session, m *jsonr
 
 // attend waits, for the client, until there is an outcome or something to ask.
 func (h *held) attend(ctx context.Context) (json.RawMessage, error) {
-	select {
-	case <-h.news:
-		return h.away()
-	case <-h.done:
-	case <-ctx.Done():
-		h.cancel(context.Cause(ctx))
-		<-h.done
+	for {
+		select {
+		case <-h.news:
+			if result, err := h.away(); result != nil || err != nil {
+				return result, err
+			}
+		case <-h.done:
+			return h.result, h.err
+		case <-ctx.Done():
+			h.cancel(context.Cause(ctx))
+			<-h.done
+			return h.result, h.err
+		}
 	}
-	return h.result, h.err
 }
 
 // send sends what the extension tells meanwhile; while the client is away nobody
@@ -144,10 +154,14 @@ func (h *held) tellLocked() {
 	}
 }
 
-// away sends the client to find answers. The questions go with it.
+// away sends the client to find answers. The questions go with it; when there are none,
+// because they have been taken back or are answered, neither does the client go.
 func (h *held) away() (json.RawMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.questions) == 0 {
+		return nil, nil
+	}
 	result := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for key, q := range h.questions {
 		if result[len(result)-1] != '{' {
@@ -160,7 +174,7 @@ func (h *held) away() (json.RawMessage, error) {
 	result = append(append(append(result, `},"requestState":"`...), h.name...), `"}`...)
 	h.write = nil
 	h.expiry = time.AfterFunc(holdTimeout, func() {
-		if h.server.holds.take(h.name) == h {
+		if h.server.holds.remove(h) {
 			h.cancel(errAway)
 		}
 	})
@@ -214,11 +228,20 @@ func (s *holds) put(h *held) bool {
 	return true
 }
 
-// take removes and returns what is kept under name, nil when nothing is.
-func (s *holds) take(name string) *held {
+// get returns what is kept under name, nil when nothing is.
+func (s *holds) get(name string) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.byName[name]
-	delete(s.byName, name)
-	return h
+	return s.byName[name]
+}
+
+// remove forgets h; false when somebody else has.
+func (s *holds) remove(h *held) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byName[h.name] != h {
+		return false
+	}
+	delete(s.byName, h.name)
+	return true
 }

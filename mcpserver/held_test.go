@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -149,4 +152,52 @@ func TestHeldCallEndsWithTheServer(t *testing.T) {
 	if err := get(t, ended, "the first call's end"); protocol.KindOf(err) != protocol.ShuttingDown {
 		t.Errorf("ended with %v", err)
 	}
+}
+
+// A question that has been taken back sends nobody away.
+func TestHeldCallWithoutQuestionsIsAnswered(t *testing.T) {
+	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+		given, up := context.WithCancel(ctx)
+		up()
+		_, _ = c.Client.Call(given, "roots/list", nil)
+		return json.RawMessage(`{"content":[]}`), nil
+	}}
+	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
+	for range 20 { // the client may be asked before the question is taken back
+		if got := callHeld(t, url, ""); strings.Contains(string(got), `"inputRequests":{}`) {
+			t.Fatalf("the client is asked nothing: %s", got)
+		}
+	}
+}
+
+// What a call was made with is in memory as long as its client is away.
+func TestF3HeldCallsCountTheirBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+			return c.Client.Call(ctx, "roots/list", nil)
+		}}
+		s := mcpserver.New(b, mcpserver.Options{})
+		defer s.Close()
+		budget := mcphttp.NewBudget(64 << 10)
+		post := func(members string) *httptest.ResponseRecorder {
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + members + canAsk + `}}`
+			r := httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(body))
+			r.Header = mirrored(body)
+			r.Header.Set("Content-Type", "application/json")
+			r, release := budget.Meter(r)
+			defer release()
+			w := httptest.NewRecorder()
+			s.Handler("").ServeHTTP(w, r)
+			return w
+		}
+		large := `"arguments":{"x":"` + strings.Repeat("x", 40<<10) + `"},`
+		asked := post(large)
+		if again := post(large); asked.Code != http.StatusOK || again.Code != http.StatusServiceUnavailable {
+			t.Errorf("the first %d %s, the second %d", asked.Code, asked.Body, again.Code)
+		}
+		post(answers(rawjson.Get(asked.Body.Bytes(), "result"), `{"roots":[]}`))
+		if after := post(large); after.Code != http.StatusOK {
+			t.Errorf("once it is answered: %d %s", after.Code, after.Body)
+		}
+	})
 }

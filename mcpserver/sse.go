@@ -13,10 +13,10 @@ import (
 )
 
 // SSE returns the two handlers of HTTP with server-sent events, the transport of
-// revision 2024-11-05, for the named extension, or for "" for all of them: a GET of the first is a session that lasts as long as its
-// stream, and names the URL to POST to, "message" beside its own; the second
-// takes those POSTs. Whatever is answered goes to the stream of the session that
-// asked and to no other.
+// revision 2024-11-05, for the named extension, or for "" for all of them: a GET of
+// the first is a session that lasts as long as its stream, and names the URL to POST
+// to, "message" beside its own; the second takes those POSTs. Whatever is answered
+// goes to the stream of the session that asked and to no other.
 func (s *Server) SSE(extension string) (sse, message http.Handler) {
 	f := &httpFront{s, extension}
 	return http.HandlerFunc(f.serveSSE), http.HandlerFunc(f.serveMessage)

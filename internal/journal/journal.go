@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/internal/broadcast"
 )
 
 // Record is one record of the log.
@@ -29,27 +31,27 @@ type Record struct {
 }
 
 const (
-	keptLevel  = slog.LevelInfo // and above is kept; the rest is for those who follow
-	maxKept    = 256            // records of one source
-	maxBytes   = 256 << 10      // of the texts of one source's records
-	maxPending = 1024           // records that wait for one follower
-	maxText    = 16 << 10       // bytes of one message, and of its attributes
+	keptLevel = slog.LevelInfo // and above is kept; the rest is for those who follow
+	maxKept   = 256            // records of one source
+	maxBytes  = 256 << 10      // of the texts of one source's records
+	maxText   = 16 << 10       // bytes of one message, and of its attributes
 )
 
 // Journal is what is kept and who follows. Its zero value is not usable, see [New].
 type Journal struct {
 	level atomic.Int64 // the lowest that anybody wants: [keptLevel], or a follower's
 
-	mu        sync.Mutex // guards what follows
-	seq       uint64
-	sources   map[string]*source // by extension
-	followers map[*follower]struct{}
-	closed    bool
+	mu      sync.Mutex // guards what follows, and that nothing is published between what is kept and what is followed
+	seq     uint64
+	sources map[string]*source // by extension
+	records broadcast.Hub[Record]
+	levels  map[slog.Level]int // of followers
+	closed  bool
 }
 
 // New returns an empty journal.
 func New() *Journal {
-	j := &Journal{sources: make(map[string]*source), followers: make(map[*follower]struct{})}
+	j := &Journal{sources: make(map[string]*source), levels: make(map[slog.Level]int)}
 	j.level.Store(int64(keptLevel))
 	return j
 }
@@ -85,14 +87,6 @@ func (f *Filter) wants(r *Record) bool {
 	return r.Level >= f.Level && (f.Extension == "" || r.Extension == f.Extension)
 }
 
-// follower is one reader of new records.
-type follower struct {
-	filter  Filter
-	pending []Record
-	lost    int
-	more    chan struct{} // holds a token when something is pending
-}
-
 // add keeps the record and gives it to the followers. It does not wait for them.
 func (j *Journal) add(r Record) {
 	j.mu.Lock()
@@ -110,74 +104,53 @@ func (j *Journal) add(r Record) {
 		}
 		s.add(r)
 	}
-	for f := range j.followers {
-		if f.filter.wants(&r) {
-			f.offer(r)
-		}
-	}
-}
-
-func (f *follower) offer(r Record) {
-	if len(f.pending) >= maxPending {
-		f.lost++
-		return
-	}
-	r.Lost, f.lost = f.lost, 0
-	f.pending = append(f.pending, r)
-	f.wake()
-}
-
-func (f *follower) wake() {
-	select {
-	case f.more <- struct{}{}:
-	default:
-	}
+	j.records.Publish(r, r.size())
 }
 
 // Records yields the kept records that f wants, in order, and with f.Follow new
 // ones until ctx ends or the journal is closed. Between the two none is missed.
 func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		kept, reader := j.subscribe(f)
-		if reader != nil {
-			defer j.unsubscribe(reader)
+		kept, follower := j.read(&f)
+		if follower != nil {
+			defer j.leave(follower, f.Level)
 		}
 		for _, r := range kept {
 			if ctx.Err() != nil || !yield(r) {
 				return
 			}
 		}
-		for reader != nil {
-			select {
-			case <-reader.more:
-			case <-ctx.Done():
-				return
-			}
-			records, closed := j.take(reader)
-			for _, r := range records {
-				if ctx.Err() != nil || !yield(r) {
-					return
-				}
-			}
-			if closed {
+		if follower == nil {
+			return
+		}
+		for r, lost := range follower.All(ctx) {
+			if r.Lost = lost; !yield(r) {
 				return
 			}
 		}
 	}
 }
 
-// subscribe returns what is kept and, if f follows, the reader of what comes next.
-func (j *Journal) subscribe(f Filter) ([]Record, *follower) {
+// read returns what is kept and, if f follows, the reader of what comes next.
+func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Record]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	kept := j.keptLocked(&f)
-	if !f.Follow || j.closed {
-		return kept, nil
+	if f.Follow {
+		follower = j.records.Join(f.wants)
+		j.levels[f.Level]++
+		j.lowerLocked()
 	}
-	reader := &follower{filter: f, more: make(chan struct{}, 1)}
-	j.followers[reader] = struct{}{}
+	return j.keptLocked(f), follower
+}
+
+func (j *Journal) leave(follower *broadcast.Reader[Record], level slog.Level) {
+	follower.Leave()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.levels[level]--; j.levels[level] == 0 {
+		delete(j.levels, level)
+	}
 	j.lowerLocked()
-	return kept, reader
 }
 
 func (j *Journal) keptLocked(f *Filter) (kept []Record) {
@@ -198,27 +171,16 @@ func (j *Journal) keptLocked(f *Filter) (kept []Record) {
 	return kept
 }
 
-func (j *Journal) unsubscribe(f *follower) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.followers, f)
-	j.lowerLocked()
-}
-
 // lowerLocked finds the lowest level that anybody wants.
 func (j *Journal) lowerLocked() {
-	level := int64(keptLevel)
-	for f := range j.followers {
-		level = min(level, int64(f.filter.Level))
+	if j.closed {
+		return
 	}
-	j.level.Store(level)
-}
-
-func (j *Journal) take(f *follower) (records []Record, closed bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	records, f.pending = f.pending, nil
-	return records, j.closed
+	level := keptLevel
+	for l := range j.levels {
+		level = min(level, l)
+	}
+	j.level.Store(int64(level))
 }
 
 // Close ends those who follow, once they have read what was pending. What is kept
@@ -228,7 +190,5 @@ func (j *Journal) Close() {
 	defer j.mu.Unlock()
 	j.closed = true
 	j.level.Store(math.MaxInt64)
-	for f := range j.followers {
-		f.wake()
-	}
+	j.records.Close()
 }

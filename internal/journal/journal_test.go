@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/broadcast"
 )
 
 // messages reads what is kept.
@@ -166,41 +167,30 @@ func TestFollowWithoutGap(t *testing.T) {
 
 // A follower that does not read costs a bounded amount and learns what it missed.
 func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
-	j := New()
-	log := slog.New(j.Handler())
-	reading, read := make(chan struct{}), make(chan struct{})
-	var got []Record
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	synctest.Test(t, func(t *testing.T) {
+		j := New()
+		log := slog.New(j.Handler())
+		go func() {
+			synctest.Wait()
+			log.Info("first")
+			synctest.Wait()
+			for range broadcast.MaxItems + 10 {
+				log.Info("flood")
+			}
+			time.Sleep(2 * time.Second) // of the bubble's: the follower reads again
+			log.Info("last")
+			j.Close()
+		}()
+		var got []Record
 		for r := range j.Records(t.Context(), Filter{Follow: true}) {
 			if got = append(got, r); len(got) == 1 {
-				close(reading)
-				<-read
+				time.Sleep(time.Second)
 			}
 		}
+		if len(got) != broadcast.MaxItems+2 || got[len(got)-1].Message != "last" || got[len(got)-1].Lost != 10 {
+			t.Errorf("%d records, the last is %+v", len(got), got[len(got)-1])
+		}
 	})
-	log.Info("first")
-	<-reading
-	for range maxPending + 10 {
-		log.Info("flood")
-	}
-	close(read)
-	for !slices.ContainsFunc(messages(j, Filter{}), func(m string) bool { return m == "last" }) {
-		j.mu.Lock()
-		waiting := 0
-		for f := range j.followers {
-			waiting = len(f.pending)
-		}
-		j.mu.Unlock()
-		if waiting < maxPending {
-			log.Info("last")
-		}
-	}
-	j.Close()
-	wg.Wait()
-	if len(got) != maxPending+2 || got[len(got)-1].Message != "last" || got[len(got)-1].Lost != 10 {
-		t.Errorf("%d records, the last is %+v", len(got), got[len(got)-1])
-	}
 }
 
 func TestCloseEndsFollowers(t *testing.T) {

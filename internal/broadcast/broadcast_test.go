@@ -1,0 +1,130 @@
+package broadcast
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+// read has a goroutine read from h, which shows each item before it goes on to the next.
+func read(ctx context.Context, h *Hub[int], wants func(*int) bool) <-chan Item[int] {
+	items := make(chan Item[int])
+	r := h.Join(wants)
+	go func() {
+		defer close(items)
+		defer r.Leave()
+		for v, lost := range r.All(ctx) {
+			items <- Item[int]{v, lost}
+		}
+	}()
+	return items
+}
+
+// ready returns what a reader shows without waiting for more.
+func ready(items <-chan Item[int]) (all []Item[int]) {
+	for {
+		synctest.Wait()
+		select {
+		case i, open := <-items:
+			if !open {
+				return all
+			}
+			all = append(all, i)
+		default:
+			return all
+		}
+	}
+}
+
+func TestHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Hub[int]
+		h.Publish(0, 0) // to nobody
+		all, even := read(t.Context(), &h, nil), read(t.Context(), &h, func(n *int) bool { return *n%2 == 0 })
+		for i := range 4 {
+			h.Publish(i, 1)
+		}
+		if n := h.Readers(); n != 2 {
+			t.Errorf("%d readers", n)
+		}
+		h.Close()
+		h.Close()
+		h.Publish(4, 1) // before they have taken what waits: it comes too
+		if got := ready(all); len(got) != 5 {
+			t.Errorf("all: %v", got)
+		}
+		if got := ready(even); !slices.Equal(got, []Item[int]{{0, 0}, {2, 0}, {4, 0}}) {
+			t.Errorf("even: %v", got)
+		}
+		if n := h.Readers(); n != 0 {
+			t.Errorf("%d readers after the end", n)
+		}
+		if got := ready(read(t.Context(), &h, nil)); got != nil {
+			t.Errorf("after the end: %v", got)
+		}
+	})
+}
+
+// A reader that is slow loses what is beyond its bounds and is told so once, also
+// where some of what it lost would still have fitted.
+func TestSlowReader(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sizes []int
+		room  int
+	}{"items": {[]int{0}, MaxItems}, "bytes": {[]int{MaxBytes / 64}, 64}, "big and small": {[]int{MaxBytes / 64, 1}, 64 + 63}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h Hub[int]
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				items := read(ctx, &h, nil)
+				h.Publish(0, 0)
+				synctest.Wait() // the reader holds the first
+				published := 1
+				for ; published <= 2*MaxItems; published++ {
+					h.Publish(published, tt.sizes[published%len(tt.sizes)])
+				}
+				got := ready(items)
+				h.Publish(published, 0)
+				last := ready(items)
+				if len(got) != tt.room+1 || len(last) != 1 || len(got)+last[0].Lost != published {
+					t.Errorf("%d came, then %v of %d", len(got), last, published)
+				}
+				for i, item := range got {
+					if item != (Item[int]{i, 0}) {
+						t.Fatalf("the item at %d is %v", i, item)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who stops reading holds nothing up, and the end of its ctx ends a reader at once.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Hub[int]
+		ctx, cancel := context.WithCancel(t.Context())
+		items := read(ctx, &h, nil)
+		h.Publish(1, 0)
+		h.Publish(2, 0)
+		synctest.Wait()
+		cancel()
+		if got := ready(items); !slices.Equal(got, []Item[int]{{1, 0}}) {
+			t.Errorf("%v", got)
+		}
+		r := h.Join(nil)
+		h.Publish(3, 0)
+		for v := range r.All(t.Context()) {
+			if v != 3 {
+				t.Error(v)
+			}
+			break
+		}
+		r.Leave()
+		if n := h.Readers(); n != 0 {
+			t.Errorf("%d readers", n)
+		}
+	})
+}
