@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +55,9 @@ func (a *app) importCommand() *cobra.Command {
 	completeFlag(cmd, "from", clientconfig.Clients())
 	return cmd
 }
+
+// maxSettings bounds the settings of other programs.
+const maxSettings = 8 << 20
 
 // imported is what import prints as data.
 type imported struct {
@@ -116,7 +120,7 @@ func (a *app) importServers(paths []string, f importing) error {
 
 // importFrom reads one file and says what becomes of it.
 func importFrom(path string, f importing) (imported, error) {
-	data, err := readClientFile(path)
+	data, err := readNamed(path, maxSettings, "exthost import ~/.claude.json")
 	if err != nil {
 		return imported{}, err
 	}
@@ -153,19 +157,22 @@ func importTarget(f importing) string {
 	return "extensions"
 }
 
-func readClientFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+// readNamed reads a file that somebody has named, which may have so many bytes. The hint
+// is for when there is none.
+func readNamed(path string, limit int, hint string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a FIFO would be to wait for whoever writes to it
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exitError{code: exitNotFound, text: "there is no " + path, hint: "exthost import ~/.claude.json"}
+		return nil, &exitError{code: exitNotFound, text: "there is no " + path, hint: hint}
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is no file", path))
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("%s is over %d MiB", path, limit>>20)
 	}
-	return io.ReadAll(io.LimitReader(file, maxSettings*2+1))
+	return data, err
 }
 
 // tellImport says what of a file is not carried over.
@@ -187,13 +194,16 @@ func (a *app) tellImport(one imported) {
 // written.
 func (a *app) writeImport(all []imported, f importing) error {
 	var files []importFile
-	taken := map[string]bool{}
+	from := map[string]string{} // by path
 	for _, one := range all {
 		for _, file := range one.Files {
-			if _, err := os.Lstat(file.Path); err == nil || taken[file.Path] {
+			if other := from[file.Path]; other != "" {
+				return &exitError{code: exitFailed, text: fmt.Sprintf("%s would come from %s and from %s, and nothing was written", file.Path, other, one.File), hint: "exthost import of one file at a time; --to writes elsewhere"}
+			}
+			if _, err := os.Lstat(file.Path); err == nil {
 				return &exitError{code: exitFailed, text: file.Path + " is there already, and nothing was written", hint: "exthost import without --write prints it; --to writes elsewhere"}
 			}
-			taken[file.Path] = true
+			from[file.Path] = one.File
 			files = append(files, file)
 		}
 	}

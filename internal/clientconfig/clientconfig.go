@@ -4,9 +4,11 @@
 package clientconfig
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -111,6 +113,7 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 
 // parse reads TOML, or JSON with comments and trailing commas.
 func parse(path string, data []byte) (root map[string]any, err error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // with which Windows begins text
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
 		return root, toml.Unmarshal(data, &root)
 	}
@@ -166,6 +169,18 @@ func table(v any) map[string]any {
 	return t
 }
 
+// inOrder yields the members of a table by name, so that the same file always becomes
+// the same.
+func inOrder(t map[string]any) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, name := range slices.Sorted(maps.Keys(t)) {
+			if !yield(name, t[name]) {
+				return
+			}
+		}
+	}
+}
+
 // list returns the servers of a file, by name.
 func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	var lists []any
@@ -184,15 +199,16 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 			continue
 		}
 		found = true
-		for name, v := range table(list) {
-			if all[name] = table(v); all[name] == nil {
+		for name, v := range inOrder(table(list)) {
+			if server := table(v); server == nil {
 				r.drop(name, "it is no table")
-				delete(all, name)
+			} else {
+				all[name] = server
 			}
 		}
 	}
-	for project, v := range table(root["projects"]) { // of a ~/.claude.json
-		for name, v := range table(table(v)["mcpServers"]) {
+	for project, v := range inOrder(table(root["projects"])) { // of a ~/.claude.json
+		for name, v := range inOrder(table(table(v)["mcpServers"])) {
 			found = true
 			if all[name] != nil {
 				r.note(name, "there is another server of this name in %s, which is left out", project)

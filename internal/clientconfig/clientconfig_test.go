@@ -30,7 +30,7 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			file := a.Files[0]
-			r, err := Read("/home/ada/"+file.Name, file.Data, Options{Home: "/home/ada"})
+			r, err := Read("/ada/"+file.Name, file.Data, Options{Home: "/ada"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestFiles(t *testing.T) {
 				got = append(got, txtar.File{Name: f.Path, Data: f.Data})
 				parses(t, f)
 			}
-			bridged, err := Read("/home/ada/"+file.Name, file.Data, Options{Home: "/home/ada", Bridge: true})
+			bridged, err := Read("/ada/"+file.Name, file.Data, Options{Home: "/ada", Bridge: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,6 +103,14 @@ func TestSecretsStayWhenAskedFor(t *testing.T) {
 	r, err := Read(".mcp.json", []byte(file), Options{Secrets: true})
 	if err != nil || r.Servers[0].Env["API_KEY"] != "s3cret-1" || len(r.Servers[0].Variables) != 0 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	for path, file := range map[string]string{".mcp.json": `{"mcpServers":{"a":{"command":"x"}}}`, "config.toml": "[mcp_servers.a]\ncommand = \"x\""} {
+		if r, err := Read(path, []byte("\ufeff"+file), Options{}); err != nil || len(r.Servers) != 1 {
+			t.Errorf("%s: %+v, %v", path, r, err)
+		}
 	}
 }
 

@@ -259,7 +259,7 @@ func (r *reader) id(name string) string {
 		return '-'
 	}, name), "-_")
 	if id == "" || id[0] < 'a' || id[0] > 'z' {
-		id = "mcp-" + id
+		id = strings.TrimSuffix("mcp-"+id, "-")
 	}
 	id = id[:min(len(id), manifest.MaxIDLength-8)]
 	if slices.Contains(manifest.ReservedIDs(), id) {

@@ -3,7 +3,6 @@ package clientconfig
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -85,13 +84,13 @@ func (r *reader) hide(s *Server) {
 		switch {
 		case strings.HasPrefix(where, "args["):
 			if option, rest, ok := strings.Cut(value, "="); ok && strings.HasPrefix(option, "-") {
-				return option + "=" + r.conceal(s, where, optionName(option), rest)
+				return option + "=" + r.concealWord(s, where, optionName(option), rest)
 			}
 			if strings.HasPrefix(value, "-") {
 				flag = optionName(value) // its value may be the next word
 				return value
 			}
-			return r.conceal(s, where, before, value)
+			return r.concealWord(s, where, before, value)
 		case where == "url":
 			return r.concealURL(s, value)
 		case strings.HasPrefix(where, "headers.") && strings.EqualFold(name, "Authorization"):
@@ -113,13 +112,28 @@ func upper(name string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToUpper(name), "_"), "_")
 }
 
+// assignment is a word that sets a variable, as docker run -e takes it.
+var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+// concealWord is conceal for what an option takes, which may be the value of a
+// variable.
+func (r *reader) concealWord(s *Server, where, option, value string) string {
+	if assignment.MatchString(value) && !isSecret(option, "x") {
+		name, rest, _ := strings.Cut(value, "=")
+		return name + "=" + r.conceal(s, where, upper(name), rest)
+	}
+	return r.conceal(s, where, option, value)
+}
+
+func isSecret(name, value string) bool { return len(process.Secrets([]string{name + "=" + value})) > 0 }
+
 // conceal returns a reference in the place of a value that is a secret, by the name
 // of what it is for or by its looks.
 func (r *reader) conceal(s *Server, where, name, value string) string {
 	if value == "" || strings.Contains(value, "${") {
 		return value
 	}
-	if len(process.Secrets([]string{name + "=" + value})) == 0 {
+	if !isSecret(name, value) {
 		if masked, _ := redact.Default().Text(value); masked == value {
 			return value
 		}
@@ -129,10 +143,10 @@ func (r *reader) conceal(s *Server, where, name, value string) string {
 	}
 	own := name
 	if where != "env."+name {
-		own = upper(s.Name) + "_" + name
+		own = prefix(s.Name) + name
 	}
 	for n := 2; r.variables[own] != "" && r.variables[own] != value; n++ {
-		if own = upper(s.Name) + "_" + name; n > 2 {
+		if own = prefix(s.Name) + name; n > 2 {
 			own += fmt.Sprint("_", n-1)
 		}
 	}
@@ -144,19 +158,41 @@ func (r *reader) conceal(s *Server, where, name, value string) string {
 	return "${" + own + "}"
 }
 
-// concealURL hides the password and the secret parameters of an address.
+// prefix is what the variables of a server begin with. No variable begins with a digit.
+func prefix(server string) string {
+	name := upper(server)
+	if name == "" || name[0] <= '9' {
+		name = strings.Trim("MCP_"+name, "_")
+	}
+	return name + "_"
+}
+
+// concealURL hides the password and the secret parameters of an address. They stay
+// escaped as they are: what is taken out is put in again as it was.
 func (r *reader) concealURL(s *Server, value string) string {
-	u, err := url.Parse(value)
-	if err != nil || strings.Contains(value, "${") {
+	scheme, rest, ok := strings.Cut(value, "://")
+	if !ok {
 		return value
 	}
-	if password, ok := u.User.Password(); ok {
-		value = strings.Replace(value, ":"+password+"@", ":"+r.conceal(s, "url", "PASSWORD", password)+"@", 1)
-	}
-	for _, pair := range strings.Split(u.RawQuery, "&") {
-		if name, secret, ok := strings.Cut(pair, "="); ok && secret != "" {
-			value = strings.Replace(value, pair, name+"="+r.conceal(s, "url", upper(name), secret), 1)
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	authority, path, hasPath := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 && !strings.Contains(authority, "${") {
+		if user, password, ok := strings.Cut(authority[:at], ":"); ok {
+			authority = user + ":" + r.conceal(s, "url", "PASSWORD", password) + authority[at:]
 		}
+	}
+	pairs := strings.Split(query, "&")
+	for i, pair := range pairs {
+		if name, secret, ok := strings.Cut(pair, "="); ok {
+			pairs[i] = name + "=" + r.conceal(s, "url", upper(name), secret)
+		}
+	}
+	value = scheme + "://" + authority
+	if hasPath {
+		value += "/" + path
+	}
+	if hasQuery {
+		value += "?" + strings.Join(pairs, "&")
 	}
 	return value
 }
