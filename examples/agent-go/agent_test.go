@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/exthost/exthost/examples/vendortest"
@@ -19,20 +20,20 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-func TestMain(m *testing.M) { processtest.Main(m, nil) }
+func TestMain(m *testing.M) {
+	processtest.Main(m, map[string]processtest.Verb{"agent": func(task string) {
+		os.Unsetenv(processtest.ScriptVar)
+		os.Args = []string{"agent-go", task}
+		main()
+	}})
+}
 
 // project makes a copy of the project of the tests the working directory, and takes the
 // keys out of the environment.
 func project(t *testing.T) (dir string) {
 	t.Helper()
 	processtest.Leaks(t)
-	dir = t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/project")); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mkfifo", filepath.Join(dir, "extensions", "kit", "rendezvous")).CombinedOutput(); err != nil {
-		t.Skipf("NOT TESTED: mkfifo: %v %s", err, out)
-	}
+	dir = vendortest.Project(t)
 	t.Chdir(dir)
 	for _, name := range []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "XDG_CONFIG_HOME"} {
 		t.Setenv(name, "")
@@ -49,57 +50,20 @@ func do(t *testing.T, args ...string) (answer, log string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-var vendors = map[string]func(testing.TB, ...vendortest.Turn) *vendortest.Vendor{
-	"ANTHROPIC": vendortest.Anthropic,
-	"OPENAI":    vendortest.OpenAI,
-}
-
-// conversation is everything that goes wrong with tools, and that the model is told of it.
-var conversation = []struct{ tool, arguments, want string }{
-	{"ext_kit_left", `{}`, "met"}, // at once with the next one, or never
-	{"ext_kit_right", `{}`, "I am the left one"},
-	{"ext_kit_say", `{"text":"12345678901234567890 é"}`, "12345678901234567890 é"},
-	{"ext_kit_say", `{"txt":"x"}`, `! - /txt: expected no such property, got string "x"; did you mean text?`},
-	{"ext_kit_sya", `{}`, `! there is no tool "ext_kit_sya", did you mean "ext_kit_say"?`},
-	{"ext_kit_burn", `{}`, "! the kitchen is on fire"},
-	{"ext_kit_delete", `{}`, "! policy who-may-what: nothing is deleted (rejected)"},
-	{"ext_kit_add", `{"a":13,"b":1}`, "! thirteen brings bad luck (rejected)"},
-}
-
 func TestVendors(t *testing.T) {
-	for vendor, serve := range vendors {
+	for vendor, serve := range vendortest.Vendors {
 		t.Run(vendor, func(t *testing.T) {
 			project(t)
-			all := vendortest.Turn{Text: "Let me see."}
-			for _, c := range conversation {
-				all.Calls = append(all.Calls, vendortest.Call{Tool: c.tool, Arguments: c.arguments})
-			}
-			scarce := vendortest.Turn{Status: 529, Calls: []vendortest.Call{{Tool: "ext_kit_scarce", Arguments: `{}`}}}
-			v := serve(t, all, scarce, scarce, vendortest.Turn{Text: "Done."})
-			t.Setenv(vendor+"_API_KEY", vendortest.Key)
-			t.Setenv(vendor+"_BASE_URL", v.URL)
-
-			answer, log, err := do(t, "do", "everything")
-			if err != nil || answer != "Done.\n" {
-				t.Fatalf("%q, %v\n%s", answer, err, log)
-			}
-			for i, r := range v.Results(0) {
-				want, failed := strings.CutPrefix(conversation[i].want, "! ")
-				if !strings.Contains(r.Text, want) || failed != (r.Failed || strings.HasPrefix(r.Text, "error: ")) {
-					t.Errorf("%s %s: %+v", conversation[i].tool, conversation[i].arguments, r)
-				}
-			}
-			if r := v.Results(1); r[0].Text != "here you are" && r[0].Text != "here you are\n" {
-				t.Errorf("the first time: %+v", r)
-			}
-			if r := v.Results(2); !strings.Contains(r[0].Text, "policy once: ") || !strings.Contains(r[0].Text, "try again in ") {
-				t.Errorf("the second time: %+v", r)
+			v := vendortest.Mishaps(t, serve, func(url string) (answer, log string, err error) {
+				t.Setenv(vendor+"_API_KEY", vendortest.Key)
+				t.Setenv(vendor+"_BASE_URL", url)
+				return do(t, "do", "everything")
+			})
+			if r := v.Results(0); !strings.HasSuffix(r[6].Text, " (rejected)") || !strings.HasSuffix(r[7].Text, " (rejected)") {
+				t.Errorf("policy and hook: %+v", r[6:])
 			}
 			if !slices.Contains(v.Offered(), "ext_kit_say") {
 				t.Errorf("offered: %q", v.Offered())
-			}
-			if want := "the model's API is busy (529 "; strings.Count(log, want) != 2 {
-				t.Errorf("the log does not say %q twice:\n%s", want, log)
 			}
 		})
 	}
@@ -136,6 +100,7 @@ func TestVendorErrors(t *testing.T) {
 		{"model", nil, "", []string{"-model", "eliza"}, `there is no model "eliza": anthropic, openai or scripted`},
 		{"refusal", []vendortest.Turn{{Stop: "refusal"}}, vendortest.Key, nil, "claude-sonnet-4-5 refuses the task"},
 		{"length", []vendortest.Turn{{Stop: "max_tokens", Calls: say}}, vendortest.Key, nil, "longer than 8192 tokens"},
+		{"much later", []vendortest.Turn{{Status: 429, RetryAfter: "3600"}}, vendortest.Key, nil, "429 Too Many Requests: as the test wants it; ask again in 3600 s"},
 		{"steps", []vendortest.Turn{{Calls: say}, {Calls: say}}, vendortest.Key, []string{"-steps", "2"}, "has asked for tools 2 times and has no answer; -steps allows more"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -152,22 +117,7 @@ func TestVendorErrors(t *testing.T) {
 
 func TestScripted(t *testing.T) {
 	project(t)
-	answer, log, err := do(t, `say "hello, world" and add 2 to 40 and fly to the moon; then burn it`)
-	if err != nil || !strings.Contains(log, "a scripted model stands in") {
-		t.Fatalf("%v\n%s", err, log)
-	}
-	want := `no tool that I am offered does "fly to the moon"
-ext_kit_say says: hello, world
-ext_kit_add says: 42
-ext_kit_burn fails: `
-	if !strings.HasPrefix(answer, want) || !strings.Contains(answer, "the kitchen is on fire") {
-		t.Errorf("%s\nnot\n%s", answer, want)
-	}
-	for _, want := range []string{`→ ext_kit_add {"a":2,"b":40}`, "← ext_kit_add 42", "✗ ext_kit_burn"} {
-		if !strings.Contains(log, want) {
-			t.Errorf("the log lacks %q:\n%s", want, log)
-		}
-	}
+	vendortest.Scripted(t, func(task string) (answer, log string, err error) { return do(t, task) })
 }
 
 func TestNothingThere(t *testing.T) {
@@ -248,5 +198,31 @@ func TestCancel(t *testing.T) {
 	defer tool.Wait()
 	if _, err := (&agent{host: host, model: m, steps: 9, log: &bytes.Buffer{}}).run(ctx, "task"); !errors.Is(err, enough) {
 		t.Error(err)
+	}
+}
+
+// TestTerminate sends SIGTERM to the program while a tool runs: the extension ends before
+// the program does, which says why it ends.
+func TestTerminate(t *testing.T) {
+	project(t)
+	v := vendortest.OpenAI(t, vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_right", Arguments: `{}`}}})
+	program, env := processtest.Script(t, "agent meet")
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(append(os.Environ(), "OPENAI_API_KEY="+vendortest.Key, "OPENAI_BASE_URL="+v.URL), env...)
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile("extensions/kit/rendezvous", os.O_WRONLY, 0) // which the tool reads then, to its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "agent-go: ") {
+		t.Errorf("%v\n%s", err, &stderr)
 	}
 }

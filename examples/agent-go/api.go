@@ -61,11 +61,12 @@ var client = &http.Client{
 
 const (
 	tries     = 4        // of one request, while the vendor is busy
+	maxPause  = 60       // seconds before the next one; a vendor that wants more is not asked again
 	maxAnswer = 32 << 20 // bytes
 )
 
 // post sends a request and decodes its answer. While the vendor is busy it tries again,
-// when the vendor says or after 1, 2 and 4 seconds.
+// when the vendor says, up to maxPause, or after 1, 2 and 4 seconds.
 func (a *api) post(ctx context.Context, path string, header http.Header, body, answer any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -96,13 +97,16 @@ func (a *api) post(ctx context.Context, path string, header http.Header, body, a
 		case !busy || try == tries:
 			return a.refusal(resp, said)
 		}
-		pause := time.Second << (try - 1)
-		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s <= 60 {
-			pause = time.Duration(s) * time.Second
+		pause := uint64(1) << (try - 1)
+		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 64); err == nil {
+			pause = s
 		}
-		fmt.Fprintf(a.log, "the model's API is busy (%s); once more in %v\n", resp.Status, pause)
+		if pause > maxPause {
+			return fmt.Errorf("%w; ask again in %d s", a.refusal(resp, said), pause)
+		}
+		fmt.Fprintf(a.log, "the model's API is busy (%s); once more in %d s\n", resp.Status, pause)
 		select {
-		case <-time.After(pause):
+		case <-time.After(time.Duration(pause) * time.Second):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

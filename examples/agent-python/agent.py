@@ -184,6 +184,7 @@ class API:
     """What the APIs of model vendors have in common."""
 
     TRIES = 4  # of one request, while the vendor is busy
+    MAX_PAUSE = 60  # seconds before the next one; a vendor that wants more is not asked again
 
     def __init__(self, vendor, url):
         self.variable = vendor + "_API_KEY"
@@ -204,7 +205,9 @@ class API:
                 if attempt == self.TRIES - 1 or e.code != 429 and e.code < 500:
                     raise self.refusal(e, said)
                 pause = e.headers.get("Retry-After", "")
-                pause = int(pause) if pause.isdigit() and int(pause) <= 60 else 2**attempt
+                pause = int(pause) if pause.isdecimal() else 2**attempt
+                if pause > self.MAX_PAUSE:
+                    raise Failure(f"{self.refusal(e, said)}; ask again in {pause} s")
                 log(f"the model's API is busy ({e.code} {e.reason}); once more in {pause} s")
                 time.sleep(pause)
             except json.JSONDecodeError:
@@ -396,6 +399,8 @@ def main():
     parser.add_argument("task", nargs="+", help="what is to be done")
     parser.add_argument("--model", default="", help="anthropic, openai or scripted; anthropic:NAME or openai:NAME for one of its models")
     parser.add_argument("--steps", type=int, default=16, help="how often the model may ask for tools")
+    for stream in (sys.stdout, sys.stderr):  # Windows would have an encoding that lacks most characters
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     args = parser.parse_args()
     try:
         model = pick(args.model)

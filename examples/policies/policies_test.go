@@ -220,9 +220,10 @@ func TestNativeGo(t *testing.T) {
 func TestNativePython(t *testing.T) {
 	python(t)
 	processtest.Leaks(t)
+	t.Setenv("PYTHONIOENCODING", "ascii") // which is not what is read
 	p := start(t, load(t, "native-python"))
 	for _, step := range []step{
-		{request, "ann", "ext_files_read", `{}`, allow},
+		{request, "ann", "ext_files_read", `{"path":"żółw"}`, allow},
 		{request, "ann", "ext_shell_run", `{}`, deny("denied_tool", "ext_shell_run may not be called here; use another tool")},
 		{response, "ann", "ext_shell_run", `{}`, allow},
 	} {

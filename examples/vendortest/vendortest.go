@@ -10,6 +10,7 @@
 package vendortest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ type Turn struct {
 	Calls []Call
 	// Status, if it is not 0, is answered first, once, with Retry-After: 0.
 	Status int
+	// RetryAfter takes the place of that 0. The loop need not ask again then.
+	RetryAfter string
 	// Stop replaces the reason that the answer gives for its end.
 	Stop string
 }
@@ -78,10 +81,12 @@ func start(t testing.TB, path string, api wire, turns []Turn) *Vendor {
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
-		if v.mu.Lock(); v.next < len(turns) && !t.Failed() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		putOff := v.refused && turns[v.next].RetryAfter != ""
+		if v.next < len(turns) && !putOff && !t.Failed() {
 			t.Errorf("the model was asked %d times, not %d", v.next, len(turns))
 		}
-		v.mu.Unlock()
 	})
 	v.URL = server.URL + path
 	return v
@@ -131,7 +136,7 @@ func (v *Vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.fault(w, http.StatusBadRequest, "no more answers")
 	case v.turns[v.next].Status != 0 && !v.refused:
 		v.refused = true
-		w.Header().Set("Retry-After", "0")
+		w.Header().Set("Retry-After", cmp.Or(v.turns[v.next].RetryAfter, "0"))
 		v.fault(w, v.turns[v.next].Status, "as the test wants it")
 	default:
 		answer, said := v.api.write(v.next, v.turns[v.next])

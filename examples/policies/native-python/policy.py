@@ -32,6 +32,7 @@ METHODS = {
     "shutdown": lambda params: {},
 }
 
+sys.stdin.reconfigure(encoding="utf-8")  # whatever the machine's own is
 for line in sys.stdin:
     request = json.loads(line)
     if "id" not in request:
