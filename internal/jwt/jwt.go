@@ -31,10 +31,11 @@ type Verifier struct {
 
 	Client *http.Client // default: one that gives up after 10 s
 
-	mu      sync.Mutex // held while keys are fetched: the others wait for them too
-	keys    []key
-	fetched time.Time // when keys were last fetched, or failed to be
-	failed  error     // of that
+	mu       sync.Mutex // guards the following
+	keys     []key
+	fetched  time.Time     // when keys were last fetched, or failed to be
+	failed   error         // of that
+	fetching chan struct{} // closed when the fetch that is under way has ended; nil when none is
 }
 
 // Claims are what a verified token says.

@@ -163,6 +163,54 @@ func TestKeysAreFetchedAgain(t *testing.T) {
 	}
 }
 
+// Whoever names an unknown key, and leaves, neither delays the others nor has the keys
+// fetched more often.
+func TestAFetchIsNobodyElsesBusiness(t *testing.T) {
+	var asked atomic.Int64
+	reached, release := make(chan struct{}, 8), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) > 1 {
+			reached <- struct{}{}
+			<-release
+		}
+		fmt.Fprint(w, keySet())
+	}))
+	defer s.Close()
+	v := &Verifier{Issuer: "i", Audience: "a", KeysURL: s.URL}
+	known, unknown := sign(`{"alg":"RS256","kid":"r"}`, good(v)), sign(`{"alg":"RS256","kid":"new"}`, good(v))
+	if _, err := v.Verify(t.Context(), known, now); err != nil {
+		t.Fatal(err)
+	}
+	later := now.Add(keysAgain + 1)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		_, _ = v.Verify(ctx, unknown, later)
+	}()
+	<-reached
+	believed := make(chan error, 1)
+	go func() {
+		_, err := v.Verify(t.Context(), known, later)
+		believed <- err
+	}()
+	select {
+	case err := <-believed:
+		if err != nil {
+			t.Errorf("during the fetch: %v", err)
+		}
+	case <-time.After(fetchLimit / 2):
+		t.Error("a token with a known key waits for the fetch")
+	}
+	leave()
+	close(release)
+	<-left
+	_, _ = v.Verify(t.Context(), unknown, later.Add(1))
+	if n := asked.Load(); n != 2 {
+		t.Errorf("the keys were fetched %d times, want at first and after %v", n, keysAgain)
+	}
+}
+
 func TestKeysThatCannotBeHad(t *testing.T) {
 	v, _ := issuer(t)
 	v.Issuer += "/elsewhere"

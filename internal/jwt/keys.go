@@ -29,7 +29,7 @@ var ErrKeys = errors.New("jwt: the issuer's keys cannot be fetched")
 const (
 	keysFor     = time.Hour        // how long keys are believed to be current
 	keysAgain   = 10 * time.Second // the least between two fetches, whatever tokens say
-	fetchLimit  = 10 * time.Second
+	fetchLimit  = 10 * time.Second // for one fetch, metadata included
 	maxDocument = 1 << 20
 	minRSABits  = 2048
 )
@@ -88,26 +88,60 @@ func (k *key) fits(h *header) bool {
 }
 
 // keysFor returns the issuer's keys: those that are known, or new ones when they
-// are old or none of them fits.
+// are old or none of them fits. Who needs no new ones waits for none: a token that
+// names a key nobody has costs its bearer time, and nobody else.
 func (v *Verifier) keysFor(ctx context.Context, h *header, now time.Time) ([]key, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	age := now.Sub(v.fetched)
 	known := slices.ContainsFunc(v.keys, func(k key) bool { return k.fits(h) })
 	if v.fetched.IsZero() || age > keysFor || !known && age > keysAgain {
-		keys, err := v.fetch(ctx)
-		if err != nil && ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", ErrKeys, err) // the caller's doing, which says nothing
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 		}
-		v.fetched, v.failed = now, err
-		if err == nil {
-			v.keys = keys
+		switch {
+		case v.fetching == nil:
+			v.refreshLocked(ctx, now)
+		case !known:
+			if err := v.awaitLocked(ctx); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+			}
 		}
 	}
 	if len(v.keys) == 0 && v.failed != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, v.failed)
 	}
 	return v.keys, nil
+}
+
+// refreshLocked fetches the keys, without the lock. It does so to the end when the
+// caller leaves: who comes and goes would have them fetched again and again.
+func (v *Verifier) refreshLocked(ctx context.Context, now time.Time) {
+	v.fetching = make(chan struct{})
+	v.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+	keys, err := v.fetch(ctx)
+	cancel()
+	v.mu.Lock()
+	v.fetched, v.failed = now, err
+	if err == nil {
+		v.keys = keys
+	}
+	close(v.fetching)
+	v.fetching = nil
+}
+
+// awaitLocked waits, without the lock, for the fetch that is under way.
+func (v *Verifier) awaitLocked(ctx context.Context) error {
+	ended := v.fetching
+	v.mu.Unlock()
+	defer v.mu.Lock()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // fetch gets the keys.
@@ -168,8 +202,6 @@ func (v *Verifier) discover(ctx context.Context) (string, error) {
 }
 
 func (v *Verifier) get(ctx context.Context, at string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return err
