@@ -50,8 +50,12 @@ func (a *admin) status(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (a *admin) reload(w http.ResponseWriter, r *http.Request) error {
+	dry, err := boolean(r, "dry_run")
+	if err != nil {
+		return err
+	}
 	act := a.host.Admin().Reload
-	if r.FormValue("dry_run") == "true" {
+	if dry {
 		act = a.host.Admin().Plan
 	}
 	change, err := act(r.Context())

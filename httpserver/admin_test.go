@@ -72,6 +72,35 @@ func TestAdminAPI(t *testing.T) {
 	}
 }
 
+// However true is spelt, nothing is changed.
+func TestReloadTakesADryRunForOne(t *testing.T) {
+	s, h := adminServer(t)
+	reloads := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	listening, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for e := range h.Admin().Events(ctx, exthost.EventReload, exthost.EventApprovals) {
+			if e.Kind == exthost.EventApprovals { // which comes first
+				close(listening)
+				continue
+			}
+			reloads++
+		}
+	}()
+	<-listening
+	for _, spelt := range []string{"true", "1", "True"} {
+		if code := askAdmin(t, s, "POST", "/api/v1/reload?dry_run="+spelt, "", nil); code != http.StatusOK {
+			t.Errorf("dry_run=%s: %d", spelt, code)
+		}
+	}
+	cancel()
+	<-ended
+	if reloads != 0 {
+		t.Errorf("the host was reloaded %d times", reloads)
+	}
+}
+
 func TestAdminFaults(t *testing.T) {
 	s, _ := adminServer(t)
 	for _, tt := range []struct {
@@ -86,7 +115,9 @@ func TestAdminFaults(t *testing.T) {
 		{"POST", "/api/v1/extensions/kitt/restart", "", 404, protocol.ToolNotFound},
 		{"GET", "/api/v1/logs?level=loud", "", 400, protocol.InvalidArguments},
 		{"GET", "/api/v1/logs?last=many", "", 400, protocol.InvalidArguments},
+		{"GET", "/api/v1/logs?last=-1", "", 400, protocol.InvalidArguments},
 		{"GET", "/api/v1/logs?follow=perhaps", "", 400, protocol.InvalidArguments},
+		{"POST", "/api/v1/reload?dry_run=perhaps", "", 400, protocol.InvalidArguments},
 	} {
 		var failed struct{ Error *Fault }
 		code := askAdmin(t, s, tt.method, tt.path, tt.body, &failed)

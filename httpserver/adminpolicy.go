@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
@@ -163,13 +162,9 @@ func (a *admin) testCall(w http.ResponseWriter, r *http.Request) error {
 const defaultDecisions = 100
 
 func (a *admin) decisions(w http.ResponseWriter, r *http.Request) error {
-	last := defaultDecisions
-	if text := r.FormValue("last"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return protocol.Errorf(protocol.InvalidArguments, "last=%q is no number", text)
-		}
-		last = n
+	last, err := number(r, "last", defaultDecisions)
+	if err != nil {
+		return err
 	}
 	return writeJSON(w, http.StatusOK, decisionList{orEmpty(a.host.Admin().Traces(last))})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"net/http"
@@ -59,11 +58,7 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, id, front stri
 		return
 	}
 	if s.options.Bridge != nil && r.Method != http.MethodDelete {
-		env, err := environ(s.options.Bridge.EnvHeaders(id), r.Header)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
+		env := environ(s.options.Bridge.EnvHeaders(id), r.Header)
 		if env != nil {
 			r = r.WithContext(mcpserver.WithEnv(r.Context(), env))
 		}
@@ -96,14 +91,12 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env 
 	return true
 }
 
-// environ are the variables that a request's headers become.
-func environ(wanted map[string]string, h http.Header) (map[string]string, error) {
+// environ are the variables that a request's headers become. What could not be one's
+// value, net/http has refused.
+func environ(wanted map[string]string, h http.Header) map[string]string {
 	var env map[string]string
 	for name, variable := range wanted {
 		value := h.Get(name)
-		if strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("header %s cannot be passed on", name)
-		}
 		if value == "" {
 			continue
 		}
@@ -112,5 +105,5 @@ func environ(wanted map[string]string, h http.Header) (map[string]string, error)
 		}
 		env[variable] = value
 	}
-	return env, nil
+	return env
 }

@@ -214,6 +214,15 @@ func (b *browser) press(key, text string) {
 	b.do("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key}, nil)
 }
 
+// phone looks at the page as it is on a phone, which it must not be wider than.
+func (b *browser) phone(scheme, picture string) {
+	b.t.Helper()
+	b.look(390, 844, scheme)
+	b.await(`document.documentElement.scrollWidth <= 390`)
+	b.shoot(picture)
+	b.look(1440, 900, "light")
+}
+
 // shoot keeps a picture of the page where EXTHOST_SCREENSHOTS says.
 func (b *browser) shoot(name string) {
 	b.t.Helper()

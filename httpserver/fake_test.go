@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -86,6 +87,20 @@ func (f *fake) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 		}
 	}
 	return json.RawMessage(`{"content":[]}`), nil
+}
+
+// hang makes the call that hangs and returns once it does; answer holds its body in
+// the end.
+func (f *fake) hang(t *testing.T, url string, h http.Header) (answer <-chan string) {
+	t.Helper()
+	answered := make(chan string, 1)
+	go func() {
+		r := send(t, http.MethodPost, url, h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
+		body, _ := io.ReadAll(r.Body)
+		answered <- string(body)
+	}()
+	get(t, f.hanging, "the call")
+	return answered
 }
 
 // get takes one value from c, or fails the test.

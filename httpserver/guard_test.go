@@ -135,12 +135,13 @@ func TestAllowedOriginMayReadTheAnswer(t *testing.T) {
 	}
 	h = http.Header{"Origin": {"https://app.example"}, "Authorization": {"Bearer secret"}}
 	r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize)
-	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" {
+	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id, WWW-Authenticate" {
 		t.Errorf("initialize: %s %v", r.Status, r.Header)
 	}
 	delete(h, "Authorization")
-	if r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("initialize without the token: %s", r.Status)
+	r = send(t, http.MethodPost, "http://"+addr+"/mcp", h, initialize)
+	if r.StatusCode != http.StatusUnauthorized || !strings.Contains(r.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
+		t.Errorf("initialize without the token: %s %v", r.Status, r.Header)
 	}
 }
 

@@ -51,15 +51,25 @@ func openKitWith(t *testing.T, cfg *config.Config, o exthost.Options) *exthost.H
 	t.Helper()
 	dir := t.TempDir()
 	lost := "[plugin]\nid = \"lost\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\ncommand = \"./lost\"\n[requires]\nbins = [\"no-such-program\"]\n"
-	for id, manifest := range map[string]string{"kit": kit, "lost": lost} {
-		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeManifest(t, dir, "kit", kit)
+	writeManifest(t, dir, "lost", lost)
 	cfg.Extensions.SearchPaths = []string{dir}
+	return openHost(t, cfg, o)
+}
+
+func writeManifest(t testing.TB, dir, id, manifest string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openHost opens a host, which ends with the test.
+func openHost(t testing.TB, cfg *config.Config, o exthost.Options) *exthost.Host {
+	t.Helper()
 	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
 	h, err := exthost.Open(t.Context(), cfg, o)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -22,7 +21,7 @@ import (
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial,
+	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial, "least": serveLeast,
 }
 
 // servePeer is an MCP server on stdin and stdout with four tools: say returns its
@@ -100,15 +99,7 @@ func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *
 		}
 		cfg.Destinations[name] = d
 	}
-	h, err = exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	h = openHost(t, cfg, exthost.Options{})
 	o.Backend, o.Serves, o.Bridge = h, h.Serves, h.Admin()
 	return serve(t, o, nil), h
 }

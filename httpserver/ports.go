@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/exthost/exthost"
 )
@@ -26,11 +27,12 @@ type port struct {
 	asked  int
 	url    string
 	http   *http.Server
-	served chan struct{} // closed when it no longer accepts
+	cancel context.CancelFunc // of the requests that came by it
+	served chan struct{}      // closed when it no longer accepts
 }
 
-// run keeps a listener open for each destination that has a port until ctx ends.
-// Requests in flight are the caller's to end, by the context that they are given.
+// run keeps a listener open for each destination that has a port until ctx ends, and
+// with them waits for their requests, whose contexts come of requests.
 func (p *ports) run(ctx, requests context.Context) {
 	for list := range p.server.options.Bridge.Destinations(ctx) {
 		wanted := make(map[string]exthost.Destination, len(list))
@@ -39,7 +41,7 @@ func (p *ports) run(ctx, requests context.Context) {
 				wanted[d.Name] = d
 			}
 		}
-		p.close(func(name string, open *port) bool {
+		p.close(lastWords, func(name string, open *port) bool {
 			d, ok := wanted[name]
 			return !ok || d.Port != open.asked
 		})
@@ -51,11 +53,12 @@ func (p *ports) run(ctx, requests context.Context) {
 			}
 		}
 	}
-	p.close(func(string, *port) bool { return true })
+	p.close(p.server.options.ShutdownTimeout, func(string, *port) bool { return true })
 }
 
-// close closes the ports that are which, and waits for them together.
-func (p *ports) close(which func(name string, open *port) bool) {
+// close closes the ports that are which, whose requests may still run that long, and
+// waits for them together.
+func (p *ports) close(patience time.Duration, which func(name string, open *port) bool) {
 	var closing sync.WaitGroup
 	for name, open := range p.open {
 		if !which(name, open) {
@@ -64,9 +67,8 @@ func (p *ports) close(which func(name string, open *port) bool) {
 		delete(p.open, name)
 		p.server.options.Bridge.Listens(name, "")
 		closing.Go(func() {
-			if shutdownWithin(open.http, lastWords) != nil {
-				_ = open.http.Close()
-			}
+			p.server.shutdown(open.http, patience, open.cancel)
+			open.cancel()
 			<-open.served
 		})
 	}
@@ -100,7 +102,8 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	if p.server.options.CertFile != "" {
 		scheme = "https://"
 	}
-	open := &port{asked: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), served: make(chan struct{})}
+	requests, cancel := context.WithCancel(requests)
+	open := &port{asked: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), cancel: cancel, served: make(chan struct{})}
 	p.open[d.Name] = open
 	go func() {
 		defer close(open.served)

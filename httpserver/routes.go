@@ -20,7 +20,7 @@ func (s *Server) newRoutes() http.Handler {
 		mux.Handle("GET /metrics", s.options.Metrics)
 	}
 	if s.options.Admin != nil {
-		mux.Handle(apiRoot+"/", operatorOnly(s.options.Admin))
+		mux.Handle(apiRoot+"/", operatorOnly(s.untilEnding(s.options.Admin)))
 		mux.Handle("GET /ui/", dashboard())
 	}
 	if s.options.OAuth != nil {

@@ -82,6 +82,8 @@ type Server struct {
 	bodies  *mcphttp.Budget
 	tokens  *jwt.Verifier // nil without OAuth
 	conns   atomic.Int64
+	ending  context.Context // ends when streams are to
+	end     context.CancelFunc
 
 	certificate atomic.Pointer[tls.Certificate]
 }
@@ -97,6 +99,7 @@ func New(o Options) *Server {
 	}
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.tokens, s.ports = s.newTokens(), &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s
@@ -119,7 +122,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // other machines can reach when there is no token, and an allowed origin that is
 // none. It closes l and may be called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	defer s.mcp.Close()
+	defer s.endStreams()
 	guard, err := s.newGuard(s.options.Listen, false, !isLoopback(l.Addr()), s.routes)
 	if err == nil {
 		err = s.ReloadTLS()
@@ -131,23 +134,31 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := s.newHTTP(running, guard)
-	defer s.bridge(ctx, running, cancel)()
+	defer s.bridge(ctx, running)()
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(server, l) }()
 	select {
 	case err := <-failed:
+		cancel()
 		_ = server.Close()
 		return err
 	case <-ctx.Done():
 	}
-	s.shutdown(server, cancel)
+	s.endStreams()
+	s.shutdown(server, s.options.ShutdownTimeout, cancel)
 	<-failed
 	return nil
 }
 
-// bridge opens the ports of destinations. The function it returns closes them, and
-// ends the requests that came by them.
-func (s *Server) bridge(ctx, requests context.Context, cancel func()) (end func()) {
+// endStreams ends what lasts until somebody ends it, in good order.
+func (s *Server) endStreams() {
+	s.mcp.Close()
+	s.end()
+}
+
+// bridge opens the ports of destinations until ctx ends. The function it returns
+// closes them, and waits for the requests that came by them.
+func (s *Server) bridge(ctx, requests context.Context) (end func()) {
 	if s.options.Bridge == nil {
 		return func() {}
 	}
@@ -155,9 +166,8 @@ func (s *Server) bridge(ctx, requests context.Context, cancel func()) (end func(
 	var running sync.WaitGroup
 	running.Go(func() { s.ports.run(ctx, requests) })
 	return func() {
-		s.mcp.Close()
+		s.endStreams()
 		stop()
-		cancel()
 		running.Wait()
 	}
 }
@@ -194,11 +204,10 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 	}
 }
 
-// shutdown ends the server: new requests are refused, streams end, requests may
-// finish, are cancelled, are cut off.
-func (s *Server) shutdown(server *http.Server, cancel context.CancelFunc) {
-	s.mcp.Close()
-	if shutdownWithin(server, s.options.ShutdownTimeout) != nil {
+// shutdown ends a server: new requests are refused, requests may finish, are
+// cancelled, are cut off.
+func (s *Server) shutdown(server *http.Server, patience time.Duration, cancel context.CancelFunc) {
+	if shutdownWithin(server, patience) != nil {
 		cancel()
 		if shutdownWithin(server, lastWords) != nil {
 			s.options.Logger.Warn("some HTTP requests did not end and were cut off")

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"io"
+	"iter"
 	"math/big"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -107,13 +109,7 @@ func TestShutdown(t *testing.T) {
 		go func() { ended <- New(o).Serve(ctx, l) }()
 		h := http.Header{"Mcp-Session-Id": {send(t, http.MethodPost, url, nil, initialize).Header.Get("Mcp-Session-Id")}}
 		stream := send(t, http.MethodGet, url, h, "")
-		answer := make(chan string, 1)
-		go func() {
-			r := send(t, http.MethodPost, url, h, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
-			body, _ := io.ReadAll(r.Body)
-			answer <- string(body)
-		}()
-		get(t, b.hanging, "the call")
+		answer := b.hang(t, url, h)
 		cancel()
 		if _, err := io.ReadAll(stream.Body); err != nil {
 			t.Errorf("the stream ended with %v", err)
@@ -130,6 +126,73 @@ func TestShutdown(t *testing.T) {
 		if err := get(t, ended, "Serve"); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
+	}
+}
+
+// bridge is a Bridge with one destination, which says where that listens.
+type bridge struct{ listens chan string }
+
+func (bridge) Destinations(ctx context.Context) iter.Seq[[]exthost.Destination] {
+	return func(yield func([]exthost.Destination) bool) {
+		if yield([]exthost.Destination{{Name: "d", Local: true}}) {
+			<-ctx.Done()
+		}
+	}
+}
+
+func (b bridge) Listens(_, address string) {
+	if address != "" {
+		b.listens <- address
+	}
+}
+
+func (bridge) EnvHeaders(string) map[string]string { return nil }
+func (bridge) Refuses(*protocol.Session) error     { return nil }
+
+// What came by a destination's port may finish as all else may.
+func TestShutdownOfPorts(t *testing.T) {
+	b, ports := newFake(), bridge{make(chan string, 1)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- New(Options{Backend: b, Bridge: ports, OperatorToken: "o"}).Serve(ctx, l) }()
+	url, h := get(t, ports.listens, "the port")+"/mcp", http.Header{"Authorization": {"Bearer o"}}
+	h["Mcp-Session-Id"] = send(t, http.MethodPost, url, h, initialize).Header["Mcp-Session-Id"]
+	stream := send(t, http.MethodGet, url, h, "")
+	answer := b.hang(t, url, h)
+	cancel()
+	_, _ = io.ReadAll(stream.Body)
+	close(b.finish)
+	if got := get(t, answer, "the answer"); !strings.Contains(got, `"result":{"content":[]}`) {
+		t.Error(got)
+	}
+	client.CloseIdleConnections()
+	if err := get(t, ended, "Serve"); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// Who watches the host does not keep it from ending.
+func TestShutdownEndsTheOperatorsStreams(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	o := Options{Backend: h, Admin: Admin(h), OperatorToken: "o", ShutdownTimeout: 10 * patience}
+	go func() { ended <- New(o).Serve(ctx, l) }()
+	stream := send(t, http.MethodGet, "http://"+l.Addr().String()+apiRoot+"/events", http.Header{"Authorization": {"Bearer o"}}, "")
+	cancel()
+	if _, err := io.ReadAll(stream.Body); err != nil {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if err := get(t, ended, "Serve"); err != nil {
+		t.Errorf("Serve: %v", err)
 	}
 }
 

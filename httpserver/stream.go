@@ -37,8 +37,7 @@ func newEventStream(w http.ResponseWriter) *eventStream {
 func (s *eventStream) run(messages <-chan message) {
 	alive := time.NewTicker(streamKeepAlive)
 	defer alive.Stop()
-	defer s.rc.SetWriteDeadline(time.Time{}) // which outlives the request
-	if s.write(": \n\n", true) != nil {      // the reader learns that it is one
+	if s.write(": \n\n", true) != nil { // the reader learns that it is one
 		return
 	}
 	for {

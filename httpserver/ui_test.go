@@ -2,12 +2,11 @@ package httpserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -29,12 +28,7 @@ func fleet(t *testing.T) string {
 	dir := t.TempDir()
 	write := func(id, manifest string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(manifest), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeManifest(t, dir, id, manifest)
 	}
 	write("kit", kit)
 	head := "[plugin]\nid = %q\nversion = \"1.4.2\"\ndescription = %q\n"
@@ -68,18 +62,10 @@ func serveFleet(t *testing.T) (url string, h *exthost.Host) {
 		{Spec: governance.Spec{Name: "no_dying", Category: governance.Content, Required: true, Flows: []governance.Flow{governance.Request}}, Policy: weekday("_die")},
 		{Spec: governance.Spec{Name: "quiet hours", Category: governance.RateLimiting, Mode: governance.ModeShadow}, Policy: weekday("_say")},
 	}
-	o := exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Policies: members}
+	o := exthost.Options{Policies: members}
 	rulings(&o, cfg)
-	h, err := exthost.Open(t.Context(), cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h = openHost(t, cfg, o)
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return "http://" + addr + "/ui/", h
 }
 
@@ -138,10 +124,7 @@ func TestDashboard(t *testing.T) {
 		b.shoot("overview-light")
 		b.look(1440, 900, "dark")
 		b.shoot("overview-dark")
-		b.look(390, 844, "light")
-		b.await(`document.documentElement.scrollWidth <= 390`)
-		b.shoot("overview-phone")
-		b.look(1440, 900, "light")
+		b.phone("light", "overview-phone")
 	})
 	t.Run("extensions", func(t *testing.T) {
 		b.t = t
@@ -151,6 +134,9 @@ func TestDashboard(t *testing.T) {
 		b.eval(`location.hash = "#/extensions/github"`)
 		b.await(`document.querySelector(".details").innerText.includes("panic: nil map in handler")`)
 		b.shoot("extension-failed")
+		b.look(1280, 800, "light")
+		b.await(`document.querySelector(".scroll").scrollWidth <= document.querySelector(".scroll").clientWidth`)
+		b.look(1440, 900, "light")
 		b.press("Escape", "")
 		b.await(`document.querySelector(".details").hidden`)
 		b.eval(`location.hash = "#/extensions/search02"`)
@@ -174,10 +160,7 @@ func TestDashboard(t *testing.T) {
 		b.press("ArrowDown", "")
 		b.await(`document.activeElement.matches("tbody a")`)
 		b.shoot("extensions-keyboard")
-		b.look(390, 844, "dark")
-		b.await(`document.documentElement.scrollWidth <= 390`)
-		b.shoot("extensions-phone-dark")
-		b.look(1440, 900, "light")
+		b.phone("dark", "extensions-phone-dark")
 	})
 	t.Run("a thousand tools", func(t *testing.T) {
 		b.t = t
@@ -198,10 +181,7 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
 		b.await(`document.querySelector(".calls-table").innerText.includes("child exited") || document.querySelector(".calls-table").innerText.includes("rejected")`)
 		b.shoot("calls-light")
-		b.look(390, 844, "light")
-		b.await(`document.documentElement.scrollWidth <= 390`)
-		b.shoot("calls-phone")
-		b.look(1440, 900, "light")
+		b.phone("light", "calls-phone")
 	})
 	t.Run("logs", func(t *testing.T) {
 		b.t = t
@@ -224,12 +204,21 @@ func TestDashboard(t *testing.T) {
 	})
 	t.Run("approvals", func(t *testing.T) {
 		b.t = t
+		for sent, want := range map[string]string{
+			`{"n": 12345678901234567890, "n": -1.50e3, "o": { }}`: `{"n":12345678901234567890,"n":-1.50e3,"o":{}}`,
+			`["\u0072m, \"{x", [1]]`:                              `["rm, \"{x",[1]]`,
+			`{"cut": "of`:                                         `{"cut": "of`,
+		} {
+			var shown string
+			text := b.eval(fmt.Sprintf(`import("./format.js").then(({json}) => json(%q))`, sent))
+			if err := json.Unmarshal([]byte(text), &shown); err != nil || shown != want {
+				t.Errorf("%s is shown as %s, %v", sent, text, err)
+			}
+		}
 		b.eval(`location.hash = "#/approvals"`)
 		b.await(`document.querySelectorAll(".card").length === 2 && document.querySelector(".approvals").innerText.includes("rm -r build")`)
 		b.shoot("approvals-light")
-		b.look(390, 844, "dark")
-		b.await(`document.documentElement.scrollWidth <= 390`)
-		b.shoot("approvals-phone-dark")
+		b.phone("dark", "approvals-phone-dark")
 		b.look(1440, 900, "dark")
 		b.shoot("approvals-dark")
 		b.eval(`[...document.querySelectorAll(".card")].find((n) => n.innerText.includes("rm -r build")).querySelector("button[data-tone=good]").click()`)
@@ -281,16 +270,8 @@ func crash(t *testing.T, h *exthost.Host, id string) {
 func TestDashboardOfAnEmptyHost(t *testing.T) {
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{t.TempDir()}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := openHost(t, cfg, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	b := openBrowser(t)
 	b.look(1440, 900, "light")
 	b.open("http://" + addr + "/ui/#token=operators-own")
@@ -325,9 +306,13 @@ func TestDashboardWithoutToken(t *testing.T) {
 func TestDashboardComesBack(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	stop := make(chan struct{})
-	var cut atomic.Bool
+	var cut, down atomic.Bool
 	admin := Admin(h)
 	flaky := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
 		if strings.HasSuffix(r.URL.Path, "/events") && cut.CompareAndSwap(false, true) {
 			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
@@ -349,6 +334,27 @@ func TestDashboardComesBack(t *testing.T) {
 	b.eval(`window.phases = [], new MutationObserver(() => phases.push(document.querySelector(".phase").textContent)).observe(document.querySelector(".phase"), {childList: true, characterData: true, subtree: true}), 0`)
 	close(stop)
 	b.await(`phases.some((p) => p.startsWith("connection lost")) && document.querySelector(".phase").textContent === "live"`)
+	down.Store(true) // just as the page asks for another level of the log
+	b.eval(`import("./store.js").then(({setLevel}) => { setLevel("debug"); return 0; })`)
+	b.await(`document.querySelector(".phase").textContent.startsWith("connection lost")`)
+	down.Store(false)
+	b.await(`document.querySelector(".phase").textContent === "live"`)
+}
+
+// An address that leads to nothing says so, and breaks nothing.
+func TestDashboardOfWhatIsNotThere(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	b := openBrowser(t)
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	b.await(`document.querySelectorAll(".extensions tbody tr").length === 2`)
+	b.eval(`location.hash = "#/extensions/%"`)
+	b.await(`document.querySelectorAll(".extensions-view tbody tr").length === 2`)
+	if len(b.said) > 0 {
+		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
+	}
+	b.eval(`location.hash = "#/governance/nothing"`)
+	b.await(`!document.querySelector(".explained").hidden && document.querySelector(".explained").innerText.includes("there is no decision")`)
 }
 
 // The pages make elements in one place, and text never becomes markup.

@@ -61,8 +61,9 @@ func (s *Server) newConversation(ctx context.Context, id string, visit visit, fr
 	return c
 }
 
-// initialize opens the session and returns the result for the client.
-func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, error) {
+// initialize opens the session and returns the result for the client, who waits for it
+// as long as ctx. A session that is refused is none: it can be asked for again.
+func (c *conversation) initialize(ctx context.Context, params json.RawMessage) (result json.RawMessage, err error) {
 	var p struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		Capabilities    json.RawMessage `json:"capabilities"`
@@ -77,10 +78,17 @@ func (c *conversation) initialize(params json.RawMessage) (json.RawMessage, erro
 	if !c.open(session) {
 		return nil, errInitialized
 	}
-	if err := c.server.backend.Attach(c.attached, session); err != nil {
+	attached, detach := context.WithCancel(c.attached)
+	defer func() {
+		if err != nil {
+			detach()
+			c.refused()
+		}
+	}()
+	if err := c.server.backend.Attach(attached, session); err != nil {
 		return nil, err
 	}
-	return c.server.initializeResult(c.attached, session)
+	return c.server.initializeResult(ctx, session)
 }
 
 func (c *conversation) current() *protocol.Session {
@@ -97,6 +105,12 @@ func (c *conversation) open(session *protocol.Session) bool {
 	}
 	c.session = session
 	return true
+}
+
+func (c *conversation) refused() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = nil
 }
 
 // begin registers a request. The context it returns ends when the client cancels

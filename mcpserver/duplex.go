@@ -45,7 +45,7 @@ func (d *duplex) accept(m *jsonrpc.Message) context.Context {
 	case m.ID == nil:
 		d.notified(m)
 	case m.Method == protocol.MethodInitialize:
-		result, err := d.initialize(m.Params)
+		result, err := d.initialize(d.attached, m.Params)
 		d.respond(m.ID, result, err)
 	default:
 		ctx, err := d.begin(d.running, m.ID)

@@ -190,6 +190,39 @@ func TestRefusedSessionTakesNoPlace(t *testing.T) {
 }
 
 // Sessions nobody uses end; a request that runs or a stream that is open is use.
+// slow is a backend that knows what it offers once its extension has started.
+type slow struct {
+	*fake
+	starting chan error // nil as it begins to wait, and why it no longer does
+}
+
+func (s slow) Describe(ctx context.Context, _ *protocol.Session) (d protocol.Description, err error) {
+	s.starting <- nil
+	<-ctx.Done()
+	s.starting <- ctx.Err()
+	return d, ctx.Err()
+}
+
+func TestF4InitializeEndsWithItsClient(t *testing.T) {
+	b := slow{newFake(), make(chan error, 2)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(initialize))
+	r.Header.Set("Content-Type", "application/json")
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		mcpserver.New(b, mcpserver.Options{}).Handler("").ServeHTTP(httptest.NewRecorder(), r)
+	}()
+	get(t, b.starting, "the start")
+	cancel() // as the server does when the client is gone
+	if err := get(t, b.starting, "the wait to end"); err == nil {
+		t.Error("the start was waited for")
+	}
+	get(t, served, "the handler")
+	get(t, b.detached, "the session to be detached")
+}
+
 func TestF3SessionIdles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake()

@@ -51,6 +51,19 @@ func TestStatelessHeaders(t *testing.T) {
 	}
 }
 
+// Of two headers of one name, one in front may have gone by the other.
+func TestStatelessHeadersAreThereOnce(t *testing.T) {
+	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
+	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{},` + metaOnly + `}}`
+	for _, name := range []string{"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
+		h := mirrored(call)
+		h.Add(name, "other")
+		if r := do(t, http.MethodPost, url, h, call); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("two of %s: %s %s", name, r.Status, text(t, r))
+		}
+	}
+}
+
 func TestStatelessStatus(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	for _, test := range []struct {

@@ -143,9 +143,16 @@ func TestStdioRefusedSession(t *testing.T) {
 	b := newFake()
 	b.refuse = protocol.Errorf(protocol.ShuttingDown, "come back later")
 	in, out := serveStdio(t, mcpserver.New(b, mcpserver.Options{}))
-	_, _ = io.WriteString(in, initialize+"\n")
-	if got := get(t, lines(out), "an answer"); !strings.Contains(got, `"error":{"code":-32030`) {
-		t.Errorf("initialize: %s", got)
+	heard := lines(out)
+	for _, test := range []struct{ send, want string }{
+		{initialize, `"error":{"code":-32030`},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"error":{"code":-32600,"message":"not initialized`},
+		{initialize, `"error":{"code":-32030`},
+	} {
+		_, _ = io.WriteString(in, test.send+"\n")
+		if got := get(t, heard, "an answer"); !strings.Contains(got, test.want) {
+			t.Errorf("%s\n got %s\nwant %s", test.send, got, test.want)
+		}
 	}
 }
 

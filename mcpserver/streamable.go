@@ -134,7 +134,7 @@ func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *js
 	if !s.admit(w, r) {
 		return
 	}
-	c, result, err := s.openSession(visitOf(r.Context()), m.Params)
+	c, result, err := s.openSession(r.Context(), m.Params)
 	if err != nil {
 		refuse(w, http.StatusOK, m.ID, err)
 		return
@@ -149,16 +149,17 @@ func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *js
 // stream: whoever only opens sessions must not lock others out for long.
 const unusedTimeout = time.Minute
 
-// openSession initializes a session, in the place that admit has taken for it.
-func (s *httpFront) openSession(visit visit, params json.RawMessage) (*conversation, json.RawMessage, error) {
+// openSession initializes a session, in the place that admit has taken for it, for a
+// client that waits as long as ctx.
+func (s *httpFront) openSession(ctx context.Context, params json.RawMessage) (*conversation, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(context.Background(), rand.Text(), visit, s.extension, outbox.Offer)
+	c := s.newConversation(context.Background(), rand.Text(), visitOf(ctx), s.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
 		s.sessions.remove(c)
 	})
-	result, err := c.initialize(params) // which may wait for its extension to start, as long as that takes
+	result, err := c.initialize(ctx, params) // which may wait for its extension to start
 	c.mu.Lock()
 	c.rested = time.Now()
 	c.idle = time.AfterFunc(min(unusedTimeout, s.options.SessionIdle), c.idleEnd)

@@ -40,6 +40,8 @@ async function reason(response) {
 
 export const get = async (path) => (await request("GET", path)).json();
 export const post = (path, body) => request("POST", path, { body: body === undefined ? undefined : JSON.stringify(body) });
+/** postText sends JSON as it is, and returns the answer as it is: large numbers keep their digits. */
+export const postText = async (path, body) => (await request("POST", path, { body })).text();
 
 /** listen hands the data of each server-sent event to on(kind, data), until the stream ends. */
 export async function listen(path, on, signal) {

@@ -37,7 +37,15 @@ function frame() {
 function place() {
   const [path, text = ""] = location.hash.slice(1).split("?");
   const [, name, ...rest] = path.split("/");
-  return { view: views.find((v) => v.name === name) ?? views[0], rest: rest.join("/"), params: new URLSearchParams(text) };
+  return { view: views.find((v) => v.name === name) ?? views[0], rest: decoded(rest.join("/")), params: new URLSearchParams(text) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // typed by hand
+  }
 }
 
 function show() {

@@ -1,7 +1,7 @@
 // What waits for a person: calls that a policy asks about, and tools that changed.
 
 import { el, mark, say, Rows } from "./dom.js";
-import { since, span } from "./format.js";
+import { json, since, span } from "./format.js";
 import { action, empty, panel } from "./parts.js";
 import { serves } from "./store.js";
 import { get, post } from "./api.js";
@@ -43,7 +43,7 @@ function question(q) {
     node: el("article.card", { tabindex: "0" }, el("header", {}, el("h3", {}, q.tool || q.method), left), el("div.time", {}, bar),
       el("p.reason", {}, el("b", {}, q.policy), ` asks: ${q.reason}`),
       el("p.who", {}, `${q.caller || "an anonymous caller"}${q.session ? `, session ${q.session}` : ""}, ${since(q.since)} ago`),
-      el("pre", {}, pretty(q.arguments)), el("footer", {}, ...buttons, state)),
+      el("pre", {}, json(q.arguments, { lines: true })), el("footer", {}, ...buttons, state)),
     update(q) {
       const rest = Date.parse(q.expires) - Date.now();
       say(left, rest > 0 ? `${span(rest)} left` : "expired");
@@ -52,15 +52,6 @@ function question(q) {
       mark(left, "data-tone", rest < 30_000 ? "bad" : null);
     },
   };
-}
-
-/** pretty indents arguments that are whole; those that were cut stay as they are. */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }
 
 function pin(p) {

@@ -3,6 +3,7 @@
 import { el, mark, say, Rows } from "./dom.js";
 import { clock, count, duration } from "./format.js";
 import { empty, matches, outcomeTone, select } from "./parts.js";
+import { store } from "./store.js";
 
 export function calls() {
   const body = el("tbody");
@@ -10,7 +11,7 @@ export function calls() {
   let only = "", held = null;
   const outcome = select("Outcome", [["", "every outcome"], ["bad", "not ok"], ["rejected", "rejected"], ["slow", "slower than 1 s"]], (v) => { only = v; });
   const pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => {
-    held = held ? null : [];
+    held = held ? null : store.calls.slice();
     mark(pause, "aria-pressed", String(Boolean(held)));
     say(pause, held ? "Resume" : "Pause");
   } }, "Pause");
@@ -21,7 +22,6 @@ export function calls() {
       el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
     search: "Find by tool, outcome or caller",
     update(s, { query }) {
-      if (held && !held.length) held = s.calls.slice();
       const list = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? ""));
       const top = Math.max(...list.slice(0, 200).map((c) => c.took_ns), 1);
       rows.update(list.slice(0, 200).map((c) => ({ ...c, share: c.took_ns / top })), (c) => c.key);

@@ -79,7 +79,7 @@ export function extensions(nav) {
       const list = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
       table.update(s, list);
       none.hidden = list.length > 0;
-      detail.update(s, rest ? decodeURIComponent(rest) : null);
+      detail.update(s, rest);
     },
   };
 }
@@ -130,7 +130,7 @@ function content(x, s) {
     x.reason ? el("p.reason", { "data-tone": meaning[x.state] }, x.reason) : null,
     ...remains(x),
     facts([
-      ["version", x.version], ["runs as", [x.transport, x.protocol].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
+      ["version", x.version], ["runs as", [...new Set([x.transport, x.protocol])].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
       ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state in", x.state_dir],
       ["calls", `${count(x.calls)}, ${count(x.errors)} failed, ${count(x.refused)} refused`],
       ["latency", x.latency ? `half within ${duration(x.latency.p50_ns)}, 95 % within ${duration(x.latency.p95_ns)}` : ""],

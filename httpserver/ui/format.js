@@ -55,3 +55,27 @@ export function clock(time) {
 
 /** plural writes 1 tool, 2 tools. */
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+
+/**
+ * json writes JSON on one line, or on lines that are indented, as it was sent: large
+ * numbers keep their digits and repeated names are all there. Only what a string has
+ * as the number of a character that can be seen is that character. What was cut stays
+ * as it is.
+ */
+export function json(text, { lines = false } = {}) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return text;
+  }
+  let depth = 0;
+  const line = () => (lines ? "\n" + "  ".repeat(depth) : "");
+  return text.replace(/"(?:[^"\\]|\\.)*"|[{[]\s*[}\]]|[{}[\],:]|\s+/g, (token) => {
+    if (token[0] === '"') return JSON.stringify(JSON.parse(token));
+    if (token === "{" || token === "[") return depth++, token + line();
+    if (token === "}" || token === "]") return depth--, line() + token;
+    if (token === ",") return token + line();
+    if (token === ":") return lines ? ": " : ":";
+    return token.replace(/\s+/g, ""); // space, or nothing in brackets
+  });
+}

@@ -17,22 +17,21 @@ export function governance() {
   const none = empty("Nothing was denied.", "What policies refuse appears here, with the reason.");
   put(denials.body, el("table.denials", {}, el("thead", {}, el("tr", {}, ...["Time", "What", "Policy", "Code", "Why", "Decision"].map((c) => el("th", { scope: "col" }, c)))), list), none);
   const explained = el("div.explained", { hidden: true });
-  let past = null, asking = false;
+  let past = null, asked = 0;
   async function load() { // what was denied before this page was opened
-    asking = true;
+    asked = Date.now();
     try {
       past = serves("get", "/decisions") ? (await get("/decisions?last=200")).decisions.filter((d) => d.verdict?.action === "deny").map(ofTrace) : [];
     } catch {
-      past = null;
+      past = null; // the next look may have them
     }
-    asking = false;
   }
   return {
     node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained),
     search: "Find denials by tool, policy, code or reason",
     update(s, { query, rest }) {
       if (!s.status) return;
-      if (past === null && !asking) load();
+      if (past === null && Date.now() - asked > 10_000) load();
       for (const c of columns) c.update((s.status.policies ?? []).filter((p) => p.category === c.name));
       const known = new Set(s.denials.map((d) => d.decision_id));
       const all = [...s.denials, ...(past ?? []).filter((d) => !known.has(d.decision_id))].filter((d) => matches(query, d.tool ?? "", d.method, d.policy ?? "", d.code ?? "", d.message ?? "", d.caller ?? "", d.decision_id ?? ""));
@@ -104,13 +103,16 @@ function explain(box, id) {
   explaining = id;
   get(`/decisions/${encodeURIComponent(id)}`).then((t) => {
     if (explaining !== id) return;
-    box.hidden = false;
     const p = panel(`Decision ${t.id}`, facts([["what", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["sent on", t.sent ? "yes" : "no"],
       ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
       el("ol.steps", {}, ...t.steps.map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
         el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (of no effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))));
+    reveal(p);
+  }, (e) => explaining === id && reveal(panel(`Decision ${id}`, el("p", {}, e.message))));
+  function reveal(p) {
+    box.hidden = false;
     put(p.extra, el("a", { href: "#/governance" }, "close"));
     put(box, p.node);
     box.scrollIntoView({ block: "nearest" });
-  }, (e) => put(box, e.message));
+  }
 }

@@ -2,7 +2,7 @@
 
 import { el, put, say, Rows } from "./dom.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, percent } from "./format.js";
+import { bytes, clock, count, duration, json, percent } from "./format.js";
 import { action, badge, empty, meaning, outcomeTone, panel, stateBadge } from "./parts.js";
 import { byUrgency, evidence, extensionTable } from "./extensions.js";
 import { serves } from "./store.js";
@@ -67,22 +67,13 @@ function tile(name, unit, curved = true) {
   };
 }
 
-/** compact is JSON on one line, with nothing written as a number that can be seen. */
-function compact(text) {
-  try {
-    return JSON.stringify(JSON.parse(text));
-  } catch {
-    return text; // it was cut
-  }
-}
-
 const urgency = { ask: 0, bad: 1, busy: 2, warn: 3 };
 const RECENT = 15 * 60_000; // how long a crash is news after the extension runs again
 
 /** troublesOf is everything that wants a person, the most urgent first. */
 function troublesOf(s) {
   const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [compact(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`,
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`,
   }));
   for (const x of [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]) list.push(...troublesWith(x, s));
   for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {

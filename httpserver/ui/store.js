@@ -114,25 +114,25 @@ async function loadTools() {
 }
 
 let level = "info";
-let stream = new AbortController();
+let stream = null; // aborted to begin anew
 
 /** setLevel has the log come from this level on. */
 export function setLevel(wanted) {
   if (wanted === level) return;
   level = wanted;
-  stream.abort();
+  stream?.abort();
 }
 
 /** run keeps the store up to date until the token is refused, and comes back after a break. */
 export async function run() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 8000)) {
+    stream = new AbortController();
     try {
       store.paths = (await get("/openapi.json")).paths;
       await loadTools();
       store.logs = [];
       store.phase = "live";
       wait = 500;
-      stream = new AbortController();
       await listen(`/events?last=300&level=${level}`, (kind, data) => {
         handlers[kind]?.(data);
         changed();

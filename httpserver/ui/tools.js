@@ -1,10 +1,10 @@
 // The catalog, and what one tool looks like to a model.
 
 import { el, put, say, Rows } from "./dom.js";
-import { count } from "./format.js";
-import { action, empty, matches, select } from "./parts.js";
+import { count, json } from "./format.js";
+import { action, empty, matches, select, toast } from "./parts.js";
 import { facts } from "./extensions.js";
-import { get, post } from "./api.js";
+import { get, postText } from "./api.js";
 
 export function tools(nav) {
   const body = el("tbody");
@@ -12,7 +12,7 @@ export function tools(nav) {
   const total = el("span.total");
   let only = "";
   const by = select("Extension", [["", "all extensions"]], (value) => { only = value; drawn = null; });
-  const formats = ["anthropic", "openai", "openai-chat", "gemini", "mcp"].map((f) => el("button", { type: "button", onclick: () => download(f) }, f));
+  const formats = ["anthropic", "openai", "openai-chat", "gemini", "mcp"].map((f) => el("button", { type: "button", onclick: () => download(f).catch((e) => toast(`export: ${e.message}`, "bad")) }, f));
   const none = empty("No tool matches.");
   const detail = details(nav);
   let drawn = null;
@@ -37,7 +37,7 @@ export function tools(nav) {
         say(total, `${count(list.length)} of ${count(s.tools.length)} tools, ~${count(list.reduce((n, t) => n + t.tokens, 0))} tokens of every request`);
         none.hidden = list.length > 0;
       }
-      detail.update(s, rest ? decodeURIComponent(rest) : null);
+      detail.update(s, rest);
     },
   };
 }
@@ -81,10 +81,10 @@ function content(t) {
   args.value = "{}";
   const answer = el("pre", { hidden: true });
   const run = action("Call it", async () => {
-    JSON.parse(args.value);
-    const response = await post(`/tools/${encodeURIComponent(t.name)}/call`, JSON.parse(args.value));
+    JSON.parse(args.value); // who mistypes is told where
+    const result = await postText(`/tools/${encodeURIComponent(t.name)}/call`, args.value);
     answer.hidden = false;
-    say(answer, JSON.stringify(await response.json(), null, 2));
+    say(answer, json(result, { lines: true }));
   }, { confirm: "Really call it?" });
   const hints = Object.entries(d.annotations ?? {}).map(([k, v]) => `${k}: ${v}`).join(", ");
   return [

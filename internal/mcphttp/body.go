@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -57,8 +58,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 		return nil, false
 	}
 	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close") // rather than read it all to keep the connection
-		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+		refuseBody(w, &http.MaxBytesError{Limit: limit}) // rather than read it all to keep the connection
 		return nil, false
 	}
 	LimitBody(w, r)
@@ -98,12 +98,13 @@ func readAll(r io.Reader, claimed int64) ([]byte, error) {
 	}
 }
 
+// refuseBody says why a body was not read to its end, and ends the connection.
 func refuseBody(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		http.Error(w, "the body is too large", http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("the body is larger than the %d bytes that this server takes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		http.Error(w, "the body came too slowly", http.StatusRequestTimeout)
 	case errors.Is(err, ErrBudget):

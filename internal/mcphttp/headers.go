@@ -25,6 +25,11 @@ var named = map[string]string{"tools/call": "name", "prompts/get": "name", "reso
 // CheckHeaders reports how the headers that mirror a request's method and name
 // fall short of the request: what an intermediary routed on must be what is run.
 func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
+	for _, name := range []string{VersionHeader, MethodHeader, NameHeader} {
+		if n := len(h[name]); n > 1 { // the intermediary may have read another of them
+			return fmt.Errorf("header %s is there %d times", name, n)
+		}
+	}
 	switch method := h.Get(MethodHeader); method {
 	case m.Method:
 	case "":

@@ -23,7 +23,7 @@ const (
 type cursor struct {
 	id    string        // of the last event; "" when its events have none
 	retry time.Duration // what the server wants to be waited for
-	heard bool          // something came since the last connection
+	taken bool          // the last request for the stream was granted
 }
 
 // stream brings the messages of the answer to x. A stream that ends too early is
@@ -35,7 +35,7 @@ func (s *Streamable) stream(x *exchange, resp *http.Response) error {
 		if at.id == "" || x.stateless || errors.Is(err, ErrTooLarge) {
 			return &BrokenError{"the stream ended before the answer", err}
 		}
-		if at.heard {
+		if at.taken {
 			failures = 0
 		}
 		if failures++; failures > maxFailures {
@@ -69,7 +69,7 @@ func (s *Streamable) listen() {
 			}
 			at.id = "" // it has forgotten that event
 		}
-		if at.heard {
+		if at.taken {
 			failures = 0
 		}
 		if failures++; err != nil && failures > maxFailures {
@@ -91,7 +91,7 @@ func (s *Streamable) get(ctx context.Context, at *cursor, x *exchange) (over boo
 	if at.id != "" {
 		h["Last-Event-Id"] = []string{at.id}
 	}
-	at.heard = false
+	at.taken = false
 	r, err := s.newRequest(ctx, http.MethodGet, s.url, nil, h)
 	if err != nil {
 		return false, err
@@ -107,6 +107,7 @@ func (s *Streamable) get(ctx context.Context, at *cursor, x *exchange) (over boo
 	if media := mediaType(resp); media != "text/event-stream" {
 		return false, &StatusError{Code: http.StatusMethodNotAllowed, Text: "the server answered a GET with content type " + quoted(media)}
 	}
+	at.taken = true
 	return s.events(resp, at, x)
 }
 
@@ -121,7 +122,6 @@ func (s *Streamable) events(resp *http.Response, at *cursor, x *exchange) (over 
 		if err != nil {
 			return false, err
 		}
-		at.heard = true
 		m, ok := e.message()
 		switch {
 		case !ok:
