@@ -158,21 +158,32 @@ func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Option
 // none starts no extension.
 func none(string) bool { return false }
 
-// find returns the status of one extension, or of policy:NAME, or an error that
-// lists what is wrong with its manifest or names the id that was meant.
+// find returns the status of one extension, or an error that lists what is wrong with
+// its manifest or names the id that was meant.
 func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
-	ids := make([]string, 0, len(s.Extensions))
-	for _, x := range s.Extensions {
+	x, err := findWorker(s, id)
+	if err == nil && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == id }) {
+		err = &exitError{code: exitNotFound, text: id + " is no extension: it is stated in the configuration, and changed there", hint: "exthost config show --origin says where"}
+	}
+	return x, err
+}
+
+// findWorker is find for what destinations and policies, by the name policy:NAME, have
+// as well as extensions.
+func findWorker(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
+	all := slices.Clone(s.Extensions)
+	for _, d := range s.Destinations {
+		all = append(all, d.ExtensionStatus)
+	}
+	for _, p := range s.Policies {
+		all = append(all, policyAsExtension(p))
+	}
+	ids := make([]string, 0, len(all))
+	for _, x := range all {
 		if x.ID == id {
 			return x, nil
 		}
 		ids = append(ids, x.ID)
-	}
-	for _, p := range s.Policies {
-		if exthost.PolicyPrefix+p.Name == id {
-			return policyAsExtension(p), nil
-		}
-		ids = append(ids, exthost.PolicyPrefix+p.Name)
 	}
 	if err := brokenManifest(s, id); err != nil {
 		return exthost.ExtensionStatus{}, err

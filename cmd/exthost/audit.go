@@ -245,12 +245,12 @@ func (a *app) verifyAudit(paths []string) error {
 }
 
 // explainFromAudit says of a decision what the audit log knows, when the host does
-// not know it any more; notKept is what the host says.
+// not know it any more or none runs, which is notKept.
 func (a *app) explainFromAudit(ctx context.Context, id string, notKept error) error {
 	if paths, err := a.auditPaths(false); err == nil && exitCode(notKept) == exitNotFound {
 		for r, err := range readAudits(ctx, paths, audit.Query{}) {
 			if err == nil && r.ID == id {
-				return a.print(document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "the host has forgotten it; the audit log says:\n" + auditLine(&r)})
+				return a.print(document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(&r)})
 			}
 		}
 	}

@@ -66,21 +66,38 @@ func (a *app) call(ctx context.Context, name string, pairs []string, data string
 	if err != nil {
 		return err
 	}
-	cfg, _, err := a.load()
-	if err != nil {
-		return err
-	}
+	r, cfg, broken := a.reach(ctx)
 	result, err := protocol.ToolResult(nil), errNotThere
-	if r := a.runningWith(ctx, cfg); r != nil {
+	if r != nil {
 		result, err = callRunning(ctx, r, name, pairs, given)
 	}
+	known := true // the decision of a policy, to somebody
 	if errors.Is(err, errNotThere) {
+		if broken != nil {
+			return broken
+		}
+		known = cfg.Audit.Path != ""
 		result, err = a.callAlone(ctx, cfg, name, pairs, given)
 	}
-	if err != nil {
+	switch {
+	case err != nil && known:
+		return explained(err)
+	case err != nil:
 		return err
 	}
 	return a.printResult(name, result)
+}
+
+// explained is err, and if a policy has decided it, with how to look at the decision.
+func explained(err error) error {
+	var data struct {
+		Decision string `json:"decision_id"`
+	}
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || json.Unmarshal(e.Data, &data) != nil || data.Decision == "" {
+		return err
+	}
+	return &exitError{code: exitCode(err), text: strings.Join(describeKind(e), "\n"), hint: "exthost policy explain " + data.Decision}
 }
 
 // errNotThere says that no running host has the extension: there is none, or the

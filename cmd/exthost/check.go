@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func (a *app) checkCommand() *cobra.Command {
 func (a *app) check(cmd *cobra.Command, dir, expectedFile string) ([]check.Result, error) {
 	var o check.Options
 	if expectedFile != "" {
-		text, err := os.ReadFile(expectedFile)
+		text, err := readNamed(expectedFile, maxData, "exthost check --help")
 		if err != nil {
 			return nil, err
 		}
@@ -149,7 +150,12 @@ func nothingToCheck(s exthost.Status, dir string) error {
 
 func (a *app) printChecks(results []check.Result, form string) error {
 	if write := reportForms[form]; write != nil {
-		return write(a.out, results)
+		var b bytes.Buffer
+		if err := write(&b, results); err != nil {
+			return err
+		}
+		_, err := io.WriteString(a.out, safeText(b.String()))
+		return err
 	}
 	return a.print(document{Kind: "checks", Value: orEmpty(results), Rows: a.checkRows(results), Wrap: true})
 }

@@ -28,8 +28,11 @@ func (a *app) peek(cmd *cobra.Command) *exthost.Host {
 }
 
 func (a *app) completeExtension(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	h := a.peek(cmd)
-	if h == nil || len(args) > 0 {
+	if h == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer h.Close()
@@ -43,8 +46,11 @@ func (a *app) completeExtension(cmd *cobra.Command, args []string, _ string) ([]
 // completeTool offers the tools that are known without starting anything, and of
 // the other extensions what their tools' names begin with.
 func (a *app) completeTool(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	h := a.peek(cmd)
-	if h == nil || len(args) > 0 {
+	if h == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer h.Close()

@@ -84,6 +84,19 @@ func (a *app) scope(cfg *config.Config) string {
 	return string(scope)
 }
 
+// sameFlags reports whether a scope is that of a host with the flags of this command.
+// What the configuration says of search paths is not compared.
+func (a *app) sameFlags(scope string) bool {
+	var file string
+	var paths []string
+	if json.Unmarshal([]byte(scope), &[]any{&file, &paths}) != nil {
+		return false
+	}
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = paths
+	return len(a.flags.extensions) == 0 && a.scope(cfg) == scope
+}
+
 // me is the user who runs this process, and so the only one that its control socket
 // lets in.
 func me() string {

@@ -2,16 +2,20 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -96,7 +100,18 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		findings = append(findings, f)
 	}
 	for _, x := range s.Extensions {
-		findings = append(findings, examine(x, s.Diagnostics, handshake))
+		f := examine("extension", x, s.Diagnostics, handshake)
+		if err := findProgram(h, x); err != nil && !handshake && f.Result == "ok" {
+			f.Result, f.Detail = "fail", err.Error()
+		}
+		findings = append(findings, f)
+	}
+	for _, d := range s.Destinations {
+		f := examine("destination", d.ExtensionStatus, s.Diagnostics, handshake)
+		if err := findCommand(d.Command); err != nil && !handshake {
+			f.Result, f.Detail = "fail", err.Error()
+		}
+		findings = append(findings, f)
 	}
 	for _, p := range s.Policies {
 		findings = append(findings, examinePolicy(p, handshake))
@@ -125,28 +140,50 @@ func examinePolicy(p exthost.PolicyStatus, handshake bool) finding {
 		if e := evidence(*p.Process); e != nil {
 			f.Stderr = e.Stderr
 		}
-	case !handshake && len(p.Process.Command) > 0:
-		if err := findCommand(p.Process.Command[0]); err != nil {
+	case !handshake:
+		if err := findCommand(p.Process.Command); err != nil {
 			f.Result, f.Detail = "fail", err.Error()
 		}
 	}
 	return f
 }
 
-// findCommand looks for a program, or for a script, which need not be executable.
-func findCommand(command string) (err error) {
-	switch {
-	case strings.Contains(command, "://"):
-	case strings.ContainsAny(command, `/\`):
-		_, err = os.Stat(command)
-	default:
-		_, err = exec.LookPath(command)
+// findCommand looks for the program of a command line, or for a script, which need not
+// be executable.
+func findCommand(argv []string) error {
+	if len(argv) == 0 || strings.Contains(argv[0], "://") {
+		return nil
+	}
+	path, err := process.Resolve(argv[0], "", os.Getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return &process.StartError{Reason: process.NotFound, Path: path, Err: err}
 	}
 	return err
 }
 
-func examine(x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {
-	f := finding{Check: "extension " + x.ID, Result: "ok", Detail: x.Version + " " + runsAs(x)}
+// findProgram looks for what an extension is run with, where its own environment and
+// directory say. The commands of kind exec have been looked for when its tools were made.
+func findProgram(h *exthost.Host, x exthost.ExtensionStatus) error {
+	if x.Transport != manifest.KindStdio {
+		return nil
+	}
+	spec, err := h.Admin().Spec(x.ID)
+	if err != nil {
+		return nil // it may not run here, which is said
+	}
+	argv, err := runtime.CommandLine(&spec)
+	if err != nil {
+		return err
+	}
+	return findCommand(argv)
+}
+
+// examine says whether an extension, or a destination, can run.
+func examine(what string, x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {
+	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + runsAs(x))}
 	for _, d := range diags {
 		if !concerns(d, x) || d.Level == protocol.LevelInfo {
 			continue

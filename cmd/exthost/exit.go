@@ -17,7 +17,7 @@ const (
 	exitInvalid   = 3 // a config or manifest is invalid
 	exitNotFound  = 4
 	exitGated     = 5 // something the extension requires is missing
-	exitDenied    = 6 // by a policy or by the operator's configuration
+	exitDenied    = 6 // denied by a policy or by the operator's configuration
 	exitExtension = 7 // the extension or its tool reports an error
 	exitCanceled  = 8 // timeout or cancelled
 	exitDoctor    = 9 // doctor found failures
@@ -106,7 +106,7 @@ func describeKind(e *protocol.Error) []string {
 		lines = append(lines, "  the extension had been asked and may have acted")
 	}
 	if e.RetryAfter > 0 {
-		lines = append(lines, "  retry after "+e.RetryAfter.String())
+		lines = append(lines, "  retry after "+span(e.RetryAfter))
 	}
 	if next := nextCommand(e); next != "" {
 		lines = append(lines, "  next: "+next)

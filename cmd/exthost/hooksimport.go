@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
@@ -29,11 +28,8 @@ func (a *app) hooksImportCommand() *cobra.Command {
 	return cmd
 }
 
-// maxSettings bounds the file that is read.
-const maxSettings = 4 << 20
-
 func (a *app) importHooks(path, file string) error {
-	data, err := readSettings(path)
+	data, err := readNamed(path, maxSettings, "exthost hooks import ~/.claude/settings.json")
 	if err != nil {
 		return err
 	}
@@ -56,22 +52,6 @@ func (a *app) importHooks(path, file string) error {
 	}
 	_, err = fmt.Fprintf(a.err, "%s written to %s\n  next: exthost hooks list\n", plural(r.Hooks, "hook"), safe(file))
 	return err
-}
-
-func readSettings(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &exitError{code: exitNotFound, text: "there is no " + path, hint: "exthost hooks import ~/.claude/settings.json"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSettings+1))
-	if err == nil && len(data) > maxSettings {
-		err = fmt.Errorf("%s is over %d MiB", path, maxSettings>>20)
-	}
-	return data, err
 }
 
 // writeNew writes a file that must not be there yet.

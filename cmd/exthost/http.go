@@ -44,7 +44,7 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 	}
 	if f.operator, err = newOperatorToken(); err != nil {
 		listener.Close()
-		return front{}, err
+		return front{}, &exitError{code: exitFailed, text: "there is no place for the operator's token: " + err.Error(), hint: "let this user write there, or set XDG_STATE_HOME to another directory"}
 	}
 	var serving atomic.Pointer[httpserver.Server]
 	f.reload = func() error {

@@ -40,15 +40,11 @@ func (a *app) infoCommand() *cobra.Command {
 		Args:              one("the id of an extension"),
 		ValidArgsFunction: a.completeExtension,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, _, err := a.load()
+			s, cfg, list, err := a.lookAt(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			s, list, err := a.lookAt(cmd.Context(), cfg, args[0])
-			if err != nil {
-				return err
-			}
-			x, err := find(s, args[0])
+			x, err := findWorker(s, args[0])
 			if err != nil {
 				return err
 			}
@@ -66,29 +62,34 @@ func (a *app) infoCommand() *cobra.Command {
 	}
 }
 
-// lookAt returns the status of a host and the tools of one of its extensions: of
-// the one that runs here and has it, else of one that runs that extension alone.
-func (a *app) lookAt(ctx context.Context, cfg *config.Config, id string) (exthost.Status, []httpserver.Tool, error) {
-	if r := a.runningWith(ctx, cfg); r != nil {
+// lookAt returns the status of a host, its configuration and the tools of one of its
+// extensions: of the one that runs here and has it, else of one that runs that
+// extension alone.
+func (a *app) lookAt(ctx context.Context, id string) (exthost.Status, *config.Config, []httpserver.Tool, error) {
+	r, cfg, broken := a.reach(ctx)
+	if r != nil {
 		s, err := r.status(ctx)
 		if err != nil {
-			return s, nil, err
+			return s, nil, nil, err
 		}
-		if slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == id }) {
+		if _, err := findWorker(s, id); err == nil {
 			list, err := r.tools(ctx, id)
-			return s, list, err
+			return s, cfg, list, err
 		}
+	}
+	if broken != nil {
+		return exthost.Status{}, nil, nil, broken
 	}
 	h, err := a.openWith(ctx, cfg, exthost.Options{Inspect: true, Start: func(other string) bool { return other == id }})
 	if err != nil {
-		return exthost.Status{}, nil, err
+		return exthost.Status{}, nil, nil, err
 	}
 	defer h.Close()
 	var list []httpserver.Tool
 	for _, e := range h.Tools().Extension(id) {
 		list = append(list, httpserver.ToolOf(e))
 	}
-	return h.Status(), list, nil
+	return h.Status(), cfg, list, nil
 }
 
 // operatorConfig is extensions.entries.ID.config, nil when nothing is set.
@@ -128,7 +129,9 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		row("processes", i.processes(now)...)
 		row("held by", i.held)
 		row("restarts", i.restarts(now))
-		row("calls", i.callsMade())
+		if i.Transport != "" { // which a policy without a process has not
+			row("calls", i.callsMade())
+		}
 		row("last crash", i.crash(now))
 	}
 	if c := i.LastCrash; c != nil {

@@ -69,11 +69,14 @@ func runsAs(x exthost.ExtensionStatus) string {
 }
 
 // unlisted are the findings, but mere remarks, about files that became no
-// extension.
+// extension. What is wrong with a destination is said where that is.
 func unlisted(s exthost.Status) []protocol.Diagnostic {
-	listed := make(map[string]exthost.ExtensionStatus, len(s.Extensions))
+	listed := make(map[string]exthost.ExtensionStatus, len(s.Extensions)+len(s.Destinations))
 	for _, x := range s.Extensions {
 		listed[x.ID] = x
+	}
+	for _, d := range s.Destinations {
+		listed[d.ID] = d.ExtensionStatus
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {

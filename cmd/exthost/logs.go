@@ -45,6 +45,9 @@ func (a *app) logsCommand() *cobra.Command {
 			if !slices.Contains(logLevels, level) {
 				return usagef("", "--level %q: there is %s", level, strings.Join(logLevels, ", "))
 			}
+			if last < 0 {
+				return usagef("", "--last %d: there is no such number of records", last)
+			}
 			query := url.Values{"level": {level}, "follow": {strconv.FormatBool(follow)}}
 			if cmd.Flags().Changed("last") {
 				query.Set("last", strconv.Itoa(last))
@@ -69,7 +72,7 @@ func (a *app) logs(ctx context.Context, query url.Values, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := find(s, ids[0]); err != nil {
+		if _, err := findWorker(s, ids[0]); err != nil {
 			return err
 		}
 		query.Set("extension", ids[0])

@@ -41,13 +41,13 @@ func (a *app) policyListCommand() *cobra.Command {
 
 // policies are those of the running host, else those of the configuration.
 func (a *app) policies(ctx context.Context) ([]exthost.PolicyStatus, error) {
-	cfg, _, err := a.load()
-	if err != nil {
-		return nil, err
-	}
-	if r := a.runningWith(ctx, cfg); r != nil {
+	r, cfg, broken := a.reach(ctx)
+	if r != nil {
 		s, err := r.status(ctx)
 		return s.Policies, err
+	}
+	if broken != nil {
+		return nil, broken
 	}
 	h, err := a.openWith(ctx, cfg, exthost.Options{Start: none, Inspect: true})
 	if err != nil {

@@ -41,12 +41,12 @@ func (a *app) policyExplainCommand() *cobra.Command {
 }
 
 func (a *app) explain(ctx context.Context, id string) error {
-	r, err := a.running(ctx)
-	if err != nil {
-		return err
-	}
 	var t exthost.Trace
-	if err := r.get(ctx, "/api/v1/decisions/"+url.PathEscape(id), &t); err != nil {
+	r, err := a.running(ctx)
+	if err == nil {
+		err = r.get(ctx, "/api/v1/decisions/"+url.PathEscape(id), &t)
+	}
+	if err != nil {
 		return a.explainFromAudit(ctx, id, err)
 	}
 	return a.print(document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: a.traceText(t)})

@@ -55,14 +55,11 @@ func (a *app) policyPinsCommand() *cobra.Command {
 }
 
 func (a *app) pins(ctx context.Context, all bool) error {
-	cfg, _, err := a.load()
-	if err != nil {
-		return err
-	}
+	r, cfg, err := a.reach(ctx)
 	var list struct{ Pins []exthost.Pin }
-	if r := a.runningWith(ctx, cfg); r != nil {
+	if r != nil {
 		err = r.get(ctx, "/api/v1/pins", &list)
-	} else {
+	} else if err == nil {
 		var h *exthost.Host
 		if h, err = a.openWith(ctx, cfg, exthost.Options{Start: none, Inspect: true}); err == nil {
 			list.Pins = h.Admin().Pins()

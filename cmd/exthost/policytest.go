@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,11 +46,7 @@ func (a *app) readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(a.in)
 	}
-	data, err := os.ReadFile(name)
-	if os.IsNotExist(err) {
-		return nil, &exitError{code: exitNotFound, text: "there is no " + name, hint: "exthost policy test --help"}
-	}
-	return data, err
+	return readNamed(name, maxData, "exthost policy test --help")
 }
 
 // testCall has the running host test the call; else one that starts only the
@@ -61,13 +56,13 @@ func (a *app) testCall(ctx context.Context, data []byte) (result httpserver.Test
 	if err != nil {
 		return result, err
 	}
-	cfg, _, err := a.load()
-	if err != nil {
-		return result, err
-	}
-	if r := a.runningWith(ctx, cfg); r != nil {
+	r, cfg, broken := a.reach(ctx)
+	if r != nil {
 		body, _ := json.Marshal(c) // was read as JSON
 		return result, r.do(ctx, http.MethodPost, "/api/v1/policies/test", body, &result)
+	}
+	if broken != nil {
+		return result, broken
 	}
 	h, err := a.openWith(ctx, cfg, exthost.Options{Inspect: true, Start: callStart(c.Extension, c.Tool)})
 	if err != nil {

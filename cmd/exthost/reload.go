@@ -20,7 +20,8 @@ func (a *app) reloadCommand() *cobra.Command {
 		Short: "Bring the running exthost to what its folders and files hold now",
 		Long: "Have the exthost that serves this directory look again: what is new is started, what has\n" +
 			"changed is started beside what runs and then takes its place, what is gone ends once its\n" +
-			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.",
+			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.\n" +
+			"The exit code is 3 while a manifest is broken, and 7 when an extension does not start.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := a.running(cmd.Context())
@@ -37,28 +38,30 @@ func (a *app) reloadCommand() *cobra.Command {
 			if err := a.print(document{Kind: "change", Value: c, Names: changedNames(c), Text: a.changeText(c, dryRun)}); err != nil {
 				return err
 			}
+			broken := 0
 			if !dryRun {
-				a.sayBroken(cmd.Context(), r)
+				broken = a.sayBroken(cmd.Context(), r)
 			}
-			return notReloaded(c)
+			return notReloaded(c, broken)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
 	return cmd
 }
 
-// sayBroken tells on stderr which files have become no extension: to a reload they
-// are no change.
-func (a *app) sayBroken(ctx context.Context, r *running) {
+// sayBroken tells on stderr which files have become no extension, and returns how many
+// there are: to a reload they are no change.
+func (a *app) sayBroken(ctx context.Context, r *running) int {
 	s, err := r.status(ctx)
 	if err != nil {
-		return // the reload itself has been told
+		return 0 // the reload itself has been told
 	}
 	for _, d := range unlisted(s) {
 		if d.Level == protocol.LevelError {
 			a.say(d)
 		}
 	}
+	return len(brokenFiles(s))
 }
 
 // changedNames are the ids that a reload touches.
@@ -100,8 +103,9 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// notReloaded is the error of a reload that did not do all it was to.
-func notReloaded(c exthost.Change) error {
+// notReloaded is the error of a reload that did not do all it was to, with so many
+// broken files besides.
+func notReloaded(c exthost.Change, broken int) error {
 	var lines []string
 	for _, d := range c.Failed {
 		lines = append(lines, safe(nearby(d).String()))
@@ -109,8 +113,8 @@ func notReloaded(c exthost.Change) error {
 	switch {
 	case len(lines) > 0:
 		return &exitError{code: exitExtension, text: strings.Join(lines, "\n"), hint: "exthost info " + c.Failed[0].Extension}
-	case len(c.Kept) > 0:
-		return &exitError{code: exitInvalid, text: fmt.Sprintf("%d of the changes cannot be used yet", len(c.Kept)), hint: "mend what is said above, then exthost reload"}
+	case len(c.Kept)+broken > 0:
+		return &exitError{code: exitInvalid, text: count(len(c.Kept)+broken, "extension") + " cannot be used yet", hint: "mend what is said above, then exthost reload"}
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (a *app) restartCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := find(s, args[0]); err != nil {
+			if _, err := findWorker(s, args[0]); err != nil {
 				return err
 			}
 			began := time.Now()
@@ -37,7 +37,7 @@ func (a *app) restartCommand() *cobra.Command {
 			if s, err = r.status(cmd.Context()); err != nil {
 				return err
 			}
-			x, err := find(s, args[0])
+			x, err := findWorker(s, args[0])
 			if err != nil {
 				return err
 			}

@@ -44,13 +44,22 @@ func (a *app) running(ctx context.Context) (*running, error) {
 	return &running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
 }
 
-// runningWith finds the host of this directory if it runs what cfg and the flags
-// of this command say; else it returns nil.
-func (a *app) runningWith(ctx context.Context, cfg *config.Config) *running {
-	if r, err := a.running(ctx); err == nil && r.info.Scope == a.scope(cfg) {
-		return r
+// reach reads the configuration and finds the host of this directory if it runs what
+// that and the flags of this command say; else r is nil. A configuration that is broken
+// by now, which is the error, keeps nobody from the host that runs, and a warning says so.
+func (a *app) reach(ctx context.Context) (r *running, cfg *config.Config, err error) {
+	r, absent := a.running(ctx)
+	cfg, _, err = a.load()
+	switch {
+	case err == nil && (absent != nil || r.info.Scope != a.scope(cfg)):
+		return nil, cfg, nil
+	case err == nil:
+		return r, cfg, nil
+	case absent != nil || !a.sameFlags(r.info.Scope):
+		return nil, nil, err
 	}
-	return nil
+	a.say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken by now, and the exthost that runs goes on with what it was", Hint: "exthost validate says where"})
+	return r, config.Default(), err
 }
 
 // answerPatience bounds what a host answers from memory.

@@ -209,8 +209,8 @@ func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 	}
 	r.cells[10] = cmp.Or(i.Breaker, "-")
 	var notes []string
-	if i.State != "ready" && i.Reason != "" {
-		notes = append(notes, i.Reason)
+	if i.State != string(supervisor.Ready) && i.Reason != "" {
+		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
 	}
 	notes = append(notes, prospects(i, now)...)
 	if i.Queued > 0 {
@@ -219,6 +219,15 @@ func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 	if len(notes) > 0 {
 		r.notes = []string{strings.Join(notes, "; ")}
 	}
+}
+
+// complaint is what an instance complained of on stderr; "" when its reason says so, or
+// it did not.
+func complaint(i exthost.InstanceStatus) string {
+	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
+		return ""
+	}
+	return cut(i.Evidence.Complaint(), 200)
 }
 
 // prospects say when an instance that takes no calls is to take some again.

@@ -78,3 +78,14 @@ func TestStatusTable(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestComplaintIsSaidOnce(t *testing.T) {
+	i := exthost.InstanceStatus{Reason: "the process ended: exit status 1", Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}}}
+	if got := complaint(i); got != "error: boom" {
+		t.Errorf("%q", got)
+	}
+	i.Reason = "it says: error: boom"
+	if got := complaint(i); got != "" {
+		t.Errorf("what the reason says already is said again: %q", got)
+	}
+}

@@ -54,7 +54,7 @@ func (a *app) tap(ctx context.Context, ids []string, whole bool) error {
 		if err != nil {
 			return err
 		}
-		if _, err := find(s, id); err != nil {
+		if _, err := findWorker(s, id); err != nil {
 			return err
 		}
 		query.Set("extension", id)

@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Info is what a host says about itself to those who find its lock.
@@ -168,28 +170,34 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// write says in the lock file who holds it.
+// write says in the lock file who holds it. The file says so at every moment: what is
+// left of a longer text stands behind the new one.
 func (d *Daemon) write() error {
 	data, err := json.Marshal(d.info)
 	if err != nil {
 		return err
 	}
-	if err := d.lock.Truncate(0); err != nil {
+	if _, err := d.lock.WriteAt(append(data, '\n'), 0); err != nil {
 		return err
 	}
-	_, err = d.lock.WriteAt(append(data, '\n'), 0)
-	return err
+	return d.lock.Truncate(int64(len(data)) + 1)
 }
 
-// readInfo reads what a lock file says.
-func readInfo(f *os.File) (Info, error) {
-	var info Info
-	buf := make([]byte, 16<<10)
-	n, err := f.ReadAt(buf, 0)
-	if n == 0 {
-		return info, err
+// maxInfo bounds what is read of a lock file.
+const maxInfo = 1 << 20
+
+// readInfo reads what a lock file says; the error is [io.EOF] when that is nothing. What
+// is half one text and half the next, because it is just being written, is read again.
+func readInfo(f *os.File) (info Info, err error) {
+	for try := range 5 {
+		time.Sleep(time.Duration(try) * 5 * time.Millisecond)
+		info = Info{}
+		err = json.NewDecoder(io.NewSectionReader(f, 0, maxInfo)).Decode(&info)
+		if err == nil || errors.Is(err, io.EOF) {
+			break
+		}
 	}
-	return info, json.Unmarshal(buf[:n], &info)
+	return info, err
 }
 
 // Serves says where MCP clients find the host, once that is known.

@@ -203,6 +203,43 @@ func TestF6StaleSocket(t *testing.T) {
 }
 
 // What is in the way of the socket and is none is not removed.
+// A host that says something new of itself runs at every moment, to those who ask.
+func TestFoundWhileItWrites(t *testing.T) {
+	state := shortDir(t)
+	d := claim(t, state, "")
+	wrote := make(chan error, 1)
+	stop := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				wrote <- nil
+				return
+			default:
+			}
+			if err := d.Serves(strings.Repeat("x", n%2*100)); err != nil {
+				wrote <- err
+				return
+			}
+		}
+	}()
+	f, err := os.Open(filepath.Join(state, lockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for range 2000 {
+		if info, err := readInfo(f); err != nil || info.PID != os.Getpid() {
+			t.Errorf("%+v, %v", info, err)
+			break
+		}
+	}
+	close(stop)
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestForeignFileStays(t *testing.T) {
 	state := shortDir(t)
 	file := filepath.Join(state, socketName)
