@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +28,6 @@ func TestReference(t *testing.T) {
 		page, name string
 		text       func(testing.TB) string
 	}{
-		{"docs/decisions.md", "pending", pendingList},
 		{"docs/manifest.md", "manifest", manifestReference},
 		{"docs/config.md", "config", configReference},
 		{"docs/governance.md", "built-in policies", builtinReference},
@@ -57,7 +57,6 @@ func TestReference(t *testing.T) {
 
 // reference writes the tables of one JSON Schema.
 type reference struct {
-	page string // begins the keys of [pending]
 	testing.TB
 	out          strings.Builder
 	defs         jsonschema.Definitions
@@ -94,7 +93,6 @@ func (r *reference) resolve(s *jsonschema.Schema) *jsonschema.Schema {
 
 func manifestReference(t testing.TB) string {
 	r, s := newReference(t, manifest.Schema())
-	r.page = "manifest:"
 	r.title = func(path string) string {
 		if name, ok := strings.CutSuffix(path, "[]"); ok {
 			return "[[" + name + "]]"
@@ -116,7 +114,6 @@ func configReference(t testing.TB) string {
 		t.Fatal(err)
 	}
 	r.elsewhere = map[string]string{"Runtime": "manifest.md#runtime", "HookSpec": "manifest.md#hooks"}
-	r.page = "config:"
 	r.title = func(path string) string { return path }
 	r.children("", s)
 	r.tables()
@@ -135,7 +132,7 @@ func (r *reference) tables() {
 func (r *reference) table(t table) {
 	later := r.wait
 	r.wait = nil
-	fmt.Fprintf(&r.out, "### %s\n\n%s\n\n", r.title(t.path), r.sentence(t.schema.Description)+r.sentence(note(r.page+t.path, " It is checked, and has ")))
+	fmt.Fprintf(&r.out, "### %s\n\n%s\n\n", r.title(t.path), r.sentence(t.schema.Description))
 	if t.schema.Properties.Len() > 0 {
 		r.out.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
 		r.children(t.path, t.schema)
@@ -158,7 +155,11 @@ func (r *reference) children(path string, s *jsonschema.Schema) {
 		case inner != nil && r.elsewhere[r.refName(p.Value)] == "":
 			r.wait = append(r.wait, table{key + suffix, inner})
 		case path == "":
-			r.wait = append(r.wait, table{key, &jsonschema.Schema{Description: p.Value.Description, Properties: jsonschema.NewProperties()}})
+			description := p.Value.Description
+			if where := r.elsewhere[r.refName(p.Value)]; where != "" {
+				description += "; each has [these keys](" + where + ")"
+			}
+			r.wait = append(r.wait, table{key, &jsonschema.Schema{Description: description, Properties: jsonschema.NewProperties()}})
 		default:
 			r.row(key, p.Key, p.Value, slices.Contains(s.Required, p.Key))
 		}
@@ -174,14 +175,20 @@ func (r *reference) row(path, key string, s *jsonschema.Schema, required bool) {
 	if stated, ok := r.runtime[path]; ok && r.defaults == nil {
 		def, meaning = stated[0], cmp.Or(r.plain(stated[1]), meaning)
 	}
+	if def == "" && s.Default != nil {
+		def = fmt.Sprintf("`%v`", s.Default)
+	}
 	if required {
 		def = "required"
 	}
 	kind := r.typeOf(s)
-	if _, ok := r.milliseconds[path]; ok {
+	if r.milliseconds[path] {
 		kind = "duration"
+		if _, err := strconv.Atoi(def); err == nil {
+			def += " ms"
+		}
 	}
-	fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", key, cell(kind), cell(def), cell(strings.TrimPrefix(meaning+note(r.page+path, "; "), "; ")))
+	fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", key, cell(kind), cell(def), cell(meaning))
 }
 
 // twin reports whether key is another spelling of a key that s has: *_ms beside a
