@@ -180,13 +180,79 @@ func (l *ledger) reconcile(t *testing.T, journal string) (count tally) {
 	return count
 }
 
-// killStorm has callers call extensions that are killed all the time.
-type killStorm struct {
+// storm has callers call extensions while processes are killed all the time.
+type storm struct {
 	t       *testing.T
 	h       *exthost.Host
-	left    atomic.Int64 // kills
+	pid     func(i int) int // of the process to kill next, of extension i; 0: there is none
+	ends    []protocol.Kind // that a call may come to
+	left    atomic.Int64    // kills
 	done    chan struct{}
 	ledgers [stormExtensions]ledger
+}
+
+// rage kills so many processes, closes the host and returns what the calls came to,
+// which the journals bear out.
+func (s *storm) rage(kills int, random func() *rand.Rand, state string) (all tally) {
+	s.t.Helper()
+	s.done = make(chan struct{})
+	s.left.Store(int64(kills))
+	began := time.Now()
+	var killers, callers sync.WaitGroup
+	for i := range stormExtensions {
+		r := random()
+		killers.Go(func() { s.kill(i, r) })
+		for j := range stormCallers {
+			r := random()
+			callers.Go(func() { s.call(i, j, r) })
+		}
+	}
+	killers.Wait()
+	close(s.done)
+	callers.Wait()
+	took := time.Since(began)
+	if err := s.h.Close(); err != nil {
+		s.t.Error(err)
+	}
+	for i := range stormExtensions {
+		for o, n := range s.ledgers[i].reconcile(s.t, journalOf(state, i)) {
+			all[o] += n
+		}
+	}
+	s.t.Logf("%d kills in %v: %v; load %s", kills, took.Round(time.Millisecond), all, load())
+	return all
+}
+
+func stormID(i int) string { return fmt.Sprintf("subject%d", i) }
+
+func journalOf(state string, i int) string { return filepath.Join(state, stormID(i), "journal") }
+
+// moments bound how long a process may live: to its handshake, or well into its calls.
+var moments = []time.Duration{4 * time.Millisecond, 20 * time.Millisecond}
+
+// kill kills one process after another.
+func (s *storm) kill(i int, r *rand.Rand) {
+	last := 0
+	for s.left.Add(-1) >= 0 {
+		for killed := false; !killed; {
+			var pid int
+			eventually(s.t, "there is something to kill about "+stormID(i), func() bool { pid = s.pid(i); return pid != 0 && pid != last })
+			<-time.After(time.Duration(r.Int64N(int64(moments[r.IntN(len(moments))]))))
+			killed, last = kill(pid), pid
+		}
+	}
+}
+
+// call calls until the storm is over.
+func (s *storm) call(extension, caller int, r *rand.Rand) {
+	for {
+		select {
+		case <-s.done:
+			return
+		default:
+			s.ledgers[extension].call(s.t, s.h, stormID(extension), caller, r, s.ends...)
+		}
+	}
 }
 
 // TestR1KillStorm kills extensions at random moments, those of their start among
@@ -203,64 +269,10 @@ func TestR1KillStorm(t *testing.T) {
 	for i := range stormExtensions {
 		f.add(stormID(i), runs(program)+tireless)
 	}
-	s := &killStorm{t: t, h: f.open(exthost.Options{StateDir: state}), done: make(chan struct{})}
-	s.left.Store(int64(kills))
-	began := time.Now()
-	var killers, callers sync.WaitGroup
-	for i := range stormExtensions {
-		r := random()
-		killers.Go(func() { s.kill(stormID(i), r) })
-		for j := range stormCallers {
-			r := random()
-			callers.Go(func() { s.call(i, j, r) })
-		}
-	}
-	killers.Wait()
-	close(s.done)
-	callers.Wait()
-	took := time.Since(began)
-	if err := s.h.Close(); err != nil {
-		t.Error(err)
-	}
-	var all tally
-	for i := range stormExtensions {
-		for o, n := range s.ledgers[i].reconcile(t, filepath.Join(state, stormID(i), "journal")) {
-			all[o] += n
-		}
-	}
-	if all[answered] == 0 || all[uncertain] == 0 {
+	h := f.open(exthost.Options{StateDir: state})
+	s := &storm{t: t, h: h, pid: func(i int) int { return pidOf(t, h, stormID(i)) }, ends: []protocol.Kind{protocol.ChildExited}}
+	if all := s.rage(kills, random, state); all[answered] == 0 || all[uncertain] == 0 {
 		t.Error("no storm")
-	}
-	t.Logf("%d kills in %v: %v; load %s", kills, took.Round(time.Millisecond), all, load())
-}
-
-func stormID(i int) string { return fmt.Sprintf("subject%d", i) }
-
-// moments bound how long a process may live: to its handshake, or well into its calls.
-var moments = []time.Duration{4 * time.Millisecond, 20 * time.Millisecond}
-
-// kill kills one process of an extension after another.
-func (s *killStorm) kill(id string, r *rand.Rand) {
-	last := 0
-	for s.left.Add(-1) >= 0 {
-		for killed := false; !killed; {
-			var pid int
-			eventually(s.t, id+" lives", func() bool { pid = pidOf(s.t, s.h, id); return pid != 0 && pid != last })
-			<-time.After(time.Duration(r.Int64N(int64(moments[r.IntN(len(moments))]))))
-			killed, last = kill(pid), pid
-		}
-	}
-}
-
-// call calls until the storm is over.
-func (s *killStorm) call(extension, caller int, r *rand.Rand) {
-	for {
-		select {
-		case <-s.done:
-			return
-		default:
-			s.ledgers[extension].call(s.t, s.h, stormID(extension), caller, r, protocol.ChildExited)
-		}
 	}
 }
 
