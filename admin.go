@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/journal"
-	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
@@ -99,10 +98,7 @@ func (h *Host) cannotRestart(id string) error {
 		}
 		ids = append(ids, x.ID)
 	}
-	if near := nearest.Of(id, ids); near != "" {
-		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
-	}
-	return unknownExtension(id)
+	return unknownExtension(id, ids)
 }
 
 // LogRecord is one record of the host's log, or a line that an extension wrote to

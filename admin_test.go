@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -32,20 +31,14 @@ func adminStatus(t *testing.T, h *exthost.Host, id string) exthost.ExtensionStat
 	return exthost.ExtensionStatus{}
 }
 
-func greet(t *testing.T, h *exthost.Host) error {
-	t.Helper()
-	_, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"})
-	return err
-}
-
-func TestAdminStatus(t *testing.T) {
+func TestAdminStatusCounts(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
 	if x := adminStatus(t, h, "x"); x.Latency != nil || x.Calls != 0 || x.LastCrash != nil {
 		t.Errorf("before any call: %+v", x)
 	}
 	for range 10 {
-		if err := greet(t, h); err != nil {
+		if err := greet(t, h, "Ada"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +84,7 @@ func TestAdminRestart(t *testing.T) {
 		t.Fatal("die lives")
 	}
 	eventually(t, "it has failed", func() bool { return statusOf(t, h, "x").State == "failed" })
-	if err := greet(t, h); protocol.KindOf(err) != protocol.Failed {
+	if err := greet(t, h, "Ada"); protocol.KindOf(err) != protocol.Failed {
 		t.Errorf("a call to a failed extension: %v", err)
 	}
 	if x := adminStatus(t, h, "x"); x.Refused != 1 || x.Reason == "" || x.Instances[0].PID != 0 {
@@ -100,7 +93,7 @@ func TestAdminRestart(t *testing.T) {
 	if err := h.Admin().Restart(deadline(t), "x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := greet(t, h); err != nil {
+	if err := greet(t, h, "Ada"); err != nil {
 		t.Errorf("after the restart: %v", err)
 	}
 	x := adminStatus(t, h, "x")
@@ -201,8 +194,8 @@ func TestAdminRestartDrains(t *testing.T) {
 func TestAdminRestartOfWhatDoesNotRun(t *testing.T) {
 	f := newFolder(t).add("lazy", "[transport]\nkind = \"exec\"\ncommand = \"true\"\n[[tools]]\nname = \"t\"\n").
 		add("gated", child("sdk", "[requires]\nbins = [\"no-such-program\"]\n")).add("asleep", child("sdk", ""))
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths, cfg.Extensions.Disabled = []string{f.dir}, []string{"asleep"}
+	cfg := f.config()
+	cfg.Extensions.Disabled = []string{"asleep"}
 	h := f.openWith(cfg, exthost.Options{})
 	for id, want := range map[string]struct {
 		kind protocol.Kind
@@ -257,11 +250,9 @@ func TestAdminLogs(t *testing.T) {
 			heard <- r.Message
 		}
 	})
-	for seen, called := map[string]bool{}, false; !seen["bad"] || !seen["detail"]; {
-		if !called {
-			if _, err := h.Call(deadline(t), "ext_y_t", nil); err != nil {
-				t.Fatal(err)
-			}
+	for seen := map[string]bool{}; !seen["bad"] || !seen["detail"]; {
+		if _, err := h.Call(deadline(t), "ext_y_t", nil); err != nil {
+			t.Fatal(err)
 		}
 		select {
 		case m := <-heard:

@@ -13,7 +13,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/benchtest"
-	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -37,12 +36,7 @@ func benchExtension() *sdk.Extension {
 }
 
 // benchManifest is its manifest.
-var benchManifest = fmt.Sprintf(`[transport]
-command = "%%EXE%%"
-env = { %s = "bench" }
-[capabilities]
-tools = ["echo", "write"]
-`, processtest.ScriptVar)
+var benchManifest = "[capabilities]\ntools = [\"echo\", \"write\"]\n" + plays("bench", "")
 
 // benchCall returns the call of a Go extension that makes the load.
 func benchCall(b *testing.B, l benchtest.Load) func() error {

@@ -41,7 +41,7 @@ func (h *Host) Close() error {
 		h.runner.Close()
 		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
 		h.containment.Close()
-		h.feed.close()
+		h.feed.Close()
 		h.journal.Close()
 		h.tap.Close()
 	})

@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -20,6 +21,24 @@ type Crash struct {
 
 func (i *instance) postMortem(err error) *Crash {
 	return &Crash{Time: time.Now(), Key: i.key, PID: i.pid, StartedAt: i.Info().StartedAt, Kind: protocol.KindOf(err), Reason: message(err), Evidence: evidenceIn(err)}
+}
+
+// lastWords are what a process said before err, "" when there is nothing. They are for
+// the operator alone.
+func lastWords(err error) string {
+	if e := evidenceIn(err); e != nil {
+		return e.Complaint()
+	}
+	return ""
+}
+
+// lastWordsAttr is lastWords for the log, nothing when there are none.
+func lastWordsAttr(err error) slog.Attr {
+	words := lastWords(err)
+	if words == "" {
+		return slog.Attr{}
+	}
+	return slog.String("last_words", words)
 }
 
 func evidenceIn(err error) *protocol.Evidence {

@@ -131,8 +131,7 @@ func TestRememberedToolsOfAnotherProgram(t *testing.T) {
 				f.add("x", "[capabilities]\nhooks = [\"before_message\"]\n[transport]\ncmd = [\"sh\", \"x.sh\", \"settings\"]\n[runtime]\n"+lazy)
 			}
 			f.open(o).Close()
-			cfg, want := config.Default(), 1
-			cfg.Extensions.SearchPaths = []string{f.dir}
+			cfg, want := f.config(), 1
 			if change != nil {
 				change(f, &o, cfg)
 				if name != "another tools.json" {

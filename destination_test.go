@@ -27,11 +27,7 @@ import (
 // scripted child, and nothing else.
 func destinations(t testing.TB, script string, change func(*config.Destination)) *config.Config {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := config.Destination{Type: config.DestinationStdio, Command: manifest.Command{exe}, Env: map[string]string{processtest.ScriptVar: script},
+	d := config.Destination{Type: config.DestinationStdio, Command: manifest.Command{exe(t)}, Env: map[string]string{processtest.ScriptVar: script},
 		Cwd: t.TempDir(), StartTimeout: manifest.Duration(patience)}
 	if change != nil {
 		change(&d)
@@ -125,7 +121,7 @@ func TestDestinationEachSessionHasItsOwnChild(t *testing.T) {
 func TestDestinationsPassGovernance(t *testing.T) {
 	processtest.Leaks(t)
 	policy := &sentinel{}
-	h := openDestination(t, "mcp", nil, exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+	h := openDestination(t, "mcp", nil, exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	s, _ := connect(t, h, "a", nil)
 	if _, err := ask(t, h, s, "upper", `{"text":"x"}`); err != nil {
 		t.Fatal(err)

@@ -19,47 +19,33 @@ const (
 // unsearched are directories that a ** does not enter: what others wrote.
 var unsearched = []string{".git", "node_modules", "target", "__pycache__", ".venv"}
 
-// devFiles are the files that match the [dev] watch globs of the manifest.
-func devFiles(s *runtime.Spec) (files []string) {
-	walkDev(s, func(file string, d fs.DirEntry) {
-		if d.Type().IsRegular() && len(files) < maxDevFiles && devMatches(s, file) {
-			files = append(files, file)
-		}
-	})
-	return files
-}
-
-// devDirs are the directories in which such files may come to be.
-func devDirs(s *runtime.Spec) (dirs []string) {
-	walkDev(s, func(file string, d fs.DirEntry) {
-		if d.IsDir() {
-			dirs = append(dirs, file)
-		}
-	})
-	return dirs
-}
-
-// walkDev visits what the globs may match, in order of name.
-func walkDev(s *runtime.Spec, visit func(file string, d fs.DirEntry)) {
-	globs := s.Manifest.Dev.Watch
-	if len(globs) == 0 {
-		return
+// devTree returns the files that match the [dev] watch globs of the manifest, in
+// order of name, and the directories in which such files may come to be.
+func devTree(s *runtime.Spec) (files, dirs []string) {
+	patterns := s.Manifest.Dev.Watch
+	if len(patterns) == 0 {
+		return nil, nil
 	}
-	searched := 0
+	mayHold := func(dir string, d fs.DirEntry) bool {
+		return dir == s.Dir || !slices.Contains(unsearched, d.Name()) &&
+			slices.ContainsFunc(patterns, func(p string) bool { return leads(p, relative(s.Dir, dir)) })
+	}
 	_ = filepath.WalkDir(s.Dir, func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d == nil:
 			return nil // it has gone meanwhile
-		case d.IsDir() && file != s.Dir && (slices.Contains(unsearched, d.Name()) || !slices.ContainsFunc(globs, func(g string) bool { return leads(g, relative(s.Dir, file)) })):
+		case d.IsDir() && !mayHold(file, d):
 			return fs.SkipDir
+		case d.IsDir() && len(dirs) == maxDevDirs:
+			return fs.SkipAll
 		case d.IsDir():
-			if searched++; searched > maxDevDirs {
-				return fs.SkipAll
-			}
+			dirs = append(dirs, file)
+		case d.Type().IsRegular() && len(files) < maxDevFiles && devMatches(s, file):
+			files = append(files, file)
 		}
-		visit(file, d)
 		return nil
 	})
+	return files, dirs
 }
 
 // devMatches reports whether a [dev] watch glob matches the file.

@@ -37,10 +37,11 @@ func TestDevFiles(t *testing.T) {
 			}
 			return list
 		}
-		if got := rel(devFiles(s)); !slices.Equal(got, tt.files) {
+		files, dirs := devTree(s)
+		if got := rel(files); !slices.Equal(got, tt.files) {
 			t.Errorf("%q: files %q, want %q", tt.globs, got, tt.files)
 		}
-		if got := rel(devDirs(s)); !slices.Equal(got, tt.dirs) {
+		if got := rel(dirs); !slices.Equal(got, tt.dirs) {
 			t.Errorf("%q: directories %q, want %q", tt.globs, got, tt.dirs)
 		}
 	}

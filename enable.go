@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -38,10 +37,7 @@ func (a Admin) rule(ctx context.Context, id string, disabled bool) error {
 	if err := a.h.rulable(id, disabled); err != nil {
 		return err
 	}
-	a.h.ruling.Lock()
-	err := a.h.opts.Disable(id, disabled)
-	a.h.ruling.Unlock()
-	if err != nil {
+	if err := a.h.opts.Disable(id, disabled); err != nil {
 		return err
 	}
 	if _, err := a.Reload(ctx); err != nil {
@@ -68,8 +64,5 @@ func (h *Host) rulable(id string, disabled bool) error {
 	if slices.Contains(ids, id) || !disabled && slices.Contains(listed, id) {
 		return nil
 	}
-	if near := nearest.Of(id, ids); near != "" {
-		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
-	}
-	return unknownExtension(id)
+	return unknownExtension(id, ids)
 }

@@ -379,9 +379,12 @@ func startDiagnostic(x *extension, err error) protocol.Diagnostic {
 	if kind == "" {
 		kind = protocol.SpawnFailed
 	}
+	text := didNotStart + message(err)
+	if words := lastWords(err); words != "" {
+		text += "; its last words: " + words
+	}
 	return protocol.Diagnostic{
-		Level: protocol.LevelError, Code: string(kind), Extension: x.candidate.ID, Path: x.candidate.Path,
-		Message: didNotStart + message(err),
+		Level: protocol.LevelError, Code: string(kind), Extension: x.candidate.ID, Path: x.candidate.Path, Message: text,
 	}
 }
 

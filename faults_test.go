@@ -28,7 +28,7 @@ func TestD6ManifestReplacedAfterTheScan(t *testing.T) {
 	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
-	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+	if err := greet(t, h, "Ada"); err != nil {
 		t.Errorf("after the restart: %v", err)
 	}
 }

@@ -247,8 +247,8 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
 			policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Tool == "ext_x_echo" }}
-			h := newFolder(t).add("x", child("sdk", "")).add("m", "[transport]\ncommand = \"%EXE%\"\nprotocol = \"mcp\"\nmcp_version = \"2025-11-25\"\nenv = { "+processtest.ScriptVar+" = \"mcp\" }\n").open(
-				exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+			h := newFolder(t).add("x", child("sdk", "")).add("m", plays("mcp", "protocol = \"mcp\"\nmcp_version = \"2025-11-25\"\n")).open(
+				exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 			w := connect(t, h)
 			policy.mu.Lock()
 			policy.seen = nil // of the handshake
@@ -286,7 +286,7 @@ func TestEveryFrontIsGoverned(t *testing.T) {
 func TestTheAPIIsGoverned(t *testing.T) {
 	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Tool == "ext_x_echo" }}
 	h := newFolder(t).add("x", child("sdk", "")).open(
-		exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+		exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	for tool, status := range map[string]int{"ext_x_greet": http.StatusOK, "ext_x_echo": http.StatusForbidden} {
 		w := httptest.NewRecorder()
 		httpserver.Admin(h).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/v1/tools/"+tool+"/call", strings.NewReader(`{"name":"Ada"}`)))

@@ -42,7 +42,7 @@ func (s *sentinel) Decide(_ context.Context, flow governance.Flow, x *governance
 
 func TestEveryExchangePassesGovernance(t *testing.T) {
 	policy := &sentinel{}
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 	for _, c := range []*protocol.Call{
 		{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_work","_meta":{"progressToken":1}}`)},
 		{Method: protocol.MethodToolsCall, Extension: "x", Params: json.RawMessage(`{"name":"echo"}`)},
@@ -82,7 +82,7 @@ func TestEveryMethodPassesGovernance(t *testing.T) {
 	} {
 		t.Run(tt.version+" "+tt.extension, func(t *testing.T) {
 			policy := &sentinel{}
-			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 			s, c := stay(t, h, "s", tt.version, tt.extension)
 			prefix := "ext_x_"
 			if tt.extension != "" {
@@ -150,7 +150,7 @@ func TestDenialsKeepQuestionsFromClients(t *testing.T) {
 	for _, denied := range []string{"sampling/createMessage", "notifications/resources/updated", "notifications/message"} {
 		t.Run(denied, func(t *testing.T) {
 			policy := &sentinel{deny: func(f governance.Flow, x *governance.Exchange) bool { return x.Method == denied }}
-			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: policy}}})
+			h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
 			s, c := stay(t, h, "s", protocol.MCP20251125, "x")
 			for method, params := range map[string]string{"resources/subscribe": `{"uri":"test://note"}`, "logging/setLevel": `{"level":"debug"}`} {
 				if _, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: "x", Method: method, Params: json.RawMessage(params)}); err != nil {
@@ -185,7 +185,7 @@ func TestDenialsDoNotExecute(t *testing.T) {
 		{"unavailable", &sentinel{err: errors.New("its database is down")}, protocol.GovernanceUnavailable, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization, Required: true}, Policy: tt.policy}}})
+			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, tt.policy)}})
 			result, err := h.Call(deadline(t), "ext_x_echo", nil)
 			var e *protocol.Error
 			if !errors.As(err, &e) || e.Kind != tt.kind || len(result) > 0 {
@@ -208,19 +208,14 @@ func TestDenialsDoNotExecute(t *testing.T) {
 type rewriter []string
 
 func (r rewriter) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	payload := x.Request
-	if flow == governance.Response {
-		payload = x.Response
-	}
-	return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(strings.NewReplacer(r...).Replace(string(payload)))}, nil
+	return governance.Decision{Action: governance.Modify, JSON: json.RawMessage(strings.NewReplacer(r...).Replace(string(payloadOf(flow, x))))}, nil
 }
 
 // TestChangesReachTheExtensionAndTheCaller holds what a policy makes of arguments
 // against the tool's schema as well.
 func TestChangesReachTheExtensionAndTheCaller(t *testing.T) {
 	mask := rewriter{"AKIA1", "masked", "Hello", "Bye", `"Ada"`, "1815", "closed", "no entry"}
-	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{
-		{Spec: governance.Spec{Name: "mask", Category: governance.Content, Required: true}, Policy: mask}}})
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{member("mask", governance.Content, mask)}})
 	for _, tt := range []struct{ tool, arguments, want string }{
 		{"ext_x_echo", `{"key":"AKIA1","n":1.0}`, `masked`},
 		{"ext_x_greet", `{"name":"Grace"}`, `Bye, Grace!`},

@@ -96,10 +96,10 @@ func (x *extension) logEvent(e supervisor.Event) {
 		// Whoever asked for it reports the error once.
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
-			slog.String("reason", message(e.Err)), slog.String("next", "mend it, then exthost restart "+id))
+			slog.String("reason", message(e.Err)), lastWordsAttr(e.Err), slog.String("next", "mend it, then exthost restart "+id))
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", message(e.Err)),
-			slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
+			lastWordsAttr(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
 	case e.State == supervisor.Ready && e.Attempt > 0: // the end of what was a warning
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
 	default:

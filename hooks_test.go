@@ -66,15 +66,12 @@ func pointOf(name string) string {
 	return string(e)
 }
 
-const hookManifest = `[capabilities]
+const hookCapabilities = `[capabilities]
 tools = ["own"]
 hooks = ["before_tool_call", "after_tool_call", "tool_call_failed", "session_start", "session_end", "extension_state"]
-[transport]
-command = "%%EXE%%"
-env = { %s = "hooks" }
 `
 
-func hooksManifest() string { return fmt.Sprintf(hookManifest, processtest.ScriptVar) }
+func hooksManifest() string { return hookCapabilities + plays("hooks", "") }
 
 // told is what the hooks of the extension h have been told.
 func told(t *testing.T, state string) []string {
@@ -100,7 +97,7 @@ func TestPointsAreThoseOfManifests(t *testing.T) {
 }
 
 // What an extension's hooks do to the calls of other extensions' tools.
-func TestExtensionsHooks(t *testing.T) {
+func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{StateDir: state})
@@ -166,8 +163,7 @@ func like(got, want string) bool {
 func TestOperatorNarrowsHooks(t *testing.T) {
 	for see, want := range map[string][2]bool{config.HooksAll: {true, true}, config.HooksOwn: {false, true}, config.HooksNone: {false, false}} {
 		f := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest())
-		cfg := config.Default()
-		cfg.Extensions.SearchPaths = []string{f.dir}
+		cfg := f.config()
 		cfg.Extensions.Entries = map[string]config.Entry{"h": {Hooks: see}}
 		h := f.openWith(cfg, exthost.Options{})
 		for i, tool := range []string{"ext_x_echo", "ext_h_own"} {
@@ -200,11 +196,10 @@ func TestHookCallsAreGoverned(t *testing.T) {
 	}
 }
 
-// execHooks is a host with hooks in its configuration.
+// openWithHooks opens a host with hooks in its configuration.
 func openWithHooks(t *testing.T, f *folder, o exthost.Options, specs ...manifest.HookSpec) *exthost.Host {
 	t.Helper()
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{f.dir}
+	cfg := f.config()
 	cfg.Hooks = specs
 	return f.openWith(cfg, o)
 }
@@ -225,7 +220,7 @@ func TestOperatorsExecHooks(t *testing.T) {
 	if want := `{"content":[{"type":"text","text":"Hello, Ada!"},{"type":"text","text":"it was ext_x_greet"}]}`; err != nil || string(result) != want {
 		t.Errorf("greet = %s, %v", result, err)
 	}
-	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "deny"}); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no denial") {
+	if err := greet(t, h, "deny"); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "no denial") {
 		t.Errorf("a denied call: %v", err)
 	}
 	wd, _ := os.Getwd()
@@ -245,8 +240,7 @@ func TestOperatorsExecHooks(t *testing.T) {
 // A guard that cannot run stops the start, and not the first call.
 func TestMissingHookIsALoadError(t *testing.T) {
 	f := newFolder(t)
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{f.dir}
+	cfg := f.config()
 	cfg.Hooks = []manifest.HookSpec{{Event: "PreToolUse", Command: manifest.Command{"/opt/no/guard"}}}
 	_, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir()})
 	if protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), "hooks[0]") || !strings.Contains(err.Error(), "/opt/no/guard: not found") {
@@ -315,7 +309,7 @@ command = ["sh", "-c", "exit 2"]
 }
 
 // extension_load decides what may start, also again.
-func TestExtensionLoad(t *testing.T) {
+func TestHooksDecideWhatStarts(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t).add("good", child("sdk", "")).add("bad", child("sdk", ""))
 	gate := shell("extension_load", `grep -q '"version":"0.1.0"' || exit 1; echo not reviewed >&2; exit 2`)
@@ -333,7 +327,7 @@ func TestExtensionLoad(t *testing.T) {
 }
 
 // What happens to extensions is told, also to extensions, but to none of itself.
-func TestExtensionState(t *testing.T) {
+func TestHooksHearOfExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	events := make(chan string, 100)
@@ -367,7 +361,7 @@ func TestExtensionState(t *testing.T) {
 }
 
 // A client's stay: its start, then its end, before its own children end.
-func TestSessions(t *testing.T) {
+func TestHooksHearOfSessions(t *testing.T) {
 	processtest.Leaks(t)
 	events := make(chan string, 10)
 	note := func(p hooks.Point) hooks.Handler {
@@ -397,7 +391,7 @@ func TestSessions(t *testing.T) {
 }
 
 // The loop's own points.
-func TestRunHooks(t *testing.T) {
+func TestLoopsFireTheirOwnPoints(t *testing.T) {
 	h := openWithHooks(t, newFolder(t), exthost.Options{},
 		shell("UserPromptSubmit", `grep -q password && { echo no secrets >&2; exit 2; }; echo it is Monday`),
 		shell("ToolsSelect", `echo '{"override":{"tools":["a","evil"]}}'`))
@@ -435,10 +429,7 @@ func TestCallsWaitForHooksThatStart(t *testing.T) {
 		want protocol.Kind
 	}{"starts": {"exec env \"$0\"=hooks \"$1\"", protocol.Rejected}, "does not": {"exit 3", ""}} {
 		t.Run(name, func(t *testing.T) {
-			f := newFolder(t).add("x", child("sdk", "")).add("h", `[capabilities]
-tools = ["own"]
-hooks = ["before_tool_call", "after_tool_call", "tool_call_failed", "session_start", "session_end", "extension_state"]
-[transport]
+			f := newFolder(t).add("x", child("sdk", "")).add("h", hookCapabilities+`[transport]
 command = "sh"
 args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "%EXE%", "`+gate+`"]
 `)

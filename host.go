@@ -63,7 +63,8 @@ type Options struct {
 	// as it is. Default: the configuration stays the one that the host was opened with.
 	Reread func() (*config.Config, error)
 	// Disable writes into the configuration, for good, that an extension is disabled or
-	// is not; Reread reads it. One is written at a time. Default: it cannot be changed.
+	// is not; Reread reads it. It may be called by many goroutines at once. Default: it
+	// cannot be changed.
 	Disable func(id string, disabled bool) error
 	// Command says what is run in place of an extension's own command line, which it
 	// is given, when its transport is stdio. Default: the command line itself.
@@ -105,7 +106,6 @@ type Host struct {
 	closing   context.Context    // ends when the host begins to close
 	close     context.CancelFunc // makes it end
 	reloading sync.Mutex         // one reload at a time; guards seen and misread
-	ruling    sync.Mutex         // one Options.Disable at a time
 	seen      [sha256.Size]byte  // what was found on disk last
 	misread   string             // why the configuration that was found last cannot be used
 	places    atomic.Pointer[discovery.Places]

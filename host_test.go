@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func TestCallEveryKind(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t)
 	f.add("native", child("sdk", ""))
-	f.add("official", strings.Replace(child("mcp", `protocol = "mcp"`), `["echo"`, `["upper", "echo"`, 1))
+	f.add("official", plays("mcp", `protocol = "mcp"`))
 	f.add("lines", `[transport]
 script = "lines.sh"
 protocol = "lite"
@@ -76,6 +77,26 @@ func TestArgumentsArriveAsSent(t *testing.T) {
 	got, err := h.Call(deadline(t), "ext_x_echo", json.RawMessage(sent))
 	if err != nil || string(got.Structured()) != sent {
 		t.Errorf("echo = %s, %v\nwant %s", got, err, sent)
+	}
+}
+
+// The wires are UTF-8, whatever the machine's own encoding is.
+func TestBundledScriptsReadUTF8(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("NOT TESTED: extensions/echo and extensions/calc need python3, which is missing")
+	}
+	processtest.Leaks(t)
+	f := &folder{t, "extensions"}
+	cfg := f.config()
+	cfg.Extensions.Allowlist = []string{"echo", "calc"}
+	h := f.openWith(cfg, exthost.Options{Environ: append(os.Environ(), "PYTHONIOENCODING=ascii")})
+	for tool, tt := range map[string]struct{ argument, sent, want string }{
+		"ext_echo_echo":      {"text", "żółw", "żółw"},
+		"ext_calc_calculate": {"expression", "2×3", "U+00D7"}, // which it names and does not take
+	} {
+		if got, err := h.Call(deadline(t), tool, map[string]any{tt.argument: tt.sent}); err != nil || !strings.Contains(got.Text(), tt.want) {
+			t.Errorf("%s: %s, %v", tool, got, err)
+		}
 	}
 }
 
@@ -180,7 +201,7 @@ func TestCrashEvidenceAndRestart(t *testing.T) {
 	if !errors.As(err, &e) || e.Kind != protocol.ChildExited || e.Outcome != "unknown" || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
 		t.Fatalf("die: %+v", err)
 	}
-	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+	if err := greet(t, h, "Ada"); err != nil {
 		t.Errorf("the first restart is immediate, and yet: %v", err)
 	}
 	if s := statusOf(t, h, "x"); s.Restarts != 1 || s.State != "ready" {
@@ -197,7 +218,7 @@ func TestRecoveryIsLogged(t *testing.T) {
 	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
-	if _, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": "Ada"}); err != nil {
+	if err := greet(t, h, "Ada"); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Close(); err != nil { // after the last event
@@ -205,6 +226,32 @@ func TestRecoveryIsLogged(t *testing.T) {
 	}
 	_, after, died := strings.Cut(log.String(), "died, and will be restarted")
 	if !died || strings.Count(log.String(), "ready again") != 1 || !strings.Contains(after, "ready again") {
+		t.Errorf("log:\n%s", &log)
+	}
+}
+
+// Why an extension does not start is in the log, in its own words and without secrets.
+func TestLastWordsAreLogged(t *testing.T) {
+	processtest.Leaks(t)
+	const secret = "s3cr3t-of-the-database"
+	var log bytes.Buffer
+	f := newFolder(t).add("x", `[capabilities]
+tools = ["t"]
+[requires]
+env = ["DB_TOKEN"]
+[transport]
+command = "sh"
+args = ["-c", "echo connecting >&2; echo no route to $DB_TOKEN >&2; exit 1"]
+`)
+	h := f.open(exthost.Options{Environ: []string{"PATH=" + os.Getenv("PATH"), "DB_TOKEN=" + secret}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	want := "its last words: no route to ***"
+	if d := h.Status().Diagnostics; len(d) != 2 || !strings.Contains(d[1].Message, want) {
+		t.Errorf("diagnostics: %v", d)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), want) || strings.Contains(log.String(), secret) {
 		t.Errorf("log:\n%s", &log)
 	}
 }
@@ -258,8 +305,7 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 // E1: a child gets nothing secret-like that it does not declare.
 func TestE1Environment(t *testing.T) {
 	f := newFolder(t).add("plain", child("sdk", "")).add("declares", child("sdk", "[requires]\nenv = [\"GITHUB_TOKEN\", \"DENIED_KEY\"]\n"))
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{f.dir}
+	cfg := f.config()
 	cfg.Extensions.Entries = map[string]config.Entry{"declares": {EnvDeny: []string{"DENIED_KEY"}, Env: map[string]string{"ADDED": "1"}}}
 	host := []string{"PATH=" + os.Getenv("PATH"), "HOME=/home/x", "PLAIN=1", "GITHUB_TOKEN=canary-1", "DENIED_KEY=canary-2",
 		"DATABASE_URL=postgres://u:canary-3@db/x", "LD_PRELOAD=", "my_secret_thing=canary-4"}
@@ -360,14 +406,10 @@ func TestCloseDuringStart(t *testing.T) {
 func TestSidecarVariables(t *testing.T) {
 	f := newFolder(t)
 	f.add("side", "[requires]\nenv = [\"GITHUB_TOKEN\"]\n")
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	sidecar, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
-		"good": map[string]any{"command": exe, "env": map[string]string{
+		"good": map[string]any{"command": exe(t), "env": map[string]string{
 			processtest.ScriptVar: "mcp", "TOKEN_COPY": "${GITHUB_TOKEN}", "GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "${MODE:-fast}"}},
-		"bad": map[string]any{"command": exe, "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
+		"bad": map[string]any{"command": exe(t), "env": map[string]string{"AWS_SECRET_ACCESS_KEY": "${AWS_SECRET_ACCESS_KEY}"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -386,10 +428,17 @@ func TestSidecarVariables(t *testing.T) {
 	}
 }
 
+// closing closes h and gives what that came to.
+func closing(h *exthost.Host) <-chan error {
+	closed := make(chan error, 1)
+	go func() { closed <- h.Close() }()
+	return closed
+}
+
 // X1: Close keeps its deadline with a child that obeys nothing.
 func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	processtest.Leaks(t)
-	f := newFolder(t).add("deaf", strings.Replace(child("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"), `["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]`, `["x"]`, 1))
+	f := newFolder(t).add("deaf", plays("ignore; hang", "protocol = \"lite\"\n[[tools]]\nname = \"x\"\n"))
 	h := f.open(exthost.Options{})
 	ctx, cancel := context.WithCancel(deadline(t))
 	done := make(chan struct{})
@@ -403,8 +452,13 @@ func TestX1CloseOutlivesTheDeaf(t *testing.T) {
 	})
 	cancel()
 	<-done
-	if err := h.Close(); err != nil { // its lite grace would be 30 s
-		t.Error(err)
+	select {
+	case err := <-closing(h): // its lite grace would be 30 s
+		if err != nil {
+			t.Error(err)
+		}
+	case <-deadline(t).Done():
+		t.Error("Close waits for the deaf")
 	}
 }
 
@@ -459,10 +513,8 @@ func TestX1ClientThatNeverReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-bad.told
-	closed := make(chan error, 1)
-	go func() { closed <- h.Close() }()
 	select {
-	case err := <-closed:
+	case err := <-closing(h):
 		if err == nil || !strings.Contains(err.Error(), "client") {
 			t.Errorf("Close: %v; want the client that has not returned", err)
 		}

@@ -39,7 +39,7 @@ func pidFor(t *testing.T, h *exthost.Host, s *protocol.Session) string {
 
 // An instance belongs to a session, else to an authenticated caller, else to all
 // without a name; and to one era of MCP.
-func TestInstanceKeys(t *testing.T) {
+func TestWhoSharesAnInstance(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "instances = \"per_session\"\n").open(exthost.Options{})
 	const modern = protocol.MCP20260728
@@ -95,7 +95,7 @@ func TestInstancesSharedAndCounted(t *testing.T) {
 
 // max_instances bounds what sessions can start: one more is overloaded while all
 // are busy, and has the place of one that is not.
-func TestMaxInstances(t *testing.T) {
+func TestMaxInstancesBoundsWhatSessionsStart(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", child("sdk", "[runtime]\ninstances = \"per_session\"\nmax_instances = 2\n")).open(exthost.Options{})
 	call := func(ctx context.Context, session, tool string) error {
@@ -135,7 +135,7 @@ func TestMaxInstances(t *testing.T) {
 }
 
 // An eager extension that idles is stopped like any other, and comes back.
-func TestIdleTimeout(t *testing.T) {
+func TestEagerIdlesToo(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "idle_timeout = \"50ms\"\n").open(exthost.Options{})
 	first := pidFor(t, h, nil)

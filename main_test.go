@@ -195,15 +195,21 @@ func newFolder(t testing.TB) *folder { return &folder{t, t.TempDir()} }
 // add writes the manifest of an extension; %EXE% becomes the test binary.
 func (f *folder) add(id, manifest string) *folder {
 	f.t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		f.t.Fatal(err)
-	}
 	if !strings.Contains(manifest, "[plugin]") {
 		manifest = fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n", id) + manifest
 	}
-	f.write(id+"/plugin.toml", strings.ReplaceAll(manifest, "%EXE%", exe))
+	f.write(id+"/plugin.toml", strings.ReplaceAll(manifest, "%EXE%", exe(f.t)))
 	return f
+}
+
+// exe is the test binary.
+func exe(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func (f *folder) write(name, text string) {
@@ -221,10 +227,12 @@ const toolsOfChild = `[capabilities]
 tools = ["echo", "greet", "fail", "refuse", "work", "wait", "environ", "die"]
 `
 
-// child is a [transport] that runs the test binary as a scripted child, and the
-// [capabilities] of testExtension.
-func child(script, more string) string {
-	return fmt.Sprintf("%s[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", toolsOfChild, processtest.ScriptVar, script, more)
+// child is the manifest of testExtension, or of another script with its tools.
+func child(script, more string) string { return toolsOfChild + plays(script, more) }
+
+// plays is a [transport] that runs the test binary as a scripted child.
+func plays(script, more string) string {
+	return fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = %q }\n%s", processtest.ScriptVar, script, more)
 }
 
 // open opens a host over the folder and closes it with the test.
@@ -258,6 +266,13 @@ func (f *folder) openWith(cfg *config.Config, o exthost.Options) *exthost.Host {
 		}
 	})
 	return h
+}
+
+// greet calls a tool of testExtension, that of the extension x.
+func greet(t *testing.T, h *exthost.Host, name string) error {
+	t.Helper()
+	_, err := h.Call(deadline(t), "ext_x_greet", map[string]any{"name": name})
+	return err
 }
 
 func statusOf(t testing.TB, h *exthost.Host, id string) exthost.ExtensionStatus {
@@ -296,6 +311,13 @@ func (r *recorder) Notify(_ context.Context, method string, params json.RawMessa
 	r.mu.Unlock()
 	r.on <- method
 	return nil
+}
+
+// told is what it has been told so far.
+func (r *recorder) told() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.heard)
 }
 
 func deadline(t testing.TB) context.Context {

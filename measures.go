@@ -70,7 +70,7 @@ type HookMeasure struct {
 // Measures returns what has been counted so far.
 func (a Admin) Measures() Measures {
 	h := a.h
-	m := Measures{Status: a.Status(), Listeners: int(h.feed.listening.Load())}
+	m := Measures{Status: a.Status(), Listeners: h.feed.Readers()}
 	h.mu.Lock()
 	m.Sessions = len(h.sessions)
 	h.mu.Unlock()

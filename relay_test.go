@@ -92,8 +92,8 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 			t.Errorf("%s, eve alone: %s", extension, got)
 		}
 	}
-	if slices.Contains(eves.heard[:len(eves.heard)-2], "sampling/createMessage?") {
-		t.Errorf("eve was asked for ada: %v", eves.heard)
+	if n := count(eves.recorder, "sampling/createMessage?"); n != 2 {
+		t.Errorf("eve was asked %d times, for two calls of her own: %v", n, eves.told())
 	}
 }
 
@@ -118,7 +118,7 @@ func meeting(t *testing.T) (address string, await func() (goOn func())) {
 }
 
 // Who follows a resource hears of it, and nobody else does, also after a restart.
-func TestSubscriptions(t *testing.T) {
+func TestFollowersHearOfTheirResources(t *testing.T) {
 	for _, era := range []string{"older", "newer"} {
 		t.Run(era, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -165,10 +165,8 @@ func TestSubscriptions(t *testing.T) {
 			if n := count(bobs.recorder, updated); n != 0 {
 				t.Errorf("bob, who follows nothing, heard %d", n)
 			}
-			eves.mu.Lock()
-			defer eves.mu.Unlock()
-			if !slices.Contains(eves.heard, updated+` {"uri":"test://note"}`) {
-				t.Errorf("eve heard %v", eves.heard)
+			if !slices.Contains(eves.told(), updated+` {"uri":"test://note"}`) {
+				t.Errorf("eve heard %v", eves.told())
 			}
 		})
 	}
@@ -189,9 +187,7 @@ func wait(t *testing.T, on <-chan string, method string) {
 }
 
 func count(r *recorder, method string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, heard := range r.heard {
+	for _, heard := range r.told() {
 		if strings.HasPrefix(heard, method) {
 			n++
 		}
@@ -200,7 +196,7 @@ func count(r *recorder, method string) (n int) {
 }
 
 // A changed list is told to those who see it.
-func TestListsChange(t *testing.T) {
+func TestChangedListsAreToldToThoseWhoSeeThem(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", rich("", "")).add("y", rich("", "")).open(exthost.Options{})
 	_, all := stay(t, h, "all", protocol.MCP20260728, "")
@@ -215,7 +211,7 @@ func TestListsChange(t *testing.T) {
 }
 
 // Sessions hear the log at the level that each asked for.
-func TestLogLevels(t *testing.T) {
+func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
 	for _, era := range []string{"older", "newer", ""} {
 		t.Run(era, func(t *testing.T) {
 			processtest.Leaks(t)
@@ -228,13 +224,13 @@ func TestLogLevels(t *testing.T) {
 				}
 				callTool(t, h, s, c, "ext_x_log", `{}`)
 				var got []string
-				for _, heard := range c.heard {
+				for _, heard := range c.told() {
 					if _, level, ok := strings.Cut(heard, `"level":"`); ok { // a list may change as well
 						got = append(got, level[:5])
 					}
 				}
 				if diff := cmp.Diff(want[level], got); diff != "" {
-					t.Errorf("%s: %v", level, c.heard)
+					t.Errorf("%s: %v", level, c.told())
 				}
 			}
 		})

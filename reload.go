@@ -138,12 +138,15 @@ func (h *Host) change(ctx context.Context, apply bool) (*Change, error) {
 		return nil, err
 	}
 	next, change, err := h.plan(ctx)
-	if err == nil && next.sum() == h.seen {
-		h.misread = ""
-		return nil, nil
+	if err == nil {
+		sum := next.sum()
+		if sum == h.seen {
+			h.misread = ""
+			return nil, nil
+		}
+		h.seen = sum
 	}
 	if err == nil && apply {
-		h.seen = next.sum()
 		change.Retried = []string{}
 		err = h.apply(ctx, next, change)
 	}
@@ -158,7 +161,6 @@ func (h *Host) change(ctx context.Context, apply bool) (*Change, error) {
 		h.logReload(change)
 		h.logUnused(change)
 	default:
-		h.seen = next.sum()
 		h.logChange(change)
 	}
 	h.misread = ""

@@ -40,7 +40,7 @@ func remoteServer(t *testing.T, token string) *httptest.Server {
 
 // A server elsewhere is an extension as any other. Its secrets are the variables
 // that it declares, and no error shows them.
-func TestRemoteExtension(t *testing.T) {
+func TestServerElsewhereIsAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
 	f := newFolder(t)
@@ -105,7 +105,7 @@ func TestTokenFileIsASecret(t *testing.T) {
 }
 
 // A server that goes away is waited for, without end, and found again.
-func TestRemoteExtensionComesBack(t *testing.T) {
+func TestServerElsewhereIsFoundAgain(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "x")
 	f := newFolder(t).add("remote", "[transport]\nkind = \"http\"\nurl = \""+server.URL+"\"\nheaders = { Authorization = \"Bearer x\" }\n[runtime.restart]\nbase_backoff = \"5ms\"\nmax_backoff = \"20ms\"\n")

@@ -22,7 +22,7 @@ import (
 func capped(t *testing.T, state string, plugins ...governance.Spec) (*exthost.Host, func(...governance.Spec) *exthost.Change) {
 	t.Helper()
 	processtest.Leaks(t)
-	f := newFolder(t).add("x", leakyCapabilities+strings.SplitN(child("leaky", ""), "\n", 3)[2])
+	f := newFolder(t).add("x", leakyCapabilities+plays("leaky", ""))
 	cfg := f.config()
 	cfg.Plugins = plugins
 	h := f.openWith(cfg, exthost.Options{StateDir: state, Reread: func() (*config.Config, error) { return cfg, nil }})

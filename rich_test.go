@@ -140,7 +140,7 @@ func serveRich(era string) {
 
 // rich is the manifest of a richServer.
 func rich(era, more string) string {
-	return strings.Replace(child(strings.TrimSpace("rich "+era), "protocol = \"mcp\"\n"+more), toolsOfChild, "", 1)
+	return plays(strings.TrimSpace("rich "+era), "protocol = \"mcp\"\n"+more)
 }
 
 // client is one that answers what it is asked and keeps what it is told.

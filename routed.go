@@ -102,7 +102,7 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error)
 	}
 	if c.Extension != "" {
 		if r.target = g.target(c.Extension); r.target == nil {
-			return nil, unknownExtension(c.Extension)
+			return nil, unknownExtension(c.Extension, nil)
 		}
 	}
 	switch {
@@ -119,7 +119,12 @@ func (g *generation) route(c *protocol.Call, t *toolCall) (_ *routed, err error)
 	return r, err
 }
 
-func unknownExtension(id string) error {
+// unknownExtension says that there is no such extension, and which of those that the
+// asker may know was meant.
+func unknownExtension(id string, known []string) error {
+	if near := nearest.Of(id, known); near != "" {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
+	}
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
 }
 

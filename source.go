@@ -18,16 +18,18 @@ type source struct {
 	sum      [sha256.Size]byte // tells it from another version of the extension
 	manifest [sha256.Size]byte // the same of its manifest alone
 	files    map[string]string // the same of each file, by path
+	dirs     []string          // in which files that [dev] watch names may come to be
 }
 
 // sourceOf reads what s would run now.
 func sourceOf(s *runtime.Spec) source {
-	src := source{files: make(map[string]string)}
+	watched, dirs := devTree(s)
+	src := source{files: make(map[string]string), dirs: dirs}
 	h := sha256.New()
 	err := json.NewEncoder(h).Encode(s.Manifest)
 	h.Sum(src.manifest[:0])
 	err = errors.Join(err, json.NewEncoder(h).Encode([]any{s.ID, s.Dir, s.Options, s.Config, s.Env}))
-	for _, file := range slices.Concat(namedFiles(s), devFiles(s)) {
+	for _, file := range slices.Concat(namedFiles(s), watched) {
 		sum, wrong := identify(file, s.Dir)
 		src.files[file] = fmt.Sprintln(sum, wrong)
 		fmt.Fprintln(h, file, src.files[file])

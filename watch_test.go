@@ -19,7 +19,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// watched opens a host that watches the folder, and what becomes of its reloads.
+// watched opens a host that watches the folder by the time it returns, and what
+// becomes of its reloads.
 func (f *folder) watched(mode string, debounce time.Duration, o exthost.Options) (*exthost.Host, <-chan exthost.Reloaded) {
 	f.t.Helper()
 	reloads := make(chan exthost.Reloaded, 100)
@@ -27,6 +28,7 @@ func (f *folder) watched(mode string, debounce time.Duration, o exthost.Options)
 	cfg := f.config()
 	cfg.Extensions.Watch = config.Watch{Enabled: true, Mode: mode, Debounce: manifest.Duration(debounce)}
 	h := f.openWith(cfg, o)
+	eventually(f.t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	return h, reloads
 }
 
@@ -71,7 +73,6 @@ func TestWatchReloads(t *testing.T) {
 	f := newFolder(t).add("x", lite)
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 
 	f.write("x/main.sh", says("two"))
 	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
@@ -106,7 +107,6 @@ func TestWatchBrokenSaves(t *testing.T) {
 	f := newFolder(t).add("x", lite).add("native", child("sdk", ""))
 	f.write("x/main.sh", says("fine"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	manifest, err := os.ReadFile(filepath.Join(f.dir, "x/plugin.toml"))
 	if err != nil {
 		t.Fatal(err)
@@ -140,15 +140,6 @@ func TestWatchBrokenSaves(t *testing.T) {
 	}
 }
 
-func exe(t *testing.T) string {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // N1: an editor that empties a file and writes it in steps is one save, of what is in it
 // at the end.
 func TestN1EditorSavesInSteps(t *testing.T) {
@@ -156,7 +147,6 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 	f := newFolder(t).add("x", lite)
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, 200*time.Millisecond, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	text := says("two")
 	for _, step := range []string{"", text[:20], text[:40], text} {
 		f.write("x/main.sh", step)
@@ -181,7 +171,6 @@ func TestN4SearchPathMadeAnew(t *testing.T) {
 	f.add("x", lite)
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	for _, dir := range []string{f.dir, filepath.Dir(f.dir)} {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -223,7 +212,6 @@ func TestWatchLedElsewhere(t *testing.T) {
 	lead("v1")
 	linked := &folder{t, filepath.Join(f.dir, "current", "ext")}
 	h, reloads := linked.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	lead("v2")
 	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
 	if got := say(t, h, "x"); got != "v2" {
@@ -238,7 +226,6 @@ func TestWatchDevGlobs(t *testing.T) {
 	f := newFolder(t).add("x", lite+"[dev]\nwatch = [\"*.txt\", \"lib/**/*.sh\"]\n")
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	pid := func() int { say(t, h, "x"); return pidOf(t, h, "x") }
 	before := pid()
 	f.write("x/notes.md", "not watched")
@@ -364,7 +351,6 @@ func TestWatchLeavesTheFailedAlone(t *testing.T) {
 	f := newFolder(t).add("x", lite).add("crash", child("exit 3", ""))
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	f.write("x/main.sh", says("two"))
 	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
 	f.add("crash", child("sdk", ""))
@@ -387,7 +373,6 @@ func TestWatchStorm(t *testing.T) {
 		f.write(fmt.Sprintf("x%d/main.sh", i), says("before"))
 	}
 	h, reloads := f.watched(config.WatchReload, debounce, exthost.Options{})
-	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 	began := time.Now()
 	tick := time.NewTicker(span / time.Duration(events))
 	defer tick.Stop()
@@ -430,7 +415,6 @@ func TestWatchClose(t *testing.T) {
 	defer stop()
 	for i := range 5 {
 		h, _ := f.watched(config.WatchReload, quick, exthost.Options{})
-		eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 		f.write("x/main.sh", says(fmt.Sprint(i)))
 		if i%2 == 0 {
 			_, _ = h.Admin().Watch(ctx, exthost.WatchOff)

@@ -37,9 +37,9 @@ func (r *roster) places(now *roster) discovery.Places {
 			files[file] = true
 			dirs = append(dirs, filepath.Dir(file))
 		}
-		if inside := devDirs(x.spec); len(inside) > 0 {
+		if len(x.source.dirs) > 0 {
 			globbed = append(globbed, x.spec)
-			dirs = append(dirs, inside...)
+			dirs = append(dirs, x.source.dirs...)
 		}
 	}
 	slices.Sort(dirs)

@@ -2,5 +2,13 @@
 
 package config
 
-// lock does nothing: of two who change a file at the same time, the last one counts.
-func lock(string) (unlock func(), err error) { return func() {}, nil }
+import "sync"
+
+var locked sync.Mutex
+
+// lock keeps the rest of this program from changing files by [SetListed] until unlock.
+// Of two programs that change one at the same time, the last one counts.
+func lock(string) (unlock func(), err error) {
+	locked.Lock()
+	return locked.Unlock, nil
+}

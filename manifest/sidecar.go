@@ -124,7 +124,9 @@ func tooDeep(text string) int {
 		case strings.HasPrefix(rest, "//"):
 			skip = strings.IndexByte(rest, '\n')
 		case strings.HasPrefix(rest, "/*"):
-			skip = strings.Index(rest, "*/")
+			if skip = strings.Index(rest[2:], "*/"); skip >= 0 {
+				skip += 3
+			}
 		}
 		if skip < 0 {
 			return -1 // open to the end: nothing nests there

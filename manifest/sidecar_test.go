@@ -70,6 +70,7 @@ func TestParseSidecarAsAWhole(t *testing.T) {
 		{"servers are a list", `{"servers": []}`, "s:1:2: servers: want an object"},
 		{"Latin-1", "{\"a\": \"\xe9\"}", "s:1:8: byte 0xE9 is not UTF-8"},
 		{"M3 arrays", strings.Repeat("[", 60<<10), "s:1:25: more than 24 levels"},
+		{"M3 behind a comment", `{"a": /*/ " */ ` + strings.Repeat("[", 60<<10), "more than 24 levels"},
 		{"M3 behind a string", `{"a": "\"", "b": ` + strings.Repeat("[", 60<<10), "more than 24 levels"},
 		{"M3 too large", strings.Repeat(" ", MaxBytes+1), "s: the file has more than 64 KiB"},
 	} {

@@ -1,10 +1,12 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -124,6 +126,29 @@ type Evidence struct {
 	Attempt     int           `json:"attempt,omitempty"`
 	MaxAttempts int           `json:"max_attempts,omitempty"`
 	NextRetry   time.Duration `json:"next_retry_ns,omitempty"`
+}
+
+// complaints are words of the lines of stack traces and the like that say what is wrong.
+var complaints = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found", "denied", "refused", "missing"}
+
+// complains reports whether a line says what is wrong. Those that are indented say where.
+func complains(line string) bool {
+	lower := strings.ToLower(line)
+	return strings.TrimLeft(line, " \t") == line &&
+		slices.ContainsFunc(complaints, func(word string) bool { return strings.Contains(lower, word) })
+}
+
+// Complaint is the line of Stderr that says the most: the last one that reads like a
+// complaint, else the last one; "" when there is none. Stack traces do not always end
+// in what is wrong.
+func (e *Evidence) Complaint() (words string) {
+	for _, line := range slices.Backward(e.Stderr) {
+		if complains(line) {
+			return line
+		}
+		words = cmp.Or(words, strings.TrimSpace(line))
+	}
+	return words
 }
 
 // Errorf returns an *Error of the given kind. A %w operand becomes its cause.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -78,5 +79,22 @@ func TestDiagnosticText(t *testing.T) {
 	}
 	if got := (Diagnostic{Extension: "x", Message: "no"}).String(); got != "x: no" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestComplaint(t *testing.T) {
+	for want, stderr := range map[string]string{
+		"":                                      "",
+		"ModuleNotFoundError: No module 'x'":    "Traceback (most recent call last):\n  File \"c.py\", line 3\nModuleNotFoundError: No module 'x'",
+		"Error: Cannot find module 'x'":         "node:internal:1\n  throw err;\n\nError: Cannot find module 'x'\nRequire stack:\n    at error (a.js:1)\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.11.0",
+		"panic: boom":                           "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:5",
+		"error: boom":                           "error: boom\nbye",
+		"bye":                                   "hello\n  bye\n\n",
+		"x.sh: 3: Syntax error: \"fi\" unknown": "x.sh: 3: Syntax error: \"fi\" unknown",
+	} {
+		e := Evidence{Stderr: strings.Split(stderr, "\n")}
+		if got := e.Complaint(); got != want {
+			t.Errorf("%q: %q, want %q", stderr, got, want)
+		}
 	}
 }

@@ -108,6 +108,7 @@ METHODS = {
 
 if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
+sys.stdin.reconfigure(encoding="utf-8")  # whatever the machine's own is
 for line in sys.stdin:
     request = json.loads(line)
     if "id" not in request or "method" not in request:

@@ -18,6 +18,7 @@ def ping(params):
 
 TOOLS = {"echo": echo, "ping": ping}
 
+sys.stdin.reconfigure(encoding="utf-8")  # whatever the machine's own is
 for line in sys.stdin:
     request = json.loads(line)
     answer = {"id": request["id"]}

@@ -189,9 +189,9 @@ func TestRateLimit(t *testing.T) {
 		step(up)
 		step(told)
 		got = append(got, ask(t, p, governance.Response, write))
-		want := []string{"allow", "allow", "deny rate_limited: at most 60 calls in 1m0s are allowed for each caller, tool; try again in 1s (1s)",
-			"allow", "deny rate_limited: at most 3 calls in 10s are allowed for each session, extension; try again in 3.333s (3.333333333s)", "allow",
-			"allow", "allow", "deny rate_limited: at most 60 calls in 1m0s are allowed for each caller, tool; try again in 1s (1s)", "allow", "allow", "allow"}
+		want := []string{"allow", "allow", "deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s (1s)",
+			"allow", "deny rate_limited: at most 3 calls in 10s for each session, extension; try again in 3.333s (3.333333333s)", "allow",
+			"allow", "allow", "deny rate_limited: at most 60 calls a minute for each caller, tool; try again in 1s (1s)", "allow", "allow", "allow"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}

@@ -127,5 +127,23 @@ func (l *rateLimit) denial(wait time.Duration) governance.Decision {
 		scope = " for each " + strings.Join(l.Per, ", ")
 	}
 	return governance.Decision{Action: governance.Deny, Code: "rate_limited", RetryAfter: wait,
-		Reason: fmt.Sprintf("at most %d calls in %s are allowed%s; try again in %s", l.Calls, time.Duration(l.Window), scope, wait.Round(time.Millisecond))}
+		Reason: fmt.Sprintf("at most %s%s; try again in %s", pace(l.Calls, time.Duration(l.Window)), scope, wait.Round(time.Millisecond))}
+}
+
+// pace is a bound in words: 1 call a minute, 60 calls in 1m30s.
+func pace(calls int, window time.Duration) string {
+	noun := "calls"
+	if calls == 1 {
+		noun = "call"
+	}
+	span := map[time.Duration]string{time.Second: "a second", time.Minute: "a minute", time.Hour: "an hour", 24 * time.Hour: "a day"}[window]
+	if span == "" {
+		span = "in " + window.String()
+		for _, zero := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(span, zero) {
+				span = span[:len(span)-2]
+			}
+		}
+	}
+	return fmt.Sprintf("%d %s %s", calls, noun, span)
 }

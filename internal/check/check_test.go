@@ -211,9 +211,11 @@ func TestPlaceholders(t *testing.T) {
 func TestFixtures(t *testing.T) {
 	processtest.Leaks(t)
 	for text, want := range map[string]string{
-		`{"calls": [{"tool": "echo", "args": {}}]}`: `unknown field "args"`,
-		`{"calls": [{"text": "x"}]}`:                "call 1 has no tool",
-		`[]`:                                        "cannot unmarshal",
+		`{"calls": [{"tool": "echo", "args": {}}]}`:  `unknown field "args"`,
+		`{"calls": [{"text": "x"}]}`:                 "call 1 has no tool",
+		`{"calls": [null]}`:                          "call 1 has no tool",
+		`{"calls": [{"tool": "x", "arguments": 5}]}`: "the arguments of call 1 are 5",
+		`[]`: "cannot unmarshal",
 	} {
 		if _, err := examine(t, manifestOf(t, "none"), text, check.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

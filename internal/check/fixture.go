@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -43,7 +44,7 @@ type fixtureCall struct {
 
 func readFixture(dir string) (f fixture, err error) {
 	path := filepath.Join(dir, fixtureName)
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a FIFO would be to wait
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -64,15 +65,17 @@ func readFixture(dir string) (f fixture, err error) {
 		return f, invalidFixture(path, err)
 	}
 	for i, c := range f.Calls {
-		if c.Tool == "" {
+		if c == nil || c.Tool == "" {
 			return f, invalidFixture(path, fmt.Errorf("call %d has no tool", i+1))
 		}
-		if c.Arguments == nil {
+		if c.Arguments == nil || string(c.Arguments) == "null" {
 			c.Arguments = json.RawMessage("{}")
 		}
 		var compact bytes.Buffer
 		_ = json.Compact(&compact, c.Arguments) // it has been decoded
-		c.Arguments = compact.Bytes()
+		if c.Arguments = compact.Bytes(); c.Arguments[0] != '{' {
+			return f, invalidFixture(path, fmt.Errorf("the arguments of call %d are %s, and no object", i+1, cut(compact.String())))
+		}
 	}
 	return f, nil
 }

@@ -38,7 +38,7 @@ def call(params):
 
 METHODS = {"initialize": initialize, "ping": lambda params: {}, "tools/list": lambda params: {"tools": TOOLS}, "tools/call": call}
 
-for line in sys.stdin:
+for line in sys.stdin.buffer:  # JSON is UTF-8, whatever this machine prefers
     message = json.loads(line)
     if "id" not in message or "method" not in message:
         continue  # a notification, or an answer
