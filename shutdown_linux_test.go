@@ -60,7 +60,7 @@ type situation struct {
 
 var situations = []situation{
 	{name: "idle", willing: true, runtime: "instances = \"per_session\"\nidle_timeout = \"1ms\"\n", bring: func(s *scene) { s.await("idle") }},
-	{name: "spawning", willing: true, script: "eof", bring: func(s *scene) { s.await("spawning") }},
+	{name: "spawning", willing: true, how: "mute", bring: func(s *scene) { s.await("spawning") }},
 	{name: "spawning and deaf", script: "ignore; hang", bring: func(s *scene) { s.await("spawning") }},
 	{name: "ready", willing: true, bring: ready},
 	{name: "calls in flight", bring: func(s *scene) { s.await("ready"); s.calls(3) }},

@@ -16,6 +16,7 @@ import (
 // hostile is what a bad extension does once it has shaken hands, with its ways to
 // hear and to speak. Whatever returns goes on to read and not to answer.
 var hostile = map[string]func(){
+	"mute":       func() {}, // and it does not shake hands
 	"hang":       func() {},
 	"deaf":       func() { time.Sleep(time.Hour) },
 	"stubborn":   func() { signal.Ignore(syscall.SIGTERM); time.Sleep(time.Hour) },
@@ -68,7 +69,9 @@ var requests = bufio.NewScanner(os.Stdin)
 func misbehave(how string) {
 	requests.Buffer(nil, 1<<20)
 	requests.Scan()
-	fmt.Println(answer([]byte("0"), `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}},{"name":"wait","input_schema":{"type":"object"}}]}`))
+	if how != "mute" {
+		fmt.Println(answer([]byte("0"), `{"server_version":"1.0.0","tools":[{"name":"echo","input_schema":{"type":"object"}},{"name":"wait","input_schema":{"type":"object"}}]}`))
+	}
 	hostile[how]()
 	for requests.Scan() {
 	}
