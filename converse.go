@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -22,7 +23,7 @@ func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessa
 	if !r.follows(params) || !r.wants(i, params) {
 		return json.RawMessage("{}"), nil
 	}
-	if err := unheld(i, params); err != nil {
+	if err := cmp.Or(unheld(i, params), r.mayAsk(i, params)); err != nil {
 		return nil, err
 	}
 	params = r.leveled(ctx, i, params)
@@ -33,9 +34,9 @@ func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessa
 			return nil, err
 		}
 		r.followed(params)
-		r.began(params, result)
+		r.began(i, params, result)
 		if request.Client == nil || !wantsInput(result) || r.call.Session != nil && r.call.Session.Version >= protocol.MCP20260728 {
-			return result, nil
+			return r.ownTasks(i, result), nil
 		}
 		if request.Params, err = answered(ctx, request.Client, params, result); err != nil {
 			return nil, err

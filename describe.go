@@ -85,6 +85,13 @@ func (h *Host) together() json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
 	for _, x := range h.gen.Load().extensions {
 		hs := x.handshake.Load()
+		older, newer := makesTasks(hs)
+		if older {
+			all["tasks"] = json.RawMessage(tasksOffered)
+		}
+		if newer {
+			all["extensions"] = json.RawMessage(tasksExtensionOffered)
+		}
 		for key, value := range map[string]string{
 			"resources": `{"subscribe":true,"listChanged":true}`, "prompts": `{"listChanged":true}`, "completions": `{}`, "logging": `{}`,
 		} {

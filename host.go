@@ -122,6 +122,7 @@ type Host struct {
 	sessions         map[*protocol.Session]*attachment
 	sealed           bool // nothing more may run beside the host
 	subscriptions    subscriptions
+	tasks            *tasks
 	bridgedAnew      chan struct{}             // closed when there are other destinations than before
 	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
 
@@ -157,7 +158,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		sessions:    make(map[*protocol.Session]*attachment),
 		states:      make(chan hooks.Event, stateEvents),
 
-		bridgedAnew: make(chan struct{}), subscriptions: make(subscriptions), levels: make(map[*protocol.Session]int),
+		bridgedAnew: make(chan struct{}), subscriptions: make(subscriptions), tasks: newTasks(), levels: make(map[*protocol.Session]int),
 	}
 	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
 	if err := h.openOversight(cfg); err != nil {

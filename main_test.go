@@ -50,7 +50,8 @@ var verbs = map[string]processtest.Verb{
 	"sdk": func(string) { os.Exit(testExtension().Main()) },
 	"mcp": func(string) { serveMCP() },
 
-	"rich": serveRich,
+	"rich":  serveRich,
+	"tasks": serveTasks,
 
 	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":   func(string) { os.Exit(guard().Main()) },

@@ -71,7 +71,6 @@ const (
 	resourcesChanged = "notifications/resources/list_changed"
 	promptsChanged   = "notifications/prompts/list_changed"
 	resourceUpdated  = "notifications/resources/updated"
-	taskStatus       = "notifications/tasks/status" // of one task, for who began it
 )
 
 // audience returns the sessions that a notification is for.
@@ -85,14 +84,13 @@ func (h *Host) audience(i *instance, method string, params json.RawMessage) (to 
 	defer h.mu.Unlock()
 	switch method {
 	case resourceUpdated:
-		return h.subscriptions.of(subscribed{x, uri, i.older, false})
+		return h.subscriptions.of(subscribed{x, uri, i.older})
 	case taskStatus:
 		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
 		status, _ := rawjson.Text(rawjson.Get(params, "status"))
-		task := subscribed{x, id, i.older, true}
-		to = h.subscriptions.of(task)
-		h.subscriptions.taskEnded(task, status)
-		return to
+		if s := h.tasks.told(i.taskKey(id), status); h.sessions[s] != nil {
+			to = append(to, s)
+		}
 	case resourcesChanged, promptsChanged, protocol.MethodToolsListChanged:
 		for s := range h.sessions {
 			if (s.Extension == "" || s.Extension == x.candidate.ID) && x.forOlder(s) == i.older {

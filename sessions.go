@@ -53,6 +53,7 @@ func (h *Host) ended(s *protocol.Session, a *attachment, began <-chan struct{}) 
 	}
 	h.mu.Unlock()
 	if current {
+		h.tasks.left(s)
 		unsubscribe(unfollowed)
 		h.sessionEnded(s, began)
 		h.endSession(s)

@@ -1,7 +1,6 @@
 package exthost
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -17,13 +16,11 @@ const (
 	methodUnsubscribe = "resources/unsubscribe"
 )
 
-// subscribed is a resource that somebody follows, at the instances of one era, or a
-// task, which who began it follows.
+// subscribed is a resource that somebody follows, at the instances of one era.
 type subscribed struct {
 	extension *extension
-	uri       string // or the id of the task
+	uri       string
 	older     bool
-	task      bool
 }
 
 // subscriptions are the sessions that follow resources. The extension knows one
@@ -66,7 +63,7 @@ func unsubscribe(idle []subscribed) {
 	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTimeout)
 	defer cancel()
 	for _, from := range idle {
-		if from.task || from.extension.options.Instances.PerSession() {
+		if from.extension.options.Instances.PerSession() {
 			continue
 		}
 		group, key := from.extension.group, ""
@@ -122,33 +119,7 @@ func (r *routed) followed(params json.RawMessage) {
 
 func (r *routed) subscribed(params json.RawMessage) subscribed {
 	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-	return subscribed{r.target, uri, r.target.forOlder(r.call.Session), false}
-}
-
-// maxTasks bounds how many tasks and resources are followed before no more tasks
-// are: clients must not count on hearing of them.
-const maxTasks = 1 << 14
-
-// began notes that the call has become a task, of which its session is to be told.
-func (r *routed) began(params, result json.RawMessage) {
-	h, s := r.target.host, r.call.Session
-	if s == nil || !bytes.Contains(params, []byte(`"task"`)) || rawjson.Get(params, "task") == nil {
-		return
-	}
-	id, ok := rawjson.Text(rawjson.Get(rawjson.Get(result, "task"), "taskId"))
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, attached := h.sessions[s]; ok && attached && len(h.subscriptions) < maxTasks {
-		h.subscriptions.add(subscribed{r.target, id, r.target.forOlder(s), true}, s)
-	}
-}
-
-// taskEnded forgets a task of which nothing more will be told.
-func (s subscriptions) taskEnded(of subscribed, status string) {
-	switch status {
-	case "completed", "failed", "cancelled":
-		delete(s, of)
-	}
+	return subscribed{r.target, uri, r.target.forOlder(r.call.Session)}
 }
 
 // catchUp tells a new instance what its predecessor was asked to watch and to log.
@@ -166,7 +137,7 @@ func (i *instance) catchUp(ctx context.Context) {
 		}
 	}
 	for to, who := range h.subscriptions {
-		if to.task || to.extension != i.extension || to.older != i.older {
+		if to.extension != i.extension || to.older != i.older {
 			continue
 		}
 		for s := range who {

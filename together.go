@@ -127,8 +127,14 @@ func addressed(method string, params json.RawMessage) (kind string, path []strin
 // resolve returns c as it goes to the owner of what it is about; c itself when it is
 // about no such thing.
 func (h *Host) resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error) {
+	if c.Extension != "" {
+		return c, nil
+	}
+	if id, ok := aboutTask(c.Method, c.Params); ok {
+		return h.tasks.resolve(c, id)
+	}
 	kind, path := addressed(c.Method, c.Params)
-	if kind == "" || c.Extension != "" {
+	if kind == "" {
 		return c, nil
 	}
 	holder := c.Params

@@ -20,7 +20,9 @@ const (
 )
 
 // named maps the methods that need Mcp-Name to the member of params it mirrors.
-var named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+// Those about tasks are of MCP's extension for them.
+var named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
+	"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 
 // CheckHeaders reports how the headers that mirror a request's method and name
 // fall short of the request: what an intermediary routed on must be what is run.
