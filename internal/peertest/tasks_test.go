@@ -1,0 +1,78 @@
+package peertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// serveTasks is an MCP server of the newer era whose tool is done when it has been
+// asked for twice.
+func serveTasks() {
+	const task = `"taskId":"t-1","createdAt":"2026-11-22T00:00:00Z","lastUpdatedAt":"2026-11-22T00:00:00Z","ttlMs":60000,"pollIntervalMs":10`
+	asked := 0
+	for line := range input() {
+		answer := `"error":{"code":-32601,"message":"no"}`
+		switch method, _ := rawjson.Text(rawjson.Get(line, "method")); method {
+		case "server/discover":
+			answer = `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"ttlMs":0,"cacheScope":"private"}`
+		case "tools/list":
+			answer = `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"later","inputSchema":{"type":"object"}}]}`
+		case "tools/call":
+			answer = `"result":{"resultType":"task","status":"working",` + task + `}`
+		case "tasks/get":
+			if asked++; asked == 1 {
+				answer = `"result":{"resultType":"complete","status":"working",` + task + `}`
+			} else {
+				answer = `"result":{"resultType":"complete","status":"completed",` + task + `,"result":{"resultType":"complete","content":[{"type":"text","text":"later"}]}}`
+			}
+		}
+		if id := rawjson.Get(line, "id"); id != nil {
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", id, answer)
+		}
+	}
+}
+
+// TestTasks has tools carried out as tasks, by clients of both generations, at the
+// front of all extensions and at that of one.
+func TestTasks(t *testing.T) {
+	extensions := folder(t.TempDir())
+	h := newHost(t, string(extensions))
+	s := everything(h.peers)
+	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
+	extensions.add(t, "newer", "protocol = \"mcp\"\n"+scripted(t, "tasks"))
+	url := h.listen(t)
+	research, later := args{"topic": "hosts"}, args{}
+	for _, tt := range []struct {
+		client, era, front, tool string
+		arguments                args
+		want                     []string
+	}{
+		{"v1", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
+		{"v1", "legacy", "/" + s.id + "/mcp", "simulate-research-query", research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
+		{"v2", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"task", "result # Research Report: hosts"}},
+		{"v2", "modern", "/mcp", registered("newer", "later"), later, []string{"task", "result later"}},
+		{"v2", "modern", "/newer/mcp", "later", later, []string{"task", "result later"}},
+	} {
+		t.Run(tt.client+tt.front+" "+tt.era, func(t *testing.T) {
+			t.Parallel()
+			script, err := filepath.Abs("testdata/tasks.mjs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, errs, err := h.node(t, script, encode(map[string]any{
+				"client": tt.client, "place": place{URL: url + tt.front, Era: tt.era}, "tool": tt.tool, "args": tt.arguments}))
+			if err != nil {
+				t.Fatalf("%v\n%s", err, errs)
+			}
+			var got []string
+			if err := json.Unmarshal(out, &got); err != nil || !slices.Equal(got, tt.want) {
+				t.Errorf("%s, want %q", out, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+// Has a tool carried out as a task by the clients of both generations: connects as
+// argv[2] says, calls the tool there, and prints what became of it.
+import { createRequire } from "node:module";
+
+const require = createRequire(process.env.EXTHOST_PEERS + "/");
+const { client: generation, place, tool, args } = JSON.parse(process.argv[2]);
+
+// v1 is the TypeScript client of the first generation, by its own tasks.
+async function v1() {
+  const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
+  const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
+  const client = new Client({ name: "tasks-v1", version: "1.0.0" });
+  await client.connect(new StreamableHTTPClientTransport(new URL(place.url)));
+  await client.listTools(); // which of them are tasks
+  const seen = [];
+  for await (const message of client.experimental.tasks.callToolStream({ name: tool, arguments: args })) {
+    if (message.type === "result") seen.push("result " + message.result.content[0].text.split("\n")[0]);
+    else if (message.type === "error") seen.push("error " + message.error.message);
+    else if (!seen.includes(message.type)) seen.push(message.type);
+  }
+  await client.close();
+  return seen;
+}
+
+// v2 is the one of the second, with the package for tasks. Its codecs do not know
+// results that are tasks: what is about them it is to send by a way of our own.
+async function v2() {
+  const { Client, StreamableHTTPClientTransport } = require("@modelcontextprotocol/client");
+  const { createTaskSessionFromClient, resultFromTaskOutcome } = await import(
+    process.env.EXTHOST_PEERS + "/node_modules/@modelcontextprotocol/ext-tasks/dist/client/index.js"); // not for require
+  const mode = { legacy: "legacy", modern: { pin: "2026-07-28" } }[place.era];
+  const me = { name: "tasks-v2", version: "1.0.0" };
+  const clientCapabilities = { extensions: { "io.modelcontextprotocol/tasks": {} } };
+  const client = new Client(me, { capabilities: clientCapabilities, versionNegotiation: { mode } });
+  await client.connect(new StreamableHTTPClientTransport(new URL(place.url)));
+  let sent = 0;
+  const rawDispatch = async (request) => {
+    const response = await fetch(place.url, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json", accept: "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28", "mcp-method": request.method, "mcp-name": request.params.taskId ?? request.params.name,
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", id: ++sent, ...request }),
+    });
+    const text = await response.text();
+    const { result, error } = JSON.parse(text.startsWith("{") ? text : text.split("\n").findLast((line) => line.startsWith("data: {")).slice(6));
+    return error ? { kind: "error", error } : { kind: "result", result };
+  };
+  const modern = { rawDispatch, v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: me, clientCapabilities } };
+  const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(place.era === "modern" ? modern : {}) });
+  const { tools } = await client.listTools();
+  const found = tools.find((t) => t.name === tool);
+  const execution = await session.callTool(tool, args, { declaration: { ...found, taskSupport: found.execution?.taskSupport } });
+  const { outcome } = await execution.settle();
+  await session.close();
+  await client.close();
+  return [execution.kind ?? typeof execution, "result " + resultFromTaskOutcome(outcome).content[0].text.split("\n")[0]];
+}
+
+console.log(JSON.stringify(await { v1, v2 }[generation]()));
+process.exit(0);
