@@ -18,7 +18,7 @@ const maxRounds = 16
 // it answers with its questions, and is called again with what they brought. A
 // caller of that era does so itself; for the others the host puts the questions.
 func (r *routed) converse(ctx context.Context, i *instance, params json.RawMessage) (json.RawMessage, error) {
-	r.asked = runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(), Meta: r.target.context(r.call), Owner: r.owner()}
+	r.asked = runtime.Request{Method: r.call.Method, Params: params, Client: r.upstream(i), Meta: r.target.context(r.call), Owner: r.owner()}
 	request := &r.asked
 	if !r.follows(params) || !r.wants(i, params) {
 		return json.RawMessage("{}"), nil

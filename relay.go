@@ -58,7 +58,11 @@ func (i *instance) incoming(ctx context.Context, method string, params json.RawM
 		}
 		return nil, nil
 	}
-	if s := h.sessionOf(i.extension, i.key); s != nil && s.Client != nil {
+	s := h.sessionOf(i.extension, i.key)
+	if about, known := i.taskOf(params); known && s == nil {
+		s = about.session
+	}
+	if s != nil && s.Client != nil {
 		return h.say(ctx, i.extension, s, method, params, false)
 	}
 	i.extension.log.Warn("it asked for something, and no call says whom; it is refused", "method", method,

@@ -19,9 +19,13 @@ const (
 	// tasksExtension is what tasks are in 2026-07-28: an extension of MCP's, which
 	// clients and servers declare.
 	tasksExtension = "io.modelcontextprotocol/tasks"
+	// relatedTask is the member of _meta by which a server says what task it is about.
+	relatedTask = "io.modelcontextprotocol/related-task"
 	// maxTasks bounds how many tasks are known. Beyond it those who have begun most
 	// lose their oldest.
 	maxTasks = 1 << 14
+	// maxTaskID is how long the id of a task may be, in bytes, for it to be known.
+	maxTaskID = 1 << 10
 )
 
 // taskKey names a task. Instances for one session each may choose the same ids.
@@ -87,11 +91,16 @@ func (t *tasks) forget(key taskKey) {
 	}
 }
 
-// isOthers reports whether somebody else began the task.
-func (t *tasks) isOthers(key taskKey, caller string) bool {
+func (t *tasks) get(key taskKey) (known task, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, ok := t.known[key]
+	known, ok = t.known[key]
+	return known, ok
+}
+
+// isOthers reports whether somebody else began the task.
+func (t *tasks) isOthers(key taskKey, caller string) bool {
+	known, ok := t.get(key)
 	return ok && known.caller != caller
 }
 
@@ -117,12 +126,23 @@ func callerOf(c *protocol.Call) string {
 	return c.Session.Caller
 }
 
-// aboutTask returns the id of the task that a request is about, if it is about one.
-func aboutTask(method string, params json.RawMessage) (id string, ok bool) {
+// aboutTask returns the id of the task that a request is about, "" for none. There must
+// be one way to read it: the extension may take another of two, or any case.
+func aboutTask(method string, params json.RawMessage) (id string, err error) {
 	if !strings.HasPrefix(method, taskMethods) {
-		return "", false
+		return "", nil
 	}
-	return rawjson.Text(rawjson.Get(params, "taskId"))
+	for key, value := range rawjson.Members(params) {
+		if !strings.EqualFold(key, "taskId") {
+			continue
+		}
+		text, ok := rawjson.Text(value)
+		if key != "taskId" || id != "" || !ok {
+			return "", protocol.Errorf(protocol.InvalidArguments, `%s needs one "taskId", a string`, method)
+		}
+		id = text
+	}
+	return id, nil
 }
 
 func noTask(id string) error {
@@ -177,19 +197,34 @@ func (r *routed) began(i *instance, params, result json.RawMessage) {
 	case bytes.Contains(params, []byte(tasksExtension)) && string(rawjson.Get(result, "resultType")) == `"task"`:
 		created = result
 	}
-	if id, ok := rawjson.Text(rawjson.Get(created, "taskId")); ok {
-		r.host.tasks.add(i.taskKey(id), task{callerOf(r.call), r.call.Session})
+	id, ok := rawjson.Text(rawjson.Get(created, "taskId"))
+	if !ok || len(id) > maxTaskID {
+		return
 	}
+	begun := task{caller: callerOf(r.call)}
+	if s := r.call.Session; s != nil && s.ID != "" { // one that can be reached later
+		begun.session = s
+	}
+	r.host.tasks.add(i.taskKey(id), begun)
+}
+
+// taskOf returns the task that a message of the extension says it is about.
+func (i *instance) taskOf(params json.RawMessage) (about task, known bool) {
+	if !bytes.Contains(params, []byte(relatedTask)) {
+		return task{}, false
+	}
+	id, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), relatedTask), "taskId"))
+	return i.extension.host.tasks.get(i.taskKey(id))
 }
 
 // mayAsk refuses what is asked about a task of somebody else's, whose existence is not
 // given away. A Go caller without a session may ask about all.
 func (r *routed) mayAsk(i *instance, params json.RawMessage) error {
-	id, ok := aboutTask(r.call.Method, params)
-	if ok && r.call.Session != nil && r.host.tasks.isOthers(i.taskKey(id), r.call.Session.Caller) {
+	id, err := aboutTask(r.call.Method, params)
+	if id != "" && r.call.Session != nil && r.host.tasks.isOthers(i.taskKey(id), r.call.Session.Caller) {
 		return noTask(id)
 	}
-	return nil
+	return err
 }
 
 // ownTasks leaves in a list what is not known to be somebody else's.

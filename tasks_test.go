@@ -2,9 +2,11 @@ package exthost_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,7 +17,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// serveTasks is an MCP server of one era whose only tool is done later.
+// serveTasks is an MCP server of one era with a tool that is done later. Another makes
+// it ask for what a task needs, and returns the answer.
 func serveTasks(era string) {
 	begun := 0
 	var list []string
@@ -24,7 +27,9 @@ func serveTasks(era string) {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
-				TaskID string `json:"taskId"`
+				TaskID    string                `json:"taskId"`
+				Name      string                `json:"name"`
+				Arguments struct{ Task string } `json:"arguments"`
 			} `json:"params"`
 		}
 		if json.Unmarshal(in.Bytes(), &m) != nil || m.ID == nil {
@@ -38,8 +43,15 @@ func serveTasks(era string) {
 		case "newer server/discover":
 			answer = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"t","version":"1"}}`
 		case "older tools/list", "newer tools/list":
-			answer = `{"resultType":"complete","tools":[{"name":"later","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]}`
+			answer = `{"resultType":"complete","tools":[{"name":"later","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},{"name":"poke","inputSchema":{"type":"object"}}]}`
 		case "older tools/call":
+			if m.Params.Name == "poke" {
+				fmt.Printf(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}}`+"\n", m.Params.Arguments.Task)
+				in.Scan()
+				text, _ := json.Marshal(in.Text())
+				answer = fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, text)
+				break
+			}
 			begun++
 			list = append(list, fmt.Sprintf(`{"taskId":"t%d","status":"working"}`, begun))
 			answer = `{"task":` + list[begun-1] + `}`
@@ -116,6 +128,13 @@ func TestTasksAreTheirCallers(t *testing.T) {
 			}
 		}
 	}
+	for _, params := range []string{`{"taskId":"t2","taskId":"t1"}`, `{"taskId":"t2","TASKID":"t1"}`, `{"taskid":"t1"}`, `{"taskId":1}`, `{"\u0074askId":"t2","taskId":"t1"}`} {
+		for _, extension := range []string{"", "older"} {
+			if got := do(visit("bob", protocol.MCP20251125), extension, "tasks/get", params); !strings.Contains(got, `needs one "taskId", a string`) {
+				t.Errorf("%s at %q: %s", params, extension, got)
+			}
+		}
+	}
 	for caller, want := range map[string]string{
 		"alice": `{"tasks":[{"taskId":"t1","status":"working"}],"nextCursor":"more"}`,
 		"bob":   `{"tasks":[{"taskId":"t2","status":"working"}],"nextCursor":"more"}`,
@@ -130,4 +149,58 @@ func TestTasksAreTheirCallers(t *testing.T) {
 		!strings.Contains(string(d.Capabilities), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
 		t.Errorf("all together offer %s, %v", d.Capabilities, err)
 	}
+}
+
+// A question about a task goes to who began it, though the extension works for
+// somebody else at the time, and to nobody when that one is gone.
+func TestTasksAskTheirCallers(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", plays("tasks older", "protocol = \"mcp\"\n"))
+	h := f.open(exthost.Options{})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	alice, bob := newClient("alice"), newClient("bob")
+	sessions := make(map[*client]*protocol.Session)
+	for _, c := range []*client{alice, bob} {
+		s := &protocol.Session{ID: "of " + c.name, Caller: c.name, Version: protocol.MCP20251125, Client: c, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+		if err := h.Attach(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		sessions[c] = s
+	}
+	call := func(c *client, params string) string {
+		t.Helper()
+		result, err := h.Do(deadline(t), &protocol.Call{Session: sessions[c], Client: c, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(result)
+	}
+	if got := call(alice, `{"name":"ext_x_later","arguments":{},"task":{}}`); !strings.Contains(got, `"t1"`) {
+		t.Fatal(got)
+	}
+	poke := func(by *client, task string) string {
+		t.Helper()
+		return call(by, fmt.Sprintf(`{"name":"ext_x_poke","arguments":{"task":%q}}`, task))
+	}
+	for _, tt := range []struct {
+		by    *client
+		task  string
+		asked *client
+	}{
+		{bob, "t1", alice},
+		{alice, "t1", alice},
+		{bob, "t9", bob}, // which is the only one that can be meant
+	} {
+		before := len(tt.asked.told())
+		if got := poke(tt.by, tt.task); !strings.Contains(got, "accept") {
+			t.Errorf("the question about %s of %s is answered with %s", tt.task, tt.by.name, got)
+		}
+		if asked := tt.asked.told()[before:]; !slices.Equal(asked, []string{"elicitation/create?"}) {
+			t.Errorf("%s hears %s of %s", tt.asked.name, asked, tt.task)
+		}
+	}
+	leave()
+	eventually(t, "alice has left", func() bool { return strings.Contains(poke(bob, "t1"), "nobody can be asked") })
 }

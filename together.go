@@ -130,7 +130,10 @@ func (h *Host) resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, e
 	if c.Extension != "" {
 		return c, nil
 	}
-	if id, ok := aboutTask(c.Method, c.Params); ok {
+	switch id, err := aboutTask(c.Method, c.Params); {
+	case err != nil:
+		return nil, err
+	case id != "":
 		return h.tasks.resolve(c, id)
 	}
 	kind, path := addressed(c.Method, c.Params)

@@ -13,20 +13,24 @@ import (
 // and passes the same pipeline.
 type upstream struct {
 	of *routed
+	by *instance
 }
 
 var _ protocol.Peer = upstream{}
 
 // upstream returns nil when the caller cannot be reached.
-func (r *routed) upstream() protocol.Peer {
+func (r *routed) upstream(by *instance) protocol.Peer {
 	if r.call.Client == nil {
 		return nil
 	}
-	return upstream{r}
+	return upstream{r, by}
 }
 
 // Call implements [protocol.Peer].
 func (u upstream) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if u.strange(params) {
+		return u.by.incoming(ctx, method, params, false)
+	}
 	x := u.exchange(method, params)
 	err := u.of.gen.policy.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
 		x.Response, err = u.of.call.Client.Call(ctx, x.Method, x.Request)
@@ -37,7 +41,7 @@ func (u upstream) Call(ctx context.Context, method string, params json.RawMessag
 
 // Notify implements [protocol.Peer].
 func (u upstream) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	if method == protocol.MethodMessage && !u.of.hears(params) {
+	if method == protocol.MethodMessage && !u.of.hears(params) || u.strange(params) {
 		return nil
 	}
 	x := u.exchange(method, params)
@@ -45,6 +49,13 @@ func (u upstream) Notify(ctx context.Context, method string, params json.RawMess
 	return u.of.gen.policy.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
 		return u.of.call.Client.Notify(ctx, x.Method, x.Request)
 	})
+}
+
+// strange reports whether a message is about a task of another caller's: with one
+// call in flight, that is whom the extension is taken to speak to.
+func (u upstream) strange(params json.RawMessage) bool {
+	about, known := u.by.taskOf(params)
+	return known && about.caller != callerOf(u.of.call)
 }
 
 func (u upstream) exchange(method string, params json.RawMessage) *governance.Exchange {
