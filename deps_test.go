@@ -71,6 +71,7 @@ var house = map[string]struct {
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
+	"internal/stormtest":           {nil, "sizes of tests, and the clock"},
 }
 
 // TestHouse holds the import graph against the table.

@@ -9,6 +9,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -26,7 +27,7 @@ func approverSpec(program, extension string, kind governance.Kind) governance.Sp
 // their start among them, in a whole host. What an extension has carried out is what
 // its policy had approved before, less the approvals that died on their way.
 func TestG1NothingRunsUnapproved(t *testing.T) {
-	kills := sized(100, 1_000)
+	kills := stormtest.Sized(100, 1_000)
 	program := subject(t)
 	processtest.Leaks(t)
 	random := randomly(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -36,10 +37,10 @@ func TestHostileNeighbour(t *testing.T) {
 	for _, how := range hostilities {
 		t.Run(how, func(t *testing.T) {
 			s.t = t
-			claim(t, "p99 of the neighbours of "+how+", of what is allowed", 1.0, 200, func() (float64, string) {
+			stormtest.Claim(t, "p99 of the neighbours of "+how+", of what is allowed", 1.0, 200, func() (float64, string) {
 				idle, beside := s.besides(how)
-				allowed := max(2*idle.quantile(0.99), 10*time.Millisecond)
-				return rounded(float64(beside.quantile(0.99)) / float64(allowed)), fmt.Sprintf("%v; idle: %v", beside, idle)
+				allowed := max(2*idle.Quantile(0.99), 10*time.Millisecond)
+				return rounded(float64(beside.Quantile(0.99)) / float64(allowed)), fmt.Sprintf("%v; idle: %v", beside, idle)
 			})
 		})
 	}
@@ -56,9 +57,9 @@ type suburb struct {
 // besides returns how long the calls of the good extensions took while there was no
 // other, and while there was a hostile one that was called. The two take turns, so
 // that whatever else the machine does meets both.
-func (s *suburb) besides(how string) (idle, beside durations) {
-	for range sized(1, 4) {
-		d := time.Duration(sized(100, 400)) * time.Millisecond
+func (s *suburb) besides(how string) (idle, beside stormtest.Durations) {
+	for range stormtest.Sized(1, 4) {
+		d := time.Duration(stormtest.Sized(100, 400)) * time.Millisecond
 		idle = append(idle, callAll(s.t, s.h, d)...)
 		leave := s.settle(how)
 		beside = append(beside, callAll(s.t, s.h, d)...)
@@ -98,8 +99,8 @@ func (s *suburb) reload() {
 
 // callAll calls each neighbour in turn, all of them at a time, and returns how long
 // that took. Every call must succeed.
-func callAll(t *testing.T, h *exthost.Host, d time.Duration) durations {
-	took := make([]durations, neighbours)
+func callAll(t *testing.T, h *exthost.Host, d time.Duration) stormtest.Durations {
+	took := make([]stormtest.Durations, neighbours)
 	end := time.Now().Add(d)
 	var wg sync.WaitGroup
 	for i := range neighbours {
@@ -119,7 +120,7 @@ func callAll(t *testing.T, h *exthost.Host, d time.Duration) durations {
 		})
 	}
 	wg.Wait()
-	var all durations
+	var all stormtest.Durations
 	for _, d := range took {
 		all = append(all, d...)
 	}
@@ -153,8 +154,8 @@ func TestR7SlowToolDelaysNoOther(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", runs(program)+"[runtime]\nmax_in_flight = 33\nmax_queue = 8\n").open(exthost.Options{})
-	echo := func() (took durations) {
-		for range sized(100, 2000) {
+	echo := func() (took stormtest.Durations) {
+		for range stormtest.Sized(100, 2000) {
 			began := time.Now()
 			if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); err != nil {
 				t.Fatal(err)
@@ -177,9 +178,9 @@ func TestR7SlowToolDelaysNoOther(t *testing.T) {
 		})
 	}
 	occupy(32, 32, 0)
-	claim(t, "p99 beside 32 slow calls", max(2*idle.quantile(0.99), 10*time.Millisecond), 5*time.Second, func() (time.Duration, string) {
+	stormtest.Claim(t, "p99 beside 32 slow calls", max(2*idle.Quantile(0.99), 10*time.Millisecond), 5*time.Second, func() (time.Duration, string) {
 		took := echo()
-		return took.quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
+		return took.Quantile(0.99), fmt.Sprintf("%v; idle: %v", took, idle)
 	})
 	occupy(9, 33, 8)
 	if _, err := h.Call(deadline(t), "ext_x_echo", map[string]any{"text": "x"}); protocol.KindOf(err) != protocol.Overloaded {

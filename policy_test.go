@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -100,10 +100,7 @@ func TestUnknownBuiltinIsAConfigError(t *testing.T) {
 // that all of them allow. A reload that one of them spoils changes nothing.
 func TestReloadPolicies(t *testing.T) {
 	processtest.Leaks(t)
-	reloads := 6
-	if os.Getenv("EXTHOST_STORM") != "" {
-		reloads = 50
-	}
+	reloads := stormtest.Sized(6, 50)
 	var mu sync.Mutex
 	var next *config.Config
 	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) {

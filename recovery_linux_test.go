@@ -17,6 +17,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // From the death of a Go child to the next one that can be called.
@@ -24,9 +25,9 @@ func TestRecovery(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", runs(program)+tireless+"healthy_after = \"0s\"\n").open(exthost.Options{})
-	claim(t, "p99 from kill to ready", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
-		var took durations
-		for range sized(20, 1000) {
+	stormtest.Claim(t, "p99 from kill to ready", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
+		var took stormtest.Durations
+		for range stormtest.Sized(20, 1000) {
 			pid := pidOf(t, h, "x")
 			began := time.Now()
 			if !kill(pid) {
@@ -39,7 +40,7 @@ func TestRecovery(t *testing.T) {
 			})
 			took = append(took, time.Since(began))
 		}
-		return took.quantile(0.99), took.String()
+		return took.Quantile(0.99), took.String()
 	})
 }
 
@@ -62,13 +63,13 @@ func TestManyStart(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	f := manySubjects(t, program)
-	claim(t, "start of a host to that of its processes", 4.0, 40.0, func() (float64, string) {
-		var bare, hosted durations
-		for range sized(1, 5) {
+	stormtest.Claim(t, "start of a host to that of its processes", 4.0, 40.0, func() (float64, string) {
+		var bare, hosted stormtest.Durations
+		for range stormtest.Sized(1, 5) {
 			bare = append(bare, startBare(t, program))
 			hosted = append(hosted, startHosted(t, f))
 		}
-		b, h := bare.quantile(0.5), hosted.quantile(0.5)
+		b, h := bare.Quantile(0.5), hosted.Quantile(0.5)
 		return rounded(float64(h) / float64(b)), fmt.Sprintf("bare %v, hosted %v", b.Round(time.Millisecond), h.Round(time.Millisecond))
 	})
 }
@@ -161,7 +162,7 @@ func TestManyIdle(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	one, f := newFolder(t).add("first", runs(program)), manySubjects(t, program)
-	claim(t, "KiB of the host for each idle extension", 80, 200, func() (int, string) {
+	stormtest.Claim(t, "KiB of the host for each idle extension", 80, 200, func() (int, string) {
 		small, big := hostMemory(t, one.dir), hostMemory(t, f.dir)
 		return (big - small) / (many - 1), fmt.Sprintf("%d KiB with one, %d KiB with %d", small, big, many)
 	})

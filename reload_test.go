@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -267,10 +268,7 @@ func TestReloadConfiguration(t *testing.T) {
 // Whoever calls while everything is replaced again and again notices nothing.
 func TestReloadUnderLoad(t *testing.T) {
 	processtest.Leaks(t)
-	reloads := 10
-	if os.Getenv("EXTHOST_STORM") != "" {
-		reloads = 50
-	}
+	reloads := stormtest.Sized(10, 50)
 	f := newFolder(t).add("x", child("sdk", ""))
 	h := f.open(exthost.Options{})
 	var calls atomic.Int64

@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // scene is a host with one extension, x.
@@ -111,8 +112,8 @@ func (x situation) end(t *testing.T, program string) time.Duration {
 }
 
 // ends closes rounds hosts, so many at once.
-func (x situation) ends(t *testing.T, program string, rounds, atOnce int) durations {
-	took := make(durations, rounds)
+func (x situation) ends(t *testing.T, program string, rounds, atOnce int) stormtest.Durations {
+	took := make(stormtest.Durations, rounds)
 	slots := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range took {
@@ -134,19 +135,19 @@ func TestX5Shutdown(t *testing.T) {
 	const grace = 200 * time.Millisecond
 	program := subject(t)
 	processtest.Leaks(t)
-	rounds := sized(1, (500+len(situations)-1)/len(situations))
+	rounds := stormtest.Sized(1, (500+len(situations)-1)/len(situations))
 	for _, x := range situations {
 		t.Run(x.name, func(t *testing.T) {
-			if !storming {
+			if !stormtest.Full {
 				t.Parallel()
 			}
 			limit, atOnce := grace+2500*time.Millisecond, 8
 			if x.willing {
 				limit, atOnce = 100*time.Millisecond, 1
 			}
-			claim(t, x.name+", longest shutdown", limit, 10*time.Second, func() (time.Duration, string) {
+			stormtest.Claim(t, x.name+", longest shutdown", limit, 10*time.Second, func() (time.Duration, string) {
 				took := x.ends(t, program, rounds, atOnce)
-				return took.quantile(1), took.String()
+				return took.Quantile(1), took.String()
 			})
 		})
 	}
@@ -155,7 +156,7 @@ func TestX5Shutdown(t *testing.T) {
 // X1: the host keeps its own deadline with children that obey nothing and may take
 // all the time there is.
 func TestX1CloseKeepsItsDeadline(t *testing.T) {
-	if !storming {
+	if !stormtest.Full {
 		t.Skip("takes its 5 s; TestX1CloseOutlivesTheDeaf does so for one of them")
 	}
 	program := subject(t)
@@ -164,7 +165,7 @@ func TestX1CloseKeepsItsDeadline(t *testing.T) {
 	for i := range 8 {
 		f.add(fmt.Sprintf("x%d", i), runs(program, "stubborn")+"[runtime]\nshutdown_grace = \"1h\"\n")
 	}
-	claim(t, "longest shutdown", 5*time.Second, 10*time.Second, func() (time.Duration, string) {
+	stormtest.Claim(t, "longest shutdown", 5*time.Second, 10*time.Second, func() (time.Duration, string) {
 		h := f.open(exthost.Options{})
 		var calls sync.WaitGroup
 		for i := range 8 {

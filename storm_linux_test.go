@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,12 +21,9 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
-
-// storming says that tests run at their full size, and hold what the product
-// claims about time against the clock: a machine that has nothing else to do.
-var storming = os.Getenv("EXTHOST_STORM") != ""
 
 // racing says that the race detector is in this binary.
 var racing = sync.OnceValue(func() bool {
@@ -38,13 +36,8 @@ var racing = sync.OnceValue(func() bool {
 	return false
 })
 
-// sized is how many rounds a storm has.
-func sized(calm, storm int) int {
-	if storming {
-		return storm
-	}
-	return calm
-}
+// rounded has two digits after the point.
+func rounded(f float64) float64 { return math.Round(100*f) / 100 }
 
 // randomly returns a source whose seed EXTHOST_STORM_SEED gives, else chance, and
 // which a failed test names.
@@ -219,7 +212,7 @@ func (s *storm) rage(kills int, random func() *rand.Rand, state string) (all tal
 			all[o] += n
 		}
 	}
-	s.t.Logf("%d kills in %v: %v; load %s", kills, took.Round(time.Millisecond), all, load())
+	s.t.Logf("%d kills in %v: %v; load %s", kills, took.Round(time.Millisecond), all, stormtest.Load())
 	return all
 }
 
@@ -258,9 +251,9 @@ func (s *storm) call(extension, caller int, r *rand.Rand) {
 // TestR1KillStorm kills extensions at random moments, those of their start among
 // them. Each call has one outcome, which the journals bear out, and nothing is left.
 func TestR1KillStorm(t *testing.T) {
-	kills := sized(100, 10_000)
+	kills := stormtest.Sized(100, 10_000)
 	if racing() {
-		kills = sized(50, 2_000)
+		kills = stormtest.Sized(50, 2_000)
 	}
 	program := subject(t)
 	processtest.Leaks(t)
@@ -304,7 +297,7 @@ func TestK3HostsFollowOneAnother(t *testing.T) {
 			}
 		})
 	}
-	for i := range sized(10, 100) {
+	for i := range stormtest.Sized(10, 100) {
 		if i%2 == 0 { // the next one is there already
 			next := open()
 			if err := current.Swap(next).Close(); err != nil {

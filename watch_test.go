@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -364,7 +365,7 @@ func TestWatchLeavesTheFailedAlone(t *testing.T) {
 func TestWatchStorm(t *testing.T) {
 	processtest.Leaks(t)
 	events, span, debounce, most := 1000, time.Second, 50*time.Millisecond, 3
-	if os.Getenv("EXTHOST_STORM") != "" {
+	if stormtest.Full {
 		events, span, debounce = 10_000, 10*time.Second, 500*time.Millisecond
 	}
 	f := newFolder(t)

@@ -10,16 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // How many extensions there are among how many entries.
-var largeManifests, largeEntries = 100, 10_000
-
-func init() {
-	if os.Getenv("EXTHOST_STORM") != "" {
-		largeManifests, largeEntries = 1_000, 100_000
-	}
-}
+var largeManifests, largeEntries = stormtest.Sized(100, 1_000), stormtest.Sized(10_000, 100_000)
 
 // largeTree builds a tree of so many extensions and entries: each has files and
 // directories of its own, and as many directories have no manifest.

@@ -20,9 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/stormtest"
 )
-
-var storming = os.Getenv("EXTHOST_STORM") != ""
 
 // Each client of a destination has a child of its own, and hears from no other.
 func TestBridgeNoCrosstalk(t *testing.T) {
@@ -102,16 +101,11 @@ func TestBridgeStalledReader(t *testing.T) {
 func TestBridgeKilledChild(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	s := openSession(t, "http://"+addr+"/d/mcp", nil)
-	kills := 20
-	if storming {
-		kills = 200
-	}
-	var took []time.Duration
-	for i := range kills {
+	kill := func(nth int) time.Duration {
 		_, answer := s.call("pid", `{}`)
 		pid, err := strconv.Atoi(text(t, answer))
 		if err != nil {
-			t.Fatalf("after %d kills: %s", i, answer)
+			t.Fatalf("after %d kills: %s", nth, answer)
 		}
 		answered := make(chan string, 1)
 		go func() {
@@ -128,17 +122,19 @@ func TestBridgeKilledChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer = get(t, answered, "the error")
-		took = append(took, time.Since(killed))
+		took := time.Since(killed)
 		if !strings.Contains(answer, `"kind":"child_exited"`) || !strings.Contains(answer, `"signal":"SIGKILL"`) || !strings.Contains(answer, `"outcome":"unknown"`) {
-			t.Fatalf("kill %d: %s", i, answer)
+			t.Fatalf("kill %d: %s", nth, answer)
 		}
+		return took
 	}
-	slices.Sort(took)
-	p50, p99 := took[len(took)/2], took[len(took)*99/100]
-	t.Logf("%d kills: the error p50 %v, p99 %v", kills, p50, p99)
-	if storming && p99 > 50*time.Millisecond {
-		t.Errorf("p99 of the error is %v", p99)
-	}
+	stormtest.Claim(t, "p99 from kill to the client's error", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
+		var took stormtest.Durations
+		for i := range stormtest.Sized(20, 200) {
+			took = append(took, kill(i))
+		}
+		return took.Quantile(0.99), took.String()
+	})
 }
 
 func TestBridgeRefusesWhatKeepsFailing(t *testing.T) {

@@ -32,6 +32,7 @@ import (
 	"github.com/exthost/exthost/internal/benchtest"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
 )
@@ -335,10 +336,7 @@ func BenchmarkGateway(b *testing.B) {
 // TestStormSessions holds many sessions for a while: nothing fails, nothing grows,
 // and nothing stays.
 func TestStormSessions(t *testing.T) {
-	sessions, lasts, settles := 50, 2*time.Second, time.Second
-	if storming {
-		sessions, lasts, settles = 1000, 2*time.Minute, 20*time.Second
-	}
+	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second, 2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
 	gateway := run(t, "gateway echo")
 	before := gateway.descriptors(t)
 	callers := make([]*caller, sessions)
@@ -390,7 +388,7 @@ func TestStormSessions(t *testing.T) {
 	if failed.Load() > 0 || calls.Load() == 0 {
 		t.Errorf("%d of %d calls failed", failed.Load(), calls.Load())
 	}
-	if storming && slope > 0.5 {
+	if stormtest.Full && slope > 0.5 {
 		t.Errorf("the memory grows by %.2f MiB a minute", slope)
 	}
 	eventually(t, func() bool { return gateway.descriptors(t) <= before })

@@ -72,7 +72,7 @@ func TestBreakerModel(t *testing.T) {
 		var inFlight []pair
 		seen := map[BreakerState]int{}
 		longest := time.Duration(0)
-		for i := range storm() {
+		for i := range storm {
 			switch random.IntN(5) {
 			case 0:
 				if b.state != BreakerClosed { // whole seconds, so that it often hits the limit exactly

@@ -2,10 +2,11 @@ package supervisor
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 var defaults = Options{Restart: Restart{MaxAttempts: 5}}.withDefaults()
@@ -15,12 +16,7 @@ func newPolicy(o Restart, seed uint64) *policy {
 }
 
 // storm is how many random events the model tests run.
-func storm() int {
-	if os.Getenv("EXTHOST_STORM") == "1" {
-		return 1_000_000
-	}
-	return 100_000
-}
+var storm = stormtest.Sized(100_000, 1_000_000)
 
 func TestPolicyBackoff(t *testing.T) {
 	p := newPolicy(Restart{MaxAttempts: -1, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 16 * time.Second, HealthyAfter: time.Minute}, 1)
@@ -123,7 +119,7 @@ func TestPolicyModel(t *testing.T) {
 	var granted []time.Duration
 	var now time.Duration
 	streak, refused := 0, 0
-	for i := range storm() {
+	for i := range storm {
 		now += time.Duration(random.Int64N(int64(25 * time.Second)))
 		healthy := time.Duration(random.Int64N(int64(22 * time.Second)))
 		if healthy >= o.HealthyAfter {
@@ -150,7 +146,7 @@ func TestPolicyModel(t *testing.T) {
 			t.Fatalf("event %d at %s: %s, %v, want %s, %v", i, now, got, ok, want, wantOK)
 		}
 	}
-	if refused == 0 || refused == storm() {
+	if refused == 0 || refused == storm {
 		t.Errorf("the events refused %d restarts: they prove little", refused)
 	}
 }

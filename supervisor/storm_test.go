@@ -50,7 +50,7 @@ func TestR1Storm(t *testing.T) {
 		for i := range 16 {
 			callers.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(i), 0))
-				for range storm() / 50 {
+				for range storm / 50 {
 					key := string(rune('a' + random.IntN(5)))
 					m, release, err := g.Acquire(t.Context(), key)
 					if err != nil {

@@ -3,11 +3,11 @@ package tools
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -41,10 +41,7 @@ func TestRegister(t *testing.T) {
 // TestM5T5NamesAreUnique registers a million hostile pairs: ids and tools full of
 // separators, long common prefixes, characters that all become underscores.
 func TestM5T5NamesAreUnique(t *testing.T) {
-	n := 100_000
-	if os.Getenv("EXTHOST_STORM") != "" {
-		n = 1_000_000
-	}
+	n := stormtest.Sized(100_000, 1_000_000)
 	valid := regexp.MustCompile(`^ext_[A-Za-z0-9_-]+$`)
 	random := rand.New(rand.NewPCG(1, 2))
 	part := func(alphabet string, max int) string {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // devSession is a running exthost dev.
@@ -230,11 +231,7 @@ func TestDevLatency(t *testing.T) {
 			var took []time.Duration
 			pace := time.NewTicker(200 * time.Millisecond) // an author's saves are not closer
 			defer pace.Stop()
-			saves := 3
-			if os.Getenv("EXTHOST_STORM") != "" {
-				saves = 9
-			}
-			for i := range saves {
+			for i := range stormtest.Sized(3, 9) {
 				<-pace.C
 				mark := fmt.Sprintf("mark-%d-", i)
 				began := time.Now()

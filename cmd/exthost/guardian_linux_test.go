@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
-
-// storming says that tests run at their full size.
-var storming = os.Getenv("EXTHOST_STORM") != ""
 
 // zoo is what extensions of a host are made of, by id, and how many processes each
 // has: a launcher four levels deep, a daemon in a session of its own, and both.
@@ -46,10 +44,7 @@ func TestK1HostKilled(t *testing.T) {
 		processes += animal.processes
 	}
 	dir := project(t, files)
-	rounds := 3
-	if storming {
-		rounds = 200
-	}
+	rounds := stormtest.Sized(3, 200)
 	var longest time.Duration
 	for range rounds {
 		longest = max(longest, endHost(t, dir, processes, syscall.SIGKILL))
@@ -88,10 +83,7 @@ func endHost(t *testing.T, dir string, processes int, sig syscall.Signal) time.D
 // has the machine to itself, for the second that is claimed.
 func gone(t *testing.T, pids []string) time.Duration {
 	t.Helper()
-	limit := patience
-	if storming {
-		limit = time.Second
-	}
+	limit := stormtest.Sized(patience, time.Second)
 	ended := time.Now()
 	for _, pid := range pids {
 		for alive(pid) {

@@ -12,16 +12,12 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
 
 // kills is how often the policy dies.
-func kills() int {
-	if os.Getenv("EXTHOST_STORM") != "" {
-		return 1_000
-	}
-	return 100
-}
+var kills = stormtest.Sized(100, 1_000)
 
 // TestG1NoApprovalWithoutAnAnswer kills a policy again and again at random moments
 // while calls ask it. What was allowed is what the policy had written down before
@@ -36,7 +32,7 @@ func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
 		s := spec(t, "plugin journal="+journal)
 		wg.Go(func() {
 			l := &lane{t: t, id: id, random: rand.New(rand.NewPCG(uint64(id), 0))}
-			for life := range kills() / lanes {
+			for life := range kills / lanes {
 				l.live(s, life)
 			}
 			l.check(journal)

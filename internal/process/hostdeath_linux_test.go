@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // tree is a shell that starts a shell that starts …, $1 below the first, and each
@@ -94,10 +95,7 @@ func hatch(c *Containment, script string, argv []string) *Process {
 // orphaned comes to this process, so nothing goes unseen.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
-	rounds, limit := 10, patience
-	if os.Getenv("EXTHOST_STORM") != "" { // which has the machine to itself
-		rounds, limit = 200, time.Second
-	}
+	rounds, limit := stormtest.Sized(10, 200), stormtest.Sized(patience, time.Second)
 	neighbour := start(t, "out ready; hang", func(s *Spec) {
 		s.Env = append(s.Env, cookieVar+"=another.1 host.2")
 	})
