@@ -188,6 +188,9 @@ func (r *reference) row(path, key string, s *jsonschema.Schema, required bool) {
 			def += " ms"
 		}
 	}
+	if meaning == "" {
+		r.Errorf("nothing says what %s means", path)
+	}
 	fmt.Fprintf(&r.out, "| `%s` | %s | %s | %s |\n", key, cell(kind), cell(def), cell(meaning))
 }
 

@@ -77,7 +77,7 @@ const (
 type Spec struct {
 	Name     string   `json:"name" jsonschema:"required"`         // unique among all policies
 	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kind mcp: content
-	Kind     Kind     `json:"kind,omitempty"`                     // default: mcp with an mcp block, grpc with cmd, else builtin
+	Kind     Kind     `json:"kind,omitempty"`                     // how it is reached; external is mcp; default: mcp with an mcp block, grpc with cmd, else builtin
 	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: which of the built-in policies
 	Required bool     `json:"required" jsonschema:"default=true"` // a failure to decide ends the call
 	Disabled bool     `json:"disabled,omitempty"`                 // neither in the pipeline nor started
@@ -91,7 +91,7 @@ type Spec struct {
 
 	Cmd        []string          `json:"cmd,omitempty"`             // argv of kinds grpc and native; a slash resolves against cwd
 	Env        map[string]string `json:"env,omitempty"`             // added to the filtered environment
-	Cwd        string            `json:"cwd,omitempty" path:"true"` // default: the directory of the file that states the policy
+	Cwd        string            `json:"cwd,omitempty" path:"true"` // where cmd runs; default: the directory of the file that states the policy
 	CommitHash string            `json:"commit_hash,omitempty"`     // kind grpc: what the policy must report; "" is anything
 	Config     map[string]any    `json:"config,omitempty"`          // handed to the policy
 	MCP        *MCP              `json:"mcp,omitempty"`             // kind mcp: where its server is
@@ -116,16 +116,17 @@ type Match struct {
 	Direction  []string `json:"direction,omitempty"`  // to_extension, to_caller
 }
 
-// Condition is one alternative of Spec.Conditions.
+// Condition is one alternative of Spec.Conditions. What has no counterpart would let
+// more through if it was left out.
 type Condition struct {
-	Tools        []string `json:"tools,omitempty"`
-	ServerIDs    []string `json:"server_ids,omitempty"`
-	Prompts      []string `json:"prompts,omitempty"`
-	Resources    []string `json:"resources,omitempty"`
-	Agents       []string `json:"agents,omitempty"`
-	TenantIDs    []string `json:"tenant_ids,omitempty"`
-	UserPatterns []string `json:"user_patterns,omitempty"`
-	ContentTypes []string `json:"content_types,omitempty"`
+	Tools        []string `json:"tools,omitempty"`         // becomes match.tools
+	ServerIDs    []string `json:"server_ids,omitempty"`    // becomes match.extensions
+	Prompts      []string `json:"prompts,omitempty"`       // has no counterpart, and is refused
+	Resources    []string `json:"resources,omitempty"`     // has no counterpart, and is refused
+	Agents       []string `json:"agents,omitempty"`        // has no counterpart, and is refused
+	TenantIDs    []string `json:"tenant_ids,omitempty"`    // has no counterpart, and is refused
+	UserPatterns []string `json:"user_patterns,omitempty"` // has no counterpart, and is refused
+	ContentTypes []string `json:"content_types,omitempty"` // has no counterpart, and is refused
 }
 
 // The values of MCP.Proto.

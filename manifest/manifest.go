@@ -35,7 +35,7 @@ type Plugin struct {
 // Capabilities are what the operator reviewed. An absent list (nil) is not the
 // same as an empty one.
 type Capabilities struct {
-	Tools     []string `toml:"tools" json:"tools,omitempty"`
+	Tools     []string `toml:"tools" json:"tools,omitempty"`         // names of its tools: others are not served; without the list all are
 	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
 	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
 	Providers []string `toml:"providers" json:"providers,omitempty"` // accepted, not supported
@@ -115,12 +115,12 @@ type HookSpec struct {
 // Server is one MCP server beside or inside a manifest.
 type Server struct {
 	Type    string            `toml:"type" alias:"transport" json:"type,omitempty"` // stdio, http or sse; default by what else is stated; `transport` is accepted too
-	Command string            `toml:"command" json:"command,omitempty"`
-	Args    []string          `toml:"args" json:"args,omitempty"`
-	Env     map[string]string `toml:"env" json:"env,omitempty"`
-	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`
-	URL     string            `toml:"url" json:"url,omitempty"`
-	Headers map[string]string `toml:"headers" json:"headers,omitempty"`
+	Command string            `toml:"command" json:"command,omitempty"`             // of stdio: a program, as in [transport]
+	Args    []string          `toml:"args" json:"args,omitempty"`                   // its arguments
+	Env     map[string]string `toml:"env" json:"env,omitempty"`                     // added to its filtered environment
+	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`                     // where it runs
+	URL     string            `toml:"url" json:"url,omitempty"`                     // of http and sse
+	Headers map[string]string `toml:"headers" json:"headers,omitempty"`             // sent with every request
 }
 
 // Transport returns the transport that runs the server.
@@ -136,9 +136,9 @@ type Dev struct {
 
 // Meta is for catalogues.
 type Meta struct {
-	Author   string `toml:"author" json:"author,omitempty"`
-	License  string `toml:"license" json:"license,omitempty"`
-	Homepage string `toml:"homepage" json:"homepage,omitempty"`
+	Author   string `toml:"author" json:"author,omitempty"`     // who wrote it
+	License  string `toml:"license" json:"license,omitempty"`   // an SPDX expression
+	Homepage string `toml:"homepage" json:"homepage,omitempty"` // a URL
 }
 
 // MCPVersionAuto lets the handshake find the newest revision both sides speak.

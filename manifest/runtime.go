@@ -11,7 +11,7 @@ import (
 // is run. A nil or empty field is not stated; [Runtime.Resolve] has the defaults.
 type Runtime struct {
 	Activation     string    `toml:"activation" json:"activation,omitempty"`             // default eager; lazy for lite and exec
-	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // default shared
+	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // shared, per_session or how many share the callers; default shared
 	MaxInstances   *int      `toml:"max_instances" json:"max_instances,omitempty"`       // of one extension; default 16
 	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 120 s for npx, uvx and the like
 	CallTimeout    *Duration `toml:"call_timeout" json:"call_timeout,omitempty"`         // default 30 s; 0 is no limit
@@ -80,7 +80,7 @@ const (
 // Options is a [runtime] table with every default filled in.
 type Options struct {
 	Activation     string         // eager; lazy for lite and exec
-	Instances      Instances      // shared
+	Instances      Instances      // shared: one for all, per_session: one for each session, or how many share the callers
 	MaxInstances   int            // 16 children of one extension, beyond: overloaded
 	StartTimeout   time.Duration  // 10 s until the handshake ends; 120 s for npx, uvx and the like, which download first
 	CallTimeout    time.Duration  // 30 s from the written frame; 0 is no limit
