@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,7 +227,7 @@ func TestDevLatency(t *testing.T) {
 			s := startDev(t, dir, tt.lang)
 			s.said.await(t, "ready in ")
 			floor := startsIn(t, filepath.Join(dir, tt.lang), tt.program, tt.file)
-			var took []time.Duration
+			var took stormtest.Durations
 			pace := time.NewTicker(200 * time.Millisecond) // an author's saves are not closer
 			defer pace.Stop()
 			for i := range stormtest.Sized(3, 9) {
@@ -247,10 +246,9 @@ func TestDevLatency(t *testing.T) {
 				s.said.await(t, mark)
 				took = append(took, time.Since(began))
 			}
-			slices.Sort(took)
-			p50 := took[len(took)/2]
-			t.Logf("%s: save to new answer: p50 %v, of which the program's own start and end are %v; the aim is %v\n%v", tt.lang,
-				p50.Round(time.Millisecond), floor.Round(time.Millisecond), tt.bound, took)
+			p50 := took.Quantile(0.5)
+			t.Logf("%s: save to new answer: %v, of which the program's own start and end are %v; the aim is %v", tt.lang,
+				took, floor.Round(time.Millisecond), tt.bound)
 			if p50 > 20*tt.bound {
 				t.Errorf("p50 is %v", p50)
 			}
@@ -261,7 +259,7 @@ func TestDevLatency(t *testing.T) {
 // startsIn is how long a program takes to start, notice that nobody speaks, and end.
 func startsIn(t *testing.T, dir, name string, args ...string) time.Duration {
 	t.Helper()
-	var took []time.Duration
+	var took stormtest.Durations
 	for range 9 {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
@@ -271,8 +269,7 @@ func startsIn(t *testing.T, dir, name string, args ...string) time.Duration {
 		}
 		took = append(took, time.Since(began))
 	}
-	slices.Sort(took)
-	return took[len(took)/2]
+	return took.Quantile(0.5)
 }
 
 // What is no relay of a host is not taken for one, and none of what it says is run.
