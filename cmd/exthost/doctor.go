@@ -47,7 +47,11 @@ func (a *app) doctorCommand() *cobra.Command {
 					failed++
 				}
 			}
-			err = a.print(document{Kind: "findings", Value: findings, Rows: findingRows(findings, failed, handshake), Wrap: true})
+			rows := findingRows(findings, failed, handshake)
+			if _, err := a.running(cmd.Context()); err == nil {
+				rows = append(rows, []string{"an exthost runs for this directory; how its extensions fare says exthost status"})
+			}
+			err = a.print(document{Kind: "findings", Value: findings, Rows: rows, Wrap: true})
 			if err == nil && failed > 0 {
 				err = errReported(exitDoctor)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -137,6 +138,9 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	if c := i.LastCrash; c != nil {
 		row("last words", trimmed(lastWords(c.Evidence))...)
 	}
+	if i.running && i.State == string(supervisor.Failed) {
+		row("next", "mend it, then exthost restart "+i.ID)
+	}
 	row("requires", i.requirements()...)
 	row("config", compact(i.Config))
 	row("operator's config", compact(i.OperatorConfig))
@@ -151,7 +155,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("tools", tools...)
 	for _, d := range i.Diagnostics {
 		if i.Reason == "" || i.State == exthost.StateSkipped || !strings.HasSuffix(d.Message, i.Reason) {
-			row(string(d.Level), hinted(d))
+			row(string(d.Level), placed(d))
 		}
 	}
 	return rows
@@ -246,6 +250,14 @@ func hinted(d protocol.Diagnostic) string {
 		return d.Message
 	}
 	return d.Message + "; " + d.Hint
+}
+
+// placed is d with the line of the manifest, whose path has been said.
+func placed(d protocol.Diagnostic) string {
+	if d.Line == 0 {
+		return hinted(d)
+	}
+	return fmt.Sprintf("line %d: %s", d.Line, hinted(d))
 }
 
 func trimmed(lines []string) []string {

@@ -71,16 +71,13 @@ func runsAs(x exthost.ExtensionStatus) string {
 // unlisted are the findings, but mere remarks, about files that became no
 // extension. What is wrong with a destination is said where that is.
 func unlisted(s exthost.Status) []protocol.Diagnostic {
-	listed := make(map[string]exthost.ExtensionStatus, len(s.Extensions)+len(s.Destinations))
-	for _, x := range s.Extensions {
-		listed[x.ID] = x
-	}
+	listed := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
-		listed[d.ID] = d.ExtensionStatus
+		listed = append(listed, d.ExtensionStatus)
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {
-		if d.Level != protocol.LevelInfo && !concerns(d, listed[d.Extension]) {
+		if d.Level != protocol.LevelInfo && !slices.ContainsFunc(listed, func(x exthost.ExtensionStatus) bool { return concerns(d, x) }) {
 			out = append(out, d)
 		}
 	}
@@ -88,8 +85,12 @@ func unlisted(s exthost.Status) []protocol.Diagnostic {
 }
 
 // concerns reports whether d is about x, and not about a second file that claims
-// its id.
+// its id. A manifest too broken to say its id is that of the extension that came of it
+// before and still runs.
 func concerns(d protocol.Diagnostic, x exthost.ExtensionStatus) bool {
+	if d.Extension == "" {
+		return d.Path != "" && d.Path == x.Path
+	}
 	return d.Extension == x.ID && x.ID != "" && (d.Path == "" || filepath.Dir(d.Path) == filepath.Dir(x.Path))
 }
 

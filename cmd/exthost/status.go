@@ -156,7 +156,7 @@ func widest(lines []string) (n int) {
 // extensionRows are the row of an extension, and when it has several instances one
 // for each.
 func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
-	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
 		row.cells[6], row.cells[7] = span(x.Latency.P50), span(x.Latency.P95)
 	}
@@ -172,6 +172,11 @@ func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now t
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
 		row.notes = append(row.notes, "its tools are not what they were: exthost info "+x.ID)
+	}
+	if x.State != exthost.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
+	}) {
+		row.notes = append(row.notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
 	}
 	rows := []statusRow{row}
 	if len(x.Instances) < 2 {
@@ -232,8 +237,11 @@ func complaint(i exthost.InstanceStatus) string {
 
 // prospects say when an instance that takes no calls is to take some again.
 func prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
-	if i.NextRetry != nil {
-		notes = append(notes, "next try in "+span(max(0, i.NextRetry.Sub(now))))
+	switch {
+	case i.NextRetry != nil && i.NextRetry.After(now):
+		notes = append(notes, "next try in "+span(i.NextRetry.Sub(now)))
+	case i.NextRetry != nil: // what is lazy waits for one
+		notes = append(notes, "next try with the next call")
 	}
 	switch {
 	case i.NextProbe != nil:
