@@ -114,7 +114,7 @@ func (a *app) answer(ctx context.Context, id, verb, reason string) error {
 	}
 	body, _ := json.Marshal(map[string]string{"reason": reason}) // strings always encode
 	if err := r.do(ctx, http.MethodPost, "/api/v1/approvals/"+url.PathEscape(id)+"/"+verb, body, nil); err != nil {
-		return err
+		return absent(err, "exthost approve")
 	}
 	done := map[string]string{"approve": "approved", "deny": "denied"}[verb]
 	_, err = fmt.Fprintf(a.err, "%s %s\n", done, safe(id))

@@ -41,6 +41,15 @@ func usagef(hint, format string, args ...any) error {
 // errReported is for commands whose output has said it all.
 func errReported(code int) error { return &exitError{code: code} }
 
+// absent gives an error about something that is not there, other than a tool, the
+// command that lists what is.
+func absent(err error, hint string) error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {
+		return &exitError{code: exitNotFound, text: e.Message, hint: hint}
+	}
+	return err
+}
+
 func exitCode(err error) int {
 	var e *exitError
 	if errors.As(err, &e) {
@@ -102,7 +111,7 @@ func describeKind(e *protocol.Error) []string {
 			lines = append(lines, line)
 		}
 	}
-	if e.Outcome == "unknown" {
+	if e.Outcome == "unknown" && !strings.Contains(e.Message, "may have") { // said already
 		lines = append(lines, "  the extension had been asked and may have acted")
 	}
 	if e.RetryAfter > 0 {
@@ -121,7 +130,7 @@ func nextCommand(e *protocol.Error) string {
 	case e.Kind == protocol.Failed && e.Extension != "":
 		return "mend it, then exthost restart " + e.Extension
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
-		return "raise call_timeout under [runtime] if " + e.Extension + " is only slow"
+		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case kindCode(e.Kind) == exitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
 		return "exthost info " + e.Extension
 	case kindCode(e.Kind) == exitInvalid:

@@ -44,6 +44,13 @@ func TestDescribe(t *testing.T) {
 	if got := describe(e); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	e = protocol.Errorf(protocol.CallTimeout, "it did not answer in time; the call may have been carried out")
+	e.Extension, e.Tool, e.Outcome = "db", "ext_db_query", "unknown"
+	want = "ext_db_query: it did not answer in time; the call may have been carried out (call_timeout)\n" +
+		"  next: exthost restart db if it hangs; raise call_timeout under [runtime] if it is only slow"
+	if got := describe(e); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 	if got := describe(errors.Join(errReported(9))); got != "" {
 		t.Errorf("what was said is said again: %q", got)
 	}

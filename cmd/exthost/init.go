@@ -123,7 +123,7 @@ func idOf(dir string) (string, error) {
 	}
 	id := filepath.Base(abs)
 	if err := manifest.ValidateID(id); err != nil {
-		return "", usagef("exthost init my-extension --lang python", "%q cannot be an extension's id: %v", id, err)
+		return "", usagef("exthost init my-extension --lang python", "the folder's name is the extension's id, and %v", err)
 	}
 	return id, nil
 }

@@ -47,7 +47,7 @@ func (a *app) explain(ctx context.Context, id string) error {
 		err = r.get(ctx, "/api/v1/decisions/"+url.PathEscape(id), &t)
 	}
 	if err != nil {
-		return a.explainFromAudit(ctx, id, err)
+		return a.explainFromAudit(ctx, id, absent(err, "exthost policy explain"))
 	}
 	return a.print(document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: a.traceText(t)})
 }
