@@ -49,7 +49,11 @@ func (a *app) rootCommand() *cobra.Command {
 		a.logsCommand(), a.tapCommand(), a.policyCommand(), a.approveCommand(), a.denyCommand(), a.auditCommand(), a.hooksCommand(), a.importCommand(), a.initCommand(), a.checkCommand(),
 		a.validateCommand(), a.doctorCommand(), a.schemaCommand(), a.configCommand(), a.versionCommand(), a.extensionCommand())
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
-		"alive and serves their tools to agent loops over MCP or as a Go library."
+		"alive and serves their tools to agent loops over MCP or as a Go library.\n\n" +
+		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid\n" +
+		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing,\n" +
+		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or\n" +
+		"cancellation and 9 for checks that failed."
 	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
 		"  exthost doctor --runtime                  start every extension once and say what is wrong\n" +
 		"  exthost call ext_notes_add text='buy milk'"

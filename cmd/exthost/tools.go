@@ -92,7 +92,7 @@ func (a *app) toolsExportCommand() *cobra.Command {
 			return a.exportTools(cmd, tools.Format(format), file)
 		},
 	}
-	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "one of "+strings.Join(names, ", "))
+	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
 	completeFlag(cmd, "format", names)
 	return cmd
