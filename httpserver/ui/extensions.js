@@ -2,7 +2,7 @@
 
 import { el, mark, put, say, Rows } from "./dom.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, percent, plural, since } from "./format.js";
+import { bytes, clock, count, duration, percent, plural, prospect, since } from "./format.js";
 import { action, badge, empty, matches, meaning, stateBadge } from "./parts.js";
 import { memory, serves } from "./store.js";
 import { post } from "./api.js";
@@ -142,7 +142,7 @@ function content(x, s) {
       [i.key || "process", [i.state, i.pid ? `pid ${i.pid}` : "", i.pid ? `up ${since(i.started_at)}` : "", bytes(i.rss_bytes) === "–" ? "" : bytes(i.rss_bytes)].filter(Boolean).join(", ")],
       ["load", `${i.in_flight} in flight, ${i.queued} queued`],
       ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
-      ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, next try ${clock(i.next_retry)}` : "") : ""],
+      ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${prospect(i.next_retry)}` : "") : ""],
     ])),
     x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
     el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),

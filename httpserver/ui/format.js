@@ -53,6 +53,9 @@ export function clock(time) {
   return Number.isNaN(d.getTime()) ? "" : d.toLocaleTimeString("en-GB", { hour12: false });
 }
 
+/** prospect says when an extension is tried again; one that is due waits for a call. */
+export const prospect = (time) => Date.parse(time) > Date.now() ? `next try at ${clock(time)}` : "next try with the next call";
+
 /** plural writes 1 tool, 2 tools. */
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 

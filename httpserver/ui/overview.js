@@ -2,7 +2,7 @@
 
 import { el, put, say, Rows } from "./dom.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, json, percent } from "./format.js";
+import { bytes, clock, count, duration, json, percent, prospect } from "./format.js";
 import { action, badge, empty, meaning, outcomeTone, panel, stateBadge } from "./parts.js";
 import { byUrgency, evidence, extensionTable } from "./extensions.js";
 import { serves } from "./store.js";
@@ -77,7 +77,9 @@ function troublesOf(s) {
   }));
   for (const x of [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]) list.push(...troublesWith(x, s));
   for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {
-    list.push({ key: "d" + d.path + d.message, tone: "bad", word: d.code.replaceAll("_", " "), title: d.extension || d.path, text: d.message + (d.hint ? ` → ${d.hint}` : "") });
+    const place = d.line ? `${d.path}:${d.line}: ` : "";
+    list.push({ key: "d" + d.path + d.message, tone: "bad", word: d.code.replaceAll("_", " "), title: d.extension || d.path.split(/[\\/]/).slice(-2)[0] || d.code,
+      text: place + d.message + (d.hint ? ` → ${d.hint}` : ""), next: "exthost validate" });
   }
   return list.sort((a, b) => urgency[a.tone] - urgency[b.tone]);
 }
@@ -90,7 +92,7 @@ function troublesWith(x, s) {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
     list.push({ ...about, key: "x" + x.id, state: x.state, tone: meaning[x.state] in urgency ? meaning[x.state] : "warn", said: evidence(x)?.stderr,
-      text: (x.reason || "no reason is known yet") + (retry ? `; next try at ${clock(retry)}` : "") + (hint ? ` → ${hint}` : ""),
+      text: (x.reason || "no reason is known yet") + (retry ? `; ${prospect(retry)}` : "") + (hint ? ` → ${hint}` : ""),
       next: x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
   } else if (x.last_crash && Date.now() - Date.parse(x.last_crash.time) < RECENT) {
     list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: "crashed", said: evidence(x)?.stderr, next: `exthost logs ${x.id}`,
