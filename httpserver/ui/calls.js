@@ -16,7 +16,7 @@ export function calls() {
     say(pause, held ? "Resume" : "Pause");
   } }, "Pause");
   const missed = el("span.total");
-  const none = empty("No calls yet.", "They appear here as clients make them; what was before this page was opened is in the audit log.");
+  const none = empty("No calls since this page was opened.", "They appear here as clients make them; those before are in exthost policy explain and in the audit log.");
   return {
     node: el("div", {}, el("div.bar", {}, outcome.node, pause, missed),
       el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),

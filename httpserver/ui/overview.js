@@ -21,7 +21,7 @@ export function overview(nav) {
   const calls = new Rows(put(stream.body, el("ol.calls")).firstChild, brief);
   put(stream.extra, el("a", { href: "#/calls" }, "all"));
   put(fleet.extra, el("a", { href: "#/extensions" }, "all"));
-  const quiet = empty("No calls yet.", "They appear here as clients make them.");
+  const quiet = empty("No calls since this page was opened.", "They appear here as clients make them.");
   stream.body.append(quiet);
   const bare = empty("No extension was found.", "exthost init NAME writes one into ./extensions, and exthost import brings the MCP servers that other programs know.");
   fleet.body.append(bare);
