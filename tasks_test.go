@@ -271,6 +271,20 @@ func TestTasksAreTheirCallersEverywhere(t *testing.T) {
 	}
 }
 
+// What an extension that speaks both eras offers of tasks in the older is offered.
+func TestTasksOfBothErasAreOffered(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("both", plays("tasks both", "protocol = \"mcp\"\n"))
+	h := f.open(exthost.Options{})
+	s, c := stay(t, h, "a", protocol.MCP20251125, "")
+	_ = callTool(t, h, s, c, "ext_both_later", `{}`)
+	d, err := h.Describe(deadline(t), s)
+	if err != nil || !strings.Contains(string(d.Capabilities), `"tasks":{`) || !strings.Contains(string(d.Capabilities), `"extensions":{`) {
+		t.Errorf("all together offer %s, %v", d.Capabilities, err)
+	}
+}
+
 // Of the sessions of one caller that one is asked which began the task, or waits for
 // its result; none that nothing would ever forget.
 func TestTasksAskTheirSessions(t *testing.T) {
