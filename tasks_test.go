@@ -285,6 +285,31 @@ func TestTasksOfBothErasAreOffered(t *testing.T) {
 	}
 }
 
+// Tasks are what takes longer than a call may, and so does the wait for their results.
+func TestTasksOutlastCalls(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", plays("tasks older", "protocol = \"mcp\"\n[runtime]\ncall_timeout = \"100ms\"\n"))
+	h := f.open(exthost.Options{})
+	s, c := stay(t, h, "a", protocol.MCP20251125, "x")
+	do := func(method, params string) error {
+		_, err := h.Do(deadline(t), &protocol.Call{Session: s, Client: c, Extension: "x", Method: method, Params: json.RawMessage(params)})
+		return err
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- do("tasks/result", `{"taskId":"held","arguments":{"task":"held"}}`) }()
+	eventually(t, "the wait has begun", func() bool { return len(c.told()) > 0 })
+	if err := do("tools/call", `{"name":"hang","arguments":{}}`); protocol.KindOf(err) != protocol.CallTimeout {
+		t.Errorf("a call that takes too long: %v", err)
+	}
+	if err := do("tasks/cancel", `{"taskId":"held"}`); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("the wait for a result: %v", err)
+	}
+}
+
 // Of the sessions of one caller that one is asked which began the task, or waits for
 // its result; none that nothing would ever forget.
 func TestTasksAskTheirSessions(t *testing.T) {
