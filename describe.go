@@ -86,7 +86,7 @@ func (h *Host) together() json.RawMessage {
 	for _, x := range h.gen.Load().extensions {
 		hs := x.handshake.Load()
 		older, newer := makesTasks(hs)
-		if older {
+		if inOlder, _ := makesTasks(x.olderShook.Load()); older || inOlder {
 			all["tasks"] = json.RawMessage(tasksOffered)
 		}
 		if newer {

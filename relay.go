@@ -59,7 +59,7 @@ func (i *instance) incoming(ctx context.Context, method string, params json.RawM
 		return nil, nil
 	}
 	s := h.sessionOf(i.extension, i.key)
-	if about, known := i.taskOf(params); known && s == nil {
+	if _, about, known := i.taskOf(params); known && s == nil {
 		s = about.session
 	}
 	if s != nil && s.Client != nil {

@@ -20,7 +20,9 @@ const (
 	// clients and servers declare.
 	tasksExtension = "io.modelcontextprotocol/tasks"
 	// relatedTask is the member of _meta by which a server says what task it is about.
-	relatedTask = "io.modelcontextprotocol/related-task"
+	// Where it stands it may be spelled otherwise: some libraries write \/ for a slash.
+	relatedTask     = "io.modelcontextprotocol/related-task"
+	relatedTaskMark = "related-task"
 	// maxTasks bounds how many tasks are known. Beyond it those who have begun most
 	// lose their oldest.
 	maxTasks = 1 << 14
@@ -33,6 +35,15 @@ type taskKey struct {
 	extension, instance string
 	older               bool
 	id                  string
+}
+
+// sharedKey is the id of a task at an extension, whichever instance it came from.
+type sharedKey struct{ extension, id string }
+
+// ownKey is that of a caller's tasks.
+type ownKey struct {
+	sharedKey
+	caller string
 }
 
 // task is what an extension goes on with when the call is answered. Extensions that
@@ -50,10 +61,14 @@ type tasks struct {
 	mu    sync.Mutex
 	known map[taskKey]task
 	of    map[string][]taskKey // a caller's, the oldest first
+	// How many have an id at all the instances of an extension, and how many of them
+	// are a caller's: what is behind several instances may be one store of tasks.
+	all map[sharedKey]int
+	own map[ownKey]int
 }
 
 func newTasks() *tasks {
-	return &tasks{known: make(map[taskKey]task), of: make(map[string][]taskKey)}
+	return &tasks{known: make(map[taskKey]task), of: make(map[string][]taskKey), all: make(map[sharedKey]int), own: make(map[ownKey]int)}
 }
 
 // add notes a task that has begun.
@@ -72,6 +87,18 @@ func (t *tasks) add(key taskKey, begun task) {
 	}
 	t.known[key] = begun
 	t.of[begun.caller] = append(t.of[begun.caller], key)
+	t.count(key, begun.caller, 1)
+}
+
+func (t *tasks) count(key taskKey, caller string, by int) {
+	shared := sharedKey{key.extension, key.id}
+	if t.all[shared] += by; t.all[shared] == 0 {
+		delete(t.all, shared)
+	}
+	own := ownKey{shared, caller}
+	if t.own[own] += by; t.own[own] == 0 {
+		delete(t.own, own)
+	}
 }
 
 func (t *tasks) forget(key taskKey) {
@@ -80,6 +107,7 @@ func (t *tasks) forget(key taskKey) {
 		return
 	}
 	delete(t.known, key)
+	t.count(key, known.caller, -1)
 	keys := t.of[known.caller]
 	if at := slices.Index(keys, key); at == 0 {
 		keys = keys[1:] // mostly, and of many
@@ -98,10 +126,27 @@ func (t *tasks) get(key taskKey) (known task, ok bool) {
 	return known, ok
 }
 
-// isOthers reports whether somebody else began the task.
+// isOthers reports whether somebody else began the task: that of the instance, or one
+// that others began at another instance, which this one may know as well, and the
+// caller did not.
 func (t *tasks) isOthers(key taskKey, caller string) bool {
-	known, ok := t.get(key)
-	return ok && known.caller != caller
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known[key]; ok {
+		return known.caller != caller
+	}
+	shared := sharedKey{key.extension, key.id}
+	return t.all[shared] > 0 && t.own[ownKey{shared, caller}] == 0
+}
+
+// isOwn reports whether the caller is known to have begun the task, at whatever instance.
+func (t *tasks) isOwn(key taskKey, caller string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, ok := t.known[key]; ok {
+		return known.caller == caller
+	}
+	return t.own[ownKey{sharedKey{key.extension, key.id}, caller}] > 0
 }
 
 // resolve returns a call about the task of that id as it goes to the extension that
@@ -127,7 +172,8 @@ func callerOf(c *protocol.Call) string {
 }
 
 // aboutTask returns the id of the task that a request is about, "" for none. There must
-// be one way to read it: the extension may take another of two, or any case.
+// be one way to read it: the extension may take another of two, any case, or params
+// that are a list.
 func aboutTask(method string, params json.RawMessage) (id string, err error) {
 	if !strings.HasPrefix(method, taskMethods) {
 		return "", nil
@@ -141,6 +187,9 @@ func aboutTask(method string, params json.RawMessage) (id string, err error) {
 			return "", protocol.Errorf(protocol.InvalidArguments, `%s needs one "taskId", a string`, method)
 		}
 		id = text
+	}
+	if id == "" && method != taskList {
+		return "", protocol.Errorf(protocol.InvalidArguments, `%s needs one "taskId", a string`, method)
 	}
 	return id, nil
 }
@@ -188,33 +237,41 @@ func (i *instance) taskKey(id string) taskKey {
 	return key
 }
 
-// began notes that the call has become a task.
+// began notes that the call has become a task. It is the server that says so: what it
+// took for the wish to have one may be spelled in many ways. What is said about a task
+// is none that begins.
 func (r *routed) began(i *instance, params, result json.RawMessage) {
+	if !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(r.call.Method, taskMethods) {
+		return
+	}
 	var created json.RawMessage
 	switch {
-	case bytes.Contains(params, []byte(`"task"`)) && rawjson.Get(params, "task") != nil:
-		created = rawjson.Get(result, "task")
-	case bytes.Contains(params, []byte(tasksExtension)) && string(rawjson.Get(result, "resultType")) == `"task"`:
+	case string(rawjson.Get(result, "resultType")) == `"task"`:
 		created = result
+	case rawjson.Get(params, "task") != nil:
+		created = rawjson.Get(result, "task")
 	}
 	id, ok := rawjson.Text(rawjson.Get(created, "taskId"))
 	if !ok || len(id) > maxTaskID {
 		return
 	}
-	begun := task{caller: callerOf(r.call)}
-	if s := r.call.Session; s != nil && s.ID != "" { // one that can be reached later
+	begun, h := task{caller: callerOf(r.call)}, r.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s := r.call.Session; s != nil && s.ID != "" && h.sessions[s] != nil { // one that can be reached later; or nothing would ever forget it
 		begun.session = s
 	}
-	r.host.tasks.add(i.taskKey(id), begun)
+	h.tasks.add(i.taskKey(id), begun)
 }
 
 // taskOf returns the task that a message of the extension says it is about.
-func (i *instance) taskOf(params json.RawMessage) (about task, known bool) {
-	if !bytes.Contains(params, []byte(relatedTask)) {
-		return task{}, false
+func (i *instance) taskOf(params json.RawMessage) (id string, about task, known bool) {
+	if !bytes.Contains(params, []byte(relatedTaskMark)) {
+		return "", task{}, false
 	}
-	id, _ := rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), relatedTask), "taskId"))
-	return i.extension.host.tasks.get(i.taskKey(id))
+	id, _ = rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), relatedTask), "taskId"))
+	about, known = i.extension.host.tasks.get(i.taskKey(id))
+	return id, about, known
 }
 
 // mayAsk refuses what is asked about a task of somebody else's, whose existence is not
@@ -227,7 +284,9 @@ func (r *routed) mayAsk(i *instance, params json.RawMessage) error {
 	return err
 }
 
-// ownTasks leaves in a list what is not known to be somebody else's.
+// ownTasks leaves in a list what the caller is known to have begun: of the others it
+// would learn the ids, which is all that it takes to read those that nobody is known to
+// have begun.
 func (r *routed) ownTasks(i *instance, result json.RawMessage) json.RawMessage {
 	var list []json.RawMessage
 	if r.call.Method != taskList || r.call.Session == nil || json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
@@ -235,7 +294,7 @@ func (r *routed) ownTasks(i *instance, result json.RawMessage) json.RawMessage {
 	}
 	own := slices.DeleteFunc(slices.Clone(list), func(item json.RawMessage) bool {
 		id, _ := rawjson.Text(rawjson.Get(item, "taskId"))
-		return r.host.tasks.isOthers(i.taskKey(id), r.call.Session.Caller)
+		return !r.host.tasks.isOwn(i.taskKey(id), r.call.Session.Caller)
 	})
 	if len(own) == len(list) {
 		return result

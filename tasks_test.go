@@ -17,39 +17,65 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// serveTasks is an MCP server of one era with a tool that is done later. Another makes
-// it ask for what a task needs, and returns the answer.
-func serveTasks(era string) {
-	begun := 0
+// serveTasks is an MCP server of one era, or of "both", with a tool that is done later.
+// Another makes it ask for what a task needs, and returns the answer; so does the wait
+// for a result. Every task that it is asked about it knows; the one called "held" has
+// its result when it is canceled.
+func serveTasks(eras string) {
+	begun, era, held := 0, eras, ""
 	var list []string
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
-				TaskID    string                `json:"taskId"`
-				Name      string                `json:"name"`
-				Arguments struct{ Task string } `json:"arguments"`
+				TaskID    string                      `json:"taskId"`
+				Name      string                      `json:"name"`
+				Arguments struct{ Task, Mark string } `json:"arguments"`
 			} `json:"params"`
 		}
-		if json.Unmarshal(in.Bytes(), &m) != nil || m.ID == nil {
+		_ = json.Unmarshal(in.Bytes(), &m) // its params may be anything
+		if m.ID == nil {
 			continue
+		}
+		if eras == "both" && m.Method == "initialize" {
+			era = "older"
+		} else if eras == "both" && m.Method == "server/discover" {
+			era = "newer"
 		}
 		task := fmt.Sprintf(`"taskId":%q,"status":"working"`, m.Params.TaskID)
 		answer := ""
+		switch {
+		case m.Params.Name == "hang":
+			continue
+		case m.Params.TaskID == "held" && m.Method == "tasks/cancel":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`+"\n", held)
+		}
 		switch era + " " + m.Method {
 		case "older initialize":
 			answer = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"t","version":"1"}}`
 		case "newer server/discover":
 			answer = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"t","version":"1"}}`
 		case "older tools/list", "newer tools/list":
-			answer = `{"resultType":"complete","tools":[{"name":"later","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},{"name":"poke","inputSchema":{"type":"object"}}]}`
-		case "older tools/call":
-			if m.Params.Name == "poke" {
-				fmt.Printf(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}}}`+"\n", m.Params.Arguments.Task)
+			answer = `{"resultType":"complete","tools":[{"name":"later","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},{"name":"poke","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}`
+		case "older tools/call", "older tasks/result":
+			if about := m.Params.Arguments; about.Task != "" {
+				mark := "io.modelcontextprotocol/related-task"
+				if about.Mark != "" {
+					mark = about.Mark
+				}
+				fmt.Printf(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"%s":{"taskId":%q}}}}`+"\n", mark, about.Task)
 				in.Scan()
+				if m.Params.TaskID == "held" {
+					held = string(m.ID)
+					continue
+				}
 				text, _ := json.Marshal(in.Text())
 				answer = fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, text)
+				break
+			}
+			if m.Method == "tasks/result" {
+				answer = `{"content":[{"type":"text","text":"done"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + m.Params.TaskID + `"}}}`
 				break
 			}
 			begun++
@@ -60,10 +86,10 @@ func serveTasks(era string) {
 			answer = fmt.Sprintf(`{"resultType":"task","taskId":"t%d","status":"working"}`, begun)
 		case "older tasks/list":
 			answer = `{"tasks":[` + strings.Join(list, ",") + `],"nextCursor":"more"}`
-		case "older tasks/get", "older tasks/cancel", "newer tasks/get", "newer tasks/cancel", "newer tasks/update":
+		case "newer tasks/get": // as some examples of the specification have it
+			answer = `{"resultType":"task",` + task + `}`
+		case "older tasks/get", "older tasks/cancel", "newer tasks/cancel", "newer tasks/update":
 			answer = `{"resultType":"complete",` + task + `}`
-		case "older tasks/result":
-			answer = `{"content":[{"type":"text","text":"done"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + m.Params.TaskID + `"}}}`
 		}
 		if answer == "" {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`+"\n", m.ID)
@@ -123,17 +149,22 @@ func TestTasksAreTheirCallers(t *testing.T) {
 			if got := do(visit("alice", era.version), "", method, `{"taskId":"t9"}`); !strings.HasPrefix(got, `error: there is no task "t9"`) {
 				t.Errorf("%s of a task that nobody began: %s", method, got)
 			}
-			if got := do(visit("alice", era.version), era.extension, method, `{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
-				t.Errorf("%s of a task that the extension alone knows: %s", method, got)
+			for _, caller := range []string{"alice", "bob"} { // and who asks first does not make it his
+				if got := do(visit(caller, era.version), era.extension, method, `{"taskId":"t9"}`); !strings.Contains(got, `"t9"`) || strings.Contains(got, "error") {
+					t.Errorf("%s by %s of a task that the extension alone knows: %s", method, caller, got)
+				}
 			}
 		}
 	}
-	for _, params := range []string{`{"taskId":"t2","taskId":"t1"}`, `{"taskId":"t2","TASKID":"t1"}`, `{"taskid":"t1"}`, `{"taskId":1}`, `{"\u0074askId":"t2","taskId":"t1"}`} {
+	for _, params := range []string{`{"taskId":"t2","taskId":"t1"}`, `{"taskId":"t2","TASKID":"t1"}`, `{"taskid":"t1"}`, `{"taskId":1}`, `{"\u0074askId":"t2","taskId":"t1"}`, `{"taskId":""}`, `["t1"]`, `{}`} {
 		for _, extension := range []string{"", "older"} {
 			if got := do(visit("bob", protocol.MCP20251125), extension, "tasks/get", params); !strings.Contains(got, `needs one "taskId", a string`) {
 				t.Errorf("%s at %q: %s", params, extension, got)
 			}
 		}
+	}
+	if got := do(visit("alice", protocol.MCP20251125), "", "tools/call", `{"name":"ext_older_later","arguments":{}}`); !strings.Contains(got, `"t3"`) {
+		t.Error(got) // nobody's: it is said to be none, and of nobody's the ids are given to nobody
 	}
 	for caller, want := range map[string]string{
 		"alice": `{"tasks":[{"taskId":"t1","status":"working"}],"nextCursor":"more"}`,
@@ -203,4 +234,120 @@ func TestTasksAskTheirCallers(t *testing.T) {
 	}
 	leave()
 	eventually(t, "alice has left", func() bool { return strings.Contains(poke(bob, "t1"), "nobody can be asked") })
+}
+
+// A task is its caller's at every instance of the extension, which may share what they
+// know of tasks, and however the marks of it are spelled.
+func TestTasksAreTheirCallersEverywhere(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("own", plays("tasks older", "protocol = \"mcp\"\n[runtime]\ninstances = \"per_session\"\n"))
+	f.add("both", plays("tasks both", "protocol = \"mcp\"\n"))
+	f.add("newer", plays("tasks newer", "protocol = \"mcp\"\n"))
+	h := f.open(exthost.Options{})
+	const begins = `{"name":"ext_%s_later","arguments":{},"task":{},"_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28","io.modelcontextprotocol\/clientCapabilities":{"extensions":{"io.modelcontextprotocol\/tasks":{}}}}}`
+	visit := func(caller, version, id string) *protocol.Session {
+		return &protocol.Session{ID: id, Caller: caller, Version: version, Capabilities: json.RawMessage(`{}`)}
+	}
+	for _, tt := range []struct{ extension, begins, reads string }{
+		{"own", protocol.MCP20251125, protocol.MCP20251125},
+		{"both", protocol.MCP20251125, protocol.MCP20260728},
+		{"newer", protocol.MCP20260728, protocol.MCP20260728},
+	} {
+		alice := visit("alice", tt.begins, "a"+tt.extension)
+		result, err := h.Do(deadline(t), &protocol.Call{Session: alice, Method: protocol.MethodToolsCall, Params: json.RawMessage(fmt.Sprintf(begins, tt.extension))})
+		if err != nil || !strings.Contains(string(result), `"t1"`) {
+			t.Fatalf("%s, %v", result, err)
+		}
+		for caller, want := range map[string]bool{"alice": true, "bob": false} {
+			s := visit(caller, tt.reads, caller+tt.extension)
+			for _, extension := range []string{"", tt.extension} {
+				result, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: extension, Method: "tasks/get", Params: json.RawMessage(`{"taskId":"t1"}`)})
+				if (err == nil) != want {
+					t.Errorf("%s is told of alice's task at %q of %s: %s, %v", caller, extension, tt.extension, result, err)
+				}
+			}
+		}
+	}
+}
+
+// What an extension that speaks both eras offers of tasks in the older is offered.
+func TestTasksOfBothErasAreOffered(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("both", plays("tasks both", "protocol = \"mcp\"\n"))
+	h := f.open(exthost.Options{})
+	s, c := stay(t, h, "a", protocol.MCP20251125, "")
+	_ = callTool(t, h, s, c, "ext_both_later", `{}`)
+	d, err := h.Describe(deadline(t), s)
+	if err != nil || !strings.Contains(string(d.Capabilities), `"tasks":{`) || !strings.Contains(string(d.Capabilities), `"extensions":{`) {
+		t.Errorf("all together offer %s, %v", d.Capabilities, err)
+	}
+}
+
+// Tasks are what takes longer than a call may, and so does the wait for their results.
+func TestTasksOutlastCalls(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", plays("tasks older", "protocol = \"mcp\"\n[runtime]\ncall_timeout = \"100ms\"\n"))
+	h := f.open(exthost.Options{})
+	s, c := stay(t, h, "a", protocol.MCP20251125, "x")
+	do := func(method, params string) error {
+		_, err := h.Do(deadline(t), &protocol.Call{Session: s, Client: c, Extension: "x", Method: method, Params: json.RawMessage(params)})
+		return err
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- do("tasks/result", `{"taskId":"held","arguments":{"task":"held"}}`) }()
+	eventually(t, "the wait has begun", func() bool { return len(c.told()) > 0 })
+	if err := do("tools/call", `{"name":"hang","arguments":{}}`); protocol.KindOf(err) != protocol.CallTimeout {
+		t.Errorf("a call that takes too long: %v", err)
+	}
+	if err := do("tasks/cancel", `{"taskId":"held"}`); err != nil {
+		t.Error(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("the wait for a result: %v", err)
+	}
+}
+
+// Of the sessions of one caller that one is asked which began the task, or waits for
+// its result; none that nothing would ever forget.
+func TestTasksAskTheirSessions(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", plays("tasks older", "protocol = \"mcp\"\n"))
+	h := f.open(exthost.Options{})
+	one, first := stay(t, h, "one", protocol.MCP20251125, "")
+	two, second := stay(t, h, "two", protocol.MCP20251125, "")
+	stray := &protocol.Session{ID: "stray", Version: protocol.MCP20251125, Client: newClient("stray"), Capabilities: json.RawMessage(`{}`)}
+	do := func(s *protocol.Session, method, params string) string {
+		t.Helper()
+		result, err := h.Do(deadline(t), &protocol.Call{Session: s, Client: s.Client, Extension: "x", Method: method, Params: json.RawMessage(params)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(result)
+	}
+	for n, s := range []*protocol.Session{one, stray} {
+		if got := do(s, "tools/call", `{"name":"later","arguments":{},"task":{}}`); !strings.Contains(got, fmt.Sprintf(`"t%d"`, n+1)) {
+			t.Fatal(got)
+		}
+	}
+	for _, tt := range []struct {
+		method, params string
+		asked          *client
+	}{
+		{"tools/call", `{"name":"poke","arguments":{"task":"t1"}}`, first},
+		{"tools/call", `{"name":"poke","arguments":{"task":"t1","mark":"io.modelcontextprotocol\\/related-task"}}`, first},
+		{"tasks/result", `{"taskId":"t1","arguments":{"task":"t1"}}`, second},
+		{"tools/call", `{"name":"poke","arguments":{"task":"t2"}}`, second},
+	} {
+		before := len(tt.asked.told())
+		if got := do(two, tt.method, tt.params); !strings.Contains(got, "accept") {
+			t.Errorf("%s %s: %s", tt.method, tt.params, got)
+		}
+		if asked := tt.asked.told()[before:]; !slices.Equal(asked, []string{"elicitation/create?"}) {
+			t.Errorf("%s %s: %s hears %s", tt.method, tt.params, tt.asked.name, asked)
+		}
+	}
 }

@@ -28,7 +28,7 @@ func (r *routed) upstream(by *instance) protocol.Peer {
 
 // Call implements [protocol.Peer].
 func (u upstream) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if u.strange(params) {
+	if u.isForAnother(params) {
 		return u.by.incoming(ctx, method, params, false)
 	}
 	x := u.exchange(method, params)
@@ -54,8 +54,22 @@ func (u upstream) Notify(ctx context.Context, method string, params json.RawMess
 // strange reports whether a message is about a task of another caller's: with one
 // call in flight, that is whom the extension is taken to speak to.
 func (u upstream) strange(params json.RawMessage) bool {
-	about, known := u.by.taskOf(params)
+	_, about, known := u.by.taskOf(params)
 	return known && about.caller != callerOf(u.of.call)
+}
+
+// isForAnother reports whether a question is about a task that another session began,
+// and can be asked of: one of the same caller too, unless this call is about that task.
+func (u upstream) isForAnother(params json.RawMessage) bool {
+	id, about, known := u.by.taskOf(params)
+	switch {
+	case !known || about.caller != callerOf(u.of.call):
+		return known
+	case about.session == nil || about.session == u.of.call.Session:
+		return false
+	}
+	asked, _ := aboutTask(u.of.call.Method, u.of.asked.Params)
+	return asked != id
 }
 
 func (u upstream) exchange(method string, params json.RawMessage) *governance.Exchange {

@@ -19,6 +19,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// methodTaskResult waits until a task is over (MCP 2025-11-25).
+const methodTaskResult = "tasks/result"
+
 // noLimit is a time limit that no call reaches.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
@@ -41,6 +44,9 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
 	if o.MaxTimeout == 0 {
 		o.MaxTimeout = noLimit
+	}
+	if _, ok := c.dialect.(*mcp); ok && r.Method == methodTaskResult && o.Timeout > 0 {
+		o.Timeout = o.MaxTimeout // the answer comes when the task is over, and not before
 	}
 	var token json.RawMessage
 	theirs := callerToken(r.Params)
