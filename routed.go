@@ -69,8 +69,12 @@ func (h *Host) route(ctx context.Context, c *protocol.Call, t *toolCall) (*route
 		}
 		r, err = h.enter().route(c, t)
 	}
-	if r != nil {
-		r.host = h
+	if r == nil {
+		return nil, err
+	}
+	r.host = h
+	if r.exchange.Tool == "" {
+		r.exchange.Tool = h.tasks.toolOf(c)
 	}
 	return r, err
 }

@@ -52,6 +52,7 @@ type ownKey struct {
 // Access Control"). Callers without a name are one.
 type task struct {
 	caller  string
+	tool    string            // whose call began it, by its registered name; "" for another request
 	session *protocol.Session // which is told its status; nil when it is over, or the task
 }
 
@@ -154,14 +155,36 @@ func (t *tasks) isOwn(key taskKey, caller string) bool {
 func (t *tasks) resolve(c *protocol.Call, id string) (*protocol.Call, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	key, ok := t.latest(c, id)
+	if !ok {
+		return nil, noTask(id)
+	}
+	out := *c
+	out.Extension = key.extension
+	return &out, nil
+}
+
+// toolOf returns the tool whose call began the task that c is about, "" for none:
+// what policies say of a tool goes for what becomes of its calls.
+func (t *tasks) toolOf(c *protocol.Call) string {
+	id, _ := aboutTask(c.Method, c.Params)
+	if id == "" {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key, _ := t.latest(c, id)
+	return t.known[key].tool
+}
+
+// latest is the caller's latest task of that id, at the extension that is named.
+func (t *tasks) latest(c *protocol.Call, id string) (key taskKey, ok bool) {
 	for _, key := range slices.Backward(t.of[callerOf(c)]) {
-		if key.id == id {
-			out := *c
-			out.Extension = key.extension
-			return &out, nil
+		if key.id == id && (c.Extension == "" || c.Extension == key.extension) {
+			return key, true
 		}
 	}
-	return nil, noTask(id)
+	return taskKey{}, false
 }
 
 func callerOf(c *protocol.Call) string {
@@ -255,7 +278,7 @@ func (r *routed) began(i *instance, params, result json.RawMessage) {
 	if !ok || len(id) > maxTaskID {
 		return
 	}
-	begun, h := task{caller: callerOf(r.call)}, r.host
+	begun, h := task{caller: callerOf(r.call), tool: r.exchange.Tool}, r.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := r.call.Session; s != nil && s.ID != "" && h.sessions[s] != nil { // one that can be reached later; or nothing would ever forget it

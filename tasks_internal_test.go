@@ -31,8 +31,8 @@ func TestTasksAreBounded(t *testing.T) {
 func TestTasksAreToldOf(t *testing.T) {
 	all, s := newTasks(), &protocol.Session{Caller: "alice"}
 	one, two := taskKey{extension: "x", id: "1"}, taskKey{extension: "x", id: "2"}
-	all.add(one, task{"alice", s})
-	all.add(two, task{"alice", s})
+	all.add(one, task{caller: "alice", session: s})
+	all.add(two, task{caller: "alice", session: s})
 	if all.told(one, "working") != s || all.told(one, "completed") != s || all.told(one, "completed") != nil {
 		t.Error("a task is told of until it is over")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -348,6 +349,38 @@ func TestTasksAskTheirSessions(t *testing.T) {
 		}
 		if asked := tt.asked.told()[before:]; !slices.Equal(asked, []string{"elicitation/create?"}) {
 			t.Errorf("%s %s: %s hears %s", tt.method, tt.params, tt.asked.name, asked)
+		}
+	}
+}
+
+// What policies say of a tool goes for what becomes of its calls: who may call it may
+// ask about its tasks, and what it must not return it does not return by way of one.
+func TestTasksAreGovernedAsTheirTools(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", plays("tasks older", "protocol = \"mcp\"\n"))
+	cfg := f.config()
+	later := []any{"ext_x_later"}
+	cfg.Plugins = []governance.Spec{
+		{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+			Config: map[string]any{"default": "deny", "rules": []any{map[string]any{"effect": "allow", "tools": later}}}},
+		{Name: "silent", Builtin: "schema", Category: governance.Validation, Required: true,
+			Config: map[string]any{"schemas": []any{map[string]any{"tools": later, "result": map[string]any{"properties": map[string]any{"content": map[string]any{"maxItems": 0}}}}}}},
+	}
+	h := f.openWith(cfg, exthost.Options{})
+	alice := &protocol.Session{Caller: "alice", Version: protocol.MCP20251125, Capabilities: json.RawMessage(`{}`)}
+	for _, tt := range []struct{ extension, method, params, want string }{
+		{"", "tools/call", `{"name":"ext_x_poke","arguments":{}}`, "may not use ext_x_poke"},
+		{"", "tools/call", `{"name":"ext_x_later","arguments":{},"task":{}}`, ""},
+		{"", "tasks/get", `{"taskId":"t1"}`, ""},
+		{"x", "tasks/get", `{"taskId":"t1"}`, ""},
+		{"", "tasks/result", `{"taskId":"t1"}`, "the result of ext_x_later breaks"},
+		{"x", "tasks/result", `{"taskId":"t1"}`, "the result of ext_x_later breaks"},
+		{"x", "tasks/get", `{"taskId":"t9"}`, "may not use tasks/get"},
+	} {
+		result, err := h.Do(deadline(t), &protocol.Call{Session: alice, Extension: tt.extension, Method: tt.method, Params: json.RawMessage(tt.params)})
+		if got := fmt.Sprint(err); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(got, tt.want) {
+			t.Errorf("%s %s at %q: %s, %v", tt.method, tt.params, tt.extension, result, err)
 		}
 	}
 }

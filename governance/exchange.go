@@ -24,7 +24,7 @@ type Exchange struct {
 	Caller    string          // from the front, never from arguments; "" when anonymous
 	Session   string          // "" for stateless callers
 	Extension string          // whom it is for; "" for a method of the host
-	Tool      string          // the canonical registered name; "" outside tools/call
+	Tool      string          // the canonical registered name; about a task, that of the tool whose call began it; else ""
 	ToChild   bool            // false: an extension asks or tells its caller
 	Notify    bool            // a notification: no response flow
 	Request   json.RawMessage // the params, as they will be sent
@@ -33,6 +33,15 @@ type Exchange struct {
 	Verdict   Verdict         // what ended it, for those who record
 	Began     time.Time       // when the host took it; zero while nobody looks
 	Replayed  bool            // it was sent again after the child had died
+}
+
+// methodTaskResult has the result of a call that became a task (MCP 2025-11-25).
+const methodTaskResult = "tasks/result"
+
+// ReturnsTool reports whether the response is what a tool returns: to its call, or to
+// who asks for the result of the task that the call became.
+func (x *Exchange) ReturnsTool() bool {
+	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == methodTaskResult)
 }
 
 // Verdict is the decision that counted. The zero value says that every policy

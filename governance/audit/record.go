@@ -120,7 +120,7 @@ func outcome(x *governance.Exchange) Outcome {
 		return Failed
 	case x.Verdict.Action == governance.Respond:
 		return Answered
-	case x.Method == protocol.MethodToolsCall && protocol.ToolResult(x.Response).IsError():
+	case x.ReturnsTool() && protocol.ToolResult(x.Response).IsError():
 		return ToolError
 	}
 	return OK

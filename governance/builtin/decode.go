@@ -10,11 +10,12 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // argumentsOf are the arguments of a tool, or the params of another method.
 func argumentsOf(x *governance.Exchange) json.RawMessage {
-	if x.Tool == "" || !x.ToChild {
+	if x.Method != protocol.MethodToolsCall || !x.ToChild {
 		return x.Request
 	}
 	return rawjson.Get(x.Request, "arguments")

@@ -96,7 +96,7 @@ func compileSchema(text json.RawMessage) (schema *jsonschema.Schema, err error) 
 
 // Decide implements [governance.Policy].
 func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if x.Method != protocol.MethodToolsCall || !x.ToChild || x.Failure != nil {
+	if !x.ReturnsTool() || x.Failure != nil || flow == governance.Request && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
 	}
 	var value any // decoded once, if at all

@@ -10,7 +10,6 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/protocol"
 )
 
 // Spiller is implemented by built-in policies that keep what they cut off. Without
@@ -70,7 +69,7 @@ func (*sizeCap) Priority() int { return late }
 
 // Decide implements [governance.Policy].
 func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if flow != governance.Response || x.Method != protocol.MethodToolsCall || !x.ToChild || x.Failure != nil || x.Tool == results.ToolName || len(x.Response) <= p.max {
+	if flow != governance.Response || !x.ReturnsTool() || x.Failure != nil || x.Tool == results.ToolName || len(x.Response) <= p.max {
 		return governance.Decision{}, nil
 	}
 	r := p.read(x.Response)
