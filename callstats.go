@@ -2,10 +2,12 @@ package exthost
 
 import (
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -13,6 +15,8 @@ import (
 // through all its builds.
 type callStats struct {
 	count, errors, refused atomic.Int64
+	failure                atomic.Pointer[Failure] // the last
+	timeoutSaid            atomic.Int64            // when the log was told of a timeout, in nanoseconds since 1970
 	took                   histogram
 	sent, received         atomic.Int64 // bytes of params and results
 
@@ -31,6 +35,42 @@ func (s *callStats) record(took time.Duration, params, result json.RawMessage, e
 	s.took.record(took)
 	s.sent.Add(int64(len(params)))
 	s.received.Add(int64(len(result)))
+}
+
+// Failure is how a call that an instance had failed.
+type Failure struct {
+	Time   time.Time     `json:"time"`
+	Tool   string        `json:"tool,omitempty"` // its registered name; "" for another request
+	Kind   protocol.Kind `json:"kind"`
+	Reason string        `json:"reason"` // at most 500 bytes
+}
+
+const (
+	maxReason      = 500
+	timeoutSpacing = 10 * time.Second // between two timeouts of one extension that the log is told of
+)
+
+// failed keeps how a call of a tool failed. That a caller gave up says nothing.
+func (s *callStats) failed(tool string, err error) (kind protocol.Kind) {
+	kind = protocol.KindOf(err)
+	if kind != protocol.Canceled {
+		s.failure.Store(&Failure{time.Now(), tool, kind, clipped(message(err))})
+	}
+	return kind
+}
+
+// saysTimeout reports whether the log is to be told of another timeout.
+func (s *callStats) saysTimeout(now time.Time) bool {
+	last := s.timeoutSaid.Load()
+	return now.UnixNano()-last > int64(timeoutSpacing) && s.timeoutSaid.CompareAndSwap(last, now.UnixNano())
+}
+
+// clipped is a text that is kept, with no part of a letter at its end.
+func clipped(s string) string {
+	if len(s) <= maxReason {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxReason], "") + "…"
 }
 
 // ended takes over what an instance counted that has ended.

@@ -123,6 +123,35 @@ command = ["echo", "fine"]
 	}
 }
 
+// A call that times out is in the log and in the status, for nothing else shows that
+// an extension hangs. Many of them are not many lines.
+func TestTimeoutsAreSaid(t *testing.T) {
+	processtest.Leaks(t)
+	var log bytes.Buffer
+	h := newFolder(t).add("x", child("sdk", "[runtime]\ncall_timeout = \"50ms\"\n")).
+		open(exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ctx, cancel := context.WithCancel(deadline(t))
+	cancel()
+	_, _ = h.Call(ctx, "ext_x_wait", nil) // by who gave up himself
+	if f := statusOf(t, h, "x").LastFailure; f != nil {
+		t.Errorf("the last failure: %+v", f)
+	}
+	for range 2 {
+		if _, err := h.Call(deadline(t), "ext_x_wait", nil); protocol.KindOf(err) != protocol.CallTimeout {
+			t.Error(err)
+		}
+	}
+	if f := statusOf(t, h, "x").LastFailure; f == nil || f.Kind != protocol.CallTimeout || f.Tool != "ext_x_wait" || !strings.Contains(f.Reason, "50ms") {
+		t.Errorf("the last failure: %+v", f)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "a call timed out"); n != 1 || !strings.Contains(log.String(), "exthost restart x if it hangs") {
+		t.Errorf("%d of 2 timeouts are in the log:\n%s", n, &log)
+	}
+}
+
 // E2: a secret that an extension was given and prints is in no log, error or
 // status.
 func TestE2SecretsAreMasked(t *testing.T) {

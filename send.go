@@ -90,9 +90,22 @@ func (r *routed) try(ctx context.Context, params json.RawMessage) (result json.R
 	took := time.Since(began)
 	r.hooked.took += took
 	r.target.calls.record(took, params, result, err)
+	if err != nil {
+		r.failed(took, err)
+	}
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
 	return result, ok && e.Outcome == "" && processEnded(err), err
+}
+
+// failed keeps how the call failed for the status. One that timed out is told to the
+// log: the extension goes on, and nothing else shows that it may hang.
+func (r *routed) failed(took time.Duration, err error) {
+	x := r.target
+	if x.calls.failed(r.exchange.Tool, err) == protocol.CallTimeout && x.calls.saysTimeout(time.Now()) {
+		x.log.Warn("a call timed out", "tool", r.exchange.Tool, "after", took.Round(time.Millisecond).String(),
+			"next", "exthost restart "+x.candidate.ID+" if it hangs; raise call_timeout under [runtime] if it is only slow")
+	}
 }
 
 // instanceKey says which instance of a per_session extension c belongs to.

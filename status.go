@@ -56,7 +56,8 @@ type ExtensionStatus struct {
 	Refused int64    `json:"refused"`           // that no instance had: it was not ready, overloaded, failed …
 	Latency *Latency `json:"latency,omitempty"` // nil before the first call
 
-	LastCrash *Crash `json:"last_crash,omitempty"` // stays after a restart
+	LastFailure *Failure `json:"last_failure,omitempty"` // of a call that an instance had
+	LastCrash   *Crash   `json:"last_crash,omitempty"`   // stays after a restart
 
 	EnvWithheld      []string         `json:"env_withheld,omitempty"`       // names not passed on to it
 	EnvPassedSecrets []string         `json:"env_passed_secrets,omitempty"` // secret-like names it declared and gets
@@ -160,7 +161,7 @@ func (x *extension) status(g *generation) ExtensionStatus {
 // running adds what there is to say of the processes of x.
 func (s *ExtensionStatus) running(x *extension) {
 	s.Calls, s.Errors, s.Refused = x.calls.count.Load(), x.calls.errors.Load(), x.calls.refused.Load()
-	s.Latency, s.LastCrash = x.calls.took.latency(), x.crash.Load()
+	s.Latency, s.LastFailure, s.LastCrash = x.calls.took.latency(), x.calls.failure.Load(), x.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := x.processes()
 	for i, slot := range x.slots() {

@@ -133,6 +133,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		if i.Transport != "" { // which a policy without a process has not
 			row("calls", i.callsMade())
 		}
+		row("last failure", i.failure(now))
 		row("last crash", i.crash(now))
 	}
 	if c := i.LastCrash; c != nil {
@@ -214,6 +215,15 @@ func (i *extensionInfo) callsMade() string {
 }
 
 // crash is the post-mortem in a line.
+// failure is how the last call failed that did.
+func (i *extensionInfo) failure(now time.Time) string {
+	f := i.LastFailure
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s ago: %s (%s)", span(now.Sub(f.Time)), strings.TrimSpace(f.Tool+" "+f.Reason), f.Kind)
+}
+
 func (i *extensionInfo) crash(now time.Time) string {
 	c := i.LastCrash
 	if c == nil {

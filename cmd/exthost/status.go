@@ -178,6 +178,9 @@ func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now t
 	}) {
 		row.notes = append(row.notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
 	}
+	if f := x.LastFailure; f != nil && f.Kind == protocol.CallTimeout && now.Sub(f.Time) < time.Minute {
+		row.notes = append(row.notes, fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", span(now.Sub(f.Time)), x.ID))
+	}
 	rows := []statusRow{row}
 	if len(x.Instances) < 2 {
 		return rows
