@@ -26,6 +26,9 @@ const (
 	// maxTasks bounds how many tasks are known. Beyond it those who have begun most
 	// lose their oldest.
 	maxTasks = 1 << 14
+	// maxTaskResult is how long the answer may be that begins a task, in bytes: what is
+	// longer is a result, and is not searched.
+	maxTaskResult = 64 << 10
 	// maxTaskID is how long the id of a task may be, in bytes, for it to be known.
 	maxTaskID = 1 << 10
 )
@@ -264,7 +267,7 @@ func (i *instance) taskKey(id string) taskKey {
 // took for the wish to have one may be spelled in many ways. What is said about a task
 // is none that begins.
 func (r *routed) began(i *instance, params, result json.RawMessage) {
-	if !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(r.call.Method, taskMethods) {
+	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(r.call.Method, taskMethods) {
 		return
 	}
 	var created json.RawMessage

@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/exthost/exthost/internal/rawjson"
 )
@@ -30,11 +31,21 @@ func toolResult(raw json.RawMessage) json.RawMessage {
 func textResult(text, structured []byte) json.RawMessage {
 	const head, middle, tail = `{"content":[{"type":"text","text":`, `}],"structuredContent":`, `}]}`
 	out := make([]byte, 0, len(head)+len(text)+len(middle)+len(structured)+len(tail))
-	out = append(append(out, head...), text...)
+	out = appendPieces(append(out, head...), text)
 	if structured == nil {
 		return append(out, tail...)
 	}
-	return append(append(append(out, middle...), structured...), '}')
+	return append(appendPieces(append(out, middle...), structured), '}')
+}
+
+// appendPieces is append for what may be megabytes long: a copy cannot be preempted,
+// and would keep all of the program waiting when the garbage collector is about to
+// begin.
+func appendPieces(out, text []byte) []byte {
+	for piece := range slices.Chunk(text, 128<<10) {
+		out = append(out, piece...)
+	}
+	return out
 }
 
 func hasContent(raw json.RawMessage) bool {
