@@ -42,7 +42,7 @@ type Failure struct {
 	Time   time.Time     `json:"time"`
 	Tool   string        `json:"tool,omitempty"` // its registered name; "" for another request
 	Kind   protocol.Kind `json:"kind"`
-	Reason string        `json:"reason"` // at most 500 bytes
+	Reason string        `json:"reason,omitempty"` // of a timeout or the end of the process, at most 500 bytes
 }
 
 const (
@@ -50,13 +50,17 @@ const (
 	timeoutSpacing = 10 * time.Second // between two timeouts of one extension that the log is told of
 )
 
-// failed keeps how a call of a tool failed. That a caller gave up says nothing.
+// failed keeps how a call of a tool failed. That a caller gave up says nothing, and what
+// an extension answers is for policies to mask before anybody sees it.
 func (s *callStats) failed(tool string, err error) (kind protocol.Kind) {
-	kind = protocol.KindOf(err)
-	if kind != protocol.Canceled {
-		s.failure.Store(&Failure{time.Now(), tool, kind, clipped(message(err))})
+	f := &Failure{Time: time.Now(), Tool: tool, Kind: protocol.KindOf(err)}
+	if f.Kind == protocol.CallTimeout || processEnded(err) {
+		f.Reason = clipped(message(err))
 	}
-	return kind
+	if f.Kind != protocol.Canceled {
+		s.failure.Store(f)
+	}
+	return f.Kind
 }
 
 // saysTimeout reports whether the log is to be told of another timeout.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -221,7 +222,7 @@ func (i *extensionInfo) failure(now time.Time) string {
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s ago: %s (%s)", span(now.Sub(f.Time)), strings.TrimSpace(f.Tool+" "+f.Reason), f.Kind)
+	return fmt.Sprintf("%s ago: %s (%s)", span(now.Sub(f.Time)), strings.TrimSpace(cmp.Or(f.Tool, "a request")+" "+f.Reason), f.Kind)
 }
 
 func (i *extensionInfo) crash(now time.Time) string {
