@@ -107,12 +107,16 @@ func TestBridgeKilledChild(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d kills: %s", nth, answer)
 		}
+		underWay := func(n int) func() bool {
+			return func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == n }
+		}
+		eventually(t, underWay(0)) // the call before has been answered, and ends
 		answered := make(chan string, 1)
 		go func() {
 			_, answer := s.call("hang", `{}`)
 			answered <- answer
 		}()
-		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 1 })
+		eventually(t, underWay(1))
 		child, err := os.FindProcess(pid)
 		if err != nil {
 			t.Fatal(err)
