@@ -52,13 +52,12 @@ func Load() string {
 }
 
 // Claim holds what measure returns, and says how, against a limit. At full size the
-// limit is what the product claims, and a measurement that misses it is repeated, four
-// times at most: a machine that is shared does something else for a moment, and what a
-// moment is nobody promises. Otherwise the tests of other packages run beside this one,
-// and only a generous limit counts.
+// limit is what the product claims, and a measurement that misses it is repeated
+// twice at most: a machine may do something else for a moment. Otherwise the
+// tests of other packages run beside this one, and only a generous limit counts.
 func Claim[T int | float64 | time.Duration](t *testing.T, what string, limit, generous T, measure func() (T, string)) {
 	t.Helper()
-	tries := Sized(1, 5)
+	tries := Sized(1, 3)
 	limit = Sized(generous, limit)
 	for try := range tries {
 		got, how := measure()
