@@ -35,13 +35,10 @@ type Exchange struct {
 	Replayed  bool            // it was sent again after the child had died
 }
 
-// methodTaskResult has the result of a call that became a task (MCP 2025-11-25).
-const methodTaskResult = "tasks/result"
-
 // ReturnsTool reports whether the response is what a tool returns: to its call, or to
 // who asks for the result of the task that the call became.
 func (x *Exchange) ReturnsTool() bool {
-	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == methodTaskResult)
+	return x.ToChild && (x.Method == protocol.MethodToolsCall || x.Method == protocol.MethodTasksResult)
 }
 
 // Verdict is the decision that counted. The zero value says that every policy

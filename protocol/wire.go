@@ -15,7 +15,8 @@ const (
 	MethodShutdown         = "shutdown"
 	MethodToolsList        = "tools/list"
 	MethodToolsCall        = "tools/call"
-	MethodHookPrefix       = "hooks/" // followed by the hook's snake_case name
+	MethodTasksResult      = "tasks/result" // waits for what a call that became a task returns (MCP 2025-11-25)
+	MethodHookPrefix       = "hooks/"       // followed by the hook's snake_case name
 	MethodDecide           = "governance/decide"
 	MethodListen           = "subscriptions/listen"
 	MethodProgress         = "notifications/progress"

@@ -19,9 +19,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// methodTaskResult waits until a task is over (MCP 2025-11-25).
-const methodTaskResult = "tasks/result"
-
 // noLimit is a time limit that no call reaches.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
@@ -45,7 +42,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	if o.MaxTimeout == 0 {
 		o.MaxTimeout = noLimit
 	}
-	if _, ok := c.dialect.(*mcp); ok && r.Method == methodTaskResult && o.Timeout > 0 {
+	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
 		o.Timeout = o.MaxTimeout // the answer comes when the task is over, and not before
 	}
 	var token json.RawMessage
