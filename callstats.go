@@ -2,7 +2,6 @@ package exthost
 
 import (
 	"encoding/json"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,20 +41,18 @@ type Failure struct {
 	Time   time.Time     `json:"time"`
 	Tool   string        `json:"tool,omitempty"` // its registered name; "" for another request
 	Kind   protocol.Kind `json:"kind"`
-	Reason string        `json:"reason,omitempty"` // of a timeout or the end of the process, at most 500 bytes
+	Reason string        `json:"reason,omitempty"` // in the host's words, of a timeout or the end of the process
 }
 
-const (
-	maxReason      = 500
-	timeoutSpacing = 10 * time.Second // between two timeouts of one extension that the log is told of
-)
+// timeoutSpacing is between two timeouts of one extension that the log is told of.
+const timeoutSpacing = 10 * time.Second
 
 // failed keeps how a call of a tool failed. That a caller gave up says nothing, and what
 // an extension answers is for policies to mask before anybody sees it.
 func (s *callStats) failed(tool string, err error) (kind protocol.Kind) {
 	f := &Failure{Time: time.Now(), Tool: tool, Kind: protocol.KindOf(err)}
 	if f.Kind == protocol.CallTimeout || processEnded(err) {
-		f.Reason = clipped(message(err))
+		f.Reason = message(err)
 	}
 	if f.Kind != protocol.Canceled {
 		s.failure.Store(f)
@@ -67,14 +64,6 @@ func (s *callStats) failed(tool string, err error) (kind protocol.Kind) {
 func (s *callStats) saysTimeout(now time.Time) bool {
 	last := s.timeoutSaid.Load()
 	return now.UnixNano()-last > int64(timeoutSpacing) && s.timeoutSaid.CompareAndSwap(last, now.UnixNano())
-}
-
-// clipped is a text that is kept, with no part of a letter at its end.
-func clipped(s string) string {
-	if len(s) <= maxReason {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxReason], "") + "…"
 }
 
 // ended takes over what an instance counted that has ended.
