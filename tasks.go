@@ -43,12 +43,6 @@ type taskKey struct {
 // sharedKey is the id of a task at an extension, whichever instance it came from.
 type sharedKey struct{ extension, id string }
 
-// ownKey is that of a caller's tasks.
-type ownKey struct {
-	sharedKey
-	caller string
-}
-
 // task is what an extension goes on with when the call is answered. Extensions that
 // serve several callers know one, the host: whose a task is, is known here, and it is
 // nobody else's business (MCP 2025-11-25, basic/utilities/tasks, "Task Isolation and
@@ -65,14 +59,13 @@ type tasks struct {
 	mu    sync.Mutex
 	known map[taskKey]task
 	of    map[string][]taskKey // a caller's, the oldest first
-	// How many have an id at all the instances of an extension, and how many of them
-	// are a caller's: what is behind several instances may be one store of tasks.
-	all map[sharedKey]int
-	own map[ownKey]int
+	// How many of each caller's have an id at all the instances of an extension: what is
+	// behind several instances may be one store of tasks.
+	shared map[sharedKey]map[string]int
 }
 
 func newTasks() *tasks {
-	return &tasks{known: make(map[taskKey]task), of: make(map[string][]taskKey), all: make(map[sharedKey]int), own: make(map[ownKey]int)}
+	return &tasks{known: make(map[taskKey]task), of: make(map[string][]taskKey), shared: make(map[sharedKey]map[string]int)}
 }
 
 // add notes a task that has begun.
@@ -95,13 +88,15 @@ func (t *tasks) add(key taskKey, begun task) {
 }
 
 func (t *tasks) count(key taskKey, caller string, by int) {
-	shared := sharedKey{key.extension, key.id}
-	if t.all[shared] += by; t.all[shared] == 0 {
-		delete(t.all, shared)
+	at := sharedKey{key.extension, key.id}
+	if t.shared[at] == nil {
+		t.shared[at] = make(map[string]int)
 	}
-	own := ownKey{shared, caller}
-	if t.own[own] += by; t.own[own] == 0 {
-		delete(t.own, own)
+	if t.shared[at][caller] += by; t.shared[at][caller] == 0 {
+		delete(t.shared[at], caller)
+	}
+	if len(t.shared[at]) == 0 {
+		delete(t.shared, at)
 	}
 }
 
@@ -139,8 +134,8 @@ func (t *tasks) isOthers(key taskKey, caller string) bool {
 	if known, ok := t.known[key]; ok {
 		return known.caller != caller
 	}
-	shared := sharedKey{key.extension, key.id}
-	return t.all[shared] > 0 && t.own[ownKey{shared, caller}] == 0
+	callers := t.shared[sharedKey{key.extension, key.id}]
+	return len(callers) > 0 && callers[caller] == 0
 }
 
 // isOwn reports whether the caller is known to have begun the task, at whatever instance.
@@ -150,7 +145,7 @@ func (t *tasks) isOwn(key taskKey, caller string) bool {
 	if known, ok := t.known[key]; ok {
 		return known.caller == caller
 	}
-	return t.own[ownKey{sharedKey{key.extension, key.id}, caller}] > 0
+	return t.shared[sharedKey{key.extension, key.id}][caller] > 0
 }
 
 // resolve returns a call about the task of that id as it goes to the extension that
