@@ -100,6 +100,11 @@ func serveTasks(eras string) {
 	}
 }
 
+// doAs makes a request of a session, whose client, if it has one, is asked meanwhile.
+func doAs(t *testing.T, h *exthost.Host, s *protocol.Session, extension, method, params string) (json.RawMessage, error) {
+	return h.Do(deadline(t), &protocol.Call{Session: s, Client: s.Client, Extension: extension, Method: method, Params: json.RawMessage(params)})
+}
+
 // A task is found by its id at the front of all extensions, and is there for its
 // caller alone, in whatever session.
 func TestTasksAreTheirCallers(t *testing.T) {
@@ -113,7 +118,7 @@ func TestTasksAreTheirCallers(t *testing.T) {
 	}
 	do := func(s *protocol.Session, extension, method, params string) string {
 		t.Helper()
-		result, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: extension, Method: method, Params: json.RawMessage(params)})
+		result, err := doAs(t, h, s, extension, method, params)
 		if err != nil {
 			return "error: " + err.(*protocol.Error).Wire().Message
 		}
@@ -203,7 +208,7 @@ func TestTasksAskTheirCallers(t *testing.T) {
 	}
 	call := func(c *client, params string) string {
 		t.Helper()
-		result, err := h.Do(deadline(t), &protocol.Call{Session: sessions[c], Client: c, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		result, err := doAs(t, h, sessions[c], "", protocol.MethodToolsCall, params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,14 +261,14 @@ func TestTasksAreTheirCallersEverywhere(t *testing.T) {
 		{"newer", protocol.MCP20260728, protocol.MCP20260728},
 	} {
 		alice := visit("alice", tt.begins, "a"+tt.extension)
-		result, err := h.Do(deadline(t), &protocol.Call{Session: alice, Method: protocol.MethodToolsCall, Params: json.RawMessage(fmt.Sprintf(begins, tt.extension))})
+		result, err := doAs(t, h, alice, "", protocol.MethodToolsCall, fmt.Sprintf(begins, tt.extension))
 		if err != nil || !strings.Contains(string(result), `"t1"`) {
 			t.Fatalf("%s, %v", result, err)
 		}
 		for caller, want := range map[string]bool{"alice": true, "bob": false} {
 			s := visit(caller, tt.reads, caller+tt.extension)
 			for _, extension := range []string{"", tt.extension} {
-				result, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: extension, Method: "tasks/get", Params: json.RawMessage(`{"taskId":"t1"}`)})
+				result, err := doAs(t, h, s, extension, "tasks/get", `{"taskId":"t1"}`)
 				if (err == nil) != want {
 					t.Errorf("%s is told of alice's task at %q of %s: %s, %v", caller, extension, tt.extension, result, err)
 				}
@@ -294,7 +299,7 @@ func TestTasksOutlastCalls(t *testing.T) {
 	h := f.open(exthost.Options{})
 	s, c := stay(t, h, "a", protocol.MCP20251125, "x")
 	do := func(method, params string) error {
-		_, err := h.Do(deadline(t), &protocol.Call{Session: s, Client: c, Extension: "x", Method: method, Params: json.RawMessage(params)})
+		_, err := doAs(t, h, s, "x", method, params)
 		return err
 	}
 	waited := make(chan error, 1)
@@ -323,7 +328,7 @@ func TestTasksAskTheirSessions(t *testing.T) {
 	stray := &protocol.Session{ID: "stray", Version: protocol.MCP20251125, Client: newClient("stray"), Capabilities: json.RawMessage(`{}`)}
 	do := func(s *protocol.Session, method, params string) string {
 		t.Helper()
-		result, err := h.Do(deadline(t), &protocol.Call{Session: s, Client: s.Client, Extension: "x", Method: method, Params: json.RawMessage(params)})
+		result, err := doAs(t, h, s, "x", method, params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +383,7 @@ func TestTasksAreGovernedAsTheirTools(t *testing.T) {
 		{"x", "tasks/result", `{"taskId":"t1"}`, "the result of ext_x_later breaks"},
 		{"x", "tasks/get", `{"taskId":"t9"}`, "may not use tasks/get"},
 	} {
-		result, err := h.Do(deadline(t), &protocol.Call{Session: alice, Extension: tt.extension, Method: tt.method, Params: json.RawMessage(tt.params)})
+		result, err := doAs(t, h, alice, tt.extension, tt.method, tt.params)
 		if got := fmt.Sprint(err); (err != nil) != (tt.want != "") || err != nil && !strings.Contains(got, tt.want) {
 			t.Errorf("%s %s at %q: %s, %v", tt.method, tt.params, tt.extension, result, err)
 		}
