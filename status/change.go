@@ -1,0 +1,49 @@
+package status
+
+import (
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Change is what a reload does, or would do. Extensions are named by id.
+type Change struct {
+	Added   []string              `json:"added"`
+	Changed []string              `json:"changed"` // replaced by their new build
+	Removed []string              `json:"removed"`
+	Kept    []KeptBuild           `json:"kept"`    // extensions whose new build cannot be used: the previous build goes on
+	Retried []string              `json:"retried"` // unchanged, and started again because they had failed
+	Restart []string              `json:"restart"` // sections of the configuration that take effect at the host's next start
+	Failed  []protocol.Diagnostic `json:"failed"`  // extensions, new or retried, that did not start
+
+	Destinations []string `json:"destinations"` // names of those added, changed or removed
+	Policies     []string `json:"policies"`     // names of those added, changed or removed
+	Files        []string `json:"files"`        // files that differ in a changed extension, as ID/NAME
+}
+
+// KeptBuild is an extension whose previous build goes on.
+type KeptBuild struct {
+	ID       string             `json:"id"`
+	Reason   string             `json:"reason"`             // one line for each of several reasons
+	Evidence *protocol.Evidence `json:"evidence,omitempty"` // of the new build; nil when it was not started
+}
+
+// Empty reports whether nothing changes.
+func (c *Change) Empty() bool {
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Kept)+len(c.Retried)+len(c.Restart)+len(c.Policies)+len(c.Destinations) == 0
+}
+
+// WatchOff is the mode of a host that does not look for changes on disk. The other modes
+// are config.WatchLog and config.WatchReload.
+const WatchOff = "off"
+
+// Watch says whether, and how, a host looks for changes on disk.
+type Watch struct {
+	Mode        string        `json:"mode"` // off, log or reload
+	Debounce    time.Duration `json:"debounce_ns"`
+	Directories int           `json:"directories"`           // that are watched
+	Polling     string        `json:"polling,omitempty"`     // why the host polls every two seconds; "": the system notifies it
+	Changes     int           `json:"changes"`               // found since the host was opened
+	LastChange  time.Time     `json:"last_change,omitzero"`  // when the latest was found
+	LastProblem string        `json:"last_problem,omitzero"` // why that change, or a part of it, or a reload since, could not be used
+}
