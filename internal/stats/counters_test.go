@@ -1,0 +1,77 @@
+package stats
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Counting allocates nothing once the tool is known, and neither do events that nobody
+// listens to.
+func TestCountersWithoutListenersAllocateNothing(t *testing.T) {
+	var c Counters
+	var f Feed
+	result := json.RawMessage(`{"content":[],"isError":true}`)
+	count := func() {
+		if !f.Clock().IsZero() {
+			t.Error("somebody listens")
+		}
+		c.Call("x", "ext_x_t", OutcomeOf(result, nil))
+		f.State("x", supervisor.Event{State: supervisor.Ready})
+	}
+	count()
+	if n := testing.AllocsPerRun(1000, count); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	m := c.tools.all()[toolKey{"x", "ext_x_t"}]
+	if n := m[1].Load(); n < 1000 || outcomes[1] != status.OutcomeToolError {
+		t.Errorf("%d failures of the tool were counted", n)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	if len(outcomes) > len(toolCounters{}) {
+		t.Fatalf("%d outcomes, room for %d", len(outcomes), len(toolCounters{}))
+	}
+	for want, end := range map[status.Outcome]struct {
+		result string
+		err    error
+	}{
+		status.OutcomeOK:        {result: `{"content":[{"type":"text","text":"\"isError\":true"}]}`},
+		status.OutcomeToolError: {result: `{"content":[],"isError" : true}`},
+		"rejected":              {err: protocol.Errorf(protocol.Rejected, "no")},
+		"extension_error":       {err: errors.New("of no kind")},
+	} {
+		if got := OutcomeOf(json.RawMessage(end.result), end.err); got != want {
+			t.Errorf("%+v is %s, want %s", end, got, want)
+		}
+	}
+}
+
+// A table has a bound, whatever keys it is asked for and by however many.
+func TestTableIsBounded(t *testing.T) {
+	var c table[string, atomic.Int64]
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range maxKeys {
+				c.get(fmt.Sprintf("%d/%d", g%2, i)).Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	sum := int64(0)
+	for _, n := range c.all() {
+		sum += n.Load()
+	}
+	if len(c.all()) > maxKeys+1 || sum != 4*maxKeys || c.get("").Load() == 0 {
+		t.Errorf("%d keys, %d counted, %d beyond the bound", len(c.all()), sum, c.get("").Load())
+	}
+}
