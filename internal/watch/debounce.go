@@ -1,0 +1,54 @@
+package watch
+
+import "time"
+
+// Bounds of the spacing of a debouncer.
+const (
+	minSpacing = 100 * time.Millisecond
+	maxSpacing = 5 * time.Second
+)
+
+// debouncer decides when to check for changes: when no event came for debounce, so
+// that a save of several writes is one change; in a storm of events, at the latest one
+// spacing after the first; and never within one spacing after the last change. The
+// spacing is ten times debounce, at least 100 ms and at most 5 s.
+type debouncer struct {
+	debounce   time.Duration
+	first      time.Time // event that no check has seen; zero: none
+	latest     time.Time // of these events
+	lastChange time.Time // that a check found; zero: none
+}
+
+func (d *debouncer) event(now time.Time) {
+	if d.first.IsZero() {
+		d.first = now
+	}
+	d.latest = now
+}
+
+// take forgets the events, for a check that covers them, and returns the time of the
+// first.
+func (d *debouncer) take() (first time.Time) {
+	first = d.first
+	d.first = time.Time{}
+	return first
+}
+
+// changed notes that a check found a change.
+func (d *debouncer) changed(now time.Time) { d.lastChange = now }
+
+// due returns when to check; false when there are no events.
+func (d *debouncer) due() (time.Time, bool) {
+	if d.first.IsZero() {
+		return time.Time{}, false
+	}
+	spacing := max(minSpacing, min(10*d.debounce, maxSpacing))
+	at := d.latest.Add(d.debounce)
+	if storm := d.first.Add(spacing); storm.Before(at) {
+		at = storm
+	}
+	if free := d.lastChange.Add(spacing); !d.lastChange.IsZero() && free.After(at) {
+		at = free
+	}
+	return at, true
+}
