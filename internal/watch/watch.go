@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// Host is the part of a host that a [Watch] needs. [Watch.Run] calls its methods from
-// one goroutine; CatchUp may call [Watch.Applied].
+// Host is the part of a host that a [Watch] needs. Its methods are safe for concurrent
+// use, and called without a lock held; CatchUp may call [Watch.Applied].
 type Host interface {
 	// CatchUp compares the disk with what the host last read, and with apply reloads
 	// what changed; since is the time of the first event. It returns nil, nil when
@@ -56,8 +56,7 @@ type request struct {
 	done chan struct{}
 }
 
-// New returns a Watch in mode off; its [Watch.Run] takes the mode from h. It logs to
-// log.
+// New returns a Watch of h in mode off. [Watch.Run] takes the mode from h's settings.
 func New(h Host, log *slog.Logger) *Watch {
 	return &Watch{
 		host: h, log: log, requests: make(chan request), applied: make(chan struct{}, 1), ending: make(chan struct{}),
