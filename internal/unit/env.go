@@ -1,0 +1,55 @@
+package unit
+
+import (
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"strconv"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/wiretap"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Env is what all units of a host share.
+type Env struct {
+	Log         *slog.Logger
+	Containment *process.Containment // holds the processes of all units
+	StateDir    string               // of the host
+	Self        string               // the program that command = "exthost" names; "" searches PATH
+	Version     string               // of the host
+	Environ     []string             // that children are started from
+	Redactor    *redact.Redactor     // masks the secrets of all units
+	Tap         *wiretap.Hub
+	Registry    *Registry
+	// Command returns the command line that is run in place of an extension's own. Nil:
+	// the extension's own.
+	Command func(id string, argv []string) []string
+}
+
+// Child returns the environment of a unit's processes: the host's without variables that
+// look like secrets, with those that the manifest and the operator state and with the
+// host's own.
+func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]string) ([]string, process.EnvReport) {
+	entry := cfg.Extensions.Entries[s.ID]
+	cwd := s.Manifest.Transport.Cwd
+	if !filepath.IsAbs(cwd) {
+		cwd = filepath.Join(s.Dir, cwd)
+	}
+	set := map[string]string{"PWD": cwd}
+	maps.Copy(set, stated)
+	maps.Copy(set, entry.Env)
+	maps.Copy(set, map[string]string{
+		"EXTHOST_EXTENSION_ID":     s.ID,
+		"EXTHOST_VERSION":          s.HostVersion,
+		"EXTHOST_PROTOCOL_VERSION": strconv.Itoa(protocol.Version),
+		"EXTHOST_STATE_DIR":        s.StateDir,
+	})
+	return process.Environ(e.Environ, process.EnvPolicy{
+		Mode: cfg.Extensions.Env.Mode, Pass: cfg.Extensions.Env.Pass,
+		Declared: s.Manifest.Requires.Env, Deny: entry.EnvDeny, Set: set,
+	})
+}

@@ -1,0 +1,194 @@
+package unit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// Extension is a unit that was found on disk: its tools are in the catalog.
+type Extension struct {
+	*Unit
+	Source   offers.Source   // what the extension is made of
+	Known    *offers.Known   // what it offered last
+	Commands []hooks.Handler // its hooks that are commands
+}
+
+// NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
+// say why.
+func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
+	if missing := discovery.Gate(&c, env.gate()); len(missing) > 0 {
+		return nil, missing
+	}
+	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
+		m := *c.Manifest
+		m.Transport.Kind = manifest.KindExec
+		c.Manifest = &m
+	}
+	if d := unsupportedTransport(&c); d != nil {
+		return nil, []protocol.Diagnostic{*d}
+	}
+	spec, report, err := env.Spec(cfg, c)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
+	}
+	x := &Extension{Source: offers.SourceOf(&spec)}
+	x.Unit = New(env, Options{
+		Candidate: c, Spec: spec, Report: report, BothEras: true, Events: events(x),
+		Fingerprint: func() string { return x.fingerprint(cfg.Extensions.Entries[c.ID]) },
+	})
+	x.recall(env, cfg)
+	found, err := x.addCommands(runner, spec.Env)
+	if err != nil {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}}
+	}
+	if len(report.Withheld) > 0 {
+		env.Log.Debug("environment withheld", "extension", c.ID, "names", report.Withheld)
+	}
+	return x, append(found, withoutEffect(&c, spec.Options)...)
+}
+
+// gate is what the requirements of extensions are checked against.
+func (e *Env) gate() discovery.Host {
+	lookup := process.Lookup(e.Environ)
+	path, _ := lookup("PATH")
+	return discovery.Host{LookupEnv: lookup, Path: path, Version: e.Version}
+}
+
+// codeUnsupported is the code of a diagnostic about a key that this version or this
+// system cannot carry out.
+const codeUnsupported = "unsupported"
+
+// unsupportedTransport says that c cannot run with this version; nil when it can.
+func unsupportedTransport(c *discovery.Candidate) *protocol.Diagnostic {
+	switch kind := c.Manifest.Transport.Kind; kind {
+	case manifest.KindStdio, manifest.KindExec, manifest.KindHTTP, manifest.KindSSE:
+		return nil
+	default:
+		return &protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
+			Message: fmt.Sprintf("transport kind %s is not built in yet", kind)}
+	}
+}
+
+// withoutEffect names the parts of the manifest that this system cannot carry out.
+func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol.Diagnostic) {
+	for _, part := range []struct {
+		key     string
+		applies bool
+	}{
+		{"[runtime.limits]", c.Manifest.Runtime.Limits != manifest.Limits{} && !process.CanLimit},
+		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
+	} {
+		if part.applies {
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: codeUnsupported, Extension: c.ID, Path: c.Path,
+				Message: part.key + " has no effect in this version"})
+		}
+	}
+	return diags
+}
+
+// fingerprint returns the key under which the offer of an extension that starts on
+// demand is kept; "" for the others, and where none can be made.
+func (x *Extension) fingerprint(entry config.Entry) string {
+	if !x.onDemand() || x.declares() {
+		return ""
+	}
+	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(entry.Env))...)
+	if err != nil {
+		x.Log.Debug("its tools will not be kept for the next start", "reason", err)
+	}
+	return key
+}
+
+// recall loads the last offer of the extension. If the program is the same, the offer is
+// its handshake until it runs.
+func (x *Extension) recall(env *Env, cfg *config.Config) {
+	if x.Known = new(offers.Known); x.declares() {
+		return
+	}
+	var err error
+	if x.Known, err = offers.NewCache(env.StateDir).Open(x.ID()); err != nil {
+		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
+	}
+	last := x.Known.Last()
+	if last == nil || !x.onDemand() {
+		return
+	}
+	if key := x.fingerprint(cfg.Extensions.Entries[x.ID()]); key != "" && key == last.Key {
+		x.handshake.Store(&last.Handshake)
+	}
+}
+
+// Remember keeps the offer of an instance for the next start, and returns how its tools
+// differ from the last offer. The tools of a manifest that lists them are not kept.
+func (x *Extension) Remember(i *Instance) []tools.Change {
+	if x.declares() {
+		return nil
+	}
+	changes, err := x.Known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
+	if err != nil {
+		x.Log.Debug("what it offers is not kept", "error", err)
+	}
+	return changes
+}
+
+// Offered returns the tools of the last handshake, or those of the manifest where the
+// extension has not run, and what was wrong with the handshake.
+func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
+	if hs := x.Handshake(); hs != nil {
+		return x.older.addTools(hs.Tools), hs.Diagnostics
+	}
+	if x.onDemand() && x.declares() {
+		return runtime.Declared(x.Candidate.Manifest), nil
+	}
+	return nil, nil
+}
+
+// HookPoints returns the points of the hooks that the extension serves in its own
+// protocol: those of its handshake, and before that those that its manifest declares or
+// its last handshake had, so that the first event waits until the extension is ready.
+func (x *Extension) HookPoints() []string {
+	m := x.Candidate.Manifest
+	switch hs := x.Handshake(); {
+	case m.Transport.Protocol != manifest.ProtocolNative:
+		return nil
+	case hs != nil:
+		return hs.Hooks
+	case x.HasFailed(): // no event may wait
+		return nil
+	case m.Capabilities != nil:
+		return m.Capabilities.Hooks
+	}
+	if last := x.Known.Last(); last != nil {
+		return last.Handshake.Hooks
+	}
+	return nil
+}
+
+// Status returns the status of the extension, without its tools.
+func (x *Extension) Status() status.Extension {
+	s := x.Unit.Status()
+	points := make(map[string]bool)
+	if hs := x.Handshake(); hs != nil {
+		s.Protocol = hs.Protocol
+		for _, name := range hs.Hooks {
+			points[name] = true
+		}
+	}
+	for _, h := range x.Commands {
+		points[string(h.Point)] = true
+	}
+	s.Hooks = slices.Sorted(maps.Keys(points))
+	return s
+}

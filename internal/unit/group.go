@@ -1,0 +1,98 @@
+package unit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// groupOptions translates the [runtime] table for the supervisor.
+func (u *Unit) groupOptions(keep func(string) bool, onEvent func(supervisor.Event)) supervisor.Options {
+	o, kind := u.Spec.Options, u.Candidate.Manifest.Transport.Kind
+	mode := supervisor.Shared
+	switch n := o.Instances.Count(); {
+	case o.Instances.PerSession():
+		mode = supervisor.PerKey
+	case n > 1:
+		mode = supervisor.Fixed(n)
+	}
+	ended := protocol.ProcessEnded
+	if kind == manifest.KindExec {
+		ended = nil // a process ends with its call, and the next call has another
+	}
+	return supervisor.Options{
+		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,
+		Lazy: o.Activation == manifest.ActivationLazy, Keep: keep,
+		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
+		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
+		Restart: supervisor.Restart{
+			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
+			BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
+		},
+		Ended:    ended,
+		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
+		OnEvent:  onEvent,
+	}
+}
+
+// orNone spells "none", 0 in the manifest, as the supervisor does.
+func orNone[T int | time.Duration](n T) T {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// observe logs an event of the group, counts it and hands it on.
+func (u *Unit) observe(e supervisor.Event) {
+	if u.trial.pending.Load() && (e.State == supervisor.Restarting || e.State == supervisor.Failed) {
+		return // the reload reports the failure
+	}
+	u.logEvent(e)
+	if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
+		u.Calls.Restarted()
+	}
+	if u.events.State != nil {
+		u.events.State(e)
+	}
+}
+
+// logEvent logs an event of a group, loud only when somebody must act.
+func (u *Unit) logEvent(e supervisor.Event) {
+	log, ctx := u.Log, context.Background()
+	if e.Key != "" {
+		log = log.With("instance", e.Key)
+	}
+	switch {
+	case u.events.LogState != nil && e.Kind == supervisor.StateChanged:
+		u.events.LogState(log, e)
+	case e.Kind == supervisor.BreakerChanged:
+		log.LogAttrs(ctx, slog.LevelWarn, "breaker "+string(e.Breaker), slog.Time("until", e.Next))
+	case e.State == supervisor.Failed && e.Asked:
+		// The caller that waits for the start reports the error.
+	case e.State == supervisor.Failed:
+		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
+			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "mend it, then exthost restart "+u.ID()))
+	case e.State == supervisor.Restarting:
+		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
+			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
+	case e.State == supervisor.Ready && e.Attempt > 0: // ends what was a warning
+		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
+	default:
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}
+
+// lastWords returns the last words of a process as an attribute, an empty one when there
+// are none.
+func lastWords(err error) slog.Attr {
+	words := protocol.LastWords(err)
+	if words == "" {
+		return slog.Attr{}
+	}
+	return slog.String("last_words", words)
+}

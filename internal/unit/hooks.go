@@ -1,0 +1,49 @@
+package unit
+
+import (
+	"os"
+	"slices"
+
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// HookHandler translates a hook of a file.
+func HookHandler(s *manifest.HookSpec) hooks.Handler {
+	h := hooks.Handler{Name: s.Name, Matcher: s.Matcher, Priority: s.Priority, OnError: hooks.OnError(s.OnError)}
+	if event, ok := manifest.ParseHookEvent(s.Event); ok {
+		h.Point = hooks.Point(event)
+	}
+	if s.Timeout != nil {
+		h.Timeout = s.Timeout.Std()
+	}
+	return h
+}
+
+// addCommands resolves the commands of the hooks in the manifest. env is their
+// environment.
+func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []protocol.Diagnostic, err error) {
+	c := x.Candidate
+	env = append(slices.Clip(env), "CLAUDE_PLUGIN_ROOT="+c.Dir)
+	if dir, err := os.Getwd(); err == nil {
+		env = append(env, "CLAUDE_PROJECT_DIR="+dir)
+	}
+	for i := range c.Manifest.Hooks {
+		spec := &c.Manifest.Hooks[i]
+		if caps := c.Manifest.Capabilities; caps != nil && caps.Hooks != nil && !slices.Contains(caps.Hooks, spec.Event) {
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: "capability_undeclared", Extension: c.ID, Path: c.Path,
+				Message: "its hook of " + spec.Event + " is dropped: the manifest does not declare it", Hint: "if it is welcome, add it to [capabilities]"})
+			continue
+		}
+		command := hooks.Command{Handler: HookHandler(spec), Argv: spec.Command, Dir: c.Dir, Env: env}
+		command.Extension = c.ID
+		command.Priority += c.Manifest.Plugin.Priority
+		handler, err := runner.Handler(command)
+		if err != nil {
+			return diags, protocol.Errorf(protocol.SpawnFailed, "its hook of %s: %w", spec.Event, err)
+		}
+		x.Commands = append(x.Commands, handler)
+	}
+	return diags, nil
+}

@@ -1,0 +1,108 @@
+package unit
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Instance is one run of a unit.
+type Instance struct {
+	runtime.Instance
+	Unit        *Unit
+	Key         string // of its slot
+	Older       bool   // belongs to the unit's group for clients of the older era of MCP
+	Fingerprint string // of the program that it runs; "" when its offer is not kept
+
+	pid      int          // once it was ready
+	logLevel atomic.Int64 // the lowest log level that was asked of it, as an index; see LowerLogLevel
+	crashed  sync.Once
+}
+
+var _ supervisor.Service = (*Instance)(nil)
+
+// noLogLevel is above every index of a log level.
+const noLogLevel = 1 << 16
+
+// Serve implements [supervisor.Service].
+func (i *Instance) Serve(ctx context.Context, ready func()) error {
+	u := i.Unit
+	if !u.awaitPredecessor(ctx) {
+		return ctx.Err()
+	}
+	u.track(i, true)
+	defer u.track(i, false)
+	if admit := u.events.Admit; admit != nil {
+		if err := admit(ctx); err != nil {
+			return err
+		}
+	}
+	var beside sync.WaitGroup
+	began, spawned := false, time.Now()
+	err := i.Instance.Serve(ctx, func() {
+		began = true
+		u.Calls.Started(time.Since(spawned))
+		i.pid = i.Info().PID
+		i.offered(false)
+		ready()
+		if u.events.Ready != nil {
+			beside.Go(func() { u.events.Ready(ctx, i) })
+		}
+	})
+	beside.Wait()
+	err = u.Mask(err)
+	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
+		u.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
+			Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
+		i.Crashed(began, err)
+		u.trial.crash()
+	}
+	return err
+}
+
+// Call implements [runtime.Instance].
+func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessage, error) {
+	result, err := i.Instance.Call(ctx, r)
+	return result, i.Unit.Mask(err)
+}
+
+// Crashed reports the end of the instance to [Events].Crashed, once: a call may learn of
+// the end before Serve returns. began says that the instance had been ready.
+func (i *Instance) Crashed(began bool, err error) {
+	if report := i.Unit.events.Crashed; report != nil {
+		i.crashed.Do(func() { report(i, began, err) })
+	}
+}
+
+// offered takes the instance's handshake, or with announced a later change of its tools.
+func (i *Instance) offered(announced bool) {
+	if i.Older {
+		i.Unit.older.handshake.Store(i.Handshake())
+	} else {
+		i.Unit.handshake.Store(i.Handshake())
+	}
+	if i.Unit.events.Offered != nil {
+		i.Unit.events.Offered(i, announced)
+	}
+}
+
+// LowerLogLevel notes that log messages from index level on are wanted of the instance. It
+// reports whether that is lower than all that was wanted before. 0 is the lowest.
+func (i *Instance) LowerLogLevel(level int) bool {
+	for {
+		now := i.logLevel.Load()
+		if int64(level) >= now {
+			return false
+		}
+		if i.logLevel.CompareAndSwap(now, int64(level)) {
+			return true
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package unit
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/redact"
+)
+
+// Runner is an extension, a destination or the process of a policy.
+type Runner interface {
+	Base() *Unit
+	// Start starts the unit, or starts one instance to learn what it offers where
+	// instances come on demand.
+	Start(ctx context.Context) error
+	// Restart replaces the instances and forgets their failures.
+	Restart(ctx context.Context) error
+	// Stop ends all instances. It leaves drain to calls in flight.
+	Stop(ctx context.Context, drain time.Duration) error
+	// Kill ends every process at once.
+	Kill()
+	// EndSession stops the instance that belonged to the session of that key alone.
+	EndSession(key string)
+	// Secrets returns the values that the unit was given and nobody may see.
+	Secrets() []string
+}
+
+// Registry holds every unit that may have a process, and has the redactor know the
+// secrets of all of them.
+type Registry struct {
+	redactor *redact.Redactor
+
+	mu   sync.Mutex // guards live
+	live map[Runner]struct{}
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(r *redact.Redactor) *Registry {
+	return &Registry{redactor: r, live: make(map[Runner]struct{})}
+}
+
+// Add registers units that may have processes from now on.
+func (r *Registry) Add(units []Runner) {
+	r.mu.Lock()
+	for _, u := range units {
+		r.live[u] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.RefreshSecrets()
+}
+
+// Remove takes out a unit that has no process any more.
+func (r *Registry) Remove(u Runner) {
+	r.mu.Lock()
+	delete(r.live, u)
+	r.mu.Unlock()
+	r.RefreshSecrets()
+}
+
+// All returns every unit that may have a process, replaced ones included.
+func (r *Registry) All() []Runner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.live))
+}
+
+// RefreshSecrets tells the redactor the secrets of all units.
+func (r *Registry) RefreshSecrets() {
+	var secrets []string
+	for _, u := range r.All() {
+		secrets = append(secrets, u.Secrets()...)
+	}
+	r.redactor.Know(secrets)
+}

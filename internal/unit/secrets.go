@@ -1,0 +1,74 @@
+package unit
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// secrets are the values that a unit was given and nobody may see.
+type secrets struct {
+	values []string // from the environment, the headers and the options
+	always bool     // there may be more later
+
+	mu     sync.Mutex // guards tokens
+	tokens []string   // read from transport.token_file, the latest last
+}
+
+// keptTokens is how many tokens of a unit are masked: the current one and earlier ones,
+// which a server may still quote.
+const keptTokens = 4
+
+// addToken takes a token that was read from transport.token_file.
+func (u *Unit) addToken(token string) {
+	s := &u.secrets
+	s.mu.Lock()
+	if len(s.tokens) == keptTokens {
+		s.tokens = slices.Delete(s.tokens, 0, 1)
+	}
+	s.tokens = append(s.tokens, token)
+	s.mu.Unlock()
+	u.env.Registry.RefreshSecrets()
+}
+
+// Secrets implements [Runner].
+func (u *Unit) Secrets() []string {
+	u.secrets.mu.Lock()
+	defer u.secrets.mu.Unlock()
+	return slices.Concat(u.secrets.values, u.secrets.tokens)
+}
+
+// Mask returns err without the secrets of the unit: an error quotes stderr and stdout of
+// the process, and reaches the log, the status and callers.
+func (u *Unit) Mask(err error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok || len(u.secrets.values) == 0 && !u.secrets.always {
+		return err
+	}
+	r := u.env.Redactor
+	masked := *e
+	masked.Message = r.String(e.Message)
+	if e.Evidence != nil {
+		evidence := *e.Evidence
+		evidence.Stderr, evidence.Line = r.Strings(evidence.Stderr), r.String(evidence.Line)
+		masked.Evidence = &evidence
+	}
+	return &masked
+}
+
+// headerSecrets returns the values of headers that look like secrets.
+func headerSecrets(t manifest.Transport) (values []string) {
+	for name, value := range t.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			_, value, _ = strings.Cut(value, " ") // without the scheme
+			name = "AUTH"
+		}
+		values = append(values, process.Secrets([]string{strings.ReplaceAll(name, "-", "_") + "=" + value})...)
+	}
+	return values
+}

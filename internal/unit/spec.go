@@ -1,0 +1,105 @@
+package unit
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Spec returns everything that the runtime needs to run one instance of c, and what its
+// environment lacks.
+func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, process.EnvReport, error) {
+	entry := cfg.Extensions.Entries[c.ID]
+	s := runtime.Spec{
+		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
+		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
+		StateDir: filepath.Join(e.StateDir, c.ID), HostVersion: e.Version, Self: e.Self,
+		Logger: e.Log.With("extension", c.ID), Containment: e.Containment,
+	}
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)
+	}
+	var err error
+	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
+		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; mend extensions.entries.%s.config", err, c.ID)
+	}
+	var report process.EnvReport
+	if c.Owner != "" || remote(c.Manifest) { // an MCP server as other clients configure it, or one elsewhere
+		s.Env, report = e.Child(cfg, &s, nil)
+		if s.Manifest, err = Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
+			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+	}
+	s.Env, report = e.Child(cfg, &s, s.Manifest.Transport.Env)
+	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
+		if s.Manifest, err = e.replaceCommand(&s); err != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)
+		}
+	}
+	return s, report, nil
+}
+
+// replaceCommand returns the manifest of s with the command line that e.Command returns.
+func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
+	m := *s.Manifest
+	t := &m.Transport
+	argv := t.CommandLine()
+	if t.Script != "" {
+		path, _ := process.Lookup(s.Env)("PATH")
+		launch, err := process.LaunchScript(t.Script, s.Dir, path)
+		if err != nil {
+			return nil, err
+		}
+		argv = append(launch, t.Args...)
+	}
+	t.Command, t.Args, t.Script = "", nil, ""
+	t.Cmd = e.Command(s.ID, argv)
+	return &m, nil
+}
+
+// remote reports whether m is of a server that runs elsewhere.
+func remote(m *manifest.Manifest) bool {
+	return m.Transport.Kind == manifest.KindHTTP || m.Transport.Kind == manifest.KindSSE
+}
+
+// Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced. lookup
+// finds the variables that the child itself is given. The error names every variable that
+// is missing.
+func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest.Manifest, error) {
+	out := *m
+	t := &out.Transport
+	t.Cmd, t.Args, t.Env, t.Headers = slices.Clone(t.Cmd), slices.Clone(t.Args), maps.Clone(t.Env), maps.Clone(t.Headers)
+	var errs []error
+	expand := func(key, text string) string {
+		value, err := process.Expand(text, lookup)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("transport.%s: %w", key, err))
+		}
+		return value
+	}
+	for key, words := range map[string][]string{"command": t.Cmd, "args": t.Args} {
+		for i, word := range words {
+			words[i] = expand(key, word)
+		}
+	}
+	for _, values := range []struct {
+		key string
+		of  map[string]string
+	}{{"env", t.Env}, {"headers", t.Headers}} {
+		for _, name := range slices.Sorted(maps.Keys(values.of)) {
+			values.of[name] = expand(values.key+"."+name, values.of[name])
+		}
+	}
+	t.Cwd, t.URL = expand("cwd", t.Cwd), expand("url", t.URL)
+	return &out, errors.Join(errs...)
+}

@@ -1,0 +1,123 @@
+package unit
+
+import (
+	"slices"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Describe returns what the manifest of c says of it.
+func Describe(c discovery.Candidate) status.Extension {
+	m := c.Manifest
+	return status.Extension{
+		ID: c.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
+		Path: c.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
+		Command: m.Transport.CommandLine(), Requires: m.Requires, Tools: []string{},
+	}
+}
+
+// Status returns the status of the unit, without tools and hooks.
+func (u *Unit) Status() status.Extension {
+	s := Describe(u.Candidate)
+	s.StateDir, s.Activation = u.Spec.StateDir, u.Spec.Options.Activation
+	s.EnvWithheld, s.EnvPassedSecrets = u.report.Withheld, u.report.PassedSecrets
+	if u.Spec.Options.Isolate == manifest.IsolatePID && process.CanIsolate {
+		s.Containment = process.HoldsNamespace
+	}
+	u.Calls.Describe(&s)
+	s.LastCrash = u.crash.Load()
+	s.State = string(supervisor.Idle)
+	processes := u.processes()
+	for i, slot := range u.slots() {
+		one := instanceStatus(slot)
+		if p, ok := processes[slot.Key]; ok {
+			one.PID, one.StartedAt = p.PID, p.StartedAt
+		}
+		s.Instances = append(s.Instances, one)
+		s.Restarts += one.Restarts
+		if i == 0 || s.State != string(supervisor.Ready) { // the best instance stands for all
+			s.State, s.Reason = one.State, one.Reason
+		}
+	}
+	if s.State == string(supervisor.Ready) {
+		s.Reason = "" // of a failure that is over
+	}
+	return s
+}
+
+// slots returns the slots of both groups.
+func (u *Unit) slots() []supervisor.SlotStatus {
+	return append(u.group.Status(), u.older.slots()...)
+}
+
+// processes returns the state of the running instances by the key of their slot, of two
+// with one key the later.
+func (u *Unit) processes() map[string]runtime.Info {
+	all := make(map[string]runtime.Info)
+	for _, i := range u.running() {
+		info := i.Info()
+		if other, ok := all[i.Key]; !ok || info.StartedAt.After(other.StartedAt) {
+			all[i.Key] = info
+		}
+	}
+	return all
+}
+
+func instanceStatus(s supervisor.SlotStatus) status.Instance {
+	i := status.Instance{Key: s.Key, State: string(s.State), Since: s.Since, Restarts: s.Restarts,
+		Breaker: string(s.Breaker), InFlight: s.InFlight, Queued: s.Queued}
+	if s.Err != nil {
+		i.Reason, i.Evidence = protocol.Reason(s.Err), protocol.EvidenceOf(s.Err)
+	}
+	if !s.Next.IsZero() {
+		i.NextRetry = &s.Next
+	}
+	if !s.BreakerUntil.IsZero() {
+		i.NextProbe = &s.BreakerUntil
+	}
+	return i
+}
+
+// HasFailed reports whether an instance has failed and will not be started again by
+// itself.
+func (u *Unit) HasFailed() bool {
+	return slices.ContainsFunc(u.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+}
+
+// IsReady reports whether an instance that serves every session can be called now.
+func (u *Unit) IsReady() bool {
+	return !u.PerSession() && slices.ContainsFunc(u.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Ready })
+}
+
+// Measure returns the counts of the unit.
+func (u *Unit) Measure() status.ExtensionMeasure {
+	u.mu.Lock() // no instance ends meanwhile
+	defer u.mu.Unlock()
+	var running []runtime.Info
+	for i := range u.instances {
+		running = append(running, i.Info())
+	}
+	return u.Calls.Measure(u.ID(), running)
+}
+
+// StartFailed begins the message of a diagnostic of [Unit.StartDiagnostic].
+const StartFailed = "did not start: "
+
+// StartDiagnostic says why the unit did not start.
+func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
+	kind := protocol.KindOf(err)
+	if kind == "" {
+		kind = protocol.SpawnFailed
+	}
+	text := StartFailed + protocol.Reason(err)
+	if words := protocol.LastWords(err); words != "" {
+		text += "; its last words: " + words
+	}
+	return protocol.Diagnostic{Level: protocol.LevelError, Code: string(kind), Extension: u.ID(), Path: u.Candidate.Path, Message: text}
+}

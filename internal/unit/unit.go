@@ -1,0 +1,280 @@
+// Package unit supervises one thing that has processes: an extension, or what a
+// destination or a policy runs. It knows no host.
+package unit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Unit is one supervised thing: its spec, its instances and what became of them.
+type Unit struct {
+	Candidate discovery.Candidate
+	Spec      *runtime.Spec // of its instances
+	Log       *slog.Logger
+	Calls     *stats.Calls
+
+	env       *Env
+	report    process.EnvReport
+	events    Events
+	group     *supervisor.Group[*Instance]
+	older     *olderGroup
+	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
+	crash     atomic.Pointer[status.Crash]      // the latest
+	secrets   secrets
+	trial     *trial
+
+	predecessor <-chan struct{} // closed when a process may start; nil: at once
+	stopped     chan struct{}   // closed when no process will be left
+	retired     atomic.Bool
+
+	mu        sync.Mutex // guards instances
+	instances map[*Instance]struct{}
+}
+
+// Options of a unit.
+type Options struct {
+	Candidate discovery.Candidate
+	Spec      runtime.Spec
+	Report    process.EnvReport
+	Secrets   []string // values that nobody may see, besides those in the environment and the headers
+	// MasksAlways masks errors even when the unit was given no secret at the start.
+	MasksAlways bool
+	// Start makes one run. Default: [runtime.New].
+	Start func(runtime.Spec) (runtime.Instance, error)
+	// BothEras gives clients of the older era of MCP a group of their own, if the
+	// transport can speak both eras and its instances are shared.
+	BothEras bool
+	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
+	Prepare func(s *runtime.Spec, key string)
+	// Fingerprint returns the fingerprint of the program that an instance runs. Nil: "".
+	Fingerprint func() string
+	// Keep is [supervisor.Options].Keep.
+	Keep func(key string) bool
+	Events
+}
+
+// Events are the functions that a unit calls. Each may be nil.
+type Events struct {
+	// Admit decides whether an instance may start.
+	Admit func(ctx context.Context) error
+	// Offered takes the handshake of an instance, before anybody can call the instance,
+	// or with announced a later change of its tools.
+	Offered func(i *Instance, announced bool)
+	// Ready runs beside an instance that has become ready, and ends with ctx.
+	Ready func(ctx context.Context, i *Instance)
+	// Crashed takes the end of an instance that nobody asked for. began says that the
+	// instance had been ready.
+	Crashed func(i *Instance, began bool, err error)
+	// State takes every event of the unit's group.
+	State func(supervisor.Event)
+	// LogState logs a change of state. Default: loud only when somebody must act.
+	LogState func(*slog.Logger, supervisor.Event)
+	// Incoming takes requests and notifications of an instance that belong to no call in
+	// flight. Nil refuses them and tells the instance that the host relays nothing.
+	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
+	// Session returns the session of an instance's key; nil when there is none.
+	Session func(key string) *protocol.Session
+}
+
+// New prepares a unit. Nothing starts before Start or a call.
+func New(env *Env, o Options) *Unit {
+	if o.Start == nil {
+		o.Start = runtime.New
+	}
+	u := &Unit{
+		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls),
+		env: env, report: o.Report, events: o.Events, trial: newTrial(), stopped: make(chan struct{}), instances: make(map[*Instance]struct{}),
+	}
+	t := o.Spec.Manifest.Transport
+	u.secrets.values = slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets)
+	u.secrets.always = o.MasksAlways || t.TokenFile != ""
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) }, u.groupOptions(o.Keep, u.observe))
+	u.older = u.newOlderGroup(&o)
+	return u
+}
+
+// newInstance prepares one run for the slot of a key.
+func (u *Unit) newInstance(o *Options, key string, older bool) (*Instance, error) {
+	i := &Instance{Unit: u, Key: key, Older: older}
+	i.logLevel.Store(noLogLevel)
+	if o.Fingerprint != nil {
+		i.Fingerprint = o.Fingerprint()
+	}
+	s := o.Spec
+	if o.Prepare != nil {
+		o.Prepare(&s, key)
+	}
+	s.Secret = u.addToken
+	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.env.Tap.Wire(u.ID())
+	if o.Incoming != nil {
+		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+			return o.Incoming(ctx, i, method, params, notify)
+		}
+		s.Capabilities = u.relayed(key)
+		s.Older = older || u.PerSession() && isOlderKey(key)
+	}
+	run, err := o.Start(s)
+	i.Instance = run
+	return i, err
+}
+
+// The capabilities that the host relays between an instance and its callers.
+var (
+	relayedMCP    = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`)
+	relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
+)
+
+// relayed returns the capabilities that an instance is told of: those of its session's
+// client, where the instance has a session, else those that the host relays.
+func (u *Unit) relayed(key string) json.RawMessage {
+	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
+		return relayedNative
+	}
+	if s := u.Session(key); s != nil && len(s.Capabilities) > 0 {
+		return s.Capabilities
+	}
+	return relayedMCP
+}
+
+// Session returns the session that the instance of that key belongs to, nil when the
+// instance belongs to nobody alone.
+func (u *Unit) Session(key string) *protocol.Session {
+	if u.events.Session == nil || !u.PerSession() || !IsSessionKey(key) {
+		return nil
+	}
+	return u.events.Session(key)
+}
+
+// Base implements [Runner].
+func (u *Unit) Base() *Unit { return u }
+
+// ID returns the id of the extension, the name of the destination, or policy:NAME.
+func (u *Unit) ID() string { return u.Candidate.ID }
+
+// Options returns the resolved [runtime] table.
+func (u *Unit) Options() *manifest.Options { return &u.Spec.Options }
+
+// PerSession reports whether each session has an instance of its own.
+func (u *Unit) PerSession() bool { return u.Spec.Options.Instances.PerSession() }
+
+// Handshake returns the handshake of the latest instance. Before the first it is the
+// known offer of the same program, or nil.
+func (u *Unit) Handshake() *runtime.Handshake { return u.handshake.Load() }
+
+// Start implements [Runner].
+func (u *Unit) Start(ctx context.Context) error {
+	switch {
+	case !u.onDemand():
+		return u.group.Start(ctx)
+	case u.trial.wanted:
+		return u.startTrial(ctx)
+	}
+	return u.startOne(ctx)
+}
+
+// firstHandshake is the key of the instance that is started to learn its handshake.
+const firstHandshake = "first handshake"
+
+func (u *Unit) startOne(ctx context.Context) error {
+	_, release, err := u.group.Acquire(ctx, firstHandshake)
+	if err != nil {
+		return err
+	}
+	release(nil)
+	u.group.Release(firstHandshake)
+	return nil
+}
+
+// onDemand reports whether instances start with a call.
+func (u *Unit) onDemand() bool {
+	return u.Spec.Options.Activation == manifest.ActivationLazy || u.PerSession()
+}
+
+// declares reports whether the manifest lists the tools.
+func (u *Unit) declares() bool { return len(u.Candidate.Manifest.Tools) > 0 }
+
+// NeedsStart reports whether the unit is started with the host: unless it starts on
+// demand and its tools are known, from the manifest or from an earlier handshake.
+func (u *Unit) NeedsStart() bool {
+	return u.trial.wanted || !u.onDemand() || !u.declares() && u.handshake.Load() == nil
+}
+
+// Acquire returns the instance that serves a call of s, and the function that gives it
+// back with the call's error. key is [SessionKey] of s.
+func (u *Unit) Acquire(ctx context.Context, s *protocol.Session, key string) (*Instance, func(error), error) {
+	return u.older.acquire(ctx, u.group, s, key)
+}
+
+// AcquireKey is Acquire for the host itself, by the key of an instance.
+func (u *Unit) AcquireKey(ctx context.Context, key string) (*Instance, func(error), error) {
+	return u.group.Acquire(ctx, key)
+}
+
+// EndSession implements [Runner].
+func (u *Unit) EndSession(key string) { u.group.Release(key) }
+
+// Stop implements [Runner].
+func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
+	var older error
+	var beside sync.WaitGroup
+	beside.Go(func() { older = u.older.stop(ctx, drain) })
+	err := u.group.Stop(ctx, drain)
+	beside.Wait()
+	return errors.Join(err, older)
+}
+
+// Restart implements [Runner].
+func (u *Unit) Restart(ctx context.Context) error {
+	err := u.group.Restart(ctx)
+	if err = errors.Join(err, u.older.restart(ctx)); err == nil {
+		u.group.Release(firstHandshake) // which belongs to no session
+	}
+	return err
+}
+
+// Kill implements [Runner].
+func (u *Unit) Kill() {
+	for _, i := range u.running() {
+		i.Kill()
+	}
+}
+
+// track notes whether an instance may have a process.
+func (u *Unit) track(i *Instance, running bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if running {
+		u.instances[i] = struct{}{}
+	} else {
+		delete(u.instances, i)
+		u.Calls.Ended(i.Info())
+	}
+}
+
+func (u *Unit) running() []*Instance {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.instances))
+}
+
+// Lives reports whether an instance of that key is ready.
+func (u *Unit) Lives(key string) bool {
+	return slices.ContainsFunc(u.running(), func(i *Instance) bool { return i.Key == key && i.Handshake() != nil })
+}
