@@ -1,0 +1,280 @@
+// Package bridge runs destinations: MCP servers that are served over HTTP, each
+// connection with an instance of its own.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Destination is a unit with a process on standby for the next connection, the variables
+// that sessions bring for their instances, and the address that a front gave it.
+type Destination struct {
+	*unit.Unit
+	Config config.Destination
+	Source offers.Source
+
+	shared   *unit.Env
+	standby  *runtime.Standby // nil: none is kept
+	breakers breakers
+	unusable error                     // why the configuration cannot be used
+	broken   atomic.Pointer[error]     // why the destination cannot run at all; nil or holding nil when it can
+	names    atomic.Pointer[toolNames] // nil before the first handshake
+
+	mu         sync.Mutex                   // guards what follows
+	sessionEnv map[string]map[string]string // variables of sessions, by the key of their instance
+	listen     string                       // address besides /{name}; ""
+}
+
+// New prepares a destination. An unusable configuration is the error of its start.
+func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, events unit.Events) *Destination {
+	spec, report, secrets, err := newSpec(env, cfg, name, c)
+	d := &Destination{Config: c, Source: offers.SourceOf(&spec), shared: env, sessionEnv: make(map[string]map[string]string)}
+	if err != nil {
+		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+	}
+	if err == nil && c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
+		d.standby = runtime.NewStandby(spec)
+	}
+	offered := events.Offered
+	events.Offered = func(i *unit.Instance, announced bool) {
+		d.names.Store(newToolNames(name, i.Handshake().Tools))
+		offered(i, announced)
+	}
+	events.Crashed = func(i *unit.Instance, began bool, err error) {
+		key := starts
+		if began {
+			key = i.Key
+		}
+		d.breakers.recordFailure(time.Now(), key, err)
+	}
+	events.LogState = logConnection
+	d.Unit = unit.New(env, unit.Options{
+		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
+		Secrets: secrets, MasksAlways: true, BothEras: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Events: events,
+	})
+	return d
+}
+
+// prepare adds to s what the instance of that key has for itself.
+func (d *Destination) prepare(s *runtime.Spec, key string) {
+	s.Standby = d.standby
+	if session := d.Session(key); session != nil && len(session.ClientInfo) > 0 {
+		s.ClientInfo = session.ClientInfo
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	set := d.sessionEnv[key]
+	if len(set) == 0 {
+		return
+	}
+	s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, replaced := set[name]
+		return replaced
+	})
+	for name, value := range set {
+		s.Env = append(s.Env, name+"="+value)
+	}
+}
+
+// Start checks whether the destination can run, and starts the process on standby.
+func (d *Destination) Start(ctx context.Context) error {
+	err := d.check(ctx)
+	d.broken.Store(&err)
+	return err
+}
+
+// NeedsStart reports true: [Destination.Start] starts no instance.
+func (d *Destination) NeedsStart() bool { return true }
+
+func (d *Destination) check(ctx context.Context) error {
+	if d.unusable != nil || d.Config.Type != config.DestinationStdio {
+		return d.unusable
+	}
+	if _, err := runtime.CommandLine(d.Spec); err != nil {
+		return protocol.Errorf(protocol.SpawnFailed, "%w", err)
+	}
+	return d.standby.Fill(ctx)
+}
+
+// Failure returns why the destination cannot run at all; nil when it can.
+func (d *Destination) Failure() error {
+	if err := d.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Refill starts the process on standby for the next connection.
+func (d *Destination) Refill(ctx context.Context) {
+	if err := d.standby.Fill(ctx); err != nil && ctx.Err() == nil {
+		d.Log.Warn("no process could be kept ready for the next connection", "reason", protocol.Reason(err))
+	}
+}
+
+// Restart implements [unit.Runner].
+func (d *Destination) Restart(ctx context.Context) error {
+	d.breakers.reset()
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	return d.Unit.Restart(ctx)
+}
+
+// Stop implements [unit.Runner].
+func (d *Destination) Stop(ctx context.Context, drain time.Duration) error {
+	var beside sync.WaitGroup
+	beside.Go(func() { d.standby.Stop(ctx) })
+	err := d.Unit.Stop(ctx, drain)
+	beside.Wait()
+	return err
+}
+
+// Kill implements [unit.Runner].
+func (d *Destination) Kill() {
+	d.Unit.Kill()
+	d.standby.Kill()
+}
+
+// EndSession implements [unit.Runner].
+func (d *Destination) EndSession(key string) {
+	d.Unit.EndSession(key)
+	d.breakers.reset(key)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessionEnv, key)
+}
+
+// Secrets implements [unit.Runner]. It includes the values that sessions have brought.
+func (d *Destination) Secrets() []string {
+	values := d.Unit.Secrets()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, env := range d.sessionEnv {
+		values = slices.AppendSeq(values, maps.Values(env))
+	}
+	return values
+}
+
+// Acquire is [unit.Unit.Acquire] behind the breakers, which are told of the outcome.
+func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error) {
+	if err := d.refusal(key, d.breakers.admit); err != nil {
+		return nil, nil, err
+	}
+	if d.addEnv(key, s) {
+		d.shared.Registry.RefreshSecrets()
+	}
+	i, release, err := d.Unit.Acquire(ctx, s, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return i, func(err error) {
+		switch kind := protocol.KindOf(err); {
+		case kind == "", kind == protocol.ExtensionError: // the instance answered
+			d.breakers.reset(i.Key, starts)
+		case protocol.ProcessEnded(err):
+			i.Crashed(true, err)
+		}
+		release(err)
+	}, nil
+}
+
+// refusal returns why there is no connection for key now; nil when there may be one. ask is
+// a method of d.breakers.
+func (d *Destination) refusal(key string, ask func(now time.Time, key string, lives bool) error) error {
+	if err := d.Failure(); err != nil {
+		refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; mend that, then exthost restart %s", protocol.Reason(err), d.ID())
+		refusal.RetryAfter = cooldown
+		return refusal
+	}
+	return ask(time.Now(), key, d.Lives(key))
+}
+
+// addEnv keeps the variables that s brings for its instance, which may be started again
+// later. It reports whether they are new.
+func (d *Destination) addEnv(key string, s *protocol.Session) bool {
+	if s == nil || len(s.Env) == 0 {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sessionEnv[key] != nil {
+		return false
+	}
+	d.sessionEnv[key] = s.Env
+	return true
+}
+
+// Status returns the status of the destination. Its tools have the names by which
+// policies know them.
+func (d *Destination) Status() status.Destination {
+	s := status.Destination{Extension: d.Unit.Status(), StandbyPID: d.standby.PID()}
+	d.mu.Lock()
+	s.Listens = d.listen
+	d.mu.Unlock()
+	if hs := d.Handshake(); hs != nil {
+		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
+		for _, t := range hs.Tools {
+			s.Tools = append(s.Tools, d.ToolName(t.Name))
+		}
+	}
+	if err := d.Failure(); err != nil {
+		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
+	}
+	if err := d.breakers.refusal(time.Now(), starts, false); err != nil {
+		s.Refuses = protocol.Reason(d.Mask(err))
+		if e, ok := errors.AsType[*protocol.Error](err); ok {
+			at := time.Now().Add(e.RetryAfter)
+			s.RetryAt = &at
+		}
+	}
+	return s
+}
+
+// logConnection logs what became of the instance of a connection: one record for each
+// start, stop, crash and restart.
+func logConnection(log *slog.Logger, e supervisor.Event) {
+	ctx := context.Background()
+	switch e.State {
+	case supervisor.Ready:
+		text := "started"
+		if e.Attempt > 0 {
+			text = "restarted"
+		}
+		log.LogAttrs(ctx, slog.LevelInfo, text, slog.Int("attempt", e.Attempt))
+	case supervisor.Restarting:
+		attrs := []slog.Attr{slog.String("reason", protocol.Reason(e.Err)), slog.Int("attempt", e.Attempt), slog.Time("due", e.Next)}
+		if cause, ok := errors.AsType[*protocol.Error](e.Err); ok {
+			attrs = append(attrs, slog.String("kind", string(cause.Kind)))
+			if ev := cause.Evidence; ev != nil && ev.Signal != "" {
+				attrs = append(attrs, slog.String("signal", ev.Signal))
+			} else if ev != nil && ev.ExitCode != nil {
+				attrs = append(attrs, slog.Int("exit_code", *ev.ExitCode))
+			}
+		}
+		log.LogAttrs(ctx, slog.LevelWarn, "crashed", attrs...)
+	case supervisor.Shutdown, supervisor.Idle:
+		log.LogAttrs(ctx, slog.LevelInfo, "stopped")
+	case supervisor.Failed:
+		log.LogAttrs(ctx, slog.LevelError, "failed", slog.String("reason", protocol.Reason(e.Err)))
+	default:
+		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}

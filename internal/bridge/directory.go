@@ -1,0 +1,121 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Info is what a front needs to serve a destination.
+type Info struct {
+	Name  string
+	Local bool // a command of this machine, which has a port of its own
+	Port  int  // 0 is any free one
+}
+
+// Directory is what fronts ask about the destinations in force. Its methods may be called
+// by many goroutines at once.
+type Directory struct {
+	closing context.Context // ends with the host
+
+	mu      sync.Mutex // guards what follows
+	byName  map[string]*Destination
+	changed chan struct{} // closed by the next Replace
+}
+
+// NewDirectory returns an empty directory of a host that closes when closing ends.
+func NewDirectory(closing context.Context) *Directory {
+	return &Directory{closing: closing, changed: make(chan struct{})}
+}
+
+// Replace puts other destinations in force.
+func (d *Directory) Replace(byName map[string]*Destination) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.byName = byName
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+func (d *Directory) get(name string) *Destination {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byName[name]
+}
+
+// list returns the destinations by name, and a channel that is closed when there are
+// others.
+func (d *Directory) list() (infos []Info, changed <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(d.byName)) {
+		c := d.byName[name].Config
+		infos = append(infos, Info{Name: name, Local: c.Type == config.DestinationStdio, Port: c.Port})
+	}
+	return infos, d.changed
+}
+
+// Destinations yields the destinations by name, now and after every reload, until ctx ends
+// or the host is closed.
+func (d *Directory) Destinations(ctx context.Context) iter.Seq[[]Info] {
+	return func(yield func([]Info) bool) {
+		for {
+			infos, changed := d.list()
+			if !yield(infos) {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			case <-d.closing.Done():
+				return
+			}
+		}
+	}
+}
+
+// EnvHeaders returns the headers of a client's request that become variables of the
+// client's instance, and the names of the variables; nil when there are none.
+func (d *Directory) EnvHeaders(name string) map[string]string {
+	if x := d.get(name); x != nil {
+		return x.Config.EnvFromHeaders
+	}
+	return nil
+}
+
+// Listens notes for the status the address at which a front serves a destination besides
+// /{name}; "" when the front has stopped to.
+func (d *Directory) Listens(name, address string) {
+	if x := d.get(name); x != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.listen = address
+	}
+}
+
+// Refuses returns why the destination s.Extension would refuse a request of s at the
+// moment, because it has failed too often or cannot run. The error is a *protocol.Error
+// with RetryAfter. It is nil when the request would not be refused, and when there is no
+// such destination.
+func (d *Directory) Refuses(s *protocol.Session) error {
+	x := d.get(s.Extension)
+	if x == nil {
+		return nil
+	}
+	err := x.Mask(x.refusal(unit.SessionKey(s), x.breakers.refusal))
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
+	}
+	named := *e
+	named.Extension = s.Extension
+	return &named
+}

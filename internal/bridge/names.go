@@ -1,0 +1,37 @@
+package bridge
+
+import (
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// toolNames are the registered names by which policies know the tools of a destination.
+type toolNames struct {
+	byTool map[string]string
+	taken  map[string]bool
+}
+
+func newToolNames(destination string, offered []protocol.Tool) *toolNames {
+	n := &toolNames{byTool: make(map[string]string, len(offered)), taken: make(map[string]bool, len(offered))}
+	for _, t := range offered {
+		if name, _, ok := tools.Register(destination, t.Name, func(name string) bool { return n.taken[name] }); ok {
+			n.byTool[t.Name], n.taken[name] = name, true
+		}
+	}
+	return n
+}
+
+// ToolName returns the registered name of a tool of the destination. A tool that the
+// destination has not listed gets a name that no listed tool has.
+func (d *Destination) ToolName(tool string) string {
+	n := d.names.Load()
+	if n == nil {
+		n = new(toolNames)
+	}
+	if name := n.byTool[tool]; name != "" {
+		return name
+	}
+	plain := "ext_" + d.ID() + "_" + tool
+	name, _, _ := tools.Register(d.ID(), tool, func(name string) bool { return name != plain || n.taken[name] })
+	return name
+}
