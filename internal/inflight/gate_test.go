@@ -1,0 +1,54 @@
+package inflight
+
+import (
+	"sync"
+	"testing"
+)
+
+func TestGate(t *testing.T) {
+	var g Gate
+	release, began := make(chan struct{}), make(chan struct{})
+	if !g.Go(func() { close(began); <-release }) {
+		t.Fatal("an open gate admits nothing")
+	}
+	<-began
+	idle := g.Close()
+	if g.Enter() || g.Go(func() { t.Error("it ran") }) {
+		t.Error("a closed gate admits more")
+	}
+	select {
+	case <-idle:
+		t.Fatal("idle while something is inside")
+	default:
+	}
+	close(release)
+	<-idle
+	<-g.Close()
+
+	var empty Gate
+	<-empty.Close()
+}
+
+// Nothing that was admitted is inside once the gate is idle, however many come while it
+// closes.
+func TestGateRace(t *testing.T) {
+	for range 200 {
+		var g Gate
+		var callers sync.WaitGroup
+		inside := make(chan struct{}, 8)
+		for range 8 {
+			callers.Go(func() {
+				if g.Enter() {
+					inside <- struct{}{}
+					<-inside
+					g.Leave()
+				}
+			})
+		}
+		<-g.Close()
+		if len(inside) != 0 {
+			t.Fatal("something is inside")
+		}
+		callers.Wait()
+	}
+}

@@ -1,0 +1,153 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/mcppolicy"
+	"github.com/exthost/exthost/governance/nativepolicy"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// Process is a policy that is a unit: its instance decides.
+type Process struct {
+	*unit.Unit
+	Name string // of the policy
+}
+
+var _ governance.Policy = (*Process)(nil)
+
+// Decide implements [governance.Policy].
+func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	i, release, err := p.AcquireKey(ctx, "")
+	if err != nil {
+		return governance.Decision{}, err
+	}
+	d, err := i.Instance.(governance.Policy).Decide(ctx, flow, x)
+	err = p.Mask(err)
+	release(err)
+	return d, err
+}
+
+// newProcess prepares the process of a policy.
+func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
+	if spec.Kind == governance.KindGRPC && s.options.Kinds.GRPC == nil {
+		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance")
+	}
+	run, report, err := newSpec(s.env, cfg, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
+		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
+		Start:  func(run runtime.Spec) (runtime.Instance, error) { return s.newInstance(spec, run) },
+		Events: s.options.State(run.ID),
+	})}, nil
+}
+
+// newInstance returns one run of a policy's process.
+func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Instance, error) {
+	if spec.Kind == governance.KindGRPC {
+		return s.options.Kinds.GRPC(spec, run), nil
+	}
+	i, err := runtime.New(run)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{Instance: i, open: func(context.Context) (governance.Policy, error) { return nativepolicy.New(spec, caller{i}), nil }}
+	if spec.Kind == governance.KindMCP {
+		c.open = func(ctx context.Context) (governance.Policy, error) { return mcppolicy.Open(ctx, spec, caller{i}) }
+	}
+	return c, nil
+}
+
+// client is an instance that is asked for decisions.
+type client struct {
+	runtime.Instance
+	open   func(ctx context.Context) (governance.Policy, error) // after the handshake
+	policy governance.Policy                                    // once ready
+}
+
+// Serve implements [supervisor.Service].
+func (c *client) Serve(ctx context.Context, ready func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var refused error
+	err := c.Instance.Serve(ctx, func() {
+		if c.policy, refused = c.open(ctx); refused != nil {
+			stop()
+			return
+		}
+		ready()
+	})
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// Decide implements [governance.Policy].
+func (c *client) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	return c.policy.Decide(ctx, flow, x)
+}
+
+// caller is the one method of an instance that the adapter of a policy needs.
+type caller struct{ i runtime.Instance }
+
+// Call sends a request to the process.
+func (c caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	return c.i.Call(ctx, &runtime.Request{Method: method, Params: params})
+}
+
+// newSpec returns everything that the runtime needs to run a policy's process, as for an
+// extension whose manifest states the same.
+func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec, process.EnvReport, error) {
+	t := manifest.Transport{Kind: manifest.KindStdio, Cmd: s.Cmd, Env: s.Env, Cwd: s.Cwd, Protocol: manifest.ProtocolNative}
+	if m := s.MCP; m != nil {
+		t = manifest.Transport{Kind: manifest.KindStdio, Cmd: m.Cmd, Script: m.Script, Env: m.Env, Cwd: m.Cwd, URL: m.URL, Protocol: manifest.ProtocolMCP}
+		switch m.Proto {
+		case governance.ProtoStreamableHTTP:
+			t.Kind = manifest.KindHTTP
+		case governance.ProtoSSE:
+			t.Kind = manifest.KindSSE
+		}
+	}
+	if t.Cwd == "" {
+		wd, err := os.Getwd()
+		if err != nil {
+			return runtime.Spec{}, process.EnvReport{}, err
+		}
+		t.Cwd = wd
+	}
+	handshake, call := manifest.Duration(s.HandshakeTimeout), manifest.Duration(s.Timeout)
+	limits := manifest.Runtime{StartTimeout: &handshake, CallTimeout: &call, MaxCallTimeout: &call, Restart: cfg.Extensions.Defaults.Restart}
+	id := status.PolicyPrefix + s.Name
+	spec := runtime.Spec{
+		ID: id, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: id, Description: s.Description}, Transport: t},
+		Options: limits.Resolve(t), HostVersion: env.Version, Self: env.Self,
+		StateDir: filepath.Join(env.StateDir, ".policies", "policy-"+url.PathEscape(s.Name)),
+		Logger:   env.Log.With("extension", id), Containment: env.Containment,
+	}
+	if err := os.MkdirAll(spec.StateDir, 0o700); err != nil {
+		return spec, process.EnvReport{}, fmt.Errorf("no state directory: %w", err)
+	}
+	var err error
+	if spec.Config, err = json.Marshal(s.Config); err != nil {
+		return spec, process.EnvReport{}, err
+	}
+	var report process.EnvReport
+	spec.Env, report = env.Child(cfg, &spec, t.Env)
+	return spec, report, nil
+}

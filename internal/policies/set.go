@@ -1,0 +1,138 @@
+package policies
+
+import (
+	"cmp"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Set is the policies of one configuration. It is immutable.
+type Set struct {
+	Members   []governance.Member
+	Processes []*Process // of those members that have one
+	Pipeline  *governance.Pipeline
+	pinning   []pinning
+	disabled  []governance.Spec
+}
+
+// NewSet makes the policies of cfg: those of the configuration, the audit log, and the
+// embedding program's. Policies that are the same in before, which may be nil, keep their
+// state, and a pipeline of the same policies is kept as a whole.
+func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
+	if before == nil {
+		before = new(Set)
+	}
+	configured, err := governance.Members(cfg.Plugins, before.Members, func(spec governance.Spec) (governance.Policy, error) {
+		if spec.Kind == governance.KindBuiltin {
+			return s.newBuiltin(spec)
+		}
+		return s.newProcess(cfg, spec)
+	})
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
+	}
+	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.options.Members)}
+	for _, m := range set.Members {
+		switch p := m.Policy.(type) {
+		case *Process:
+			set.Processes = append(set.Processes, p)
+		case *builtin.Pin:
+			set.pinning = append(set.pinning, pinning{p, m.Spec.Name, m.Spec.Mode == governance.ModeShadow})
+		}
+	}
+	for _, spec := range cfg.Plugins {
+		if spec.Disabled {
+			set.disabled = append(set.disabled, spec)
+		}
+	}
+	if err := s.openResults(set); err != nil {
+		return nil, err
+	}
+	if set.Pipeline = before.Pipeline; set.Pipeline == nil || !slices.EqualFunc(set.Members, before.Members, sameMember) {
+		set.Pipeline = governance.NewPipeline(governance.Options{Log: s.env.Log, Traces: s.Traces, Approver: s.Approvals, Observe: s.observe}, set.Members...)
+	}
+	return set, nil
+}
+
+// newBuiltin makes a policy that needs no process.
+func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
+	create := builtin.New
+	if spec.Builtin == builtin.CEL && s.options.Kinds.CEL != nil {
+		create = s.options.Kinds.CEL
+	}
+	p, err := create(spec)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := p.(*builtin.Pin); ok {
+		if err := os.MkdirAll(s.env.StateDir, 0o700); err != nil {
+			return nil, err
+		}
+		if err := p.Open(pinsFile(s.env.StateDir)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func sameMember(a, b governance.Member) bool {
+	return a.Policy == b.Policy && reflect.DeepEqual(a.Spec, b.Spec)
+}
+
+// Changed names the policies that are not the same in both sets, sorted.
+func (set *Set) Changed(before *Set) []string {
+	names := []string{}
+	for _, lists := range [][2][]governance.Member{{before.Members, set.Members}, {set.Members, before.Members}} {
+		for _, m := range lists[0] {
+			if !hasMember(lists[1], m) && !slices.Contains(names, m.Spec.Name) {
+				names = append(names, m.Spec.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Offloads reports whether a policy of the set cuts results and stores the rest.
+func (set *Set) Offloads() bool { return slices.ContainsFunc(set.Members, offloads) }
+
+// Status returns the policies in the order of the pipeline, then the disabled ones.
+func (s *State) Status(set *Set) (list []status.Policy) {
+	for _, m := range set.Members {
+		p := describe(m.Spec)
+		p.State, p.Calls = string(supervisor.Ready), s.Stats.Calls(m.Spec.Name)
+		if x, ok := m.Policy.(*Process); ok {
+			process := x.Status()
+			p.State, p.Reason, p.Process = process.State, process.Reason, &process
+		}
+		list = append(list, p)
+	}
+	order := governance.Category("").Values()
+	slices.SortStableFunc(list, func(a, b status.Policy) int {
+		return cmp.Or(slices.Index(order, string(a.Category))-slices.Index(order, string(b.Category)), a.Priority-b.Priority, cmp.Compare(a.Name, b.Name))
+	})
+	for _, spec := range set.disabled {
+		p := describe(spec)
+		p.State = status.StateDisabled
+		list = append(list, p)
+	}
+	return list
+}
+
+func describe(s governance.Spec) status.Policy {
+	s.Normalize()
+	flows := s.Flows
+	if len(flows) == 0 {
+		flows = []governance.Flow{governance.Request, governance.Response}
+	}
+	return status.Policy{Name: s.Name, Category: s.Category, Kind: s.Kind, Builtin: s.Builtin, Mode: s.Mode, Required: s.Required,
+		Flows: flows, Priority: s.Priority}
+}

@@ -1,0 +1,209 @@
+// Package policies runs the policies of a configuration: their processes, and the
+// approvals, traces, audit log and stored results that outlive a single pipeline.
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+)
+
+// Options of a [State].
+type Options struct {
+	// Kinds make policies whose code this package does not link.
+	Kinds Kinds
+	// Members are the embedding program's own policies.
+	Members []governance.Member
+	// Inspect keeps no audit log and no results, and writes no pins.
+	Inspect bool
+	// Observe takes every decision, after it was counted. Nil: nobody.
+	Observe func(governance.Observation)
+	// State takes the events of the process of policy:NAME.
+	State func(id string) unit.Events
+}
+
+// Kinds make policies whose code this package does not link. A nil one refuses policies of
+// its kind.
+type Kinds struct {
+	CEL  func(governance.Spec) (governance.Policy, error)
+	GRPC func(governance.Spec, runtime.Spec) interface {
+		runtime.Instance
+		governance.Policy
+	}
+}
+
+// State is what policies share. It outlives every [Set].
+type State struct {
+	Approvals *approval.Desk
+	Traces    *governance.Traces
+	Stats     stats.Policies
+
+	env       *unit.Env
+	options   Options
+	audit     *audit.Log // nil: none is kept
+	auditPath string
+	results   atomic.Pointer[results.Store] // nil until a policy caps the size of results
+}
+
+// Open opens the audit log that cfg asks for.
+func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
+	s := &State{env: env, options: o, Traces: governance.NewTraces(0)}
+	s.Approvals = approval.NewDesk(approval.Options{Asked: s.logQuestion})
+	if o.Inspect || cfg.Audit.Path == "" {
+		return s, nil
+	}
+	if err := s.openAudit(cfg.Audit); err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "audit.path: %w", err)
+	}
+	return s, nil
+}
+
+// maxAudits is how many hosts can share an audit.path, each with a file of its own.
+const maxAudits = 16
+
+// openAudit opens the audit log, beside those of other hosts with the same path: clients
+// on stdio start one host each.
+func (s *State) openAudit(c config.Audit) error {
+	var first error
+	for n := 1; n <= maxAudits; n++ {
+		path := audit.Sibling(c.Path, n)
+		log, err := audit.Open(audit.Options{Path: path, MaxSize: int64(c.MaxSize), Keep: c.Keep, Log: s.env.Log})
+		if err == nil {
+			s.audit, s.auditPath = log, path
+			if first != nil {
+				s.env.Log.Warn("another host writes the audit log, so this one writes its own beside it", "path", path, "reason", first)
+			}
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, audit.ErrTaken) {
+			return err
+		}
+	}
+	return first
+}
+
+// logQuestion tells the operator, who may be reading the log, of a question.
+func (s *State) logQuestion(q approval.Question) {
+	subject := q.Tool
+	if subject == "" {
+		subject = q.Method
+	}
+	s.env.Log.Warn("a call waits for an approval", "question", q.ID, "tool", subject, "caller", q.Caller, "policy", q.Policy, "reason", q.Reason,
+		"next", fmt.Sprintf("exthost approve %s, or exthost deny %s", q.ID, q.ID))
+}
+
+// observe counts a decision.
+func (s *State) observe(o governance.Observation) {
+	s.Stats.Observe(o)
+	if s.options.Observe != nil {
+		s.options.Observe(o)
+	}
+}
+
+// AuditStatus returns the state of the audit log; nil when none is kept.
+func (s *State) AuditStatus() *status.Audit {
+	if s.audit == nil {
+		return nil
+	}
+	a := &status.Audit{Path: s.auditPath}
+	if err := s.audit.Err(); err != nil {
+		a.Reason = err.Error()
+	}
+	return a
+}
+
+// auditName is the name of the audit log among the policies.
+const auditName = "audit_log"
+
+// auditMember returns the audit log as a policy; none when no log is kept.
+func (s *State) auditMember() []governance.Member {
+	if s.audit == nil {
+		return nil
+	}
+	spec := governance.Spec{Name: auditName, Category: governance.Audit, Builtin: auditName, Required: true}
+	spec.Normalize()
+	return []governance.Member{{Spec: spec, Policy: s.audit}}
+}
+
+// openResults opens the store of results for the first set that needs it. The store stays
+// until Close.
+func (s *State) openResults(set *Set) error {
+	if s.options.Inspect || s.results.Load() != nil || !set.Offloads() {
+		return nil
+	}
+	store, err := results.Open(results.Options{Dir: filepath.Join(s.env.StateDir, ".results")})
+	if err != nil {
+		return protocol.Errorf(protocol.ConfigInvalid, "plugins: no place for the results that size_cap cuts: %w", err)
+	}
+	s.results.Store(store)
+	return nil
+}
+
+// Results returns the store of results that were too big to pass; nil when there is none.
+func (s *State) Results() *results.Store { return s.results.Load() }
+
+// Install puts set in force: policies that cut results store the rest, and the counts of
+// other policies are dropped.
+func (s *State) Install(set *Set) {
+	s.Stats.Retain(set.Members)
+	for _, m := range set.Members {
+		p, ok := m.Policy.(builtin.Spiller)
+		switch {
+		case !ok:
+		case offloads(m):
+			p.SpillTo(s.results.Load())
+		default:
+			p.SpillTo(nil)
+		}
+	}
+}
+
+// offloads reports whether m cuts results and stores the rest. In shadow mode it does
+// not cut.
+func offloads(m governance.Member) bool {
+	_, ok := m.Policy.(builtin.Spiller)
+	return ok && m.Spec.Mode != governance.ModeShadow
+}
+
+// ClosePipeline waits until p has taken the decisions that are due, until ctx ends.
+func (s *State) ClosePipeline(ctx context.Context, p *governance.Pipeline) {
+	if err := p.Close(ctx); err != nil {
+		s.env.Log.Warn("policies were still deciding when the host closed", "error", err)
+	}
+}
+
+// Close closes the audit log and the results. No exchange may follow.
+func (s *State) Close(ctx context.Context) error {
+	var errs []error
+	if s.audit != nil {
+		errs = append(errs, s.audit.Close(ctx))
+	}
+	if store := s.results.Load(); store != nil {
+		errs = append(errs, store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// hasMember reports whether list has a member that is the same policy with the same spec.
+func hasMember(list []governance.Member, m governance.Member) bool {
+	return slices.ContainsFunc(list, func(other governance.Member) bool { return sameMember(m, other) })
+}

@@ -1,0 +1,108 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/tools"
+)
+
+// Snapshot is everything that a call needs. A call uses the snapshot that it entered to
+// its end.
+type Snapshot struct {
+	*Plan
+	Catalog *tools.Catalog
+	Hooks   *hooks.Set
+
+	users atomic.Int64  // calls in it, and the store while the snapshot is current
+	left  chan struct{} // closed when the last user has left
+	once  sync.Once
+}
+
+// Leave ends a use of the snapshot that [Store.Enter] began.
+func (s *Snapshot) Leave() {
+	if s.users.Add(-1) == 0 {
+		s.once.Do(func() { close(s.left) })
+	}
+}
+
+// Left returns a channel that is closed when the snapshot was replaced and the last call
+// has left.
+func (s *Snapshot) Left() <-chan struct{} { return s.left }
+
+func (s *Snapshot) isLeft() bool {
+	select {
+	case <-s.left:
+		return true
+	default:
+		return false
+	}
+}
+
+// Store holds the current snapshot, and those that calls may still use.
+type Store struct {
+	current atomic.Pointer[Snapshot]
+
+	mu   sync.Mutex // one replacement at a time; guards past
+	past []*Snapshot
+}
+
+// Load returns the current snapshot, for a look at it. It is nil before the first.
+func (s *Store) Load() *Snapshot { return s.current.Load() }
+
+// Enter returns the current snapshot for a call. Nothing in it is stopped before the caller
+// has left it with [Snapshot.Leave].
+func (s *Store) Enter() *Snapshot {
+	for {
+		now := s.current.Load()
+		now.users.Add(1)
+		if s.current.Load() == now {
+			return now
+		}
+		now.Leave() // replaced meanwhile, and maybe left by all
+	}
+}
+
+// Past returns the replaced snapshots that calls may still use.
+func (s *Store) Past() []*Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.past)
+}
+
+// Replace makes the next snapshot of plan, or of the current plan when it is nil, and puts
+// it in force. finish completes the snapshot, whose plan is set, with catalog and hooks; it
+// is given the number of the catalog and the catalog before, nil for the first. published
+// runs once the snapshot is in force and before the next replacement. Replace reports
+// whether the snapshot follows one with other tools.
+func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *tools.Catalog) (published func())) (otherTools bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := &Snapshot{Plan: plan, left: make(chan struct{})}
+	next.users.Store(1)
+	number, before := uint64(1), (*tools.Catalog)(nil)
+	prev := s.current.Load()
+	if prev != nil {
+		next.Plan = cmp.Or(plan, prev.Plan)
+		number, before = prev.Catalog.Generation()+1, prev.Catalog
+	}
+	published := finish(next, number, before)
+	s.current.Store(next)
+	published()
+	if prev == nil {
+		return false
+	}
+	prev.Leave()
+	s.past = append(slices.DeleteFunc(s.past, (*Snapshot).isLeft), prev)
+	return !sameTools(before, next.Catalog)
+}
+
+func sameTools(a, b *tools.Catalog) bool {
+	return slices.EqualFunc(a.Entries(), b.Entries(), func(x, y *tools.Entry) bool {
+		return x.Name == y.Name && bytes.Equal(x.Descriptor, y.Descriptor)
+	})
+}
