@@ -147,7 +147,7 @@ func (x *Extension) Remember(i *Instance) []tools.Change {
 // extension has not run, and what was wrong with the handshake.
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.Handshake(); hs != nil {
-		return x.older.addTools(hs.Tools), hs.Diagnostics
+		return x.legacy.addTools(hs.Tools), hs.Diagnostics
 	}
 	if x.onDemand() && x.declares() {
 		return runtime.Declared(x.Candidate.Manifest), nil

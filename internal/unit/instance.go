@@ -18,7 +18,7 @@ type Instance struct {
 	runtime.Instance
 	Unit        *Unit
 	Key         string // of its slot
-	Older       bool   // belongs to the unit's group for clients of the older era of MCP
+	Legacy      bool   // belongs to the unit's group for clients of the legacy era of MCP
 	Fingerprint string // of the program that it runs; "" when its offer is not kept
 
 	pid      int          // once it was ready
@@ -83,8 +83,8 @@ func (i *Instance) Crashed(began bool, err error) {
 
 // offered takes the instance's handshake, or with announced a later change of its tools.
 func (i *Instance) offered(announced bool) {
-	if i.Older {
-		i.Unit.older.handshake.Store(i.Handshake())
+	if i.Legacy {
+		i.Unit.legacy.handshake.Store(i.Handshake())
 	} else {
 		i.Unit.handshake.Store(i.Handshake())
 	}

@@ -34,7 +34,7 @@ func SessionKey(s *protocol.Session) string {
 	if s.ID == "" && s.Caller == "" && len(s.Env) == 0 {
 		return ""
 	}
-	if s.Version >= protocol.MCP20260728 {
+	if protocol.EraOf(s.Version) == protocol.EraModern {
 		key += statelessSuffix
 	}
 	return key
@@ -43,8 +43,8 @@ func SessionKey(s *protocol.Session) string {
 // IsSessionKey reports whether key is of a session with an id.
 func IsSessionKey(key string) bool { return strings.HasPrefix(key, sessionPrefix) }
 
-// isOlderKey reports whether key is of a session of the older era.
-func isOlderKey(key string) bool {
+// isLegacyKey reports whether key is of a session of the legacy era.
+func isLegacyKey(key string) bool {
 	return IsSessionKey(key) && !strings.HasSuffix(key, statelessSuffix)
 }
 

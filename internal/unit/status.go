@@ -53,7 +53,7 @@ func (u *Unit) Status() status.Extension {
 
 // slots returns the slots of both groups.
 func (u *Unit) slots() []supervisor.SlotStatus {
-	return append(u.group.Status(), u.older.slots()...)
+	return append(u.group.Status(), u.legacy.slots()...)
 }
 
 // processes returns the state of the running instances by the key of their slot, of two

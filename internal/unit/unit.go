@@ -34,7 +34,7 @@ type Unit struct {
 	report    process.EnvReport
 	events    Events
 	group     *supervisor.Group[*Instance]
-	older     *olderGroup
+	legacy    *legacyGroup
 	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
 	crash     atomic.Pointer[status.Crash]      // the latest
 	secrets   secrets
@@ -58,7 +58,7 @@ type Options struct {
 	MasksAlways bool
 	// Start makes one run. Default: [runtime.New].
 	Start func(runtime.Spec) (runtime.Instance, error)
-	// BothEras gives clients of the older era of MCP a group of their own, if the
+	// BothEras gives clients of the legacy era of MCP a group of their own, if the
 	// transport can speak both eras and its instances are shared.
 	BothEras bool
 	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
@@ -106,13 +106,13 @@ func New(env *Env, o Options) *Unit {
 	u.secrets.values = slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets)
 	u.secrets.always = o.MasksAlways || t.TokenFile != ""
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) }, u.groupOptions(o.Keep, u.observe))
-	u.older = u.newOlderGroup(&o)
+	u.legacy = u.newLegacyGroup(&o)
 	return u
 }
 
 // newInstance prepares one run for the slot of a key.
-func (u *Unit) newInstance(o *Options, key string, older bool) (*Instance, error) {
-	i := &Instance{Unit: u, Key: key, Older: older}
+func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, error) {
+	i := &Instance{Unit: u, Key: key, Legacy: legacy}
 	i.logLevel.Store(noLogLevel)
 	if o.Fingerprint != nil {
 		i.Fingerprint = o.Fingerprint()
@@ -128,7 +128,7 @@ func (u *Unit) newInstance(o *Options, key string, older bool) (*Instance, error
 			return o.Incoming(ctx, i, method, params, notify)
 		}
 		s.Capabilities = u.relayed(key)
-		s.Older = older || u.PerSession() && isOlderKey(key)
+		s.Older = legacy || u.PerSession() && isLegacyKey(key)
 	}
 	run, err := o.Start(s)
 	i.Instance = run
@@ -219,7 +219,7 @@ func (u *Unit) NeedsStart() bool {
 // Acquire returns the instance that serves a call of s, and the function that gives it
 // back with the call's error. key is [SessionKey] of s.
 func (u *Unit) Acquire(ctx context.Context, s *protocol.Session, key string) (*Instance, func(error), error) {
-	return u.older.acquire(ctx, u.group, s, key)
+	return u.legacy.acquire(ctx, u.group, s, key)
 }
 
 // AcquireKey is Acquire for the host itself, by the key of an instance.
@@ -232,18 +232,18 @@ func (u *Unit) EndSession(key string) { u.group.Release(key) }
 
 // Stop implements [Runner].
 func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
-	var older error
+	var legacy error
 	var beside sync.WaitGroup
-	beside.Go(func() { older = u.older.stop(ctx, drain) })
+	beside.Go(func() { legacy = u.legacy.stop(ctx, drain) })
 	err := u.group.Stop(ctx, drain)
 	beside.Wait()
-	return errors.Join(err, older)
+	return errors.Join(err, legacy)
 }
 
 // Restart implements [Runner].
 func (u *Unit) Restart(ctx context.Context) error {
 	err := u.group.Restart(ctx)
-	if err = errors.Join(err, u.older.restart(ctx)); err == nil {
+	if err = errors.Join(err, u.legacy.restart(ctx)); err == nil {
 		u.group.Release(firstHandshake) // which belongs to no session
 	}
 	return err
