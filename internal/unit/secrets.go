@@ -72,3 +72,6 @@ func headerSecrets(t manifest.Transport) (values []string) {
 	}
 	return values
 }
+
+// MaskText returns a text of the unit without the secrets of all units.
+func (u *Unit) MaskText(text string) string { return u.env.Redactor.String(text) }

@@ -1,0 +1,165 @@
+// Package dispatch takes one call through governance, hooks, validation and admission to
+// an instance, and its outcome back.
+package dispatch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Call is one call on its way.
+type Call struct {
+	Exchange governance.Exchange // as policies see it
+	Request  *protocol.Call      // as the caller made it
+	Snapshot *snapshot.Snapshot  // entered; the call leaves it
+	Target   snapshot.Target     // nil: the host answers
+	Instance *unit.Instance      // that the call was admitted to last
+	Sent     runtime.Request     // as the instance was given it last
+
+	entry  *tools.Entry    // of a tool of the catalog
+	parsed toolCall        // the params of a tool call
+	params json.RawMessage // Exchange.Request as it was written from parsed
+	hooks  hookState
+}
+
+// IsToolCall reports whether the call is a tools/call.
+func (c *Call) IsToolCall() bool { return c.Request.Method == protocol.MethodToolsCall }
+
+// Caller returns the authenticated caller, "" when anonymous.
+func (c *Call) Caller() string {
+	if c.Request.Session == nil {
+		return ""
+	}
+	return c.Request.Session.Caller
+}
+
+// arguments returns the arguments as they are now: a policy or a hook may have changed
+// them.
+func (c *Call) arguments() json.RawMessage {
+	now := c.Exchange.Request
+	if len(now) == len(c.params) && &now[0] == &c.params[0] {
+		return c.parsed.arguments
+	}
+	return toolArguments(now)
+}
+
+// route finds the target of r, whose params, of a tool call, are t. On an error the
+// snapshot is not entered any more.
+func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
+	c := d.newCall()
+	c.Request, c.Snapshot = r, d.o.Snapshots.Enter()
+	if t != nil {
+		c.parsed = *t
+	}
+	defer func() {
+		if err != nil {
+			c.Snapshot.Leave()
+		}
+	}()
+	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: r.Params}
+	if s := r.Session; s != nil {
+		c.Exchange.Caller, c.Exchange.Session = s.Caller, s.ID
+	}
+	if r.Extension != "" {
+		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil {
+			return nil, UnknownExtension(r.Extension, nil)
+		}
+	}
+	destination, bridged := c.Target.(*bridge.Destination)
+	switch {
+	case t != nil && bridged:
+		c.Exchange.Tool = destination.ToolName(t.name)
+		c.Exchange.Request = t.params(t.name)
+	case t != nil:
+		return c, c.routeTool()
+	case r.Method == protocol.MethodToolsList && !bridged:
+		c.Target = nil // the catalog answers
+	case c.Target == nil && !d.o.Aggregator.Aggregates(r.Method):
+		return nil, protocol.Errorf(protocol.ToolNotFound, "method %q is not served here", r.Method)
+	}
+	if c.Exchange.Tool == "" {
+		c.Exchange.Tool = d.o.Aggregator.ToolOf(r)
+	}
+	return c, nil
+}
+
+// routeTool finds the tool and writes the params as the extension will be sent them, so
+// that policies see exactly those.
+func (c *Call) routeTool() error {
+	catalog, extension, name := c.Snapshot.Catalog, c.Request.Extension, c.parsed.name
+	var ok bool
+	if extension == "" {
+		c.entry, ok = catalog.Lookup(name)
+	} else {
+		c.entry, ok = catalog.LookupIn(extension, name)
+	}
+	if !ok { // a policy that withholds the tool refuses the call
+		c.entry, ok = catalog.Withheld(extension, name)
+	}
+	if !ok {
+		return c.unknownTool(extension, name)
+	}
+	if c.Target = nil; c.entry.Extension != "" {
+		c.Target = c.Snapshot.Target(c.entry.Extension)
+	}
+	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Name
+	c.params = c.parsed.params(c.entry.Tool)
+	c.Exchange.Request = c.params
+	return nil
+}
+
+// UnknownExtension says that there is no such extension, and which of the known ids was
+// probably meant.
+func UnknownExtension(id string, known []string) error {
+	if near := nearest.Of(id, known); near != "" {
+		return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q, did you mean %q?", id, near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
+}
+
+// unknownTool names the tool that was probably meant.
+func (c *Call) unknownTool(extension, name string) error {
+	var known []string
+	for _, e := range c.Snapshot.Catalog.Entries() {
+		if extension == "" {
+			known = append(known, e.Name)
+		} else if e.Extension == extension {
+			known = append(known, e.Tool)
+		}
+	}
+	text := fmt.Sprintf("there is no tool %q", name)
+	if near := nearest.Of(name, known); near != "" {
+		text += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "%s", text)
+}
+
+// Blame makes err a *protocol.Error that names the extension and the tool.
+func (c *Call) Blame(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		kind := protocol.KindOf(err)
+		if kind == "" {
+			kind = protocol.ExtensionError
+		}
+		e = protocol.Errorf(kind, "%w", err)
+	}
+	named := *e // calls that fail together may share an error
+	if named.Extension == "" && c.Target != nil {
+		named.Extension = c.Target.Base().ID()
+	}
+	if named.Tool == "" {
+		named.Tool = c.Exchange.Tool
+	}
+	return &named
+}

@@ -1,0 +1,225 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Deliver carries a call one stage further, with params in place of those that it came
+// with, and returns the result.
+type Deliver func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error)
+
+// Stage puts something before and after a Deliver.
+type Stage func(next Deliver) Deliver
+
+// Aggregator serves clients of all extensions at once.
+type Aggregator interface {
+	// Aggregates reports whether Aggregate serves a method.
+	Aggregates(method string) bool
+	// Aggregate answers a call of all extensions.
+	Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// Resolve returns c with the extension that owns its subject: a resource, a prompt, a
+	// task. It returns c itself when the call has none.
+	Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call, error)
+	// ToolOf returns the tool whose call began the task that c is about, "" for none: a
+	// policy about a tool covers the tasks that its calls become.
+	ToolOf(c *protocol.Call) string
+}
+
+// Options of a [Dispatcher].
+type Options struct {
+	Snapshots  *snapshot.Store
+	Aggregator Aggregator
+	Counters   *stats.Counters
+	Feed       *stats.Feed
+	// Started is closed when every extension that starts with the host has started or
+	// failed. A call for something that does not exist waits for that, until Patience.
+	Started  <-chan struct{}
+	Patience time.Time
+}
+
+// Dispatcher carries calls. Its methods may be called by many goroutines at once.
+type Dispatcher struct {
+	o       Options
+	deliver Deliver
+	unused  sync.Pool // of *Call: most of what a call allocates is this
+}
+
+// New returns a dispatcher whose calls go through stages, the first one first.
+func New(o Options, stages ...Stage) *Dispatcher {
+	d := &Dispatcher{o: o, deliver: send}
+	for n := range stages {
+		d.deliver = stages[len(stages)-1-n](d.deliver)
+	}
+	return d
+}
+
+// Do carries one call. The result is the bytes that the extension sent. The error is a
+// *protocol.Error.
+func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
+	if len(r.Params) > 0 {
+		if err := rawjson.Check(r.Params); err != nil { // other bytes could end the frame that holds them
+			return nil, protocol.Errorf(protocol.InvalidJSON, "the params of %s are not JSON: %w", r.Method, err)
+		}
+	}
+	if r.Notify && !strings.HasPrefix(r.Method, "notifications/") {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", r.Method)
+	}
+	if r.Method != protocol.MethodToolsCall {
+		r, err := d.o.Aggregator.Resolve(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return d.do(ctx, r, nil)
+	}
+	t, err := readToolCall(r.Params)
+	if err != nil {
+		return nil, err
+	}
+	return d.do(ctx, r, t)
+}
+
+// anonymous is the call of a Go program; the tool and its arguments are beside it.
+var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
+
+// CallTool calls a tool by its registered name for a Go program. arguments is valid JSON.
+func (d *Dispatcher) CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	t := toolCall{name: tool, arguments: arguments}
+	t.normalize()
+	return d.do(ctx, &anonymous, &t)
+}
+
+func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall) (json.RawMessage, error) {
+	c, err := d.enter(ctx, r, t)
+	if err != nil {
+		d.o.Counters.UnknownTarget(err)
+		return nil, err
+	}
+	defer c.Snapshot.Leave()
+	began := d.o.Feed.Clock()
+	result, err := d.deliver(ctx, c, c.Exchange.Request)
+	d.count(c, began, err)
+	if err != nil {
+		return nil, c.Blame(err)
+	}
+	d.recycle(c)
+	return result, nil
+}
+
+// enter routes r. A call for something that does not exist, and a list, wait for the start
+// of the extensions.
+func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall) (*Call, error) {
+	started := d.isStarted() // before the look: what is missing may appear in between
+	c, err := d.route(r, t)
+	if started || err == nil && !isList(d.o.Aggregator, r.Method) {
+		return c, err
+	}
+	if err == nil {
+		c.Snapshot.Leave()
+	}
+	d.awaitStart(ctx) // an extension that starts later is announced with list_changed
+	return d.route(r, t)
+}
+
+func isList(a Aggregator, method string) bool {
+	return method == protocol.MethodToolsList || a.Aggregates(method) && method != protocol.MethodSetLevel
+}
+
+func (d *Dispatcher) isStarted() bool {
+	select {
+	case <-d.o.Started:
+		return true
+	default:
+		return false
+	}
+}
+
+func (d *Dispatcher) awaitStart(ctx context.Context) {
+	ctx, cancel := context.WithDeadline(ctx, d.o.Patience)
+	defer cancel()
+	select {
+	case <-d.o.Started:
+	case <-ctx.Done():
+	}
+}
+
+// Enter returns a call of s to its extension that is not sent: its target and snapshot.
+// The caller leaves the snapshot.
+func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
+	return d.enter(ctx, r, nil)
+}
+
+// Test takes the request flow of r through the policies and sends nothing. It returns
+// the decisions, and the error that the call would have had.
+func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Trace, error) {
+	var t *toolCall
+	if r.Method == protocol.MethodToolsCall {
+		var err error
+		if t, err = readToolCall(r.Params); err != nil {
+			return governance.Trace{}, err
+		}
+	}
+	c, err := d.enter(ctx, r, t)
+	if err != nil {
+		return governance.Trace{}, err
+	}
+	defer c.Snapshot.Leave()
+	trace, err := c.Snapshot.Policies.Pipeline.Test(ctx, &c.Exchange)
+	if err != nil {
+		err = c.Blame(err)
+	}
+	return trace, err
+}
+
+// count counts a tool call that has ended, and tells listeners of any call that began
+// while there were some.
+func (d *Dispatcher) count(c *Call, began time.Time, err error) {
+	if !c.IsToolCall() && began.IsZero() {
+		return
+	}
+	outcome := stats.OutcomeOf(c.Exchange.Response, err)
+	switch {
+	case c.entry != nil:
+		d.o.Counters.Call(c.entry.Extension, c.entry.Name, outcome)
+	case c.IsToolCall():
+		d.o.Counters.Call(c.Exchange.Extension, "", outcome) // of a destination, whose tools are not in the catalog
+	}
+	if began.IsZero() {
+		return
+	}
+	x := &c.Exchange
+	event := &status.CallEvent{
+		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: outcome,
+		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: time.Since(began),
+	}
+	if protocol.KindOf(err) == protocol.Rejected {
+		event.Policy, event.Code = x.Verdict.Policy, x.Verdict.Code
+	}
+	d.o.Feed.Call(event, err)
+}
+
+func (d *Dispatcher) newCall() *Call {
+	if c, ok := d.unused.Get().(*Call); ok {
+		return c
+	}
+	return new(Call)
+}
+
+// recycle ends a call that succeeded. Policies, hooks and peers of the caller may keep
+// what they were shown: a call that had any of them is left to the collector.
+func (d *Dispatcher) recycle(c *Call) {
+	if c.Exchange.ID == "" && c.hooks.id == "" && c.Request.Client == nil {
+		*c = Call{}
+		d.unused.Put(c)
+	}
+}

@@ -1,0 +1,27 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// traceID is the trace that params belong to by their _meta.traceparent, as W3C
+// Trace Context spells it; "" when there is none.
+func traceID(params json.RawMessage) string {
+	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(params, "_meta"), "traceparent"))
+	if version, rest, ok := strings.Cut(text, "-"); ok && len(version) == 2 && len(rest) >= 35 && rest[32] == '-' && isLowerHex(rest[:32]) {
+		return rest[:32]
+	}
+	return ""
+}
+
+func isLowerHex(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

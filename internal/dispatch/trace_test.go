@@ -1,0 +1,20 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestTraceID(t *testing.T) {
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for params, want := range map[string]string{
+		``: "", `{}`: "", `{"_meta":1}`: "", `{"_meta":{"traceparent":7}}`: "", `{"_meta":{"traceparent":"-"}}`: "",
+		`{"_meta":{"traceparent":"00-` + id + `-b7ad6b7169203331-01"}}`:       id,
+		`{"_meta":{"traceparent":"cc-` + id + `-b7ad6b7169203331-01-later"}}`: id,
+		`{"_meta":{"traceparent":"00-<script>alert(1)</script>aaaaaaaa-x"}}`:  "",
+	} {
+		if got := traceID(json.RawMessage(params)); got != want {
+			t.Errorf("%s: %q, want %q", params, got, want)
+		}
+	}
+}
