@@ -118,7 +118,10 @@ func (u *Unit) ServesLegacy(s *protocol.Session) bool { return u.legacy.serves(s
 // before that has started.
 func (u *Unit) LegacyHandshake() *runtime.Handshake { return u.legacy.handshake.Load() }
 
-// AcquireLegacy returns the instance for clients of the legacy era.
-func (u *Unit) AcquireLegacy(ctx context.Context) (*Instance, func(error), error) {
-	return u.legacy.group.Acquire(ctx, legacyKey)
+// AcquireEra returns the shared instance of one era, for the host itself.
+func (u *Unit) AcquireEra(ctx context.Context, legacy bool) (*Instance, func(error), error) {
+	if legacy {
+		return u.legacy.group.Acquire(ctx, legacyKey)
+	}
+	return u.group.Acquire(ctx, "")
 }

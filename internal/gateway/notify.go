@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Callers is the [dispatch.Stage] that lets an instance reach the caller of the call in
+// flight.
+func (g *Gateway) Callers(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		if c.Request.Client != nil {
+			c.Sent.Client = caller{g, c, c.Instance}
+		}
+		return next(ctx, c, params)
+	}
+}
+
+// caller is the caller of a call as the instance sees it. A request or notification of the
+// instance is the same exchange with the ends swapped, and passes the same policies.
+type caller struct {
+	g    *Gateway
+	call *dispatch.Call
+	by   *unit.Instance
+}
+
+var _ protocol.Peer = caller{}
+
+// Call implements [protocol.Peer].
+func (u caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if u.isForAnother(params) {
+		return u.g.Incoming(ctx, u.by, method, params, false)
+	}
+	x := u.exchange(method, params)
+	err := u.call.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) (err error) {
+		x.Response, err = u.call.Request.Client.Call(ctx, x.Method, x.Request)
+		return err
+	})
+	return x.Response, err
+}
+
+// Notify implements [protocol.Peer].
+func (u caller) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if method == protocol.MethodMessage && !u.g.acceptsLog(u.call, params) || u.notFromCaller(params) {
+		return nil
+	}
+	x := u.exchange(method, params)
+	x.Notify = true
+	return u.call.Snapshot.Policies.Pipeline.Govern(ctx, x, func(ctx context.Context, x *governance.Exchange) error {
+		return u.call.Request.Client.Notify(ctx, x.Method, x.Request)
+	})
+}
+
+// notFromCaller reports whether the message concerns a task started by a different caller.
+// The child cannot say whom it addresses, so with one call in flight we assume that caller.
+func (u caller) notFromCaller(params json.RawMessage) bool {
+	_, about, known := u.g.relatedTask(u.by, params)
+	return known && about.caller != u.call.Caller()
+}
+
+// isForAnother reports whether a request concerns a task that another session started, and
+// so is put to that session. The session may be of the same caller, unless this call is
+// about that task.
+func (u caller) isForAnother(params json.RawMessage) bool {
+	id, about, known := u.g.relatedTask(u.by, params)
+	switch {
+	case !known || about.caller != u.call.Caller():
+		return known
+	case about.session == nil || about.session == u.call.Request.Session:
+		return false
+	}
+	own, _ := taskID(u.call.Request.Method, u.call.Sent.Params)
+	return own != id
+}
+
+func (u caller) exchange(method string, params json.RawMessage) *governance.Exchange {
+	x := u.call.Exchange
+	x.Method, x.Request, x.Response, x.ToChild, x.Notify = method, params, nil, false, false
+	return &x
+}
+
+// Incoming takes a request or notification of an instance outside any call, or during calls
+// of several sessions. An instance of one session speaks to that session. Of the others
+// only messages about a subscription or a task, or to everybody, are passed on.
+func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	if notify {
+		for _, s := range g.audience(i, method, params) {
+			if _, err := g.forward(ctx, i.Unit, s, method, params, true); err != nil {
+				g.o.Log.Debug("a client was not told", "extension", i.Unit.ID(), "method", method, "session", s.ID, "error", err)
+			}
+		}
+		return nil, nil
+	}
+	s := i.Unit.Session(i.Key)
+	if _, about, known := g.relatedTask(i, params); known && s == nil {
+		s = about.session
+	}
+	if s != nil && s.Client != nil {
+		return g.forward(ctx, i.Unit, s, method, params, false)
+	}
+	i.Unit.Log.Warn("it asked for something, and no call says whom; it is refused", "method", method,
+		"next", `runtime.instances = "per_session" gives each session an instance of its own`)
+	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them", method)
+}
+
+// audience returns the sessions that a notification is for.
+func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessage) (to []*protocol.Session) {
+	if own := i.Unit.Session(i.Key); own != nil {
+		return []*protocol.Session{own}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch method {
+	case protocol.MethodResourceUpdated:
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		return g.subscriptions.sessions(subscription{i.Unit, uri, i.Legacy})
+	case protocol.MethodTaskStatus:
+		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
+		status, _ := rawjson.Text(rawjson.Get(params, "status"))
+		if s := g.tasks.watcher(keyOf(i, id), status); g.sessions[s] != nil {
+			to = append(to, s)
+		}
+	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
+		for s := range g.sessions {
+			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.ServesLegacy(s) == i.Legacy {
+				to = append(to, s)
+			}
+		}
+	}
+	return to
+}
+
+// NotifyDestinationChanged tells the clients of a destination's instance that its tools
+// have changed.
+func (g *Gateway) NotifyDestinationChanged(i *unit.Instance) {
+	for _, s := range g.audience(i, protocol.MethodToolsListChanged, nil) {
+		g.o.Beside.Go(func() {
+			ctx, cancel := context.WithTimeout(g.o.Closing, notifyTimeout)
+			defer cancel()
+			if _, err := g.forward(ctx, i.Unit, s, protocol.MethodToolsListChanged, nil, true); err != nil {
+				i.Unit.Log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
+			}
+		})
+	}
+}
+
+// forward carries a request or notification of u to s outside a call: the path of a call
+// with the ends swapped.
+func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
+	if method == protocol.MethodMessage && !g.sessionAcceptsLog(s, params) {
+		return nil, nil
+	}
+	if s.Client == nil {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "the client cannot be reached")
+	}
+	e := &governance.Exchange{Method: method, Caller: s.Caller, Session: s.ID, Extension: u.ID(), Notify: notify, Request: params}
+	now := g.o.Snapshots.Enter()
+	defer now.Leave()
+	err := now.Policies.Pipeline.Govern(ctx, e, func(ctx context.Context, e *governance.Exchange) (err error) {
+		if e.Notify {
+			return s.Client.Notify(ctx, e.Method, e.Request)
+		}
+		e.Response, err = s.Client.Call(ctx, e.Method, e.Request)
+		return err
+	})
+	return e.Response, err
+}

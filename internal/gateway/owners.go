@@ -1,0 +1,122 @@
+package gateway
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/tools"
+)
+
+// owners maps resources, templates and prompts to the extension that lists them. It is
+// filled from the lists that callers ask for.
+type owners struct {
+	mu        sync.Mutex
+	listed    time.Time // when everything was last listed to find an owner
+	resources map[string]string
+	templates []template
+	prompts   map[string]prompt // by registered name
+}
+
+type template struct {
+	extension, text string
+	pattern         *regexp.Regexp
+}
+
+type prompt struct{ extension, name string }
+
+// update takes the items of one kind that each extension of order lists, and returns those
+// that are shown.
+func (o *owners) update(l listing, order []string, each [][]json.RawMessage) (shown []json.RawMessage) {
+	resources, prompts, templates := make(map[string]string), make(map[string]prompt), []template(nil)
+	for n, id := range order {
+		for _, item := range each[n] {
+			key, _ := rawjson.Text(rawjson.Get(item, l.key))
+			switch l.key {
+			case "uri":
+				if resources[key] != "" {
+					continue
+				}
+				resources[key] = id
+			case "uriTemplate":
+				templates = append(templates, template{id, key, templatePattern(key)})
+			case "name":
+				name, _, ok := tools.Register(id, key, func(name string) bool { return prompts[name].extension != "" })
+				if !ok {
+					continue
+				}
+				prompts[name] = prompt{id, key}
+				item = rawjson.Set(item, "name", rawjson.Quote(name))
+			}
+			shown = append(shown, item)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch l.key {
+	case "uri":
+		o.resources = resources
+	case "uriTemplate":
+		o.templates = templates
+	case "name":
+		o.prompts = prompts
+	}
+	return shown
+}
+
+var expression = regexp.MustCompile(`\{[^{}]*\}`)
+
+// templatePattern matches the URIs that a template (RFC 6570) may expand to, roughly: it
+// matches some URIs that the template cannot expand to.
+func templatePattern(text string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString("^")
+	last := 0
+	for _, at := range expression.FindAllStringIndex(text, -1) {
+		b.WriteString(regexp.QuoteMeta(text[last:at[0]]))
+		any := "[^/?#]*"
+		if strings.ContainsAny(text[at[0]:at[1]], "+#/?&*;.") {
+			any = ".*"
+		}
+		b.WriteString(any)
+		last = at[1]
+	}
+	b.WriteString(regexp.QuoteMeta(text[last:]) + "$")
+	return regexp.MustCompile(b.String())
+}
+
+// find returns the extension that lists a resource by its URI or the text of its template,
+// or a prompt by its registered name, and the extension's own name for it; "" when no
+// extension does.
+func (o *owners) find(kind, name string) (extension, own string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if kind == "prompt" {
+		p := o.prompts[name]
+		return p.extension, p.name
+	}
+	if id := o.resources[name]; id != "" {
+		return id, name
+	}
+	for _, t := range o.templates {
+		if t.text == name || t.pattern.MatchString(name) {
+			return t.extension, name
+		}
+	}
+	return "", ""
+}
+
+// mayList reports whether everything may be listed again to find an owner: at most once a
+// second, however often clients ask.
+func (o *owners) mayList() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.listed) < time.Second {
+		return false
+	}
+	o.listed = time.Now()
+	return true
+}

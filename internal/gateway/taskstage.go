@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+const (
+	// maxTaskResult bounds the results that are searched for a new task, in bytes. The
+	// answer that begins a task is short.
+	maxTaskResult = 64 << 10
+	// maxTaskID bounds the ids that are kept, in bytes.
+	maxTaskID = 1 << 10
+	// relatedTaskMark is the end of [protocol.MetaRelatedTask]: some libraries spell the
+	// slash before it \/.
+	relatedTaskMark = "related-task"
+)
+
+// TaskOwnership is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls
+// about tasks of others, keeps the caller of each task that begins, and lists a caller's
+// own tasks alone. A Go caller without a session may ask about every task.
+func (g *Gateway) TaskOwnership(next dispatch.Deliver) dispatch.Deliver {
+	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
+		id, err := taskID(c.Request.Method, params)
+		if id != "" && c.Request.Session != nil && g.tasks.isOthers(keyOf(c.Instance, id), c.Caller()) {
+			err = unknownTask(id) // as if there were none: not even its existence is given away
+		}
+		if err != nil {
+			return nil, err
+		}
+		result, err := next(ctx, c, params)
+		if err != nil {
+			return nil, err
+		}
+		g.addTask(c, params, result)
+		return g.ownTasks(c, result), nil
+	}
+}
+
+// addTask keeps the task that a call has become. The server's answer decides: the client's
+// wish for a task may be spelled in many ways. A request about a task begins none.
+func (g *Gateway) addTask(c *dispatch.Call, params, result json.RawMessage) {
+	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(c.Request.Method, taskMethods) {
+		return
+	}
+	var created json.RawMessage
+	switch {
+	case string(rawjson.Get(result, "resultType")) == `"task"`:
+		created = result
+	case rawjson.Get(params, "task") != nil:
+		created = rawjson.Get(result, "task")
+	}
+	id, ok := rawjson.Text(rawjson.Get(created, "taskId"))
+	if !ok || len(id) > maxTaskID {
+		return
+	}
+	begun := task{caller: c.Caller(), tool: c.Exchange.Tool}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := c.Request.Session; s != nil && s.ID != "" && g.sessions[s] != nil { // the end of any other session would go unnoticed
+		begun.session = s
+	}
+	g.tasks.add(keyOf(c.Instance, id), begun)
+}
+
+// ownTasks leaves in a list the tasks that the caller is known to have begun. The ids of
+// others would be enough to read the tasks that nobody is known to have begun.
+func (g *Gateway) ownTasks(c *dispatch.Call, result json.RawMessage) json.RawMessage {
+	var list []json.RawMessage
+	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil || json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
+		return result
+	}
+	own := slices.DeleteFunc(slices.Clone(list), func(item json.RawMessage) bool {
+		id, _ := rawjson.Text(rawjson.Get(item, "taskId"))
+		return !g.tasks.isOwn(keyOf(c.Instance, id), c.Caller())
+	})
+	if len(own) == len(list) {
+		return result
+	}
+	return rawjson.Set(result, "tasks", rawjson.AppendList(nil, own))
+}
+
+// relatedTask returns the task that a message of an instance names in its _meta.
+func (g *Gateway) relatedTask(i *unit.Instance, params json.RawMessage) (id string, about task, known bool) {
+	if !bytes.Contains(params, []byte(relatedTaskMark)) {
+		return "", task{}, false
+	}
+	id, _ = rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaRelatedTask), "taskId"))
+	about, known = g.tasks.get(keyOf(i, id))
+	return id, about, known
+}
+
+// The task capabilities for clients of all extensions, in either era. Lists of tasks are
+// not offered: a client knows the tasks that it began.
+const (
+	legacyTasks = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
+	modernTasks = `{"` + protocol.ExtensionTasks + `":{}}`
+)
+
+// makesTasks reports for each era whether an MCP server makes tasks of tool calls.
+func makesTasks(hs *runtime.Handshake) (legacy, modern bool) {
+	if hs == nil {
+		return false, false
+	}
+	calls := rawjson.Get(rawjson.Get(rawjson.Get(hs.Capabilities, "tasks"), "requests"), "tools")
+	return rawjson.Get(calls, "call") != nil, rawjson.Get(rawjson.Get(hs.Capabilities, "extensions"), protocol.ExtensionTasks) != nil
+}
