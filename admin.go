@@ -7,31 +7,38 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 )
 
-// Admin is the operator's side of a host: what a person at the controls asks and
-// does. Its methods may be called by many goroutines at once.
+// Admin is the operator's side of a host. Its methods may be called by many goroutines at
+// once.
 type Admin struct{ h *Host }
 
 // Admin returns the operator's side of the host.
 func (h *Host) Admin() Admin { return Admin{h} }
 
-// HostStatus is what the operating system knows of the host itself.
-type HostStatus struct {
-	PID       int       `json:"pid"`
-	StartedAt time.Time `json:"started_at"`          // when it was opened
-	RSS       int64     `json:"rss_bytes,omitempty"` // memory; 0 where the system does not tell
+// Status returns a snapshot of the host. It does not ask the operating system; see
+// [Admin.Status].
+func (h *Host) Status() status.Status {
+	now := h.snapshots.Load()
+	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
+	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
+	now.Describe(&s)
+	s.Policies, s.Audit, s.Questions = h.policies.Status(now.Policies), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	return s
 }
 
-// Status is [Host.Status] with what it takes a look at the operating system to
-// know: the host's own process, and the memory of each.
-func (a Admin) Status() Status {
+// Status is [Host.Status] with what the operating system knows: the host's own process, and
+// the memory of each process.
+func (a Admin) Status() status.Status {
 	s := a.h.Status()
-	s.Host = &HostStatus{PID: os.Getpid(), StartedAt: a.h.openedAt, RSS: process.Memory()}
+	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
 	memory := process.SessionMemory()
 	processes := slices.Clone(s.Extensions)
 	for _, p := range s.Policies {
@@ -49,70 +56,71 @@ func (a Admin) Status() Status {
 	return s
 }
 
-// Restart replaces the instances of an extension, or of policy:NAME, and forgets its failures, which
-// is the way out of failed. Calls in flight may end, within its drain_timeout. It
-// waits until the new instances can be called, and returns why one cannot; when
-// ctx ends the restart goes on. What is not running because nobody has called it
-// stays so. An extension that may not run here is a requirement_missing error,
-// one that is not there tool_not_found.
-func (a Admin) Restart(ctx context.Context, id string) error {
-	x := a.h.gen.Load().worker(id)
-	if x == nil {
-		return a.h.cannotRestart(id)
+// Measures returns the counts since the host was opened.
+func (a Admin) Measures() status.Measures {
+	h := a.h
+	m := status.Measures{Status: a.Status(), Listeners: h.feed.Readers(), Sessions: h.gateway.Sessions()}
+	for _, u := range h.snapshots.Load().Units() {
+		m.Extensions = append(m.Extensions, u.Base().Measure())
 	}
-	a.h.log.Info("restarted by the operator", "extension", id)
-	return a.h.restart(ctx, x)
+	for _, p := range m.Status.Policies {
+		m.Policies = append(m.Policies, h.policies.Stats.Measures(p.Name)...)
+	}
+	h.counters.Describe(&m)
+	return m
 }
 
-func (h *Host) restart(ctx context.Context, x *extension) error {
-	err := x.restart(ctx)
-	switch {
-	case err == nil:
-		x.group.Release(firstHandshake) // nobody's session
-		h.forget(x)
-		h.offersChanged()
-	case ctx.Err() != nil:
-	case protocol.KindOf(err) != protocol.ShuttingDown:
-		h.forget(x)
-		h.report(startDiagnostic(x, err))
+// Events yields what happens in the host from now on, of these kinds or of all, until ctx
+// ends or the host is closed. A listener that falls behind by 1024 events loses some and is
+// told how many. The current approvals come first.
+func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[status.Event] {
+	return func(yield func(status.Event) bool) {
+		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
+		l := a.h.feed.Join(func(e *status.Event) bool { return wants(e.Kind) })
+		defer l.Leave()
+		var changed <-chan struct{}
+		approvals := func() bool {
+			changed = a.h.policies.Approvals.Changed()
+			list := a.h.policies.Approvals.List()
+			return yield(status.Event{Time: time.Now(), Kind: status.EventApprovals, Approvals: &list})
+		}
+		if wants(status.EventApprovals) && !approvals() {
+			return
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+				if !approvals() {
+					return
+				}
+			case <-l.More():
+				events, closed := l.Take()
+				for _, e := range events {
+					if e.Value.Lost = e.Lost; ctx.Err() != nil || !yield(e.Value) {
+						return
+					}
+				}
+				if closed {
+					return
+				}
+			}
+		}
 	}
-	return err
 }
 
-// cannotRestart is why there is nothing to restart by that id.
-func (h *Host) cannotRestart(id string) error {
-	s := h.Status()
-	var ids []string
-	for _, p := range s.Policies {
-		if PolicyPrefix+p.Name == id {
-			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
-		}
-		ids = append(ids, PolicyPrefix+p.Name)
-	}
-	for _, x := range s.Extensions {
-		if x.ID == id && x.State == StateDisabled {
-			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
-		}
-		if x.ID == id {
-			return protocol.Errorf(protocol.RequirementMissing, "extension %s is %s: %s", id, x.State, x.Reason)
-		}
-		ids = append(ids, x.ID)
-	}
-	return unknownExtension(id, ids)
-}
-
-// LogRecord is one record of the host's log, or a line that an extension wrote to
-// its stderr.
+// LogRecord is one record of the host's log, or a line that an extension wrote to its
+// stderr.
 type LogRecord = journal.Record
 
-// LogFilter says which records of the log are wanted. The zero value is all that
-// are kept.
+// LogFilter selects records of the log. The zero value selects all that are kept.
 type LogFilter = journal.Filter
 
-// Logs yields the latest records of the host's log, oldest first, and with
-// f.Follow goes on with new ones until ctx ends or the host is closed. The last
-// 256 records of the host and of each extension are kept, info and above; what is
-// below is there only for those who follow.
+// Logs yields the latest records of the host's log, oldest first, and with f.Follow goes on
+// with new ones until ctx ends or the host is closed. The last 256 records of the host and
+// of each extension are kept, of level info and above; records below are only for those who
+// follow.
 func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 	return a.h.journal.Records(ctx, f)
 }
@@ -120,12 +128,72 @@ func (a Admin) Logs(ctx context.Context, f LogFilter) iter.Seq[LogRecord] {
 // Frame is one message between the host and an extension.
 type Frame = wiretap.Frame
 
-// Tap yields what passes between the host and an extension, or policy:NAME, "" for
-// all of them, in both directions, from now until ctx ends or the host is closed. What
-// the extension was given to keep secret is masked. At most 1,024 frames or 4 MiB wait
-// for who is slow, who is told how many were dropped; of a frame over 64 KiB the rest
-// is left out. An extension that runs a command for each call has no wire: it is shown
-// the command and what it printed.
+// Tap yields the messages between the host and an extension, or policy:NAME, "" for all of
+// them, in both directions, from now until ctx ends or the host is closed. Secrets of
+// extensions are masked. At most 1,024 frames or 4 MiB wait for a slow reader, who is told
+// how many were dropped; a frame is cut at 64 KiB. An extension that runs a command for each
+// call has no wire: its frames are the command and its output.
 func (a Admin) Tap(ctx context.Context, extension string) iter.Seq[Frame] {
-	return a.h.tap.Frames(ctx, extension)
+	return a.h.env.Tap.Frames(ctx, extension)
+}
+
+// Spec returns what an instance of an extension is run with: command line, environment,
+// configuration and limits. It is for a check or a debugger that starts an instance itself.
+// An extension that may not run here is a requirement_missing error, an unknown one
+// tool_not_found.
+func (a Admin) Spec(id string) (runtime.Spec, error) {
+	now := a.h.snapshots.Load()
+	x := now.Extensions[id]
+	if x == nil {
+		return runtime.Spec{}, a.h.cannotRestart(id)
+	}
+	spec, _, err := a.h.env.Spec(now.Config, x.Candidate)
+	return spec, err
+}
+
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets their
+// failures, which ends the state failed. Calls in flight may end, within its drain_timeout.
+// Restart waits until the new instances can be called, and returns why one cannot; when ctx
+// ends the restart goes on. Instances that nobody has called stay stopped. An extension that
+// may not run here is a requirement_missing error, an unknown one tool_not_found.
+func (a Admin) Restart(ctx context.Context, id string) error {
+	u := a.h.snapshots.Load().Unit(id)
+	if u == nil {
+		return a.h.cannotRestart(id)
+	}
+	a.h.env.Log.Info("restarted by the operator", "extension", id)
+	return a.h.restart(ctx, u)
+}
+
+// cannotRestart says why nothing of that id can be restarted.
+func (h *Host) cannotRestart(id string) error {
+	s := h.Status()
+	var ids []string
+	for _, p := range s.Policies {
+		if status.PolicyPrefix+p.Name == id {
+			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
+		}
+		ids = append(ids, status.PolicyPrefix+p.Name)
+	}
+	for _, x := range s.Extensions {
+		if x.ID == id && x.State == status.StateDisabled {
+			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
+		}
+		if x.ID == id {
+			return protocol.Errorf(protocol.RequirementMissing, "extension %s is %s: %s", id, x.State, x.Reason)
+		}
+		ids = append(ids, x.ID)
+	}
+	return dispatch.UnknownExtension(id, ids)
+}
+
+// WatchStatus says whether, and how, the host looks for changes on disk.
+func (a Admin) WatchStatus() status.Watch { return a.h.watch.Status() }
+
+// Watch sets whether the host looks for changes on disk: "log" logs a change, "reload"
+// applies it, "on" does what the configuration says of the two, "off" stops. It holds until
+// the host ends or extensions.watch of its configuration changes. The error is that of ctx,
+// shutting_down, or invalid_arguments for an unknown mode.
+func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
+	return a.h.watch.Set(ctx, mode)
 }

@@ -4,100 +4,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/exthost/exthost/governance"
 )
 
-// shutdownDeadline bounds Close, whatever the extensions do.
-const shutdownDeadline = 5 * time.Second
+const (
+	shutdownDeadline = 5 * time.Second         // of Close, whatever the extensions do
+	closeDrain       = time.Second             // that Close leaves to calls in flight
+	killAfter        = 4500 * time.Millisecond // from Close to the kill of slow children
+)
 
-// Close stops every extension and waits for them, at most 5 s: what still lives
-// then has been killed. It is idempotent; calls in flight end with shutting_down
-// or their own outcome. The error says what has not ended in time.
+// Close stops every extension and waits for them, at most 5 s: processes that still live
+// then have been killed. It is idempotent. Calls in flight end with shutting_down or with
+// their own outcome. The error names what has not ended in time.
 func (h *Host) Close() error {
 	var failed error
-	h.stopping.Do(func() {
-		h.close()
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
-		defer cancel()
-		lastResort := time.AfterFunc(killAfter, h.kill)
-		defer lastResort.Stop()
-		h.reloading.Lock() // which a reload gives up when it notices
-		var wg sync.WaitGroup
-		live := h.alive()
-		errs := make([]error, len(live))
-		for i, x := range live {
-			wg.Go(func() { errs[i] = x.stop(ctx, hostDrain) })
-		}
-		wg.Wait()
-		h.closePolicy(ctx, h.gen.Load().policy)
-		h.stop()
-		h.seal()
-		h.reloading.Unlock() // the watch may be at it, and gives up now
-		h.runner.Close()
-		failed = errors.Join(append(errs, h.settle(ctx), h.oversight.close(ctx))...)
-		h.containment.Close()
-		h.feed.Close()
-		h.journal.Close()
-		h.tap.Close()
-	})
+	h.life.closed.Do(func() { failed = h.shutdown() })
 	return failed
 }
 
-// closePolicy leaves what policies still have to decide as long as calls.
-func (h *Host) closePolicy(ctx context.Context, p *governance.Pipeline) {
-	ctx, cancel := context.WithTimeout(ctx, hostDrain)
+func (h *Host) shutdown() error {
+	h.life.close()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 	defer cancel()
-	if err := p.Close(ctx); err != nil {
-		h.log.Warn("policies were still deciding when the host closed", "error", err)
-	}
-}
-
-// seal lets nothing more run beside the host: no session that ends from now on is
-// acted upon.
-func (h *Host) seal() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sealed = true
-	for _, a := range h.sessions {
-		h.detach(a)
-	}
-	clear(h.sessions)
-}
-
-// settle waits for the goroutines of the host itself. One that tells a client
-// something runs the client's code, which may not care that its ctx has ended.
-func (h *Host) settle(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { defer close(done); h.running.Wait() }()
-	select {
-	case <-done:
-		return nil
+	lastResort := time.AfterFunc(killAfter, h.kill)
+	defer lastResort.Stop()
+	h.reloads.mu.Lock() // a reload that holds it is given up
+	errs := h.stopUnits(ctx)
+	h.closePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
+	h.life.stop()
+	idle := h.life.beside.Close()
+	h.gateway.Close()
+	h.reloads.mu.Unlock() // a look of the watch may wait for it, and is given up
+	h.hooks.commands.Close()
+	select { // a notification runs the client's code, which may ignore the end of its ctx
+	case <-idle:
 	case <-ctx.Done():
-		return fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
+		errs = append(errs, fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err()))
 	}
+	errs = append(errs, h.policies.Close(ctx))
+	h.env.Containment.Close()
+	h.feed.Close()
+	h.journal.Close()
+	h.env.Tap.Close()
+	return errors.Join(errs...)
 }
 
-const (
-	hostDrain = time.Second             // what Close leaves to calls in flight
-	killAfter = 4500 * time.Millisecond // when Close loses its patience with slow children
-)
+// stopUnits stops all units in parallel.
+func (h *Host) stopUnits(ctx context.Context) []error {
+	var wg sync.WaitGroup
+	live := h.env.Registry.All()
+	errs := make([]error, len(live))
+	for n, u := range live {
+		wg.Go(func() { errs[n] = u.Stop(ctx, closeDrain) })
+	}
+	wg.Wait()
+	return errs
+}
 
-// kill ends every process of every extension at once.
+// closePipeline leaves policies as long as calls for the decisions that are due.
+func (h *Host) closePipeline(ctx context.Context, p *governance.Pipeline) {
+	ctx, cancel := context.WithTimeout(ctx, closeDrain)
+	defer cancel()
+	h.policies.ClosePipeline(ctx, p)
+}
+
+// kill ends every process of every unit at once.
 func (h *Host) kill() {
-	for _, x := range h.alive() {
-		x.kill()
+	for _, u := range h.env.Registry.All() {
+		u.Kill()
 	}
-}
-
-// alive returns every extension that may have a process, of this generation or
-// of an earlier one.
-func (h *Host) alive() []*extension {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.live))
 }

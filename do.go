@@ -3,78 +3,68 @@ package exthost
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"strings"
 
+	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
-// Do takes one exchange through the host: governance, hooks, validation,
-// admission, the extension, and back. Every front and every other method of Host
-// that reaches an extension ends here. The result is the bytes the extension
-// sent; an error is always a *protocol.Error.
-func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
-	if len(c.Params) > 0 {
-		if err := rawjson.Check(c.Params); err != nil { // or they could end the frame they are put into
-			return nil, protocol.Errorf(protocol.InvalidJSON, "the params of %s are not JSON: %w", c.Method, err)
-		}
+// stages are the path of every call, from the caller to the instance. The stages take the
+// result back in the opposite order.
+func (h *Host) stages() []dispatch.Stage {
+	return []dispatch.Stage{
+		dispatch.Govern,                       // policies; behind their response, the hooks after a call
+		dispatch.Answer(h.results, h.gateway), // the host's own tools, and lists of all extensions
+		dispatch.Visible,                      // tools that policies hide from the caller, in a destination's list
+		dispatch.Hooks,                        // before a tool call
+		dispatch.Validate,                     // arguments, against the tool's schema
+		dispatch.Replay,                       // once more after a crash, where that is safe
+		dispatch.Admit,                        // an instance: bound of calls, breaker, start on demand
+		h.gateway.Callers,                     // the way back to the caller while the call is in flight
+		h.gateway.InputRounds,                 // questions of a modern server for another caller
+		h.gateway.LogLevels,                   // the lowest level that the sessions of an instance want
+		h.gateway.TaskOwnership,               // tasks, for their callers alone
+		h.gateway.SharedSubscriptions,         // resources that several sessions follow
 	}
-	if c.Notify && !strings.HasPrefix(c.Method, "notifications/") {
-		return nil, protocol.Errorf(protocol.ToolNotFound, "%q is a request, and was sent as a notification", c.Method)
-	}
-	if c.Method != protocol.MethodToolsCall {
-		c, err := h.resolve(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		return h.exchange(ctx, c, nil)
-	}
-	t, err := readToolCall(c.Params)
-	if err != nil {
-		return nil, err
-	}
-	return h.exchange(ctx, c, t)
 }
 
-// Call calls a tool by its registered name. args is anything that encodes to a
-// JSON object; a json.RawMessage goes out as it is, nil means {}. A tool that ran
-// and reports failure is a result with IsError; err is a *protocol.Error for
-// everything that kept it from answering.
+// Do carries one call by the path of all calls: governance, hooks, validation, admission,
+// the extension, and back. Every front and every other method of Host that reaches an
+// extension ends here. The result is the bytes that the extension sent. The error is always
+// a *protocol.Error.
+func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	if err := h.mayCall(); err != nil {
+		return nil, err
+	}
+	return h.dispatcher.Do(ctx, c)
+}
+
+// Call calls a tool by its registered name. args is any value that encodes to a JSON
+// object; a json.RawMessage is sent as it is, nil means {}. A tool that ran and reports a
+// failure is a result with IsError. The error is a *protocol.Error for everything that kept
+// the tool from answering.
 func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolResult, error) {
 	arguments, err := encodeArguments(args)
 	if err != nil {
 		return nil, err
 	}
-	t := toolCall{name: tool, arguments: arguments}
-	t.normalize()
-	result, err := h.exchange(ctx, &anonymous, &t)
+	if err := h.mayCall(); err != nil {
+		return nil, err
+	}
+	result, err := h.dispatcher.CallTool(ctx, tool, arguments)
 	return protocol.ToolResult(result), err
 }
 
-// anonymous is what a Go caller asks for; the tool and its arguments are beside it.
-var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
+// results returns the store of results that were too big to pass.
+func (h *Host) results() *results.Store { return h.policies.Results() }
 
-// exchange is Do once the params of a tool call have been read, and are t.
-func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (json.RawMessage, error) {
-	if h.opts.Inspect {
-		return nil, protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
+func (h *Host) mayCall() error {
+	if h.opts.Mode.Inspect {
+		return protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
 	}
-	r, err := h.route(ctx, c, t)
-	if err != nil {
-		h.tally.astray(err)
-		return nil, err
-	}
-	defer r.gen.leave()
-	began := h.feed.clock()
-	err = r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...)
-	h.account(r, began, err)
-	if err != nil {
-		return nil, r.blame(err)
-	}
-	response := r.exchange.Response
-	r.recycle()
-	return response, nil
+	return nil
 }
 
 func encodeArguments(args any) (json.RawMessage, error) {
@@ -97,22 +87,32 @@ func encodeArguments(args any) (json.RawMessage, error) {
 	return arguments, nil
 }
 
-// blame makes err a *protocol.Error that names the extension and the tool.
-func (r *routed) blame(err error) error {
-	var e *protocol.Error
-	if !errors.As(err, &e) {
-		kind := protocol.KindOf(err)
-		if kind == "" {
-			kind = protocol.ExtensionError
-		}
-		e = protocol.Errorf(kind, "%w", err)
-	}
-	named := *e // errors may be shared between calls that fail together
-	if named.Extension == "" && r.target != nil {
-		named.Extension = r.target.candidate.ID
-	}
-	if named.Tool == "" {
-		named.Tool = r.exchange.Tool
-	}
-	return &named
+// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
+// not block. A host that is closed takes no more sessions: the error is shutting_down.
+func (h *Host) Attach(ctx context.Context, s *protocol.Session) error {
+	return h.gateway.Attach(ctx, s)
 }
+
+// Describe returns what is offered to s: by its extension, whose instance for s is started
+// if need be, or by all extensions that have started. A destination describes itself.
+func (h *Host) Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error) {
+	return h.gateway.Describe(ctx, s)
+}
+
+// Mirrored returns the input schema of the tool that the client of s knows by that name, if
+// the schema has x-mcp-header, by which headers repeat arguments. Else it returns nil.
+func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
+	return h.gateway.Mirrored(s, tool)
+}
+
+// Serves reports whether there is an extension or destination of that id that may run here.
+func (h *Host) Serves(id string) bool { return h.snapshots.Load().Target(id) != nil }
+
+// Destination is an MCP server that fronts bridge to HTTP.
+type Destination = bridge.Info
+
+// Bridge is the part of a host that fronts need to serve destinations over HTTP.
+type Bridge = bridge.Directory
+
+// Bridge returns what fronts need to serve destinations.
+func (h *Host) Bridge() *Bridge { return h.destinations }

@@ -1,5 +1,4 @@
-// Package exthost opens a host over a configuration and gives an agent loop its
-// tools, hooks and status.
+// Package exthost opens a host over a configuration and calls its tools.
 //
 //	cfg := config.Default()                       // searches ./extensions
 //	host, err := exthost.Open(ctx, cfg, exthost.Options{})

@@ -2,186 +2,110 @@ package exthost
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"iter"
 	"log/slog"
-	"os"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/diagnostics"
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/gateway"
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/journal"
+	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
-// Options is the code side of a host; everything that comes from files is in
-// [config.Config]. The zero value is usable.
-type Options struct {
-	// Logger receives everything the host and its extensions say. Default:
-	// slog.Default().
-	Logger *slog.Logger
-	// Version is the host version that min_agent_version is held against and that
-	// extensions are told. Default: [Version].
-	Version string
-	// StateDir is where extensions keep their private state. Default: exthost
-	// below $XDG_STATE_HOME or ~/.local/state, apart for each working directory.
-	StateDir string
-	// Self is the program that command = "exthost" names. Default: this executable
-	// when it is the exthost program, else the exthost on PATH, never an embedding
-	// program, which would only start itself.
-	Self string
-	// Environ is the environment extensions are started from. Default: os.Environ().
-	Environ []string
-	// Policies are the embedding program's own policies.
-	Policies []governance.Member
-	// Hooks are the embedding program's own hook handlers.
-	Hooks []hooks.Handler
-	// Start says which extensions are started; the others are only looked at.
-	// Default: all.
-	Start func(id string) bool
-	// StartLazy starts those that start on demand as well, to see whether they can.
-	StartLazy bool
-	// Inspect opens the host to look at what there is: it makes no calls, and records
-	// and pins nothing, so that it may be open beside the host that does.
-	Inspect bool
-	// Observe is told of each decision of a policy, by the goroutine that waits for
-	// it: it must be quick.
-	Observe func(governance.Observation)
-	// Reread reads the configuration again for a reload; its error leaves everything
-	// as it is. Default: the configuration stays the one that the host was opened with.
-	Reread func() (*config.Config, error)
-	// Disable writes into the configuration, for good, that an extension is disabled or
-	// is not; Reread reads it. It may be called by many goroutines at once. Default: it
-	// cannot be changed.
-	Disable func(id string, disabled bool) error
-	// Command says what is run in place of an extension's own command line, which it
-	// is given, when its transport is stdio. Default: the command line itself.
-	Command func(id string, argv []string) []string
-	// OnReload is told of every reload, by the goroutine that has just ended it.
-	// It must not take long, nor close the host. Default: nobody is told.
-	OnReload func(Reloaded)
-	// Background makes Open return once the extensions are starting; Ready waits
-	// for them. Default: Open returns when each has started or failed to.
-	Background bool
-}
-
-// Host runs the extensions of one configuration. Its methods may be called by
-// many goroutines at once.
+// Host runs the extensions of one configuration. Its methods may be called by many
+// goroutines at once.
 type Host struct {
-	opts     Options
-	log      *slog.Logger     // to Options.Logger and the journal
-	redactor *redact.Redactor // of what extensions are given and nobody else may see
-	journal  *journal.Journal
-	// containment holds the processes of all extensions.
-	containment *process.Containment
-	openedAt    time.Time
-	tap         *wiretap.Hub
+	opts    Options
+	env     *unit.Env // what all units share
+	journal *journal.Journal
+	life    life
 
-	oversight oversight
-	tally     tally
-	feed      feed
+	snapshots    *snapshot.Store      // what is in force
+	dispatcher   *dispatch.Dispatcher // carries calls
+	gateway      *gateway.Gateway     // serves MCP clients
+	policies     *policies.State
+	destinations *bridge.Directory
+	hooks        hookRunners
+	watch        *watch.Watch
+	reloads      reloads
 
-	runner *hooks.Runner    // of the commands of hooks
-	states chan hooks.Event // of extensions, for the hooks of extension_state
-
-	gen        atomic.Pointer[generation]
-	rebuilding sync.Mutex    // one new generation at a time; taken before mu
-	past       []*generation // replaced, and maybe still in use; guarded by rebuilding
-	changed    chan struct{} // holds one token when a new generation is due
-	announce   chan struct{} // holds one token when clients are to be told of other tools
-	settled    chan struct{} // closed when every eager extension has started or failed
-
-	closing   context.Context    // ends when the host begins to close
-	close     context.CancelFunc // makes it end
-	reloading sync.Mutex         // one reload at a time; guards seen and misread
-	seen      [sha256.Size]byte  // what was found on disk last
-	misread   string             // why the configuration that was found last cannot be used
-	places    atomic.Pointer[discovery.Places]
-	watch     *watch
-	stop      context.CancelFunc
-	running   sync.WaitGroup // startAll, the loops, and what runs beside them: added to before sealed is set
-	stopping  sync.Once
-
-	mu          sync.Mutex              // guards what follows
-	live        map[*extension]struct{} // every extension that may have a process
-	diagnostics []protocol.Diagnostic   // of starts
-
-	offerDiagnostics []protocol.Diagnostic // of what extensions offer now
-	sessions         map[*protocol.Session]*attachment
-	sealed           bool // nothing more may run beside the host
-	subscriptions    subscriptions
-	tasks            *tasks
-	bridgedAnew      chan struct{}             // closed when there are other destinations than before
-	levels           map[*protocol.Session]int // the log level that a session wants, as its place in levels
-
-	owners owners // of what is listed for all extensions together
+	diagnostics *diagnostics.Log
+	counters    stats.Counters
+	feed        stats.Feed
 }
 
-// Open discovers the extensions of cfg, starts the eager ones in parallel and
-// returns the host. An extension that is broken, gated or fails to start is in
-// [Host.Status] with its reason and never fails Open, whose own errors are a
-// configuration that asks for what this version cannot do, an unusable state
-// directory and the end of ctx.
+// life is the host's own goroutines, from Open to Close.
+type life struct {
+	opened  time.Time
+	started chan struct{} // closed when every eager extension has started or failed
+
+	rebuild  chan struct{} // holds a token when the next snapshot is due
+	announce chan struct{} // holds a token when clients are to be notified of other tools
+
+	running context.Context    // ends when every unit has stopped
+	stop    context.CancelFunc // ends running
+	closing context.Context    // ends when the host begins to close
+	close   context.CancelFunc // ends closing
+	beside  inflight.Gate      // every goroutine of the host is inside
+	closed  sync.Once
+}
+
+// hookRunners run the commands of hooks, and the hooks of events outside calls.
+type hookRunners struct {
+	commands *hooks.Runner
+	events   *dispatch.HookEvents
+}
+
+// Open discovers the extensions of cfg, starts the eager ones in parallel and returns the
+// host. An extension that is broken, gated or fails to start is in [Host.Status] with its
+// reason and never fails Open. The errors of Open are a configuration that asks for
+// something that this version cannot do, an unusable state directory and the end of ctx.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
-	if err := o.checkHooks(); err != nil {
-		return nil, err
-	}
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	closing, closeNow := context.WithCancel(running)
-	kept, secrets := journal.New(), new(redact.Redactor)
-	h := &Host{
-		opts: o, stop: stop, closing: closing, close: closeNow,
-		redactor: secrets,
-		log:      slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), kept.Handler()))),
-		journal:  kept, openedAt: time.Now(), tap: wiretap.New(secrets.String),
-		containment: process.Contain(guardianProgram(o.Self)),
-		changed:     make(chan struct{}, 1),
-		announce:    make(chan struct{}, 1),
-		settled:     make(chan struct{}),
-		live:        make(map[*extension]struct{}),
-		sessions:    make(map[*protocol.Session]*attachment),
-		states:      make(chan hooks.Event, stateEvents),
-
-		bridgedAnew: make(chan struct{}), subscriptions: make(subscriptions), tasks: newTasks(), levels: make(map[*protocol.Session]int),
-	}
-	h.runner = hooks.NewRunner(hooks.RunnerOptions{Containment: h.containment, Logger: h.log, Redact: h.redactor.String})
-	if err := h.openOversight(cfg); err != nil {
-		stop()
+	h := newHost(context.WithoutCancel(ctx), o)
+	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
+		Inspect: o.Mode.Inspect, Observe: o.Observe, Events: h.unitEvents})
+	if err != nil {
+		h.life.stop()
 		return nil, err
 	}
-	first, err := h.discover(ctx, cfg, nil)
+	plan, err := h.discover(ctx, cfg, nil)
 	if err != nil {
-		stop()
-		return nil, errors.Join(err, h.oversight.close(ctx))
+		h.life.stop()
+		return nil, errors.Join(err, h.policies.Close(ctx))
 	}
-	first.policy = h.pipeline(first.members, nil)
-	places := first.places(nil)
-	h.places.Store(&places)
-	h.seen = first.sum()
-	h.adopt(first)
-	h.watch = newWatch(h)
-	h.running.Go(func() { h.watch.run(closing) })
-	h.running.Go(func() { h.startAll(running) })
-	h.running.Go(func() { h.rebuildLoop(running) })
-	h.running.Go(func() { h.announceLoop(running) })
-	h.running.Go(func() { h.stateLoop(running) })
-	if o.Background {
+	h.reloads.found(plan, plan)
+	h.adopt(plan)
+	l := &h.life
+	l.beside.Go(func() { h.watch.Run(l.closing) })
+	l.beside.Go(func() { h.startAll(l.running) })
+	l.beside.Go(func() { h.rebuildLoop(l.running) })
+	l.beside.Go(func() { h.announceLoop(l.running) })
+	l.beside.Go(func() { h.hooks.events.Run(l.running) })
+	if o.Mode.Background {
 		return h, nil
 	}
 	if err := h.Ready(ctx); err != nil {
@@ -190,122 +114,179 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	return h, nil
 }
 
-func (o Options) withDefaults() (Options, error) {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
+// newHost wires the parts of a host that need no configuration.
+func newHost(ctx context.Context, o Options) *Host {
+	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
+	l := &h.life
+	l.opened, l.started = time.Now(), make(chan struct{})
+	l.rebuild, l.announce = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.running, l.stop = context.WithCancel(ctx)
+	l.closing, l.close = context.WithCancel(l.running)
+
+	secrets := new(redact.Redactor)
+	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
+	h.env = &unit.Env{
+		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
+		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), Registry: unit.NewRegistry(secrets), Command: o.Mode.Command,
 	}
-	if o.Version == "" {
-		o.Version = Version()
-	}
-	if o.Self == "" {
-		o.Self = ownProgram()
-	}
-	if o.Environ == nil {
-		o.Environ = os.Environ()
-	}
-	if o.StateDir == "" {
-		dir, err := DefaultStateDir()
-		if err != nil {
-			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
-		}
-		o.StateDir = dir
-	}
-	return o, nil
+	h.diagnostics = diagnostics.New(log)
+	h.destinations = bridge.NewDirectory(l.closing)
+	h.hooks.commands = hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String})
+	h.hooks.events = dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)
+	h.watch = watch.New(diskWatch{h}, log)
+	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.env.Registry, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
+	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.counters, Feed: &h.feed,
+		Started: l.started, Patience: l.opened.Add(startPatience)}, h.stages()...)
+	h.gateway.Calls = h.dispatcher
+	return h
 }
 
-func (o Options) starts(id string) bool { return o.Start == nil || o.Start(id) }
+// startPatience is how long after Open a call for something that does not exist waits for
+// the extensions to start.
+const startPatience = 5 * time.Second
 
-// startAll starts the eager extensions, and puts each into the catalog as it
-// becomes ready.
+// discover makes a plan of cfg and of its search paths. before is the plan that it
+// follows, nil for the first.
+func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapshot.Plan) (*snapshot.Plan, error) {
+	p := &snapshot.Plan{Config: cfg, Extensions: make(map[string]*unit.Extension)}
+	var known *policies.Set
+	if before != nil {
+		known = before.Policies
+	}
+	var err error
+	if p.Policies, err = h.policies.NewSet(cfg, known); err != nil {
+		return nil, err
+	}
+	if p.Hooks, err = h.operatorHooks(cfg); err != nil {
+		return nil, err
+	}
+	if cfg.Extensions.Enabled {
+		if err := h.discoverExtensions(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	p.AddDestinations(func(name string, d config.Destination) *bridge.Destination {
+		return bridge.New(h.env, cfg, name, d, h.destinationEvents)
+	})
+	return p, nil
+}
+
+// discoverExtensions adds the extensions in the search paths to p.
+func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
+	e := p.Config.Extensions
+	found, err := discovery.Discover(ctx, discovery.Options{
+		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
+		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
+	})
+	if err != nil {
+		return err
+	}
+	p.Diagnostics, p.Dirs = found.Diagnostics, found.Dirs
+	first := h.hookSet(slices.Concat(h.opts.Hooks, p.Hooks))
+	for _, c := range found.Candidates {
+		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands, func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
+		p.Diagnostics = append(p.Diagnostics, diags...)
+		if x == nil {
+			p.Skipped = append(p.Skipped, c)
+			continue
+		}
+		p.Extensions[c.ID] = x
+		p.Order = append(p.Order, c.ID)
+	}
+	return nil
+}
+
+// unitEvents are the events of the unit of that id which are the same for all kinds.
+func (h *Host) unitEvents(id string) unit.Events {
+	return unit.Events{State: func(e supervisor.Event) { h.feed.State(id, e) }}
+}
+
+// extensionEvents are the events of x. first are the hooks that decide about its start
+// before x is in a snapshot.
+func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
+	return unit.Events{
+		Admit:    func(ctx context.Context) error { return h.hooks.events.Admit(ctx, x, first) },
+		Offered:  func(i *unit.Instance, announced bool) { h.extensionOffered(x, i, announced) },
+		Ready:    h.gateway.Resume,
+		Incoming: h.gateway.Incoming,
+		Session:  h.gateway.Session,
+		State: func(e supervisor.Event) {
+			h.feed.State(x.ID(), e)
+			h.hooks.events.StateChanged(x.ID(), e)
+		},
+	}
+}
+
+// destinationEvents are the events of d.
+func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
+	return unit.Events{
+		Offered:  func(i *unit.Instance, announced bool) { h.destinationOffered(d, i, announced) },
+		Ready:    h.gateway.Resume,
+		Incoming: h.gateway.Incoming,
+		Session:  h.gateway.Session,
+		State:    func(e supervisor.Event) { h.feed.State(d.ID(), e) },
+	}
+}
+
+// startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
 func (h *Host) startAll(ctx context.Context) {
-	defer close(h.settled)
-	for x, err := range h.startEach(ctx, h.gen.Load().everyone()) {
+	defer close(h.life.started)
+	for u, err := range h.startEach(ctx, h.snapshots.Load().Units()) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
-			h.report(startDiagnostic(x, err))
+			h.diagnostics.Add(u.Base().StartDiagnostic(err))
 		}
 	}
-	h.rebuild()
+	h.swap(nil)
 }
 
-// startEach starts those of list that are to be started, a bounded number at a
-// time, and yields each with its outcome.
-func (h *Host) startEach(ctx context.Context, list []*extension) iter.Seq2[*extension, error] {
+// startEach starts those units of list that are to be started, a bounded number at a time,
+// and yields each with its outcome.
+func (h *Host) startEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
 	type outcome struct {
-		x   *extension
+		u   unit.Runner
 		err error
 	}
-	return func(yield func(*extension, error) bool) {
+	return func(yield func(unit.Runner, error) bool) {
 		var wg sync.WaitGroup
 		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
-		for _, x := range list {
-			if x.known() && !x.proves && !h.opts.StartLazy || !h.opts.starts(x.candidate.ID) {
+		for _, u := range list {
+			if !u.NeedsStart() && !h.opts.Mode.StartLazy || h.opts.Start != nil && !h.opts.Start(u.Base().ID()) {
 				continue
 			}
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				outcomes <- outcome{x, x.start(ctx)}
+				outcomes <- outcome{u, u.Start(ctx)}
 			})
 		}
 		go func() { wg.Wait(); close(outcomes) }()
 		more := true
 		for o := range outcomes {
-			more = more && yield(o.x, o.err)
+			more = more && yield(o.u, o.err)
 		}
 	}
 }
 
-// startsAtOnce bounds how many extensions start in parallel. A start is mostly
-// waiting for a child, and a hung one must not hold up the others for long.
+// startsAtOnce bounds how many extensions start in parallel. A start is mostly a wait for a
+// child, and a child that hangs must not delay the others for long.
 var startsAtOnce = 16 * goruntime.GOMAXPROCS(0)
 
-// Ready waits until every eager extension has started or failed to. It returns
-// ctx's error if that ends first; an ended ctx asks without waiting.
+// Ready waits until every eager extension has started or failed. It returns ctx's error if
+// that ends first; with an ended ctx it does not wait.
 func (h *Host) Ready(ctx context.Context) error {
-	if h.isSettled() {
+	select {
+	case <-h.life.started:
 		return nil
+	default:
 	}
 	select {
-	case <-h.settled:
+	case <-h.life.started:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// Tools returns the current catalog. It is a snapshot: a later change of an
-// extension makes a new one with a higher generation.
-func (h *Host) Tools() *tools.Catalog { return h.gen.Load().catalog }
-
-// report keeps a diagnostic for status and logs it.
-func (h *Host) report(d protocol.Diagnostic) {
-	h.mu.Lock()
-	known := slices.Contains(h.diagnostics, d)
-	if !known {
-		h.diagnostics = append(h.diagnostics, d)
-	}
-	h.mu.Unlock()
-	if !known {
-		h.logDiagnostic(d)
-	}
-}
-
-// forget drops what was reported of an earlier start of x.
-func (h *Host) forget(x *extension) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.diagnostics = slices.DeleteFunc(h.diagnostics, func(d protocol.Diagnostic) bool {
-		return d.Extension == x.candidate.ID && strings.HasPrefix(d.Message, didNotStart)
-	})
-}
-
-func (h *Host) logDiagnostic(d protocol.Diagnostic) {
-	level := map[protocol.Level]slog.Level{
-		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
-	}[d.Level]
-	log := h.log
-	if d.Extension != "" {
-		log = log.With("extension", d.Extension)
-	}
-	log.Log(context.Background(), level, d.String(), "code", d.Code)
-}
+// Tools returns the current catalog. A change of the extensions makes a new catalog with a
+// higher generation.
+func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }

@@ -42,8 +42,8 @@ type Destination struct {
 	listen     string                       // address besides /{name}; ""
 }
 
-// New prepares a destination. An unusable configuration is the error of its start.
-func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, events unit.Events) *Destination {
+// New prepares a destination, whose events wire returns. An unusable configuration is the error of its start.
+func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
 	d := &Destination{Config: c, Source: offers.SourceOf(&spec), shared: env, sessionEnv: make(map[string]map[string]string)}
 	if err != nil {
@@ -52,6 +52,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, e
 	if err == nil && c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
 		d.standby = runtime.NewStandby(spec)
 	}
+	events := wire(d)
 	offered := events.Offered
 	events.Offered = func(i *unit.Instance, announced bool) {
 		d.names.Store(newToolNames(name, i.Handshake().Tools))

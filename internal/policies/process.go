@@ -53,7 +53,7 @@ func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance
 	return &Process{Name: spec.Name, Unit: unit.New(s.env, unit.Options{
 		Candidate: discovery.Candidate{ID: run.ID, Dir: run.Dir, Manifest: run.Manifest}, Spec: run, Report: report,
 		Start:  func(run runtime.Spec) (runtime.Instance, error) { return s.newInstance(spec, run) },
-		Events: s.options.State(run.ID),
+		Events: s.options.Events(run.ID),
 	})}, nil
 }
 

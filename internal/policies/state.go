@@ -33,8 +33,8 @@ type Options struct {
 	Inspect bool
 	// Observe takes every decision, after it was counted. Nil: nobody.
 	Observe func(governance.Observation)
-	// State takes the events of the process of policy:NAME.
-	State func(id string) unit.Events
+	// Events returns the events of the process policy:NAME.
+	Events func(id string) unit.Events
 }
 
 // Kinds make policies whose code this package does not link. A nil one refuses policies of

@@ -18,6 +18,8 @@ type Runner interface {
 	Start(ctx context.Context) error
 	// Restart replaces the instances and forgets their failures.
 	Restart(ctx context.Context) error
+	// NeedsStart reports whether the unit is started with the host, and not by a call.
+	NeedsStart() bool
 	// Stop ends all instances. It leaves drain to calls in flight.
 	Stop(ctx context.Context, drain time.Duration) error
 	// Kill ends every process at once.

@@ -1,0 +1,95 @@
+// Package diagnostics keeps what is wrong with extensions for the status, and logs each
+// diagnostic once.
+package diagnostics
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Log keeps diagnostics. Its methods may be called by many goroutines at once.
+type Log struct {
+	log *slog.Logger
+
+	mu      sync.Mutex            // guards what follows
+	starts  []protocol.Diagnostic // of starts and of changed tools
+	offered []protocol.Diagnostic // of the offers in the current snapshot
+}
+
+// New returns an empty log that writes to l.
+func New(l *slog.Logger) *Log { return &Log{log: l} }
+
+// Write writes a diagnostic to the log and does not keep it.
+func (l *Log) Write(d protocol.Diagnostic) {
+	level := map[protocol.Level]slog.Level{
+		protocol.LevelInfo: slog.LevelDebug, protocol.LevelWarn: slog.LevelWarn, protocol.LevelError: slog.LevelError,
+	}[d.Level]
+	log := l.log
+	if d.Extension != "" {
+		log = log.With("extension", d.Extension)
+	}
+	log.Log(context.Background(), level, d.String(), "code", d.Code)
+}
+
+// WriteNew writes those of list that are not in before.
+func (l *Log) WriteNew(list, before []protocol.Diagnostic) {
+	known := make(map[protocol.Diagnostic]bool, len(before))
+	for _, d := range before {
+		known[d] = true
+	}
+	for _, d := range list {
+		if !known[d] {
+			l.Write(d)
+		}
+	}
+}
+
+// Add keeps a diagnostic, and writes it if it is new.
+func (l *Log) Add(d protocol.Diagnostic) {
+	l.mu.Lock()
+	known := slices.Contains(l.starts, d)
+	if !known {
+		l.starts = append(l.starts, d)
+	}
+	l.mu.Unlock()
+	if !known {
+		l.Write(d)
+	}
+}
+
+// Replace keeps d in place of the diagnostics that d replaces, and writes it.
+func (l *Log) Replace(d protocol.Diagnostic, replaces func(protocol.Diagnostic) bool) {
+	l.Remove(replaces)
+	l.mu.Lock()
+	l.starts = append(l.starts, d)
+	l.mu.Unlock()
+	l.Write(d)
+}
+
+// Remove drops the diagnostics that were added and that match.
+func (l *Log) Remove(matches func(protocol.Diagnostic) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starts = slices.DeleteFunc(l.starts, matches)
+}
+
+// SetOffered keeps the diagnostics of a snapshot's offers in place of those of the
+// snapshot before, and writes those that are new.
+func (l *Log) SetOffered(diags []protocol.Diagnostic) {
+	l.mu.Lock()
+	before := l.offered
+	l.offered = diags
+	l.mu.Unlock()
+	l.WriteNew(diags, before)
+}
+
+// All returns files, then every diagnostic that is kept. It is never nil.
+func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]protocol.Diagnostic{}, slices.Concat(files, l.starts, l.offered)...)
+}

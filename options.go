@@ -1,0 +1,199 @@
+package exthost
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+)
+
+// Options are the part of a host that comes from code; the part that comes from files is
+// [config.Config]. The zero value is usable.
+type Options struct {
+	// Logger receives the log of the host and of its extensions. Default:
+	// slog.Default().
+	Logger *slog.Logger
+	// Version is the host's version, which min_agent_version is compared with and
+	// extensions are told. Default: [Version].
+	Version string
+	// StateDir is where extensions keep their private state. Default: exthost below
+	// $XDG_STATE_HOME or ~/.local/state, one directory for each working directory.
+	StateDir string
+	// Self is the program that command = "exthost" names. Default: this executable if it
+	// is the exthost program, else the exthost on PATH. It is never an embedding program,
+	// which would start itself.
+	Self string
+	// Environ is the environment that extensions are started from. Default: os.Environ().
+	Environ []string
+	// Policies are the embedding program's own policies.
+	Policies []governance.Member
+	// PolicyKinds make the policies of the configuration whose code the library does not
+	// link by itself: `builtin: cel` and `kind: grpc`. Default: neither.
+	PolicyKinds PolicyKinds
+	// Hooks are the embedding program's own hook handlers.
+	Hooks []hooks.Handler
+	// Start selects the extensions that are started; the others are listed and stay
+	// stopped. Default: all.
+	Start func(id string) bool
+	// Observe takes each decision of a policy, on the goroutine that waits for the
+	// decision. It must return at once. Default: nobody is told.
+	Observe func(governance.Observation)
+	// Reread reads the configuration again for a reload. Its error leaves everything as it
+	// is. Default: the configuration stays the one that the host was opened with.
+	Reread func() (*config.Config, error)
+	// Disable writes into the configuration, which Reread reads, that an extension is
+	// disabled or is not. Many goroutines may call it at once. Default: [Admin.Enable] and
+	// [Admin.Disable] fail.
+	Disable func(id string, disabled bool) error
+	// OnReload takes the outcome of every reload, on the goroutine that carried it out. It
+	// must return soon and must not close the host. Default: nobody is told.
+	OnReload func(Reloaded)
+	// Mode is for tools that look at extensions or try them. Default: the host runs.
+	Mode Mode
+}
+
+// Mode changes how a host runs, for tools that look at extensions or try them.
+type Mode struct {
+	// Inspect opens the host to look at it: the host makes no calls, and writes no audit
+	// log, results and pins. It may be open beside the host that runs.
+	Inspect bool
+	// StartLazy also starts the extensions that start on demand, to see whether they can.
+	StartLazy bool
+	// Background makes [Open] return once the extensions are starting; [Host.Ready] waits
+	// for them. Default: Open returns when each has started or failed.
+	Background bool
+	// Command returns the command line that is run in place of the command line of an
+	// extension of transport stdio. Default: the extension's own.
+	Command func(id string, argv []string) []string
+}
+
+// PolicyKinds make policies whose code the library does not link by itself, because it is
+// as large as the rest of the library. Without an entry, [Open] and a reload refuse a
+// configuration that states such a policy: the error is config_invalid and names the policy
+// and the field to set. All other policies need no entry.
+type PolicyKinds struct {
+	// CEL makes a policy of `builtin: cel`: celpolicy.New. Set CheckCEL of
+	// config.LoadOptions too, so that an error in an expression names its file and line.
+	CEL func(governance.Spec) (governance.Policy, error)
+	// GRPC makes one run of the process of a policy of `kind: grpc`:
+	// grpcpolicy.NewInstance.
+	GRPC func(governance.Spec, runtime.Spec) interface {
+		runtime.Instance
+		governance.Policy
+	}
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if err := o.checkHooks(); err != nil {
+		return o, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Version == "" {
+		o.Version = Version()
+	}
+	if o.Self == "" {
+		o.Self = ownProgram()
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.StateDir == "" {
+		dir, err := DefaultStateDir()
+		if err != nil {
+			return o, protocol.Errorf(protocol.ConfigInvalid, "no place for the state of extensions: %w; set XDG_STATE_HOME", err)
+		}
+		o.StateDir = dir
+	}
+	return o, nil
+}
+
+// checkHooks refuses handlers of the embedding program with an unknown point or an
+// unreadable matcher.
+func (o Options) checkHooks() error {
+	for _, handler := range o.Hooks {
+		switch err := hooks.CheckMatcher(handler.Matcher); {
+		case err != nil:
+			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: matcher: %w", handler.Name, err)
+		case !slices.Contains(hooks.Points(), handler.Point):
+			return protocol.Errorf(protocol.ConfigInvalid, "hook %s: %q is not a hook point", handler.Name, handler.Point)
+		}
+	}
+	return nil
+}
+
+// DefaultStateDir returns the state directory of a host that is opened in the working
+// directory without another. It is the same for every name of the working directory.
+func DefaultStateDir() (string, error) {
+	base := os.Getenv("XDG_STATE_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		base = filepath.Join(home, ".local", "state")
+	}
+	wd, err := os.Getwd()
+	if err == nil {
+		wd, err = filepath.EvalSymlinks(wd)
+	}
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(wd)) // two checkouts of one name are two projects
+	return filepath.Join(base, "exthost", filepath.Base(wd)+"-"+hex.EncodeToString(sum[:4])), nil
+}
+
+// release is the version of this source tree.
+const release = "0.1.0"
+
+// Version returns the version of this build: that of the module if the module was
+// installed, else that of the source tree.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path == "github.com/exthost/exthost" {
+		if v, ok := strings.CutPrefix(info.Main.Version, "v"); ok && !strings.HasPrefix(v, "0.0.0-") {
+			return v
+		}
+	}
+	return release
+}
+
+// programPath is the package of the exthost program.
+const programPath = "github.com/exthost/exthost/cmd/exthost"
+
+// ownProgram returns this executable if it is the exthost program, else "".
+func ownProgram() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || strings.TrimSuffix(info.Path, ".test") != programPath {
+		return ""
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// guardianProgram returns self if it is the exthost program, else "": no other program is
+// a guardian.
+func guardianProgram(self string) string {
+	if self == "" || self == ownProgram() {
+		return self
+	}
+	if info, err := buildinfo.ReadFile(self); err != nil || info.Path != programPath {
+		return ""
+	}
+	return self
+}

@@ -1,0 +1,134 @@
+package exthost
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// adopt puts a plan in force.
+func (h *Host) adopt(p *snapshot.Plan) {
+	h.env.Registry.Add(p.Units())
+	h.policies.Install(p.Policies)
+	var known []protocol.Diagnostic
+	if now := h.snapshots.Load(); now != nil {
+		known = now.Diagnostics
+	}
+	h.diagnostics.WriteNew(p.Diagnostics, known)
+	h.swap(p)
+	h.destinations.Replace(p.Destinations)
+}
+
+// swap makes the next snapshot from what the extensions of p, or of the current plan when
+// it is nil, offer now. Clients are notified when their list of tools has changed.
+func (h *Host) swap(p *snapshot.Plan) {
+	otherTools := h.snapshots.Replace(p, func(next *snapshot.Snapshot, number uint64, before *tools.Catalog) (published func()) {
+		catalog, diags := next.Plan.Catalog(number, before)
+		if !h.opts.Mode.Inspect {
+			diags = append(diags, next.Policies.SavePins()...)
+		}
+		next.Catalog, next.Hooks = catalog, h.newHooks(next)
+		return func() {
+			h.diagnostics.SetOffered(diags)
+			h.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
+		}
+	})
+	if otherTools {
+		signal(h.life.announce)
+	}
+}
+
+// signal leaves a token in c. If there is one already, its reader will see this change too.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// rebuildPause lets extensions that change together share a snapshot.
+const rebuildPause = 5 * time.Millisecond
+
+// rebuildLoop makes new snapshots as extensions come, go and change their tools.
+func (h *Host) rebuildLoop(ctx context.Context) {
+	for {
+		select {
+		case <-h.life.rebuild:
+			h.swap(nil)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(rebuildPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// announceLoop notifies clients of changed tools. The slowest client sets the pace.
+func (h *Host) announceLoop(ctx context.Context) {
+	for {
+		select {
+		case <-h.life.announce:
+			h.gateway.NotifyToolsChanged(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// extensionOffered takes the handshake of an instance, or with announced a later change of
+// its tools: it compares the offer with the last one, keeps it for the next start, and asks
+// for a new snapshot.
+func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
+	defer signal(h.life.rebuild)
+	if i.Legacy { // this instance serves calls, and its offer is not kept
+		return
+	}
+	p := h.snapshots.Load().Policies
+	p.Pin(x.ID(), i.Handshake().Tools)
+	changes := x.Remember(i)
+	if p.PinsToolsOf(x.ID()) { // the policy reports altered tools
+		changes = slices.DeleteFunc(changes, tools.Change.Altered)
+	}
+	if len(changes) > 0 {
+		h.reportChanges(x, changes, announced)
+	}
+}
+
+// reportChanges says how the tools of x differ from the last offer, in place of the report
+// of an earlier change. New tools that a running extension announces are no warning; other
+// changes mean another program, or one that has something to hide.
+func (h *Host) reportChanges(x *unit.Extension, changes []tools.Change, announced bool) {
+	d := protocol.Diagnostic{
+		Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,
+		Message: "its tools are not what they were: " + offers.Describe(changes),
+		Hint:    "if nobody updated it, name it in extensions.disabled and ask its author",
+	}
+	if announced && !slices.ContainsFunc(changes, tools.Change.Altered) {
+		d.Level, d.Hint = protocol.LevelInfo, ""
+	}
+	h.diagnostics.Replace(d, func(old protocol.Diagnostic) bool { return old.Code == d.Code && old.Extension == d.Extension })
+}
+
+// destinationOffered takes the handshake of an instance of d, or with announced a later
+// change of its tools. The next connection finds a process on standby; the session of the
+// instance is notified of a change.
+func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, announced bool) {
+	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake().Tools)
+	signal(h.life.rebuild)
+	if announced {
+		h.gateway.NotifyDestinationChanged(i)
+		return
+	}
+	h.life.beside.Go(func() { d.Refill(h.life.closing) })
+}
