@@ -46,6 +46,9 @@ type Options struct {
 	Environ []string
 	// Policies are the embedding program's own policies.
 	Policies []governance.Member
+	// PolicyKinds make the policies of the configuration whose code the library does
+	// not link by itself: `builtin: cel` and `kind: grpc`. Default: neither.
+	PolicyKinds PolicyKinds
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
 	// Start says which extensions are started; the others are only looked at.

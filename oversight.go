@@ -132,7 +132,11 @@ func (o *oversight) members() []governance.Member {
 
 // builtinPolicy makes a policy that needs no process.
 func (h *Host) builtinPolicy(s governance.Spec) (governance.Policy, error) {
-	p, err := builtin.New(s)
+	create := builtin.New
+	if s.Builtin == builtin.CEL && h.opts.PolicyKinds.CEL != nil {
+		create = h.opts.PolicyKinds.CEL
+	}
+	p, err := create(s)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package exthost
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
 	"github.com/exthost/exthost/internal/process"
@@ -25,6 +25,26 @@ import (
 // PolicyPrefix begins the id of a policy's process, which no extension's id can:
 // policy:NAME in [Options.Start], [Admin.Restart] and [LogFilter].
 const PolicyPrefix = "policy:"
+
+// PolicyKinds are the policies whose code the library does not link by itself,
+// because it is as big as the rest of the library together. A nil one makes [Open]
+// and a reload refuse a configuration that states such a policy, with an error of
+// kind config_invalid that names the policy and the field to set. All other policies
+// need no entry here.
+type PolicyKinds struct {
+	// CEL makes a policy of `builtin: cel`: celpolicy.New. Set CheckCEL of
+	// config.LoadOptions too, and an error in an expression names its file and line.
+	CEL func(governance.Spec) (governance.Policy, error)
+	// GRPC makes one run of the process of a policy of `kind: grpc`:
+	// grpcpolicy.NewInstance.
+	GRPC func(governance.Spec, runtime.Spec) PolicyInstance
+}
+
+// PolicyInstance is one run of a policy's process.
+type PolicyInstance = interface {
+	runtime.Instance
+	governance.Policy
+}
 
 // members makes the pipeline's members: those of the configuration, which keep what
 // they have counted when they are not new, the audit log, and the embedding program's.
@@ -60,12 +80,15 @@ func (o officer) Decide(ctx context.Context, flow governance.Flow, x *governance
 
 // newOfficer prepares the process of a policy.
 func (h *Host) newOfficer(cfg *config.Config, s governance.Spec) (governance.Policy, error) {
+	if s.Kind == governance.KindGRPC && h.opts.PolicyKinds.GRPC == nil {
+		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance")
+	}
 	spec, report, err := h.policySpec(cfg, s)
 	if err != nil {
 		return nil, err
 	}
 	c := discovery.Candidate{ID: spec.ID, Dir: spec.Dir, Manifest: spec.Manifest}
-	x := h.newWorker(c, spec, report, func(spec runtime.Spec) (runtime.Instance, error) { return newDecider(s, spec) }, nil)
+	x := h.newWorker(c, spec, report, func(spec runtime.Spec) (runtime.Instance, error) { return h.newDecider(s, spec) }, nil)
 	x.policy = &s
 	return officer{x}, nil
 }
@@ -93,9 +116,9 @@ func officers(members []governance.Member) (list []*extension) {
 }
 
 // newDecider returns one run of a policy's process.
-func newDecider(s governance.Spec, spec runtime.Spec) (runtime.Instance, error) {
+func (h *Host) newDecider(s governance.Spec, spec runtime.Spec) (runtime.Instance, error) {
 	if s.Kind == governance.KindGRPC {
-		return remoteDecider{grpcpolicy.New(grpcpolicy.Options{Spec: s, Env: spec.Env, Logger: spec.Logger, Containment: spec.Containment})}, nil
+		return h.opts.PolicyKinds.GRPC(s, spec), nil
 	}
 	i, err := runtime.New(spec)
 	if err != nil {
@@ -144,32 +167,6 @@ type asking struct{ i runtime.Instance }
 // Call asks the process.
 func (a asking) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	return a.i.Call(ctx, &runtime.Request{Method: method, Params: params})
-}
-
-// remoteDecider shows a process that speaks gRPC as an instance.
-type remoteDecider struct{ *grpcpolicy.Service }
-
-// Call implements [runtime.Instance]: there is nothing to call but decisions.
-func (d remoteDecider) Call(_ context.Context, r *runtime.Request) (json.RawMessage, error) {
-	return nil, protocol.Errorf(protocol.ToolNotFound, "a grpc policy does not serve %s", r.Method)
-}
-
-// Notify implements [runtime.Instance].
-func (remoteDecider) Notify(context.Context, string, json.RawMessage) error { return nil }
-
-// Handshake implements [runtime.Instance].
-func (d remoteDecider) Handshake() *runtime.Handshake {
-	hs := &runtime.Handshake{Protocol: string(governance.KindGRPC)}
-	if m := d.Service.Info().Metadata; m != nil {
-		hs.ServerVersion = m.GetCommitHash()
-	}
-	return hs
-}
-
-// Info implements [runtime.Instance].
-func (d remoteDecider) Info() runtime.Info {
-	i := d.Service.Info()
-	return runtime.Info{PID: i.PID, StartedAt: i.StartedAt, Protocol: string(governance.KindGRPC), Stderr: i.Stderr}
 }
 
 // policySpec is everything that a policy's process is run with: what an extension
