@@ -26,11 +26,11 @@ import (
 // policy:NAME in [Options.Start], [Admin.Restart] and [LogFilter].
 const PolicyPrefix = "policy:"
 
-// PolicyKinds are the policies whose code the library does not link by itself,
-// because it is as big as the rest of the library together. A nil one makes [Open]
-// and a reload refuse a configuration that states such a policy, with an error of
-// kind config_invalid that names the policy and the field to set. All other policies
-// need no entry here.
+// PolicyKinds make the policies whose code the library does not link by itself,
+// because each of the two adds two thirds to the size of a program. Where a field is
+// nil, [Open] and a reload refuse a configuration that states such a policy, with an
+// error of kind config_invalid that names the policy and the field. No other policy
+// needs a field.
 type PolicyKinds struct {
 	// CEL makes a policy of `builtin: cel`: celpolicy.New. Set CheckCEL of
 	// config.LoadOptions too, and an error in an expression names its file and line.
