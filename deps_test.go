@@ -43,7 +43,7 @@ var house = map[string]struct {
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process", "internal/rawjson", "internal/toolmatch"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson"}, "a worker: decides, changes, records"},
-	"governance/builtin":   {[]string{"governance", "governance/pins", "governance/results", "protocol", "internal/rawjson", "internal/redact", "internal/nearest"}, "the policies without a process"},
+	"governance/builtin":   {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
@@ -55,12 +55,15 @@ var house = map[string]struct {
 	"sdk/python":           {nil, "a file to embed"},
 	"sdk/node":             {nil, "files to embed"},
 
-	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
+	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
+	"governance/internal/settings":   {[]string{"governance", "internal/nearest"}, "decodes what operators state for a policy"},
+	"governance/internal/strictjson": {[]string{"internal/rawjson"}, "decodes JSON"},
+	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "runtime", "internal/process", "internal/rawjson"}, "a policy's process and its wire, as an instance that a host runs"},
 	"governance/grpcpolicy/pluginv1": {nil, "generated"},
 	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
-	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
+	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
@@ -110,6 +113,25 @@ func TestHouse(t *testing.T) {
 			}
 			if !slices.Contains(rule.may, ours(imp)) {
 				t.Errorf("package %q imports %q: not allowed, because it is %s", name, ours(imp), rule.reason)
+			}
+		}
+	}
+}
+
+// heavy are modules that a Go program gets only when it asks for them: by
+// exthost.PolicyKinds, or by mounting the HTTP server.
+var heavy = []string{"cel.dev", "github.com/antlr4-go", "google.golang.org", "github.com/prometheus", "github.com/spf13"}
+
+// TestLibraryIsLight holds what an embedding program links against that list.
+func TestLibraryIsLight(t *testing.T) {
+	for _, pkg := range []string{".", "./config", "./mcpserver"} {
+		out, err := exec.Command("go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for imp := range strings.Lines(string(out)) {
+			if slices.ContainsFunc(heavy, func(prefix string) bool { return strings.HasPrefix(imp, prefix+"/") }) {
+				t.Errorf("package %s links %s", pkg, imp)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/manifest"
@@ -39,7 +40,7 @@ func TestG1NothingRunsUnapproved(t *testing.T) {
 		f.add(stormID(i), runs(program))
 		cfg.Plugins = append(cfg.Plugins, approverSpec(program, stormID(i), []governance.Kind{governance.KindNative, governance.KindGRPC}[i%2]))
 	}
-	h := f.openWith(cfg, exthost.Options{StateDir: state})
+	h := f.openWith(cfg, exthost.Options{StateDir: state, PolicyKinds: exthost.PolicyKinds{GRPC: grpcpolicy.NewInstance}})
 	s := &storm{t: t, h: h, pid: func(i int) int { return policyPID(h, i) }, ends: []protocol.Kind{protocol.GovernanceUnavailable, protocol.Rejected}}
 	if all := s.rage(kills, random, state); all[answered] == 0 || all[unsent] == 0 || all[uncertain] > 0 {
 		t.Error("no storm")

@@ -88,10 +88,13 @@ type PolicyKinds struct {
 	CEL func(governance.Spec) (governance.Policy, error)
 	// GRPC makes one run of the process of a policy of `kind: grpc`:
 	// grpcpolicy.NewInstance.
-	GRPC func(governance.Spec, runtime.Spec) interface {
-		runtime.Instance
-		governance.Policy
-	}
+	GRPC func(governance.Spec, runtime.Spec) PolicyInstance
+}
+
+// PolicyInstance is one run of the process of a policy.
+type PolicyInstance = interface {
+	runtime.Instance
+	governance.Policy
 }
 
 func (o Options) withDefaults() (Options, error) {

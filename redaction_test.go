@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
@@ -155,7 +156,7 @@ func TestSecretsReachNobody(t *testing.T) {
 			Config: map[string]any{"when": "has(arguments.may)", "action": "ask", "message": "arguments.may", "expiry": "1ms"}},
 		{Name: "redact", Category: governance.Content, Builtin: "redact", Required: true},
 	}
-	h := f.openWith(cfg, exthost.Options{StateDir: state, Logger: slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	h := f.openWith(cfg, exthost.Options{StateDir: state, PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}, Logger: slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Hooks: []hooks.Handler{goHook(hooks.BeforeToolCall), goHook(hooks.AfterToolCall), goHook(hooks.ToolCallFailed)}})
 	client := newRecorder()
 	arguments := asJSON(plantedText())

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -24,4 +26,33 @@ func TestConfigThatCannotBeKeptIsRefused(t *testing.T) {
 		t.Fatalf("a disabled policy: %v", err)
 	}
 	h.Close()
+}
+
+// A program that does not link a policy of the configuration is told which one, and
+// how to link it.
+func TestPolicyThatIsNotLinkedIsRefused(t *testing.T) {
+	cfg := newFolder(t).config()
+	for want, s := range map[string]governance.Spec{
+		"policy p: builtin: this program does not link cel: set PolicyKinds.CEL of its exthost.Options to celpolicy.New":         {Builtin: "cel", Config: map[string]any{"when": "true"}},
+		"policy p: kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance": {Kind: governance.KindGRPC, Cmd: []string{"no-such-program"}},
+	} {
+		s.Name, s.Category = "p", governance.Authorization
+		cfg.Plugins = []governance.Spec{s}
+		h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir()})
+		if h != nil || protocol.KindOf(err) != protocol.ConfigInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open = %v, %v; want: %s", h, err, want)
+		}
+	}
+}
+
+// A reload brings no policy that the program does not link.
+func TestReloadOfPolicyThatIsNotLinkedIsRefused(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	next := f.config()
+	next.Plugins = []governance.Spec{{Name: "p", Builtin: "cel", Category: governance.Authorization, Config: map[string]any{"when": "true"}}}
+	h := f.openWith(f.config(), exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
+	if _, err := h.Admin().Reload(deadline(t)); protocol.KindOf(err) != protocol.ConfigInvalid || len(h.Status().Policies) != 0 {
+		t.Errorf("Reload: %v, with policies %+v", err, h.Status().Policies)
+	}
 }

@@ -142,3 +142,16 @@ func TestFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestCELIsNotJudged: without CheckCEL, Load leaves a policy of `builtin: cel` to
+// exthost.Open, and judges all other policies.
+func TestCELIsNotJudged(t *testing.T) {
+	o := alone(write(t, map[string]string{"exthost.yaml": "plugins: [{name: c, category: authorization, builtin: cel, config: {when: tol}}]\n"}))
+	if cfg, _, diags := config.Load(o); cfg != nil || !strings.Contains(text(diags, ""), "plugins[0].config.when: 1:1: undeclared reference to 'tol'") {
+		t.Errorf("with CheckCEL: %v", diags)
+	}
+	o.CheckCEL = nil
+	if cfg, _, diags := config.Load(o); cfg == nil || len(cfg.Plugins) != 1 || len(diags) > 0 {
+		t.Errorf("without CheckCEL: %v", diags)
+	}
+}

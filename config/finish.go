@@ -119,7 +119,14 @@ func (l *loader) finishPolicies() {
 // finishBuiltin checks what only the built-in policy itself can judge.
 func (l *loader) finishBuiltin(path string, s *governance.Spec) {
 	builtin.Resolve(s, l.base(path))
-	for _, p := range builtin.Check(*s) {
+	check := builtin.Check
+	if s.Builtin == builtin.CEL {
+		check = l.options.CheckCEL
+	}
+	if check == nil {
+		return
+	}
+	for _, p := range check(*s) {
 		at := path
 		if p.Field != "" {
 			at += "." + p.Field

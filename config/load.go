@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -20,6 +21,10 @@ type LoadOptions struct {
 	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not looked at
 	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not looked at
 	Flags     []Flag   // laid over everything
+
+	// CheckCEL judges a policy of `builtin: cel`: celpolicy.Check. Load does not link it
+	// by itself. Default: Load accepts such a policy, and exthost.Open judges it.
+	CheckCEL func(governance.Spec) []governance.Problem
 }
 
 // Flag is one command-line flag that was given.

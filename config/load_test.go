@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -36,7 +37,7 @@ func write(t *testing.T, files map[string]string) string {
 
 // alone looks at nothing but dir.
 func alone(dir string, environ ...string) config.LoadOptions {
-	return config.LoadOptions{Dir: dir, Environ: slices.Concat([]string{}, environ), UserDir: "none", SystemDir: "none"}
+	return config.LoadOptions{Dir: dir, Environ: slices.Concat([]string{}, environ), UserDir: "none", SystemDir: "none", CheckCEL: celpolicy.Check}
 }
 
 func mustLoad(t *testing.T, o config.LoadOptions) (*config.Config, *config.Origins) {

@@ -33,7 +33,7 @@ func builtinReference(t testing.TB) string {
 	for _, name := range builtin.Names() {
 		c, ok := configs[name]
 		if !ok {
-			t.Errorf("governance/builtin has no %s with a comment that begins \"is the config of the built-in policy %s, which\"", name+"Config", name)
+			t.Errorf("neither governance/builtin nor celpolicy has a type with a comment that begins \"is the config of the built-in policy %s, which\"", name)
 			continue
 		}
 		for _, key := range c.keys {
@@ -57,9 +57,13 @@ var configComment = regexp.MustCompile(`(?s)^\w+ is the config of the built-in p
 
 // builtinConfigs reads all of them.
 func builtinConfigs(t testing.TB) map[string]builtinConfig {
-	files, err := filepath.Glob(filepath.Join(root, "governance/builtin/*.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	var files []string
+	for _, dir := range []string{"builtin", "celpolicy"} {
+		found, err := filepath.Glob(filepath.Join(root, "governance", dir, "*.go"))
+		if err != nil || len(found) == 0 {
+			t.Fatal(dir, err)
+		}
+		files = append(files, found...)
 	}
 	configs := make(map[string]builtinConfig)
 	for _, file := range files {

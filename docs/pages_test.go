@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -172,7 +173,7 @@ func (r *runner) config(name, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		r.fail("%v", err)
 	}
-	_, _, diags := config.Load(config.LoadOptions{Dir: r.TempDir(), File: file, Environ: []string{}, UserDir: "none", SystemDir: "none"})
+	_, _, diags := config.Load(config.LoadOptions{Dir: r.TempDir(), File: file, Environ: []string{}, UserDir: "none", SystemDir: "none", CheckCEL: celpolicy.Check})
 	r.clean(diags)
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance/celpolicy"
+	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -112,7 +114,7 @@ func (a *app) load(flags ...config.Flag) (*config.Config, *config.Origins, error
 	if a.flags.logLevel != "" {
 		flags = append(flags, config.Flag{Name: "--log-level", Key: "log.level", Values: []string{a.flags.logLevel}})
 	}
-	cfg, origins, diags := config.Load(config.LoadOptions{File: a.flags.config, Flags: flags})
+	cfg, origins, diags := config.Load(a.loadOptions(flags...))
 	if cfg == nil {
 		lines := []string{"the configuration is invalid"}
 		for _, d := range diags {
@@ -125,6 +127,14 @@ func (a *app) load(flags ...config.Flag) (*config.Config, *config.Origins, error
 	}
 	return cfg, origins, nil
 }
+
+// loadOptions says where the configuration is.
+func (a *app) loadOptions(flags ...config.Flag) config.LoadOptions {
+	return config.LoadOptions{File: a.flags.config, Flags: flags, CheckCEL: celpolicy.Check}
+}
+
+// policyKinds makes the policies that the library does not link by itself.
+var policyKinds = exthost.PolicyKinds{CEL: celpolicy.New, GRPC: grpcpolicy.NewInstance}
 
 // say tells one finding on stderr.
 func (a *app) say(d protocol.Diagnostic) {
@@ -155,7 +165,7 @@ func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Option
 	if err != nil {
 		return nil, err
 	}
-	o.Logger = log
+	o.Logger, o.PolicyKinds = log, policyKinds
 	return exthost.Open(ctx, cfg, o)
 }
 

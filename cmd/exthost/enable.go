@@ -143,7 +143,7 @@ func (c *caseOf) nothingToDo(format string, args ...any) error {
 
 // set writes it down, tells the running host and says what has become of it.
 func (c *caseOf) set(key string, listed bool, what string) error {
-	e, err := config.SetListed(config.LoadOptions{File: c.app.flags.config}, key, c.id, listed)
+	e, err := config.SetListed(c.app.loadOptions(), key, c.id, listed)
 	if err != nil {
 		return err
 	}

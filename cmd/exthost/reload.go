@@ -138,7 +138,7 @@ func (a *app) disabler() func(id string, disabled bool) error {
 		return nil
 	}
 	return func(id string, disabled bool) error {
-		_, err := config.SetListed(config.LoadOptions{File: a.flags.config}, "disabled", id, disabled)
+		_, err := config.SetListed(a.loadOptions(), "disabled", id, disabled)
 		return err
 	}
 }

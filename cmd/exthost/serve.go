@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 		defer f.operator.forget()
 	}
 	began := time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, Background: true, Reread: a.reread(flags), Disable: a.disabler()})
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, PolicyKinds: policyKinds, Background: true, Reread: a.reread(flags), Disable: a.disabler()})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -51,20 +52,20 @@ type access struct{ accessConfig }
 
 func newAccess(s governance.Spec) (governance.Policy, error) {
 	var p access
-	if err := configure(s.Config, &p.accessConfig); err != nil {
+	if err := settings.Decode(s.Config, &p.accessConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{oneOf("default", &p.Default, allowed, denied)}
+	errs := []error{settings.OneOf("default", &p.Default, allowed, denied)}
 	for i, r := range p.Rules {
 		place := fmt.Sprintf("rules[%d]", i)
 		if r.Effect == "" {
-			errs = append(errs, wrong("config."+place+".effect", "is missing; allow or deny"))
+			errs = append(errs, settings.Wrong("config."+place+".effect", "is missing; allow or deny"))
 		} else {
-			errs = append(errs, oneOf(place+".effect", &r.Effect, allowed, denied))
+			errs = append(errs, settings.OneOf(place+".effect", &r.Effect, allowed, denied))
 		}
 		for _, globs := range []governance.Globs{r.Callers, r.Tools, r.Extensions, r.Methods} {
 			if err := globs.Check(); err != nil {
-				errs = append(errs, wrong("config."+place, "%w", err))
+				errs = append(errs, settings.Wrong("config."+place, "%w", err))
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -20,8 +21,8 @@ import (
 // again in time. Nobody to ask, and no answer, are denials. Category authorization
 // only.
 type approvalConfig struct {
-	Reason string   `json:"reason"`
-	Expiry duration `json:"expiry"`
+	Reason string            `json:"reason"`
+	Expiry settings.Duration `json:"expiry"`
 }
 
 // approval has a person decide about each tool call that it is shown, or about
@@ -33,11 +34,11 @@ type approval struct {
 
 func newApproval(s governance.Spec) (governance.Policy, error) {
 	c := approvalConfig{Reason: "this needs a person's approval"}
-	if err := configure(s.Config, &c); err != nil {
+	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, wrong("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, settings.Wrong("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
 	}
 	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
 	return &approval{d, len(s.Match.Methods) > 0}, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 )
 
 // budgetConfig is the config of the built-in policy budget, which bounds what one
@@ -24,11 +25,11 @@ import (
 // requests to extensions, not notifications. Category rate_limiting only, in both
 // flows.
 type budgetConfig struct {
-	Calls  int64    `json:"calls"`
-	Bytes  int64    `json:"bytes"`
-	Tokens int64    `json:"tokens"`
-	Window duration `json:"window"`
-	Per    string   `json:"per"`
+	Calls  int64             `json:"calls"`
+	Bytes  int64             `json:"bytes"`
+	Tokens int64             `json:"tokens"`
+	Window settings.Duration `json:"window"`
+	Per    string            `json:"per"`
 }
 
 const bytesPerToken = 4
@@ -47,18 +48,18 @@ type budget struct {
 
 func newBudget(s governance.Spec) (governance.Policy, error) {
 	var p budget
-	if err := configure(s.Config, &p.budgetConfig); err != nil {
+	if err := settings.Decode(s.Config, &p.budgetConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{counts(s), oneOf("per", &p.Per, "session", "caller")}
+	errs := []error{counts(s), settings.OneOf("per", &p.Per, "session", "caller")}
 	switch least, most := min(p.Calls, p.Bytes, p.Tokens), max(p.Calls, p.Bytes, p.Tokens); {
 	case least < 0:
-		errs = append(errs, wrong("config", "calls, bytes and tokens are counts, 0 for no bound"))
+		errs = append(errs, settings.Wrong("config", "calls, bytes and tokens are counts, 0 for no bound"))
 	case most == 0:
-		errs = append(errs, wrong("config", "a budget needs calls, bytes or tokens"))
+		errs = append(errs, settings.Wrong("config", "a budget needs calls, bytes or tokens"))
 	}
 	if (p.Bytes > 0 || p.Tokens > 0) && len(s.Flows) == 1 {
-		errs = append(errs, wrong("flows", "a budget of bytes or tokens needs both flows"))
+		errs = append(errs, settings.Wrong("flows", "a budget of bytes or tokens needs both flows"))
 	}
 	return &p, errors.Join(errs...)
 }

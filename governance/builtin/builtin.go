@@ -7,17 +7,22 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 )
+
+// CEL is the name of the built-in policy that [New] cannot make. celpolicy.New makes
+// it, in programs that link it.
+const CEL = "cel"
 
 // New makes the policy that s.Builtin names, of s.Config. Its errors say what is
 // wrong with the config and what would be right.
 func New(s governance.Spec) (governance.Policy, error) {
 	if s.Builtin == "" {
-		return nil, wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
+		return nil, settings.Wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
 	}
 	maker, ok := makers[s.Builtin]
 	if !ok {
-		return nil, wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
+		return nil, settings.Wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
 	}
 	return maker(s)
 }
@@ -30,11 +35,31 @@ var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"access":     newAccess,
 	"approval":   newApproval,
 	"budget":     newBudget,
-	"cel":        newCEL,
+	CEL:          notLinked,
 	"loop":       newLoop,
 	"pin":        newPin,
 	"rate_limit": newRateLimit,
 	"redact":     newRedaction,
 	"schema":     newSchema,
 	"size_cap":   newSizeCap,
+}
+
+func notLinked(s governance.Spec) (governance.Policy, error) {
+	return nil, settings.Wrong("builtin", "this program does not link %s: set PolicyKinds.CEL of its exthost.Options to celpolicy.New", s.Builtin)
+}
+
+// Check returns everything wrong with what s states for the built-in policy that it
+// names. It opens nothing.
+func Check(s governance.Spec) []governance.Problem {
+	_, err := New(s)
+	return settings.Problems(err)
+}
+
+// counts refuses a policy that counts in a category where the pipeline may ask about
+// one exchange more than once.
+func counts(s governance.Spec) error {
+	if s.Category != governance.RateLimiting {
+		return settings.Wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -23,9 +24,9 @@ import (
 //
 // It counts for each session. Category rate_limiting only.
 type loopConfig struct {
-	Calls  int      `json:"calls"`
-	Window duration `json:"window"`
-	Action string   `json:"action"`
+	Calls  int               `json:"calls"`
+	Window settings.Duration `json:"window"`
+	Action string            `json:"action"`
 }
 
 // maxLoopCalls bounds what is kept of one call.
@@ -45,16 +46,16 @@ type loop struct {
 }
 
 func newLoop(s governance.Spec) (governance.Policy, error) {
-	p := &loop{loopConfig: loopConfig{Calls: 5, Window: duration(time.Minute)}, seed: maphash.MakeSeed()}
-	if err := configure(s.Config, &p.loopConfig); err != nil {
+	p := &loop{loopConfig: loopConfig{Calls: 5, Window: settings.Duration(time.Minute)}, seed: maphash.MakeSeed()}
+	if err := settings.Decode(s.Config, &p.loopConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{counts(s), oneOf("action", &p.Action, denied, asked)}
+	errs := []error{counts(s), settings.OneOf("action", &p.Action, denied, asked)}
 	if p.Calls < 1 || p.Calls > maxLoopCalls {
-		errs = append(errs, wrong("config.calls", "is a count from 1 to %d", maxLoopCalls))
+		errs = append(errs, settings.Wrong("config.calls", "is a count from 1 to %d", maxLoopCalls))
 	}
 	if p.Window == 0 {
-		errs = append(errs, wrong("config.window", "is a time above 0"))
+		errs = append(errs, settings.Wrong("config.window", "is a time above 0"))
 	}
 	return p, errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -34,15 +35,15 @@ type Pin struct {
 
 func newPin(s governance.Spec) (governance.Policy, error) {
 	var c pinConfig
-	if err := configure(s.Config, &c); err != nil {
+	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, wrong("category", "the policy pin decides what may be called, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, settings.Wrong("category", "the policy pin decides what may be called, so its category is %s, not %s", governance.Authorization, s.Category)
 	}
 	m := s.Match
 	if len(m.Tools)+len(m.Methods)+len(m.Callers)+len(m.Direction) > 0 {
-		return nil, wrong("match", "the policy pin guards whole extensions, so only extensions can be matched")
+		return nil, settings.Wrong("match", "the policy pin guards whole extensions, so only extensions can be matched")
 	}
 	return &Pin{file: c.File, extensions: m.Extensions}, nil
 }

@@ -28,7 +28,7 @@ func config(t testing.TB, text string) map[string]any {
 
 // categories is where the light policies belong.
 var categories = map[string]governance.Category{
-	"access": governance.Authorization, "cel": governance.Authorization, "schema": governance.Validation,
+	"access": governance.Authorization, "schema": governance.Validation,
 	"rate_limit": governance.RateLimiting, "loop": governance.RateLimiting, "budget": governance.RateLimiting,
 }
 
@@ -112,57 +112,6 @@ func TestAccess(t *testing.T) {
 	}
 	if got := ask(t, newPolicy(t, "access", `{}`), governance.Request, remove); got != "allow" {
 		t.Errorf("without a config: %s", got)
-	}
-}
-
-func TestCEL(t *testing.T) {
-	x := call("ext_shell_run", `{"command":"rm -rf","n":3,"big":9007199254740993,"f":1.5,"list":[1,2]}`)
-	response := x
-	response.Response = json.RawMessage(`{"isError":true,"content":[{"type":"text","text":"oh"}]}`)
-	tests := []struct {
-		name, config string
-		flow         governance.Flow
-		want         string
-	}{
-		{"true", `{"when": "tool == 'ext_shell_run' && arguments.command.startsWith('rm')"}`, governance.Request,
-			"deny : it is not allowed when tool == 'ext_shell_run' && arguments.command.startsWith('rm')"},
-		{"false", `{"when": "caller != 'ada' || session != 's1' || extension != 'files' || method != 'tools/call' || direction != 'to_extension'"}`, governance.Request, "allow"},
-		{"ask, with a message", `{"when": "true", "action": "ask", "code": "rm", "message": "'really ' + arguments.command + '?'"}`, governance.Request, "ask rm: really rm -rf?"},
-		{"a message that fails", `{"when": "true", "message": "arguments.nothing"}`, governance.Request, "deny : it is not allowed when true"},
-		{"numbers", `{"when": "arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"}`, governance.Request,
-			"deny : it is not allowed when arguments.n > 2 && arguments.n < 3.5 && arguments.f > 1 && arguments.big == 9007199254740993 && arguments.list.exists(i, i == 2)"},
-		{"a missing member", `{"when": "arguments.path == '/'"}`, governance.Request, "error: no such key: path"},
-		{"an optional member", `{"when": "arguments.?path.orValue('/') == '/etc'"}`, governance.Request, "allow"},
-		{"has", `{"when": "has(arguments.path)"}`, governance.Request, "allow"},
-		{"not the result", `{"when": "true"}`, governance.Response, "allow"},
-		{"the result", `{"when": "result.isError && result.content[0].text == 'oh'"}`, governance.Response, "deny : it is not allowed when result.isError && result.content[0].text == 'oh'"},
-		{"the result, before there is one", `{"when": "result.isError"}`, governance.Request, "allow"},
-		{"both flows", `{"when": "flow == 'response' && result != null"}`, governance.Request, "allow"},
-		{"both flows, later", `{"when": "flow == 'response' && result != null"}`, governance.Response, "deny : it is not allowed when flow == 'response' && result != null"},
-		{"costly", `{"when": "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, [0,1,2,3,4,5,6,7,8,9].all(d, [0,1,2,3,4,5,6,7,8,9].all(e, [0,1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f+arguments.n >= 0))))))"}`,
-			governance.Request, "error: operation cancelled: actual cost limit exceeded"},
-		{"dyn that is no bool", `{"when": "arguments.n"}`, governance.Request, "error: when is a int, not a bool"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			seen := x
-			if tt.flow == governance.Response {
-				seen = response
-			}
-			if got := ask(t, newPolicy(t, "cel", tt.config), tt.flow, seen); got != tt.want {
-				t.Errorf("%s\nwant %s", got, tt.want)
-			}
-		})
-	}
-	p := newPolicy(t, "cel", `{"when": "arguments.a == 1 || arguments.uri == 'file:///'"}`)
-	for text, want := range map[string]string{`{"a":1}`: "deny", `{"a":`: "error: what it decides about is not JSON", ``: "error: no such key: "} {
-		if got := ask(t, p, governance.Request, governance.Exchange{Method: "resources/read", ToChild: true, Request: json.RawMessage(text)}); !strings.HasPrefix(got, want) {
-			t.Errorf("params %s: %s", text, got)
-		}
-	}
-	response.Failure = &protocol.Error{Kind: protocol.ExtensionError}
-	if got := ask(t, newPolicy(t, "cel", `{"when": "result.isError"}`), governance.Response, response); got != "allow" {
-		t.Errorf("a call that failed: %s", got)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 )
 
 // rateLimitConfig is the config of the built-in policy rate_limit, which bounds how
@@ -29,10 +30,10 @@ type rateLimitConfig struct {
 }
 
 type rateLimit struct {
-	Calls  int      `json:"calls"`
-	Window duration `json:"window"`
-	Burst  int      `json:"burst"`
-	Per    []string `json:"per"`
+	Calls  int               `json:"calls"`
+	Window settings.Duration `json:"window"`
+	Burst  int               `json:"burst"`
+	Per    []string          `json:"per"`
 }
 
 // bucketKey tells the buckets of all limits apart.
@@ -49,12 +50,12 @@ type rateLimiter struct {
 
 func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	var p rateLimiter
-	if err := configure(s.Config, &p.rateLimitConfig); err != nil {
+	if err := settings.Decode(s.Config, &p.rateLimitConfig); err != nil {
 		return nil, err
 	}
 	errs := []error{counts(s)}
 	if len(p.Limits) == 0 {
-		errs = append(errs, wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
+		errs = append(errs, settings.Wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
 	}
 	for i := range p.Limits {
 		errs = append(errs, p.Limits[i].complete(fmt.Sprintf("limits[%d]", i)))
@@ -64,17 +65,17 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 
 func (l *rateLimit) complete(place string) error {
 	if l.Window == 0 {
-		l.Window = duration(time.Minute)
+		l.Window = settings.Duration(time.Minute)
 	}
 	if l.Burst == 0 {
 		l.Burst = l.Calls
 	}
 	var errs []error
 	if l.Calls <= 0 || l.Burst < 0 {
-		errs = append(errs, wrong("config."+place, "calls and burst are counts above 0"))
+		errs = append(errs, settings.Wrong("config."+place, "calls and burst are counts above 0"))
 	}
 	for _, per := range l.Per {
-		errs = append(errs, oneOf(place+".per", &per, "caller", "session", "tool", "extension"))
+		errs = append(errs, settings.OneOf(place+".per", &per, "caller", "session", "tool", "extension"))
 	}
 	return errors.Join(errs...)
 }

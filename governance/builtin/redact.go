@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
@@ -43,10 +44,10 @@ type redaction struct {
 
 func newRedaction(s governance.Spec) (governance.Policy, error) {
 	var c redactConfig
-	if err := configure(s.Config, &c); err != nil {
+	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
-	if err := oneOf("action", &c.Action, "redact", "deny"); err != nil {
+	if err := settings.OneOf("action", &c.Action, "redact", "deny"); err != nil {
 		return nil, err
 	}
 	if err := changes(s); err != nil && c.Action != "deny" {
@@ -54,7 +55,7 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	}
 	detector, err := redact.NewDetector(redact.Options{Rules: c.Rules, Patterns: c.Patterns, Allow: c.Allow})
 	if err != nil {
-		return nil, wrong("config", "%w", err)
+		return nil, settings.Wrong("config", "%w", err)
 	}
 	return &redaction{detector, c.Action == "deny"}, nil
 }
@@ -62,7 +63,7 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 // changes refuses a policy that changes what passes in a category that may not.
 func changes(s governance.Spec) error {
 	if s.Category != governance.Content {
-		return wrong("category", "%s changes what passes, so its category is %s", s.Builtin, governance.Content)
+		return settings.Wrong("category", "%s changes what passes, so its category is %s", s.Builtin, governance.Content)
 	}
 	return nil
 }

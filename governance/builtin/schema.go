@@ -12,6 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -44,28 +46,28 @@ type toolSchemas struct {
 
 func newSchema(s governance.Spec) (governance.Policy, error) {
 	var c schemaConfig
-	if err := configure(s.Config, &c); err != nil {
+	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
 	if len(c.Schemas) == 0 {
-		return nil, wrong("config.schemas", `is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
+		return nil, settings.Wrong("config.schemas", `is missing; such as [{tools: ["ext_files_*"], arguments: {required: [path]}}]`)
 	}
 	p, errs := make(schemas, len(c.Schemas)), make([]error, 0)
 	for i, entry := range c.Schemas {
 		place := fmt.Sprintf("config.schemas[%d]", i)
 		if err := entry.Tools.Check(); err != nil {
-			errs = append(errs, wrong(place+".tools", "%w", err))
+			errs = append(errs, settings.Wrong(place+".tools", "%w", err))
 		}
 		if entry.Arguments == nil && entry.Result == nil {
-			errs = append(errs, wrong(place, "needs arguments or result"))
+			errs = append(errs, settings.Wrong(place, "needs arguments or result"))
 		}
 		p[i].tools = entry.Tools
 		var err error
 		if p[i].arguments, err = compileSchema(entry.Arguments); err != nil {
-			errs = append(errs, wrong(place+".arguments", "%w", err))
+			errs = append(errs, settings.Wrong(place+".arguments", "%w", err))
 		}
 		if p[i].result, err = compileSchema(entry.Result); err != nil {
-			errs = append(errs, wrong(place+".result", "%w", err))
+			errs = append(errs, settings.Wrong(place+".result", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)
@@ -123,13 +125,13 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 
 func payload(flow governance.Flow, x *governance.Exchange) (any, error) {
 	if flow == governance.Response {
-		return decodeResult(x.Response)
+		return strictjson.Result(x.Response)
 	}
 	text := rawjson.Get(x.Request, "arguments")
 	if len(text) == 0 {
 		text = json.RawMessage("{}")
 	}
-	return decodeArguments(text)
+	return strictjson.Arguments(text)
 }
 
 // maxFaults is how many of the faults a denial names.

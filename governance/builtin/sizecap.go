@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/internal/rawjson"
 )
@@ -49,14 +50,14 @@ const late = 1000
 
 func newSizeCap(s governance.Spec) (governance.Policy, error) {
 	c := sizeCapConfig{MaxBytes: 64 << 10, PreviewBytes: 4 << 10}
-	if err := configure(s.Config, &c); err != nil {
+	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
 	if err := changes(s); err != nil {
 		return nil, err
 	}
 	if c.MaxBytes < 1024 || c.PreviewBytes < 0 || c.PreviewBytes > c.MaxBytes/2 {
-		return nil, wrong("config", "max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)
+		return nil, settings.Wrong("config", "max_bytes is %d and preview_bytes %d; the first is at least 1024, the second at most half of it", c.MaxBytes, c.PreviewBytes)
 	}
 	return &sizeCap{max: c.MaxBytes, preview: c.PreviewBytes}, nil
 }

@@ -65,7 +65,7 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 // newBuiltin makes a policy that needs no process.
 func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
 	create := builtin.New
-	if spec.Builtin == "cel" && s.options.Kinds.CEL != nil {
+	if spec.Builtin == builtin.CEL && s.options.Kinds.CEL != nil {
 		create = s.options.Kinds.CEL
 	}
 	p, err := create(spec)

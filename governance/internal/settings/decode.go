@@ -1,4 +1,6 @@
-package builtin
+// Package settings decodes the config that an operator states for a policy, and
+// says which key is wrong.
+package settings
 
 import (
 	"encoding/json"
@@ -10,28 +12,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/nearest"
 )
 
-// configure decodes what an operator states for a policy into the struct that c
-// points to, over what it holds. Keys are those of its json tags, also in
-// camelCase; an unknown one is an error that names the nearest.
-func configure(config map[string]any, c any) error {
+// Decode decodes config into the struct that c points to, and keeps the values of c
+// that config does not state. Keys are those of the json tags, also in camelCase. An
+// unknown key is an error that names the nearest known one.
+func Decode(config map[string]any, c any) error {
 	known, err := canonical("config", config, reflect.TypeOf(c).Elem())
 	if err != nil {
 		return err
 	}
 	text, err := json.Marshal(known)
 	if err != nil {
-		return wrong("config", "%w", err)
+		return Wrong("config", "%w", err)
 	}
 	err = json.Unmarshal(text, c)
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return wrong("config."+bad.Field, "a %s where %s belongs", bad.Value, describe(bad.Type))
+		return Wrong("config."+bad.Field, "a %s where %s belongs", bad.Value, describe(bad.Type))
 	}
 	if err != nil {
-		return wrong("config", "%w", err)
+		return Wrong("config", "%w", err)
 	}
 	return nil
 }
@@ -69,7 +70,7 @@ func readable(path string, value any, t reflect.Type) error {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
 	}
 	if err != nil {
-		return wrong(path, "%w", err)
+		return Wrong(path, "%w", err)
 	}
 	return nil
 }
@@ -85,7 +86,7 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 		name, place := snake(key), path+"."+key
 		ft, known := fields[name]
 		if _, twice := out[name]; twice {
-			errs = append(errs, wrong(place, "stated twice"))
+			errs = append(errs, Wrong(place, "stated twice"))
 			continue
 		}
 		if !known {
@@ -103,9 +104,9 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 func unknownKey(place, key string, fields map[string]reflect.Type) error {
 	keys := slices.Sorted(maps.Keys(fields))
 	if near := nearest.Of(key, keys); near != "" {
-		return wrong(place, "unknown key, did you mean %s?", near)
+		return Wrong(place, "unknown key, did you mean %s?", near)
 	}
-	return wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))
+	return Wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))
 }
 
 // snake turns retryAfter into retry_after.
@@ -137,11 +138,11 @@ func describe(t reflect.Type) string {
 	return "a whole number"
 }
 
-// duration is a length of time as files state it: "90s", "1h".
-type duration time.Duration
+// Duration is a length of time as files state it: "90s", "1h".
+type Duration time.Duration
 
 // UnmarshalJSON implements [json.Unmarshaler].
-func (d *duration) UnmarshalJSON(b []byte) error {
+func (d *Duration) UnmarshalJSON(b []byte) error {
 	var text string
 	if err := json.Unmarshal(b, &text); err != nil {
 		return fmt.Errorf(`%s is not a duration such as "90s" or "1h"`, b)
@@ -150,27 +151,18 @@ func (d *duration) UnmarshalJSON(b []byte) error {
 	if err != nil || parsed < 0 {
 		return fmt.Errorf(`%q is not a duration such as "90s" or "1h"`, text)
 	}
-	*d = duration(parsed)
+	*d = Duration(parsed)
 	return nil
 }
 
-// oneOf refuses a word that is none of the allowed ones, and puts the first in the
-// place of none.
-func oneOf(key string, word *string, allowed ...string) error {
+// OneOf returns an error when *word, the value of a key of config, is none of the
+// allowed words. An empty *word becomes the first of them.
+func OneOf(key string, word *string, allowed ...string) error {
 	if *word == "" {
 		*word = allowed[0]
 	}
 	if slices.Contains(allowed, *word) {
 		return nil
 	}
-	return wrong("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
-}
-
-// counts refuses a policy that counts in a category where one exchange may be
-// asked about more than once.
-func counts(s governance.Spec) error {
-	if s.Category != governance.RateLimiting {
-		return wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
-	}
-	return nil
+	return Wrong("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
 }

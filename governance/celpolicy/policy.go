@@ -1,4 +1,6 @@
-package builtin
+// Package celpolicy makes the built-in policy cel. It is apart from the other
+// built-in policies because a program that links it links cel-go, protobuf and antlr.
+package celpolicy
 
 import (
 	"cmp"
@@ -14,9 +16,13 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/governance/internal/strictjson"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
-// celConfig is the config of the built-in policy cel, which decides by an
+// config is the config of the built-in policy cel, which decides by an
 // expression of the Common Expression Language:
 //
 //	when: tool == "ext_shell_run" && arguments.command.startsWith("rm")
@@ -32,50 +38,58 @@ import (
 // decides about responses, one that uses flow about both, any other about requests.
 // A member that is missing is an error, of a required policy then
 // governance_unavailable: ask has(arguments.x), or arguments.?x.orValue("").
-type celConfig struct {
-	When    string   `json:"when"`
-	Action  string   `json:"action"`
-	Message string   `json:"message"`
-	Code    string   `json:"code"`
-	Expiry  duration `json:"expiry"`
+type config struct {
+	When    string            `json:"when"`
+	Action  string            `json:"action"`
+	Message string            `json:"message"`
+	Code    string            `json:"code"`
+	Expiry  settings.Duration `json:"expiry"`
 }
 
-// celCost bounds what one evaluation may cost: about 10 ms.
-const celCost = 1_000_000
+// maxCost bounds what one evaluation may cost: about 10 ms.
+const maxCost = 1_000_000
 
-type celPolicy struct {
-	celConfig
+type policy struct {
+	config
 	when, message     cel.Program // message is nil without one
 	request, response bool        // the flows it decides about
 }
 
-func newCEL(s governance.Spec) (governance.Policy, error) {
-	p := &celPolicy{}
-	if err := configure(s.Config, &p.celConfig); err != nil {
+// New makes the policy of s.Config. Its errors say what is wrong with the config and
+// what would be right.
+func New(s governance.Spec) (governance.Policy, error) {
+	p := &policy{}
+	if err := settings.Decode(s.Config, &p.config); err != nil {
 		return nil, err
 	}
 	if p.When == "" {
-		return nil, wrong("config.when", `is missing; such as tool == "ext_shell_run"`)
+		return nil, settings.Wrong("config.when", `is missing; such as tool == "ext_shell_run"`)
 	}
-	env, err := celEnv()
+	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
-	errs := []error{oneOf("action", &p.Action, denied, asked)}
+	errs := []error{settings.OneOf("action", &p.Action, string(governance.Deny), string(governance.Ask))}
 	uses := make(map[string]bool)
-	if p.when, err = celProgram(env, p.When, cel.BoolType, uses); err != nil {
-		errs = append(errs, wrong("config.when", "%w", err))
+	if p.when, err = compile(env, p.When, cel.BoolType, uses); err != nil {
+		errs = append(errs, settings.Wrong("config.when", "%w", err))
 	}
 	p.request, p.response = !uses["result"] || uses["flow"], uses["result"] || uses["flow"]
 	if p.Message != "" {
-		if p.message, err = celProgram(env, p.Message, cel.StringType, uses); err != nil {
-			errs = append(errs, wrong("config.message", "%w", err))
+		if p.message, err = compile(env, p.Message, cel.StringType, uses); err != nil {
+			errs = append(errs, settings.Wrong("config.message", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)
 }
 
-func celEnv() (*cel.Env, error) {
+// Check returns everything wrong with s.Config.
+func Check(s governance.Spec) []governance.Problem {
+	_, err := New(s)
+	return settings.Problems(err)
+}
+
+func newEnv() (*cel.Env, error) {
 	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
 		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType)}
 	for _, name := range []string{"method", "caller", "session", "extension", "tool", "direction", "flow"} {
@@ -84,9 +98,9 @@ func celEnv() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// celProgram compiles an expression of the given type and notes which variables it
+// compile compiles an expression of the given type and notes which variables it
 // uses.
-func celProgram(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
+func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
 	if faults := issues.Errors(); len(faults) > 0 {
 		f := faults[0]
@@ -100,15 +114,15 @@ func celProgram(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (c
 			uses[e.AsIdent()] = true
 		}
 	}))
-	return env.Program(compiled, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(celCost))
+	return env.Program(compiled, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 }
 
 // Decide implements [governance.Policy].
-func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || x.Failure != nil) {
 		return governance.Decision{}, nil
 	}
-	vars := &celVars{flow: flow, x: x}
+	vars := &variables{flow: flow, x: x}
 	holds, _, err := p.when.Eval(vars)
 	if err = cmp.Or(vars.err, err); err != nil { // what could not be decoded may look to the expression as if it were not there
 		return governance.Decision{}, err
@@ -120,10 +134,7 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	if !yes {
 		return governance.Decision{}, nil
 	}
-	d := governance.Decision{Action: governance.Deny, Code: p.Code, Reason: "it is not allowed when " + p.When, Expiry: time.Duration(p.Expiry)}
-	if p.Action == asked {
-		d.Action = governance.Ask
-	}
+	d := governance.Decision{Action: governance.Action(p.Action), Code: p.Code, Reason: "it is not allowed when " + p.When, Expiry: time.Duration(p.Expiry)}
 	if p.message != nil { // the decision stands without its words
 		if text, _, err := p.message.Eval(vars); err == nil {
 			d.Reason, _ = text.Value().(string)
@@ -132,8 +143,8 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	return d, nil
 }
 
-// celVars decodes what an expression asks for.
-type celVars struct {
+// variables decodes what an expression asks for.
+type variables struct {
 	flow              governance.Flow
 	x                 *governance.Exchange
 	arguments, result any
@@ -141,10 +152,10 @@ type celVars struct {
 }
 
 // Parent implements [interpreter.Activation].
-func (v *celVars) Parent() interpreter.Activation { return nil }
+func (v *variables) Parent() interpreter.Activation { return nil }
 
 // ResolveName implements [interpreter.Activation].
-func (v *celVars) ResolveName(name string) (any, bool) {
+func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "method":
 		return v.x.Method, true
@@ -162,19 +173,27 @@ func (v *celVars) ResolveName(name string) (any, bool) {
 		return string(v.flow), true
 	case "arguments":
 		if v.arguments == nil {
-			v.arguments = v.decode(argumentsOf(v.x), decodeArguments)
+			v.arguments = v.decode(argumentsOf(v.x), strictjson.Arguments)
 		}
 		return v.arguments, true
 	case "result":
 		if v.result == nil && v.flow == governance.Response {
-			v.result = v.decode(v.x.Response, decodeResult)
+			v.result = v.decode(v.x.Response, strictjson.Result)
 		}
 		return v.result, true
 	}
 	return nil, false
 }
 
-func (v *celVars) decode(text json.RawMessage, decode func(json.RawMessage) (any, error)) any {
+// argumentsOf returns the arguments of a tool, or the params of another method.
+func argumentsOf(x *governance.Exchange) json.RawMessage {
+	if x.Method != protocol.MethodToolsCall || !x.ToChild {
+		return x.Request
+	}
+	return rawjson.Get(x.Request, "arguments")
+}
+
+func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (any, error)) any {
 	if len(text) == 0 {
 		return map[string]any{}
 	}

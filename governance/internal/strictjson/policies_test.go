@@ -1,4 +1,4 @@
-package builtin
+package strictjson_test
 
 import (
 	"encoding/json"
@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/governance"
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/celpolicy"
 )
 
 // TestT19PoliciesRefuseWhatIsReadInTwoWays: arguments that mean one thing to a policy
 // and maybe another to a tool are nothing that it decides about, nor are results
 // that a client may read in another way.
 func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
-	when := policy(t, "cel", map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
-	seen := policy(t, "cel", map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
-	schema := policy(t, "schema", map[string]any{"schemas": []any{map[string]any{
+	when := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
+	seen := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
+	schema := policy(t, builtin.New, "schema", map[string]any{"schemas": []any{map[string]any{
 		"arguments": map[string]any{"properties": map[string]any{"path": map[string]any{"pattern": "^/home"}}},
 		"result":    map[string]any{"type": "object"}}}})
 	for text, ambiguous := range map[string][2]bool{ // as arguments, as a result
@@ -47,28 +48,12 @@ func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 	}
 }
 
-// FuzzColons holds the number of members against what a walk over all finds.
-func FuzzColons(f *testing.F) {
-	f.Add([]byte(`{"a":[{"b:":1,"b:":"\":"}],"c":{}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if rawjson.Check(text) != nil {
-			t.Skip("no JSON")
-		}
-		if got, want := colons(text), walk(t, text); got != want {
-			t.Errorf("%d members in %s, counted %d", want, text, got)
-		}
-	})
-}
-
-func walk(t *testing.T, text []byte) (n int) {
-	for _, value := range rawjson.Members(text) {
-		n += 1 + walk(t, value)
+// policy is a policy of both flows as files state it.
+func policy(t *testing.T, create func(governance.Spec) (governance.Policy, error), name string, config map[string]any) governance.Policy {
+	t.Helper()
+	p, err := create(governance.Spec{Name: name, Builtin: name, Category: governance.Content, Config: config})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(text, &list); err == nil {
-		for _, element := range list {
-			n += walk(t, element)
-		}
-	}
-	return n
+	return p
 }

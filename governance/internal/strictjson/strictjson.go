@@ -1,4 +1,6 @@
-package builtin
+// Package strictjson decodes the JSON that a policy decides about, and refuses JSON
+// that the policy and the other reader of it may understand in different ways.
+package strictjson
 
 import (
 	"bytes"
@@ -8,29 +10,19 @@ import (
 	"io"
 	"strings"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/protocol"
 )
 
-// argumentsOf are the arguments of a tool, or the params of another method.
-func argumentsOf(x *governance.Exchange) json.RawMessage {
-	if x.Method != protocol.MethodToolsCall || !x.ToChild {
-		return x.Request
-	}
-	return rawjson.Get(x.Request, "arguments")
-}
-
-// decodeArguments returns what policies decide about a request by. Who asks knows
-// what they look for, and whom they ask may read a member that is there twice, or
-// in capitals as well, in another way: such arguments are refused.
-func decodeArguments(text json.RawMessage) (any, error) {
+// Arguments decodes the arguments of a request, with numbers as json.Number. It
+// refuses two members of one name, and names that differ in case alone: the caller
+// may know which of them the policy reads, and the extension may read the other.
+func Arguments(text json.RawMessage) (any, error) {
 	return decodeJSON(text, twins)
 }
 
-// decodeResult returns a result. What stands there twice is refused, as the caller
-// may read the other one.
-func decodeResult(text json.RawMessage) (any, error) {
+// Result decodes a result, with numbers as json.Number. It refuses two members of
+// one name: the policy may read one of them and the caller the other.
+func Result(text json.RawMessage) (any, error) {
 	return decodeJSON(text, func(map[string]any) error { return nil })
 }
 
