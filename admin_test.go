@@ -17,10 +17,11 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // adminStatus is what the operator sees of one extension.
-func adminStatus(t *testing.T, h *exthost.Host, id string) exthost.ExtensionStatus {
+func adminStatus(t *testing.T, h *exthost.Host, id string) status.Extension {
 	t.Helper()
 	for _, x := range h.Admin().Status().Extensions {
 		if x.ID == id {
@@ -28,7 +29,7 @@ func adminStatus(t *testing.T, h *exthost.Host, id string) exthost.ExtensionStat
 		}
 	}
 	t.Fatalf("no extension %q", id)
-	return exthost.ExtensionStatus{}
+	return status.Extension{}
 }
 
 func TestAdminStatusCounts(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // scripted is a native extension in sh: it notes that it began, offers the tools of
@@ -92,7 +93,7 @@ func TestLazyStartsWithTheFirstCall(t *testing.T) {
 				}
 				eventually(t, "it is idle again", func() bool {
 					s := statusOf(t, h, "x")
-					return s.State == "idle" && !slices.ContainsFunc(s.Instances, func(i exthost.InstanceStatus) bool { return i.PID != 0 })
+					return s.State == "idle" && !slices.ContainsFunc(s.Instances, func(i status.Instance) bool { return i.PID != 0 })
 				})
 			}
 			if got := h.Tools().Generation(); descriptorsOf(h) == nil || got == 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // destinations is the configuration of one destination d, the test binary as a
@@ -65,7 +66,7 @@ func ask(t testing.TB, h *exthost.Host, s *protocol.Session, tool, arguments str
 	return protocol.ToolResult(result).Text(), err
 }
 
-func destinationStatus(t testing.TB, h *exthost.Host) exthost.DestinationStatus {
+func destinationStatus(t testing.TB, h *exthost.Host) status.Destination {
 	t.Helper()
 	all := h.Status().Destinations
 	if len(all) != 1 {
@@ -196,7 +197,7 @@ func TestT17SecretsOfDestinations(t *testing.T) {
 	}
 	_, err := ask(t, h, s, "any", `{}`)
 	status, _ := json.Marshal(h.Admin().Status())
-	refusal := fmt.Sprintf("%+v %v", h.Admin().Refuses(s), err)
+	refusal := fmt.Sprintf("%+v %v", h.Bridge().Refuses(s), err)
 	if err := h.Close(); err != nil { // after which nobody writes to the log
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestDestinationThatCannotRun(t *testing.T) {
 		if s.State != "failed" || !strings.Contains(s.Reason, name) {
 			t.Errorf("%s: %s, %s", name, s.State, s.Reason)
 		}
-		err := h.Admin().Refuses(&protocol.Session{ID: "a", Extension: "d", Version: protocol.MCP20251125})
+		err := h.Bridge().Refuses(&protocol.Session{ID: "a", Extension: "d", Version: protocol.MCP20251125})
 		e, ok := err.(*protocol.Error)
 		if !ok || e.Kind != protocol.Failed || e.RetryAfter == 0 || !strings.Contains(e.Message, name) || e.Extension != "d" {
 			t.Errorf("%s: refused with %v", name, err)
@@ -274,7 +275,7 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 	if !ok || e.Kind != protocol.NotReady || e.RetryAfter <= 0 || e.RetryAfter > 30*time.Second || e.Evidence == nil || e.Evidence.ExitCode == nil || *e.Evidence.ExitCode != 3 {
 		t.Fatalf("the fourth: %v, %+v", err, e)
 	}
-	if err := h.Admin().Refuses(s); protocol.KindOf(err) != protocol.NotReady {
+	if err := h.Bridge().Refuses(s); protocol.KindOf(err) != protocol.NotReady {
 		t.Errorf("it would not be refused: %v", err)
 	}
 	if got, err := ask(t, h, neighbour, "log", `{}`); err != nil || got != "logged" {

@@ -14,19 +14,20 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
 // eavesdrop listens to a host until the test ends; it returns once it does.
-func eavesdrop(t *testing.T, h *exthost.Host, kinds ...exthost.EventKind) func() exthost.Event {
+func eavesdrop(t *testing.T, h *exthost.Host, kinds ...status.EventKind) func() status.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	if len(kinds) > 0 {
-		kinds = append(kinds, exthost.EventApprovals) // which come at once
+		kinds = append(kinds, status.EventApprovals) // which come at once
 	}
 	next, stop := iter.Pull(h.Admin().Events(ctx, kinds...))
 	t.Cleanup(func() { cancel(); stop() })
-	pull := func() exthost.Event {
+	pull := func() status.Event {
 		t.Helper()
 		e, ok := next()
 		if !ok {
@@ -34,7 +35,7 @@ func eavesdrop(t *testing.T, h *exthost.Host, kinds ...exthost.EventKind) func()
 		}
 		return e
 	}
-	if e := pull(); e.Kind != exthost.EventApprovals || len(*e.Approvals) != 0 {
+	if e := pull(); e.Kind != status.EventApprovals || len(*e.Approvals) != 0 {
 		t.Fatalf("the first event is %+v", e)
 	}
 	return pull
@@ -47,21 +48,21 @@ func TestCallEvents(t *testing.T) {
 			return governance.Decision{Action: governance.Deny, Code: "user 17", Reason: "not on Mondays"}
 		})}
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{refuse}})
-	next := eavesdrop(t, h, exthost.EventCall)
+	next := eavesdrop(t, h, status.EventCall)
 	trace := `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`
 	session := &protocol.Session{ID: "s1", Caller: "ada"}
 	for _, tt := range []struct {
 		params string
-		want   exthost.CallEvent
+		want   status.CallEvent
 	}{
-		{`{"name":"ext_x_echo","arguments":{},` + trace + `}`, exthost.CallEvent{Tool: "ext_x_echo", Outcome: exthost.OutcomeOK, Trace: "0af7651916cd43dd8448eb211c80319c"}},
-		{`{"name":"ext_x_fail"}`, exthost.CallEvent{Tool: "ext_x_fail", Outcome: exthost.OutcomeToolError}},
-		{`{"name":"ext_x_refuse"}`, exthost.CallEvent{Tool: "ext_x_refuse", Outcome: "extension_error", Message: "closed"}},
-		{`{"name":"ext_x_greet","arguments":{"name":1}}`, exthost.CallEvent{Tool: "ext_x_greet", Outcome: "rejected", Message: "policy mondays: not on Mondays", Policy: "mondays", Code: "user 17"}},
+		{`{"name":"ext_x_echo","arguments":{},` + trace + `}`, status.CallEvent{Tool: "ext_x_echo", Outcome: status.OutcomeOK, Trace: "0af7651916cd43dd8448eb211c80319c"}},
+		{`{"name":"ext_x_fail"}`, status.CallEvent{Tool: "ext_x_fail", Outcome: status.OutcomeToolError}},
+		{`{"name":"ext_x_refuse"}`, status.CallEvent{Tool: "ext_x_refuse", Outcome: "extension_error", Message: "closed"}},
+		{`{"name":"ext_x_greet","arguments":{"name":1}}`, status.CallEvent{Tool: "ext_x_greet", Outcome: "rejected", Message: "policy mondays: not on Mondays", Policy: "mondays", Code: "user 17"}},
 	} {
 		_, _ = h.Do(t.Context(), &protocol.Call{Session: session, Method: protocol.MethodToolsCall, Params: json.RawMessage(tt.params)})
 		e := next()
-		if e.Kind != exthost.EventCall || e.Call.Took <= 0 || e.Call.Decision == "" || time.Since(e.Time) > time.Hour {
+		if e.Kind != status.EventCall || e.Call.Took <= 0 || e.Call.Decision == "" || time.Since(e.Time) > time.Hour {
 			t.Errorf("%+v %+v", e, e.Call)
 		}
 		tt.want.Extension, tt.want.Method, tt.want.Caller, tt.want.Session = "x", protocol.MethodToolsCall, "ada", "s1"
@@ -87,14 +88,14 @@ func TestStateEvents(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t).add("x", child("sdk", ""))
 	h := f.open(exthost.Options{})
-	next := eavesdrop(t, h, exthost.EventState, exthost.EventReload, exthost.EventTools)
+	next := eavesdrop(t, h, status.EventState, status.EventReload, status.EventTools)
 	if _, err := h.Call(t.Context(), "ext_x_die", nil); protocol.KindOf(err) != protocol.ChildExited {
 		t.Fatal(err)
 	}
 	var states []supervisor.State
 	for len(states) == 0 || states[len(states)-1] != supervisor.Ready {
 		e := next()
-		if e.Kind == exthost.EventTools || len(states) == 0 && e.State.State == supervisor.Ready {
+		if e.Kind == status.EventTools || len(states) == 0 && e.State.State == supervisor.Ready {
 			continue // the latter of the first start, told while we began to listen
 		}
 		states = append(states, e.State.State)
@@ -110,8 +111,8 @@ func TestStateEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := 0
-	for e := next(); e.Kind != exthost.EventReload || !cmp.Equal(e.Reload.Added, []string{"y"}); e = next() {
-		if e.Kind == exthost.EventTools {
+	for e := next(); e.Kind != status.EventReload || !cmp.Equal(e.Reload.Added, []string{"y"}); e = next() {
+		if e.Kind == status.EventTools {
 			tools = e.Tools.Count
 		}
 	}
@@ -124,7 +125,7 @@ func TestStateEvents(t *testing.T) {
 func TestSlowListenerIsToldItsLoss(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
-	next := eavesdrop(t, h, exthost.EventCall)
+	next := eavesdrop(t, h, status.EventCall)
 	const calls = 1100
 	for range calls {
 		if _, err := h.Call(t.Context(), "ext_x_echo", nil); err != nil {
@@ -148,11 +149,11 @@ func TestSlowListenerIsToldItsLoss(t *testing.T) {
 func TestEventsEndWithTheHost(t *testing.T) {
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{})
-	listening, ended := make(chan struct{}), make(chan []exthost.Event, 1)
+	listening, ended := make(chan struct{}), make(chan []status.Event, 1)
 	go func() {
-		var all []exthost.Event
+		var all []status.Event
 		for e := range h.Admin().Events(context.Background()) {
-			if e.Kind == exthost.EventApprovals {
+			if e.Kind == status.EventApprovals {
 				close(listening)
 			}
 			all = append(all, e)
@@ -167,11 +168,11 @@ func TestEventsEndWithTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := within(t, ended, "the end of the events")
-	isCall := func(e exthost.Event) bool { return e.Kind == exthost.EventCall }
-	if len(all) < 3 || !slices.ContainsFunc(all, isCall) || all[len(all)-1].Kind != exthost.EventState {
+	isCall := func(e status.Event) bool { return e.Kind == status.EventCall }
+	if len(all) < 3 || !slices.ContainsFunc(all, isCall) || all[len(all)-1].Kind != status.EventState {
 		t.Errorf("%+v", all) // what it said of its start may come before the call
 	}
-	for range h.Admin().Events(t.Context(), exthost.EventCall) {
+	for range h.Admin().Events(t.Context(), status.EventCall) {
 		t.Error("a closed host has events")
 	}
 }

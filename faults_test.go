@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // D6: what was scanned is what runs; a manifest that is replaced later counts
@@ -74,7 +75,7 @@ args = ["-c", '''read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[
 `)
 	}
 	f.add("hung", child("hang", "[runtime]\nstart_timeout = \"30s\"\n"))
-	h := f.open(exthost.Options{Background: true})
+	h := f.open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	eventually(t, "all but one are ready", func() bool { return len(names(h)) == many })
 	if h.Ready(canceled()) == nil {
 		t.Error("the hung one has started")
@@ -89,7 +90,7 @@ func TestC2StateDirectoryUnusable(t *testing.T) {
 	}
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{StateDir: file})
 	s := statusOf(t, h, "x")
-	if s.State != exthost.StateSkipped || !strings.Contains(s.Reason, "state directory") || !strings.Contains(s.Reason, file) {
+	if s.State != status.StateSkipped || !strings.Contains(s.Reason, "state directory") || !strings.Contains(s.Reason, file) {
 		t.Errorf("x: %+v", s)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
+	"github.com/exthost/exthost/status"
 )
 
 // hookExtension is a native extension with hooks: what they are told goes to the
@@ -253,7 +254,7 @@ func TestMissingHookIsALoadError(t *testing.T) {
 	}
 	f.add("guarded", child("sdk", "[[hooks]]\nevent = \"PreToolUse\"\ncommand = \"./gone.sh\"\n"))
 	h := f.open(exthost.Options{})
-	if s := statusOf(t, h, "guarded"); s.State != exthost.StateSkipped || !strings.Contains(s.Reason, "gone.sh: not found") {
+	if s := statusOf(t, h, "guarded"); s.State != status.StateSkipped || !strings.Contains(s.Reason, "gone.sh: not found") {
 		t.Errorf("guarded: %+v", s)
 	}
 }
@@ -298,7 +299,7 @@ command = ["sh", "-c", "exit 2"]
 		}
 	}
 	s := statusOf(t, h, "guards")
-	if diff := cmp.Diff([]string{"before_tool_call"}, s.Hooks); diff != "" || s.State == exthost.StateSkipped {
+	if diff := cmp.Diff([]string{"before_tool_call"}, s.Hooks); diff != "" || s.State == status.StateSkipped {
 		t.Errorf("%s %+v", diff, s)
 	}
 	if !slices.ContainsFunc(h.Status().Diagnostics, func(d protocol.Diagnostic) bool {
@@ -434,8 +435,8 @@ command = "sh"
 args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "%EXE%", "`+gate+`"]
 `)
 			asked := make(chan struct{})
-			h := f.open(exthost.Options{Background: true, Hooks: []hooks.Handler{{Name: "first", Point: hooks.BeforeToolCall, Priority: -1,
-				Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { close(asked); return nil, nil }}}})
+			h := f.open(exthost.Options{Hooks: []hooks.Handler{{Name: "first", Point: hooks.BeforeToolCall, Priority: -1,
+				Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) { close(asked); return nil, nil }}}, Mode: exthost.Mode{Background: true}})
 			eventually(t, "x is ready", func() bool { return slices.Contains(names(h), "ext_x_echo") })
 			ended := make(chan error, 1)
 			go func() {

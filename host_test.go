@@ -19,6 +19,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func TestCallEveryKind(t *testing.T) {
@@ -161,7 +162,7 @@ func TestNeighboursOfTheSick(t *testing.T) {
 	f.add("crash", child("err cannot find my config; exit 3", ""))
 	f.add("broken", "[transport]\ncomand = \"x\"\n")
 	f.add("gated", child("sdk", "[requires]\nbins = [\"no-such-program\"]\nhint = { no-such-program = \"apt install it\" }\n"))
-	h := f.open(exthost.Options{Background: true})
+	h := f.open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	if _, err := h.Call(deadline(t), "ext_good_greet", map[string]any{"name": "Ada"}); err != nil {
 		t.Errorf("while another hangs: %v", err)
 	}
@@ -363,14 +364,14 @@ func TestPerSessionInstances(t *testing.T) {
 	}
 	end() // and with the session its instance
 	eventually(t, "the instance ends with its session", func() bool {
-		return !slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i exthost.InstanceStatus) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
+		return !slices.ContainsFunc(statusOf(t, h, "x").Instances, func(i status.Instance) bool { return strings.HasSuffix(i.Key, "a") && i.State == "ready" })
 	})
 }
 
 func TestListChangedReachesAttachedSessions(t *testing.T) {
 	f := newFolder(t).add("late", child("sdk", ""))
 	client := newRecorder()
-	h := f.open(exthost.Options{Background: true})
+	h := f.open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +393,7 @@ func TestListChangedReachesAttachedSessions(t *testing.T) {
 
 func TestCloseDuringStart(t *testing.T) {
 	processtest.Leaks(t)
-	h := newFolder(t).add("hung", child("ignore; hang", "")).add("good", child("sdk", "")).open(exthost.Options{Background: true})
+	h := newFolder(t).add("hung", child("ignore; hang", "")).add("good", child("sdk", "")).open(exthost.Options{Mode: exthost.Mode{Background: true}})
 	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
@@ -423,7 +424,7 @@ func TestSidecarVariables(t *testing.T) {
 		}
 	}
 	bad := statusOf(t, h, "side.bad")
-	if bad.State != exthost.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") || strings.Contains(bad.Reason, "canary") {
+	if bad.State != status.StateSkipped || !strings.Contains(bad.Reason, "AWS_SECRET_ACCESS_KEY") || strings.Contains(bad.Reason, "canary") {
 		t.Errorf("side.bad: %+v", bad)
 	}
 }
@@ -503,7 +504,7 @@ func (s stuck) Notify(context.Context, string, json.RawMessage) error {
 func TestX1ClientThatNeverReturns(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t).add("x", child("sdk", ""))
-	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{Background: true, StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
+	"github.com/exthost/exthost/status"
 )
 
 // patience bounds every wait of a test; none is expected to last.
@@ -276,10 +277,10 @@ func greet(t *testing.T, h *exthost.Host, name string) error {
 	return err
 }
 
-func statusOf(t testing.TB, h *exthost.Host, id string) exthost.ExtensionStatus {
+func statusOf(t testing.TB, h *exthost.Host, id string) status.Extension {
 	t.Helper()
 	all := h.Status().Extensions
-	i := slices.IndexFunc(all, func(x exthost.ExtensionStatus) bool { return x.ID == id })
+	i := slices.IndexFunc(all, func(x status.Extension) bool { return x.ID == id })
 	if i < 0 {
 		t.Fatalf("no extension %q in %+v", id, all)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // lite is the manifest of a shell script that answers with what it was made to.
@@ -52,7 +53,7 @@ func pidOf(t *testing.T, h *exthost.Host, id string) int {
 	return s.Instances[0].PID
 }
 
-func reload(t *testing.T, h *exthost.Host) *exthost.Change {
+func reload(t *testing.T, h *exthost.Host) *status.Change {
 	t.Helper()
 	plan, err := h.Admin().Plan(deadline(t))
 	if err != nil {
@@ -71,9 +72,9 @@ func reload(t *testing.T, h *exthost.Host) *exthost.Change {
 }
 
 // sameChange compares ids alone.
-func sameChange(t *testing.T, got *exthost.Change, want exthost.Change) {
+func sameChange(t *testing.T, got *status.Change, want status.Change) {
 	t.Helper()
-	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(exthost.KeptBuild{}, "Reason", "Evidence"), cmpopts.IgnoreFields(exthost.Change{}, "Failed", "Files")); diff != "" {
+	if diff := cmp.Diff(&want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(status.KeptBuild{}, "Reason", "Evidence"), cmpopts.IgnoreFields(status.Change{}, "Failed", "Files")); diff != "" {
 		t.Errorf("change (-want +got):\n%s", diff)
 	}
 }
@@ -87,7 +88,7 @@ func TestReload(t *testing.T) {
 	f.add("script", lite)
 	f.write("script/main.sh", says("one"))
 	h := f.open(exthost.Options{})
-	sameChange(t, reload(t, h), exthost.Change{})
+	sameChange(t, reload(t, h), status.Change{})
 	before := make(map[string]int)
 	for _, id := range []string{"broken", "changed", "gated", "same", "unstartable"} {
 		before[id] = pidOf(t, h, id)
@@ -106,8 +107,8 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := reload(t, h)
-	sameChange(t, done, exthost.Change{Added: []string{"added"}, Changed: []string{"changed", "script"}, Removed: []string{"gone"},
-		Kept: []exthost.KeptBuild{{ID: "broken"}, {ID: "gated"}, {ID: "unstartable"}}})
+	sameChange(t, done, status.Change{Added: []string{"added"}, Changed: []string{"changed", "script"}, Removed: []string{"gone"},
+		Kept: []status.KeptBuild{{ID: "broken"}, {ID: "gated"}, {ID: "unstartable"}}})
 	for i, want := range []string{"plugin.toml:5:1", "no-such-program", "exit status 3"} {
 		if i < len(done.Kept) && !strings.Contains(done.Kept[i].Reason, want) {
 			t.Errorf("%s is kept because %q, which lacks %q", done.Kept[i].ID, done.Kept[i].Reason, want)
@@ -137,7 +138,7 @@ func TestReloadOfTheSame(t *testing.T) {
 	f.write("x/main.sh", says("one"))
 	f.add("x", lite)
 	done := reload(t, h)
-	sameChange(t, done, exthost.Change{Retried: []string{"crash"}})
+	sameChange(t, done, status.Change{Retried: []string{"crash"}})
 	if len(done.Failed) != 1 || done.Failed[0].Extension != "crash" {
 		t.Errorf("failed: %v", done.Failed)
 	}
@@ -162,20 +163,20 @@ func TestReloadHidden(t *testing.T) {
 	for _, tt := range []struct {
 		hidden string
 		hide   func(at string) error
-		kept   []exthost.KeptBuild
+		kept   []status.KeptBuild
 		reason string
 	}{
-		{"x/plugin.toml", link, []exthost.KeptBuild{{ID: "x"}}, "a symbolic link"},
-		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []exthost.KeptBuild{{ID: "x"}}, "a directory"},
-		{"pack/deep", link, []exthost.KeptBuild{{ID: "deep"}}, "links are not followed"},
-		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) }, []exthost.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
+		{"x/plugin.toml", link, []status.KeptBuild{{ID: "x"}}, "a symbolic link"},
+		{"x/plugin.toml", func(at string) error { return os.Mkdir(at, 0o700) }, []status.KeptBuild{{ID: "x"}}, "a directory"},
+		{"pack/deep", link, []status.KeptBuild{{ID: "deep"}}, "links are not followed"},
+		{".", func(at string) error { return os.WriteFile(at, nil, 0o600) }, []status.KeptBuild{{ID: "deep"}, {ID: "x"}}, "not a directory"},
 	} {
 		at := filepath.Join(f.dir, tt.hidden)
 		if err := errors.Join(os.Rename(at, moved), tt.hide(at)); err != nil {
 			t.Fatal(err)
 		}
 		c := reload(t, h)
-		sameChange(t, c, exthost.Change{Kept: tt.kept})
+		sameChange(t, c, status.Change{Kept: tt.kept})
 		for _, k := range c.Kept {
 			if !strings.Contains(k.Reason, tt.reason) {
 				t.Errorf("%s is kept because %q, not because of %q", k.ID, k.Reason, tt.reason)
@@ -187,7 +188,7 @@ func TestReloadHidden(t *testing.T) {
 		if err := errors.Join(os.Remove(at), os.Rename(moved, at)); err != nil {
 			t.Fatal(err)
 		}
-		sameChange(t, reload(t, h), exthost.Change{})
+		sameChange(t, reload(t, h), status.Change{})
 	}
 }
 
@@ -248,18 +249,18 @@ func TestReloadConfiguration(t *testing.T) {
 	cfg.Extensions.Disabled = []string{"b"}
 	cfg.Server.Listen = "127.0.0.1:1"
 	next = cfg
-	sameChange(t, reload(t, h), exthost.Change{Removed: []string{"b"}, Restart: []string{"server"}})
+	sameChange(t, reload(t, h), status.Change{Removed: []string{"b"}, Restart: []string{"server"}})
 	if got := pidOf(t, h, "a"); got != pid {
 		t.Errorf("a had pid %d and has %d", pid, got)
 	}
-	if s := statusOf(t, h, "b"); s.State != exthost.StateDisabled {
+	if s := statusOf(t, h, "b"); s.State != status.StateDisabled {
 		t.Errorf("b is %s", s.State)
 	}
 	again := *cfg
 	again.Extensions.Disabled = nil
 	again.Extensions.Entries = map[string]config.Entry{"a": {Env: map[string]string{"NEW": "1"}}}
 	next = &again
-	sameChange(t, reload(t, h), exthost.Change{Added: []string{"b"}, Changed: []string{"a"}})
+	sameChange(t, reload(t, h), status.Change{Added: []string{"b"}, Changed: []string{"a"}})
 	if got, err := h.Call(deadline(t), "ext_a_environ", nil); err != nil || !strings.Contains(got.Text(), "NEW=1") {
 		t.Errorf("a has not got its new variable: %v", err)
 	}
@@ -290,7 +291,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	for i := range reloads {
 		f.add("x", child("sdk", fmt.Sprintf("args = [\"%d\"]\n", i)))
-		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"x"}})
+		sameChange(t, reload(t, h), status.Change{Changed: []string{"x"}})
 	}
 	stop()
 	wg.Wait()
@@ -324,7 +325,7 @@ func TestReloadListChangedOnce(t *testing.T) {
 		}
 		wait(t, client.on, protocol.MethodToolsListChanged)
 		f.add("same", child("sdk", fmt.Sprintf("args = [\"%d\"]", i))) // which offers what it did
-		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"same"}})
+		sameChange(t, reload(t, h), status.Change{Changed: []string{"same"}})
 	}
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
@@ -394,7 +395,7 @@ func TestReloadStopFirst(t *testing.T) {
 				}
 			})
 		}
-		sameChange(t, reload(t, h), exthost.Change{Changed: []string{"x"}})
+		sameChange(t, reload(t, h), status.Change{Changed: []string{"x"}})
 		close(stop)
 		wg.Wait()
 	}

@@ -15,18 +15,19 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // capped is a host over the leaky extension, whose policies are those that the
 // returned function has been given last.
-func capped(t *testing.T, state string, plugins ...governance.Spec) (*exthost.Host, func(...governance.Spec) *exthost.Change) {
+func capped(t *testing.T, state string, plugins ...governance.Spec) (*exthost.Host, func(...governance.Spec) *status.Change) {
 	t.Helper()
 	processtest.Leaks(t)
 	f := newFolder(t).add("x", leakyCapabilities+plays("leaky", ""))
 	cfg := f.config()
 	cfg.Plugins = plugins
 	h := f.openWith(cfg, exthost.Options{StateDir: state, Reread: func() (*config.Config, error) { return cfg, nil }})
-	return h, func(plugins ...governance.Spec) *exthost.Change {
+	return h, func(plugins ...governance.Spec) *status.Change {
 		t.Helper()
 		next := *cfg
 		next.Plugins = plugins

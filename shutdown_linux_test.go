@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/status"
 )
 
 // scene is a host with one extension, x.
@@ -20,7 +21,7 @@ type scene struct {
 	tasks sync.WaitGroup
 }
 
-func (s *scene) status() exthost.ExtensionStatus { return statusOf(s.t, s.h, "x") }
+func (s *scene) status() status.Extension { return statusOf(s.t, s.h, "x") }
 
 // await waits until x is in a state.
 func (s *scene) await(state string) {
@@ -100,7 +101,7 @@ func (x situation) end(t *testing.T, program string) time.Duration {
 		transport = child(x.script, "")
 	}
 	f := newFolder(t).add("x", transport+"[runtime]\nshutdown_grace = \"200ms\"\n"+x.runtime)
-	s := &scene{t: t, h: f.open(exthost.Options{Background: true})}
+	s := &scene{t: t, h: f.open(exthost.Options{Mode: exthost.Mode{Background: true}})}
 	x.bring(s)
 	began := time.Now()
 	if err := s.h.Close(); err != nil {
@@ -172,7 +173,7 @@ func TestX1CloseKeepsItsDeadline(t *testing.T) {
 			calls.Go(func() { _, _ = h.Call(context.Background(), fmt.Sprintf("ext_x%d_wait", i), nil) })
 		}
 		eventually(t, "the calls are under way", func() bool {
-			return !slices.ContainsFunc(h.Status().Extensions, func(x exthost.ExtensionStatus) bool { return x.Instances[0].InFlight == 0 })
+			return !slices.ContainsFunc(h.Status().Extensions, func(x status.Extension) bool { return x.Instances[0].InFlight == 0 })
 		})
 		began := time.Now()
 		if err := h.Close(); err != nil {

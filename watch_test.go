@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // watched opens a host that watches the folder by the time it returns, and what
@@ -34,7 +35,7 @@ func (f *folder) watched(mode string, debounce time.Duration, o exthost.Options)
 }
 
 // await returns the next reload.
-func await(t *testing.T, reloads <-chan exthost.Reloaded) exthost.Change {
+func await(t *testing.T, reloads <-chan exthost.Reloaded) status.Change {
 	t.Helper()
 	select {
 	case r := <-reloads:
@@ -44,7 +45,7 @@ func await(t *testing.T, reloads <-chan exthost.Reloaded) exthost.Change {
 		return *r.Change
 	case <-time.After(patience):
 		t.Fatal("nothing is reloaded")
-		return exthost.Change{}
+		return status.Change{}
 	}
 }
 
@@ -76,7 +77,7 @@ func TestWatchReloads(t *testing.T) {
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
 
 	f.write("x/main.sh", says("two"))
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	if got := say(t, h, "x"); got != "two" {
 		t.Errorf("after a write: %q", got)
 	}
@@ -90,16 +91,16 @@ func TestWatchReloads(t *testing.T) {
 
 	f.write("deep/er/y/main.sh", says("new"))
 	f.write("deep/er/y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
-	sameChange(t, new(await(t, reloads)), exthost.Change{Added: []string{"y"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Added: []string{"y"}})
 	if got := say(t, h, "y"); got != "new" {
 		t.Errorf("the new one: %q", got)
 	}
 	f.write("deep/er/y/main.sh", says("newer")) // in a directory that was not there at first
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"y"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"y"}})
 	if err := os.Rename(filepath.Join(f.dir, "deep"), filepath.Join(f.t.TempDir(), "away")); err != nil {
 		t.Fatal(err)
 	}
-	sameChange(t, new(await(t, reloads)), exthost.Change{Removed: []string{"y"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"y"}})
 }
 
 // A broken save takes nothing down, whatever is broken in it, and says where.
@@ -155,14 +156,14 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 	if err := os.Chmod(filepath.Join(f.dir, "x/main.sh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	if got := say(t, h, "x"); got != "two" {
 		t.Errorf("%q", got)
 	}
 	f.write("x/main.sh", text) // which is what it was
 	f.write("y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
 	f.write("y/main.sh", text)
-	sameChange(t, new(await(t, reloads)), exthost.Change{Added: []string{"y"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Added: []string{"y"}})
 }
 
 // N4: a search path that is deleted and made again is looked at again.
@@ -214,12 +215,12 @@ func TestWatchLedElsewhere(t *testing.T) {
 	linked := &folder{t, filepath.Join(f.dir, "current", "ext")}
 	h, reloads := linked.watched(config.WatchReload, quick, exthost.Options{})
 	lead("v2")
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	if got := say(t, h, "x"); got != "v2" {
 		t.Errorf("%q", got)
 	}
 	f.write("v2/ext/x/main.sh", says("edited"))
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 }
 
 // Files that [dev] watch names count, in folders that come later too; others do not.
@@ -231,7 +232,7 @@ func TestWatchDevGlobs(t *testing.T) {
 	before := pid()
 	f.write("x/notes.md", "not watched")
 	f.write("x/words.txt", "a")
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	if now := pid(); now == before {
 		t.Error("the process is the same")
 	}
@@ -281,7 +282,7 @@ func TestWatchConfiguration(t *testing.T) {
 		t.Errorf("with a broken configuration: %s, %v", got, err)
 	}
 	f.replace("exthost.yaml", file("  disabled: [b]\n"))
-	sameChange(t, new(await(t, reloads)), exthost.Change{Removed: []string{"b"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"b"}})
 	f.write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read beside exthost.yaml
 	if err := os.Remove(filepath.Join(f.dir, "exthost.yaml")); err != nil {
 		t.Fatal(err)
@@ -289,8 +290,8 @@ func TestWatchConfiguration(t *testing.T) {
 	if c := await(t, reloads); !slices.Contains(c.Removed, "a") {
 		t.Errorf("%+v", c)
 	}
-	if s := h.Admin().WatchStatus(); s.Mode != exthost.WatchOff {
-		eventually(t, "the new configuration does not watch", func() bool { return h.Admin().WatchStatus().Mode == exthost.WatchOff })
+	if s := h.Admin().WatchStatus(); s.Mode != status.WatchOff {
+		eventually(t, "the new configuration does not watch", func() bool { return h.Admin().WatchStatus().Mode == status.WatchOff })
 	}
 }
 
@@ -328,7 +329,7 @@ func TestWatchModes(t *testing.T) {
 	if got := say(t, h, "x"); got != "three" {
 		t.Errorf("not applied: %q", got)
 	}
-	if s, err := h.Admin().Watch(deadline(t), exthost.WatchOff); err != nil || s.Mode != exthost.WatchOff || s.Directories != 0 {
+	if s, err := h.Admin().Watch(deadline(t), status.WatchOff); err != nil || s.Mode != status.WatchOff || s.Directories != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	f.write("x/main.sh", says("four"))
@@ -353,9 +354,9 @@ func TestWatchLeavesTheFailedAlone(t *testing.T) {
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
 	f.write("x/main.sh", says("two"))
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"x"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	f.add("crash", child("sdk", ""))
-	sameChange(t, new(await(t, reloads)), exthost.Change{Changed: []string{"crash"}})
+	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"crash"}})
 	if s := statusOf(t, h, "crash"); s.State != "ready" {
 		t.Errorf("mended: %+v", s)
 	}
@@ -418,7 +419,7 @@ func TestWatchClose(t *testing.T) {
 		h, _ := f.watched(config.WatchReload, quick, exthost.Options{})
 		f.write("x/main.sh", says(fmt.Sprint(i)))
 		if i%2 == 0 {
-			_, _ = h.Admin().Watch(ctx, exthost.WatchOff)
+			_, _ = h.Admin().Watch(ctx, status.WatchOff)
 		}
 		if err := h.Close(); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/status"
 )
 
 // admin answers the operator.
@@ -23,15 +24,15 @@ var logQuery = []parameter{
 // hostOperations are about the host as a whole.
 var hostOperations = []operation{
 	{method: "GET", path: "/status", summary: "What an operator wants to know at a glance",
-		answer: exthost.Status{}, handle: (*admin).status},
+		answer: status.Status{}, handle: (*admin).status},
 	{method: "POST", path: "/reload", summary: "Bring the host to what its files hold now",
 		query:  []parameter{{"dry_run", "true: only say what would change"}},
-		answer: exthost.Change{}, handle: (*admin).reload},
+		answer: status.Change{}, handle: (*admin).reload},
 	{method: "GET", path: "/watch", summary: "Whether, and how, the host looks for changes on disk",
-		answer: exthost.WatchStatus{}, handle: (*admin).watchStatus},
+		answer: status.Watch{}, handle: (*admin).watchStatus},
 	{method: "POST", path: "/watch", summary: "Have the host look for changes on disk, or not",
 		query:  []parameter{{"mode", "on (default): as configured; off, log or reload"}},
-		answer: exthost.WatchStatus{}, handle: (*admin).watch},
+		answer: status.Watch{}, handle: (*admin).watch},
 	{method: "GET", path: "/tap", summary: "What passes between the host and its extensions, from now on",
 		query:  []parameter{{"extension", "only this one"}},
 		events: map[string]any{"frame": exthost.Frame{}}, handle: (*admin).tap},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // askAdmin makes a request and decodes the answer.
@@ -52,7 +53,7 @@ func TestAdminAPI(t *testing.T) {
 	if code := askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_say/call", sent, &text); code != http.StatusOK || !strings.Contains(text, `12345678901234567890`) {
 		t.Errorf("call: %d %s", code, text)
 	}
-	var status exthost.Status
+	var status status.Status
 	if code := askAdmin(t, s, "GET", "/api/v1/status", "", &status); code != http.StatusOK || status.Host.PID != os.Getpid() || status.Extensions[0].Calls != 1 {
 		t.Errorf("status: %d %+v", code, status)
 	}
@@ -80,8 +81,8 @@ func TestReloadTakesADryRunForOne(t *testing.T) {
 	listening, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		for e := range h.Admin().Events(ctx, exthost.EventReload, exthost.EventApprovals) {
-			if e.Kind == exthost.EventApprovals { // which comes first
+		for e := range h.Admin().Events(ctx, status.EventReload, status.EventApprovals) {
+			if e.Kind == status.EventApprovals { // which comes first
 				close(listening)
 				continue
 			}

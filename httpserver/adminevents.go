@@ -11,10 +11,11 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 const (
-	kindStatus = "status" // the whole of [exthost.Status], again and again
+	kindStatus = "status" // the whole of [status.Status], again and again
 	kindLog    = "log"    // a record of the log
 
 	statusEvery = 2 * time.Second        // without a reason
@@ -23,9 +24,9 @@ const (
 
 // eventTypes are the data of the events of each kind.
 func eventTypes() map[string]any {
-	types := map[string]any{kindStatus: exthost.Status{}, kindLog: exthost.LogRecord{}}
-	for _, kind := range exthost.EventKinds() {
-		types[string(kind)] = exthost.Event{}
+	types := map[string]any{kindStatus: status.Status{}, kindLog: exthost.LogRecord{}}
+	for _, kind := range status.EventKinds() {
+		types[string(kind)] = status.Event{}
 	}
 	return types
 }
@@ -77,14 +78,14 @@ func wantedKinds(list string) (map[string]bool, error) {
 // says when one may have changed the status, and closes changed in the end.
 func (a *admin) sendEvents(ctx context.Context, kinds map[string]bool, changed chan<- struct{}, send func(message) bool) {
 	defer close(changed)
-	listen := []exthost.EventKind{exthost.EventState, exthost.EventBreaker, exthost.EventTools, exthost.EventReload}
-	for _, kind := range []exthost.EventKind{exthost.EventCall, exthost.EventApprovals} {
+	listen := []status.EventKind{status.EventState, status.EventBreaker, status.EventTools, status.EventReload}
+	for _, kind := range []status.EventKind{status.EventCall, status.EventApprovals} {
 		if kinds[string(kind)] {
 			listen = append(listen, kind)
 		}
 	}
 	for e := range a.host.Admin().Events(ctx, listen...) {
-		if e.Kind != exthost.EventCall && e.Kind != exthost.EventApprovals {
+		if e.Kind != status.EventCall && e.Kind != status.EventApprovals {
 			select {
 			case changed <- struct{}{}:
 			default: // it is known already

@@ -3,8 +3,8 @@ package httpserver
 import (
 	"net/http"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // extensionOperations are about extensions.
@@ -12,7 +12,7 @@ var extensionOperations = []operation{
 	{method: "GET", path: "/extensions", summary: "The extensions, those that do not run included",
 		answer: extensionList{}, handle: (*admin).extensions},
 	{method: "GET", path: "/extensions/{id}", summary: "One extension",
-		answer: exthost.ExtensionStatus{}, handle: (*admin).extension},
+		answer: status.Extension{}, handle: (*admin).extension},
 	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and forget its failures; answered once it can be called again",
 		handle: (*admin).restart},
 	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension, now and from now on; calls in flight may end first",
@@ -23,7 +23,7 @@ var extensionOperations = []operation{
 
 // extensionList is what /extensions answers.
 type extensionList struct {
-	Extensions []exthost.ExtensionStatus `json:"extensions"`
+	Extensions []status.Extension `json:"extensions"`
 }
 
 func (a *admin) extensions(w http.ResponseWriter, _ *http.Request) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/status"
 )
 
 // rulings is a configuration that can be changed: o is given what the host asks.
@@ -39,7 +40,7 @@ func TestEnableAndDisable(t *testing.T) {
 	own := authorization("Bearer own")
 	state := func(id string) string {
 		t.Helper()
-		var x exthost.ExtensionStatus
+		var x status.Extension
 		if err := json.NewDecoder(send(t, http.MethodGet, api+"/extensions/"+id, own, "").Body).Decode(&x); err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +52,9 @@ func TestEnableAndDisable(t *testing.T) {
 		says   string
 		state  string // of kit then
 	}{
-		{"kit/disable", 204, "", exthost.StateDisabled},
-		{"kit/disable", 204, "", exthost.StateDisabled},
-		{"kit/restart", 403, "is disabled", exthost.StateDisabled},
+		{"kit/disable", 204, "", status.StateDisabled},
+		{"kit/disable", 204, "", status.StateDisabled},
+		{"kit/restart", 403, "is disabled", status.StateDisabled},
 		{"kit/enable", 204, "", "idle"},
 		{"kit/enable", 204, "", "idle"},
 		{"kitt/disable", 404, "did you mean", "idle"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // policyOperations are the operator's side of governance.
@@ -41,8 +42,8 @@ var policyOperations = []operation{
 // What lists are answered as.
 type (
 	policyList struct {
-		Policies []exthost.PolicyStatus `json:"policies"`
-		Audit    *exthost.AuditStatus   `json:"audit,omitempty"` // nil: none is kept
+		Policies []status.Policy `json:"policies"`
+		Audit    *status.Audit   `json:"audit,omitempty"` // nil: none is kept
 	}
 	decisionList struct {
 		Decisions []exthost.Trace `json:"decisions"`
@@ -51,7 +52,7 @@ type (
 		Approvals []exthost.Question `json:"approvals"`
 	}
 	pinList struct {
-		Pins []exthost.Pin `json:"pins"`
+		Pins []status.Pin `json:"pins"`
 	}
 )
 

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // governedServer serves the API of a host whose policies deny one tool, ask about
@@ -66,8 +67,8 @@ plugins:
 func TestPolicyAPI(t *testing.T) {
 	s, _ := governedServer(t)
 	var list struct {
-		Policies []exthost.PolicyStatus
-		Audit    *exthost.AuditStatus
+		Policies []status.Policy
+		Audit    *status.Audit
 	}
 	if code := askAdmin(t, s, "GET", "/api/v1/policies", "", &list); code != http.StatusOK || len(list.Policies) != 4 || list.Audit == nil {
 		t.Errorf("policies: %d %+v", code, list)
@@ -103,7 +104,7 @@ func TestPolicyAPI(t *testing.T) {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
-	var pins struct{ Pins []exthost.Pin }
+	var pins struct{ Pins []status.Pin }
 	if code := askAdmin(t, s, "GET", "/api/v1/pins", "", &pins); code != http.StatusOK || len(pins.Pins) != 3 || pins.Pins[0].Held {
 		t.Errorf("pins: %d %+v", code, pins)
 	}

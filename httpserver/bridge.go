@@ -16,11 +16,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Bridge is what there is to know of destinations; [exthost.Admin] is one.
+// Bridge is what there is to know of destinations; [exthost.Bridge] is one.
 type Bridge interface {
 	// Destinations yields the destinations, and again whenever there are others.
 	Destinations(ctx context.Context) iter.Seq[[]exthost.Destination]
-	// EnvHeaders returns the variables that headers become, see [exthost.Admin.EnvHeaders].
+	// EnvHeaders returns the variables that headers become, see [exthost.Bridge].
 	EnvHeaders(name string) map[string]string
 	// Listens notes where a destination has its own port; "" nowhere.
 	Listens(name, address string)
@@ -28,7 +28,7 @@ type Bridge interface {
 	Refuses(s *protocol.Session) error
 }
 
-var _ Bridge = exthost.Admin{}
+var _ Bridge = (*exthost.Bridge)(nil)
 
 // one serves what is below /{id}/. Ids that would hide another route are not given
 // to extensions.

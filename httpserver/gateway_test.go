@@ -108,7 +108,7 @@ func serveGateway(child string) {
 			fmt.Println("collected")
 		}
 	}()
-	o := Options{Backend: h, Serves: h.Serves, Bridge: h.Admin()}
+	o := Options{Backend: h, Serves: h.Serves, Bridge: h.Bridge()}
 	o.MCP.MaxSessions = 2048
 	_ = New(o).Serve(ctx, l)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -85,7 +86,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 		s.status(&x)
 	}
 	for _, d := range m.Status.Destinations {
-		s.status(&d.ExtensionStatus)
+		s.status(&d.Extension)
 	}
 	for _, p := range m.Status.Policies {
 		if seen[p.Name+"\x00policy"] {
@@ -117,14 +118,14 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 // states are those that an extension can be in.
 var states = []string{
 	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting), string(supervisor.Draining),
-	string(supervisor.Failed), string(supervisor.Shutdown), exthost.StateSkipped, exthost.StateDisabled,
+	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateDisabled,
 }
 
 // sink takes metrics.
 type sink chan<- prometheus.Metric
 
 // status adds what an extension does at the moment.
-func (s sink) status(x *exthost.ExtensionStatus) {
+func (s sink) status(x *status.Extension) {
 	for _, state := range states {
 		is := 0
 		if state == x.State {
@@ -149,7 +150,7 @@ func (s sink) status(x *exthost.ExtensionStatus) {
 }
 
 // extension adds what an extension has done so far.
-func (s sink) extension(x *exthost.ExtensionMeasure) {
+func (s sink) extension(x *status.ExtensionMeasure) {
 	s.counter(descRestarts, x.Restarts, x.ID)
 	s.histogram(descStarts, x.Starts, x.ID)
 	s.histogram(descDuration, x.Calls, x.ID)
@@ -161,7 +162,7 @@ func (s sink) extension(x *exthost.ExtensionMeasure) {
 }
 
 // policy adds what a policy has decided so far.
-func (s sink) policy(p *exthost.PolicyStatus) {
+func (s sink) policy(p *status.Policy) {
 	for _, c := range p.Calls {
 		for outcome, n := range map[governance.Outcome]int64{
 			governance.Continue: c.Continue, governance.Rejected: c.Rejected, governance.PluginError: c.Errors, governance.Dropped: c.Dropped,
@@ -183,7 +184,7 @@ func (s sink) counter(d *prometheus.Desc, v int64, labels ...string) {
 	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 }
 
-func (s sink) histogram(d *prometheus.Desc, v exthost.Durations, labels ...string) {
+func (s sink) histogram(d *prometheus.Desc, v status.Durations, labels ...string) {
 	below := make(map[float64]uint64, len(v.Below))
 	for bound, n := range v.Below {
 		below[bound.Seconds()] = n

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/status"
 )
 
 // scrape returns the lines of /metrics by name and labels.
@@ -56,7 +57,7 @@ func TestMetrics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for e := range h.Admin().Events(ctx) {
-		if e.Kind == exthost.EventApprovals { // listening has begun
+		if e.Kind == status.EventApprovals { // listening has begun
 			for _, tool := range []string{"say", "say", "grumble", "die", "fail", "not_there"} {
 				_, _ = h.Call(ctx, "ext_kit_"+tool, map[string]int{"n": 1})
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/status"
 )
 
 // verbs are the steps of scripted children.
@@ -100,7 +101,7 @@ func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *
 		cfg.Destinations[name] = d
 	}
 	h = openHost(t, cfg, exthost.Options{})
-	o.Backend, o.Serves, o.Bridge = h, h.Serves, h.Admin()
+	o.Backend, o.Serves, o.Bridge = h, h.Serves, h.Bridge()
 	return serve(t, o, nil), h
 }
 
@@ -259,7 +260,7 @@ func eventually(t testing.TB, is func() bool) {
 	}
 }
 
-func inFlight(all []exthost.InstanceStatus) (n int) {
+func inFlight(all []status.Instance) (n int) {
 	for _, i := range all {
 		n += i.InFlight
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // app is one run of the program.
@@ -157,7 +158,7 @@ func (a *app) open(ctx context.Context, start func(id string) bool) (*exthost.Ho
 	if err != nil {
 		return nil, err
 	}
-	return a.openWith(ctx, cfg, exthost.Options{Start: start, Inspect: true})
+	return a.openWith(ctx, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
 }
 
 func (a *app) openWith(ctx context.Context, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
@@ -174,9 +175,9 @@ func none(string) bool { return false }
 
 // find returns the status of one extension, or an error that lists what is wrong with
 // its manifest or names the id that was meant.
-func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
+func find(s status.Status, id string) (status.Extension, error) {
 	x, err := findWorker(s, id)
-	if err == nil && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == id }) {
+	if err == nil && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id }) {
 		err = &exitError{code: exitNotFound, text: id + " is no extension: it is stated in the configuration, and changed there", hint: "exthost config show --origin says where"}
 	}
 	return x, err
@@ -184,10 +185,10 @@ func find(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 
 // findWorker is find for what destinations and policies, by the name policy:NAME, have
 // as well as extensions.
-func findWorker(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
+func findWorker(s status.Status, id string) (status.Extension, error) {
 	all := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
-		all = append(all, d.ExtensionStatus)
+		all = append(all, d.Extension)
 	}
 	for _, p := range s.Policies {
 		all = append(all, policyAsExtension(p))
@@ -200,27 +201,27 @@ func findWorker(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 		ids = append(ids, x.ID)
 	}
 	if err := brokenManifest(s, id); err != nil {
-		return exthost.ExtensionStatus{}, err
+		return status.Extension{}, err
 	}
 	text := fmt.Sprintf("there is no extension %q", id)
 	if near := nearest.Of(id, ids); near != "" {
 		text += fmt.Sprintf(", did you mean %q?", near)
 	}
-	return exthost.ExtensionStatus{}, &exitError{code: exitNotFound, text: text, hint: "exthost list"}
+	return status.Extension{}, &exitError{code: exitNotFound, text: text, hint: "exthost list"}
 }
 
 // policyAsExtension is a policy in the words of an extension; one without a process
 // has little to say.
-func policyAsExtension(p exthost.PolicyStatus) exthost.ExtensionStatus {
+func policyAsExtension(p status.Policy) status.Extension {
 	if p.Process != nil {
 		return *p.Process
 	}
-	return exthost.ExtensionStatus{ID: exthost.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
+	return status.Extension{ID: status.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
 }
 
 // brokenManifest is every error in the manifest of an extension that is not
 // there because of them; nil when there is none.
-func brokenManifest(s exthost.Status, id string) error {
+func brokenManifest(s status.Status, id string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
 		if d.Extension == id && d.Level == protocol.LevelError {

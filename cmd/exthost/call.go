@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -130,7 +131,7 @@ func callRunning(ctx context.Context, r *running, name string, pairs []string, g
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return tools.MayOwn(x.ID, name) }) {
+		if !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return tools.MayOwn(x.ID, name) }) {
 			return nil, errNotThere
 		}
 		return nil, unknownTool(s, name)

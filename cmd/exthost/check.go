@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/internal/check"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // reportForms are the forms of check's report beside those of -o.
@@ -123,7 +124,7 @@ func (a *app) openFor(cmd *cobra.Command, dir string) (*exthost.Host, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{StateDir: state, StartLazy: true})
+	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}})
 	if err != nil {
 		os.RemoveAll(state)
 		return nil, nil, err
@@ -132,7 +133,7 @@ func (a *app) openFor(cmd *cobra.Command, dir string) (*exthost.Host, func(), er
 }
 
 // nothingToCheck is why there is nothing to probe: no manifest, or invalid ones.
-func nothingToCheck(s exthost.Status, dir string) error {
+func nothingToCheck(s status.Status, dir string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
 		if d.Level == protocol.LevelError && (d.Code == manifest.CodeInvalid || d.Code == manifest.CodeTooLarge || d.Code == manifest.CodeUnreadable) {

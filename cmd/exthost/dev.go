@@ -78,14 +78,14 @@ func (a *app) dev(ctx context.Context, dir string, attach bool) error {
 		return err
 	}
 	d := &dev{app: a, dir: dir, out: a.out, colours: a.coloursOn(a.out), offered: map[string]offer{}, broken: map[string]bool{}, skipped: map[string]string{}, calls: map[int]context.CancelFunc{}}
-	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), StartLazy: true, Background: true, Reread: a.devConfig(dir, attach), OnReload: d.reloaded}
+	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: a.devConfig(dir, attach), OnReload: d.reloaded, Mode: exthost.Mode{StartLazy: true, Background: true}}
 	if attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(sockets)
-		o.Command = relayed(sockets)
+		o.Mode.Command = relayed(sockets)
 	}
 	cfg, err := o.Reread()
 	if err != nil {

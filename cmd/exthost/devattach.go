@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -49,7 +49,7 @@ func (d *dev) awaitAttached(ctx context.Context) {
 	}
 }
 
-func (d *dev) noticeAttached(ctx context.Context, x exthost.ExtensionStatus, shown map[string]time.Time) {
+func (d *dev) noticeAttached(ctx context.Context, x status.Extension, shown map[string]time.Time) {
 	switch {
 	case x.State == string(supervisor.Failed):
 		d.say("%s %s: %s", d.paint(red, "✗"), safe(x.ID), safe(x.Reason))
@@ -67,7 +67,7 @@ func (d *dev) noticeAttached(ctx context.Context, x exthost.ExtensionStatus, sho
 		} else {
 			d.showExtension(x, "attached")
 		}
-	case x.State == exthost.StateSkipped && shown[x.ID].IsZero():
+	case x.State == status.StateSkipped && shown[x.ID].IsZero():
 		shown[x.ID] = time.Now()
 		d.say("%s %s is skipped: %s", d.paint(red, "✗"), safe(x.ID), safe(x.Reason))
 	}

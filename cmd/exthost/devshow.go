@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
@@ -44,7 +45,7 @@ func (d *dev) welcome(ctx context.Context, began time.Time) {
 		d.showExtension(x, "ready in "+span(took))
 	}
 	for _, diag := range s.Diagnostics {
-		if diag.Level != protocol.LevelInfo && diag.Code != string(protocol.DescriptorChanged) && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return said(x, diag) }) {
+		if diag.Level != protocol.LevelInfo && diag.Code != string(protocol.DescriptorChanged) && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return said(x, diag) }) {
 			d.showDiagnostic(diag)
 		}
 	}
@@ -55,7 +56,7 @@ func (d *dev) welcome(ctx context.Context, began time.Time) {
 }
 
 // showExtension shows how an extension has started, and how long that took.
-func (d *dev) showExtension(x exthost.ExtensionStatus, how string) {
+func (d *dev) showExtension(x status.Extension, how string) {
 	d.offered[x.ID] = d.offerOf(x.ID)
 	switch x.State {
 	case string(supervisor.Ready), string(supervisor.Idle):
@@ -71,7 +72,7 @@ func (d *dev) showExtension(x exthost.ExtensionStatus, how string) {
 	default:
 		d.broken[x.ID] = true
 		what := "does not run; it is tried again at the next save"
-		if x.State == exthost.StateSkipped {
+		if x.State == status.StateSkipped {
 			what, d.skipped[x.ID] = "is skipped", x.Reason
 		}
 		fmt.Fprintf(d.out, "%s %s %s\n", d.paint(red, "✗"), safe(x.ID), what)
@@ -133,7 +134,7 @@ func (d *dev) reloaded(r exthost.Reloaded) {
 	}
 	for _, x := range s.Extensions {
 		switch changed := slices.Contains(c.Changed, x.ID); {
-		case x.State == exthost.StateSkipped && d.skipped[x.ID] != x.Reason:
+		case x.State == status.StateSkipped && d.skipped[x.ID] != x.Reason:
 			d.showExtension(x, "")
 			shown = true
 		case changed && d.broken[x.ID] && len(d.offered[x.ID].tools) == 0: // nothing ran that could be swapped
@@ -163,7 +164,7 @@ func (d *dev) reloaded(r exthost.Reloaded) {
 		fmt.Fprintln(d.out, d.paint(dim, "↻ nothing changes"))
 	}
 	for id := range d.broken {
-		if !slices.ContainsFunc(c.Kept, func(k exthost.KeptBuild) bool { return k.ID == id }) {
+		if !slices.ContainsFunc(c.Kept, func(k status.KeptBuild) bool { return k.ID == id }) {
 			delete(d.broken, id)
 			fmt.Fprintf(d.out, "%s %s is mended: what runs is what is saved\n", d.paint(green, "●"), safe(id))
 		}
@@ -178,7 +179,7 @@ func message(err error) string {
 }
 
 // filesOf names what was saved: " (main.py)".
-func filesOf(c *exthost.Change, id string) string {
+func filesOf(c *status.Change, id string) string {
 	var names []string
 	for _, file := range c.Files {
 		if name, ok := strings.CutPrefix(file, id+"/"); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -89,7 +90,7 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		start = nil
 	}
 	began := time.Now()
-	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{Start: start, StartLazy: handshake, Inspect: true})
+	h, err := a.openWith(cmd.Context(), cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true, StartLazy: handshake}})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 		findings = append(findings, f)
 	}
 	for _, d := range s.Destinations {
-		f := examine("destination", d.ExtensionStatus, s.Diagnostics, handshake)
+		f := examine("destination", d.Extension, s.Diagnostics, handshake)
 		if err := findCommand(d.Command); err != nil && !handshake {
 			f.Result, f.Detail = "fail", err.Error()
 		}
@@ -130,13 +131,13 @@ func (a *app) diagnose(cmd *cobra.Command, handshake bool) ([]finding, error) {
 
 // examinePolicy says whether a policy can decide. One that is required and cannot
 // lets nothing pass.
-func examinePolicy(p exthost.PolicyStatus, handshake bool) finding {
+func examinePolicy(p status.Policy, handshake bool) finding {
 	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
 	if !p.Required {
 		f.Detail += ", optional"
 	}
 	switch {
-	case p.State == exthost.StateDisabled:
+	case p.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", "disabled"
 	case p.Process == nil:
 	case handshake && p.State != string(supervisor.Ready):
@@ -170,7 +171,7 @@ func findCommand(argv []string) error {
 
 // findProgram looks for what an extension is run with, where its own environment and
 // directory say. The commands of kind exec have been looked for when its tools were made.
-func findProgram(h *exthost.Host, x exthost.ExtensionStatus) error {
+func findProgram(h *exthost.Host, x status.Extension) error {
 	if x.Transport != manifest.KindStdio {
 		return nil
 	}
@@ -186,7 +187,7 @@ func findProgram(h *exthost.Host, x exthost.ExtensionStatus) error {
 }
 
 // examine says whether an extension, or a destination, can run.
-func examine(what string, x exthost.ExtensionStatus, diags []protocol.Diagnostic, handshake bool) finding {
+func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + runsAs(x))}
 	for _, d := range diags {
 		if !concerns(d, x) || d.Level == protocol.LevelInfo {
@@ -201,12 +202,12 @@ func examine(what string, x exthost.ExtensionStatus, diags []protocol.Diagnostic
 		}
 	}
 	switch {
-	case x.State == exthost.StateSkipped:
+	case x.State == status.StateSkipped:
 		f.Result, f.Detail = "skip", x.Reason
 		if broken(x, diags) {
 			f.Result = "fail"
 		}
-	case x.State == exthost.StateDisabled:
+	case x.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", x.Reason
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.Result, f.Detail = "fail", x.Reason
@@ -221,7 +222,7 @@ func examine(what string, x exthost.ExtensionStatus, diags []protocol.Diagnostic
 
 // broken reports whether something is wrong with the extension itself or its
 // configuration, and not only with what it finds on this machine.
-func broken(x exthost.ExtensionStatus, diags []protocol.Diagnostic) bool {
+func broken(x status.Extension, diags []protocol.Diagnostic) bool {
 	for _, d := range diags {
 		if concerns(d, x) && d.Level == protocol.LevelError {
 			return true

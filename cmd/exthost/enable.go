@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/status"
 )
 
 // ruling is what the operator says about one extension, for good.
@@ -182,7 +183,7 @@ func (c *caseOf) apply(r *ruling) error {
 		return err
 	}
 	r.Live = true
-	if i := slices.IndexFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == r.ID }); i >= 0 {
+	if i := slices.IndexFunc(s.Extensions, func(x status.Extension) bool { return x.ID == r.ID }); i >= 0 {
 		r.State, r.Reason = s.Extensions[i].State, s.Extensions[i].Reason
 	}
 	return nil
@@ -203,7 +204,7 @@ func (r *ruling) text(untold string) string {
 	switch {
 	case untold != "" && r.Changed:
 		text += ", " + untold
-	case r.Live && r.State != "" && r.State != exthost.StateDisabled:
+	case r.Live && r.State != "" && r.State != status.StateDisabled:
 		text += ", and " + r.State
 	case r.Live && r.Changed && r.what == "disabled":
 		text += ", and gone"
@@ -226,7 +227,7 @@ func (c *caseOf) obstacle(r *ruling) error {
 		e.text, e.hint = fmt.Sprintf("%s still does not run: %s does not name it", c.id, c.where("allowlist")), "exthost allow "+c.id
 	case c.broken:
 		e.code, e.text, e.hint = exitInvalid, c.id+" still does not run: its manifest is invalid", "exthost validate"
-	case r.State == exthost.StateSkipped:
+	case r.State == status.StateSkipped:
 		e.code, e.text, e.hint = exitGated, fmt.Sprintf("%s still does not run: %s", c.id, r.Reason), "exthost info "+c.id
 	case r.State == "failed":
 		e.code, e.text, e.hint = exitExtension, fmt.Sprintf("%s still does not run: %s", c.id, r.Reason), "exthost info "+c.id

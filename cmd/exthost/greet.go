@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
@@ -46,7 +47,7 @@ func (a *app) greet(h *exthost.Host, f front, took time.Duration, log *slog.Logg
 	_, _ = a.err.Write(g.b.Bytes()) // at once, so that no log line comes between
 }
 
-func (a *app) logGreeting(h *exthost.Host, f front, s exthost.Status, took time.Duration, log *slog.Logger) {
+func (a *app) logGreeting(h *exthost.Host, f front, s status.Status, took time.Duration, log *slog.Logger) {
 	count := map[string]int{}
 	for _, x := range s.Extensions {
 		count[x.State]++
@@ -56,7 +57,7 @@ func (a *app) logGreeting(h *exthost.Host, f front, s exthost.Status, took time.
 		url = f.url + "/mcp"
 		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
 	}
-	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[exthost.StateSkipped],
+	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[status.StateSkipped],
 		"failed", count[string(supervisor.Failed)], "tools", len(h.Tools().Entries()), "tokens", tokens(h.Tools().Entries()),
 		"after", took.Round(time.Millisecond).String())
 }
@@ -71,7 +72,7 @@ type greeting struct {
 }
 
 // summary says how much of it runs and what that costs.
-func (g *greeting) summary(s exthost.Status, entries []*tools.Entry, took time.Duration) {
+func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Duration) {
 	run, starting := 0, 0
 	for _, x := range s.Extensions {
 		switch x.State {
@@ -92,12 +93,12 @@ func (g *greeting) summary(s exthost.Status, entries []*tools.Entry, took time.D
 
 // extension says on one line who it is and what it gives or lacks, and below
 // that the details.
-func (g *greeting) extension(x exthost.ExtensionStatus, entries []*tools.Entry, diags []protocol.Diagnostic) {
+func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags []protocol.Diagnostic) {
 	mark, what := g.a.paint(green, "●"), plural(entries, "tool")
 	switch {
-	case x.State == exthost.StateDisabled:
+	case x.State == status.StateDisabled:
 		mark, what = g.a.paint(dim, "○"), x.State
-	case x.State == exthost.StateSkipped:
+	case x.State == status.StateSkipped:
 		mark, what = g.a.paint(yellow, "○"), "skipped"
 	case x.State == string(supervisor.Spawning):
 		mark, what = g.a.paint(yellow, "◌"), "still starting"
@@ -111,7 +112,7 @@ func (g *greeting) extension(x exthost.ExtensionStatus, entries []*tools.Entry, 
 		what = fmt.Sprintf("%-9s ~%s tokens%s", plural(entries, "tool"), thousands(tokens(entries)), strings.TrimPrefix(what, plural(entries, "tool")))
 	}
 	fmt.Fprintf(&g.b, "  %s %-*s  %-8s %-12s  %s\n", mark, g.longest, x.ID, x.Version, runsAs(x), what)
-	if x.State == exthost.StateDisabled {
+	if x.State == status.StateDisabled {
 		return
 	}
 	g.tools(entries)
@@ -192,7 +193,7 @@ func (g *greeting) text(prefix, text string) {
 var uncoloured = strings.NewReplacer("\x1b["+string(yellow)+"m", "", "\x1b["+string(red)+"m", "", "\x1b[0m", "")
 
 // destinations says where each is reached, or why it is not.
-func (g *greeting) destinations(s exthost.Status, f front) {
+func (g *greeting) destinations(s status.Status, f front) {
 	for _, d := range s.Destinations {
 		mark, where := g.a.paint(green, "●"), f.url+"/"+d.ID+"/mcp"
 		switch {
@@ -209,7 +210,7 @@ func (g *greeting) destinations(s exthost.Status, f front) {
 }
 
 // manifests says what is wrong with files that became no extension.
-func (g *greeting) manifests(s exthost.Status) {
+func (g *greeting) manifests(s status.Status) {
 	for _, d := range unlisted(s) {
 		c, mark := yellow, "!"
 		if d.Level == protocol.LevelError {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) hooksCommand() *cobra.Command {
@@ -68,7 +68,7 @@ func (a *app) listHooks(cmd *cobra.Command, only manifest.HookEvent) error {
 	}
 	defer h.Close()
 	a.printProblems(h.Status())
-	list, names := []exthost.Hook{}, []string{}
+	list, names := []status.Hook{}, []string{}
 	rows := [][]string{{"EVENT", "PRIORITY", "SOURCE", "MATCHER", "TIMEOUT", "ON ERROR", "HOOK"}}
 	for _, hook := range h.Admin().Hooks() {
 		if only != "" && hook.Event != string(only) {

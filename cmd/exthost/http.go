@@ -59,7 +59,7 @@ func httpFront(cfg config.Server, log *slog.Logger) (front, error) {
 			metrics = httpserver.Metrics(h)
 		}
 		server := httpserver.New(httpserver.Options{
-			Backend: h, Serves: h.Serves, Bridge: h.Admin(), OAuth: resourceServer(cfg.Auth.OAuth), Ready: func() error { return startedYet(h) },
+			Backend: h, Serves: h.Serves, Bridge: h.Bridge(), OAuth: resourceServer(cfg.Auth.OAuth), Ready: func() error { return startedYet(h) },
 			MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
 			Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 			CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,

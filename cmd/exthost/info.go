@@ -17,13 +17,14 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
 // extensionInfo is all there is to know about one extension.
 type extensionInfo struct {
-	exthost.ExtensionStatus
+	status.Extension
 	Config         map[string]any        `json:"config,omitempty"`          // the manifest's
 	OperatorConfig any                   `json:"operator_config,omitempty"` // what is laid over it, secrets masked
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
@@ -50,7 +51,7 @@ func (a *app) infoCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
+			info := extensionInfo{Extension: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
 			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
 				info.Config = m.Config
 			}
@@ -67,7 +68,7 @@ func (a *app) infoCommand() *cobra.Command {
 // lookAt returns the status of a host, its configuration and the tools of one of its
 // extensions: of the one that runs here and has it, else of one that runs that
 // extension alone.
-func (a *app) lookAt(ctx context.Context, id string) (exthost.Status, *config.Config, []httpserver.Tool, error) {
+func (a *app) lookAt(ctx context.Context, id string) (status.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := a.reach(ctx)
 	if r != nil {
 		s, err := r.status(ctx)
@@ -80,11 +81,11 @@ func (a *app) lookAt(ctx context.Context, id string) (exthost.Status, *config.Co
 		}
 	}
 	if broken != nil {
-		return exthost.Status{}, nil, nil, broken
+		return status.Status{}, nil, nil, broken
 	}
-	h, err := a.openWith(ctx, cfg, exthost.Options{Inspect: true, Start: func(other string) bool { return other == id }})
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: func(other string) bool { return other == id }, Mode: exthost.Mode{Inspect: true}})
 	if err != nil {
-		return exthost.Status{}, nil, nil, err
+		return status.Status{}, nil, nil, err
 	}
 	defer h.Close()
 	var list []httpserver.Tool
@@ -124,7 +125,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("runs as", i.manner())
 	row("command", shellWords(i.Command))
 	row("state", i.State)
-	if i.State != exthost.StateSkipped { // whose diagnostics, below, say it with their hints
+	if i.State != status.StateSkipped { // whose diagnostics, below, say it with their hints
 		row("reason", i.Reason)
 	}
 	if i.running {
@@ -156,7 +157,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	}
 	row("tools", tools...)
 	for _, d := range i.Diagnostics {
-		if i.Reason == "" || i.State == exthost.StateSkipped || !strings.HasSuffix(d.Message, i.Reason) {
+		if i.Reason == "" || i.State == status.StateSkipped || !strings.HasSuffix(d.Message, i.Reason) {
 			row(string(d.Level), placed(d))
 		}
 	}
@@ -165,7 +166,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 
 // manner is how it runs, in words.
 func (i *extensionInfo) manner() string {
-	words := []string{runsAs(i.ExtensionStatus)}
+	words := []string{runsAs(i.Extension)}
 	if i.Activation == manifest.ActivationLazy {
 		words = append(words, "started by its first call")
 	}
@@ -176,8 +177,8 @@ func (i *extensionInfo) manner() string {
 }
 
 // heldBy is what holds the processes of x, which is nothing when it runs none.
-func heldBy(c exthost.Containment, x exthost.ExtensionStatus) string {
-	if !slices.ContainsFunc(x.Instances, func(i exthost.InstanceStatus) bool { return i.PID > 0 }) {
+func heldBy(c status.Containment, x status.Extension) string {
+	if !slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.PID > 0 }) {
 		return ""
 	}
 	if x.Containment != "" {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) listCommand() *cobra.Command {
@@ -61,7 +61,7 @@ func orDash(s string) string {
 }
 
 // runsAs is the transport and, where it has one, the protocol.
-func runsAs(x exthost.ExtensionStatus) string {
+func runsAs(x status.Extension) string {
 	if x.Protocol == "" || x.Protocol == x.Transport {
 		return x.Transport
 	}
@@ -70,14 +70,14 @@ func runsAs(x exthost.ExtensionStatus) string {
 
 // unlisted are the findings, but mere remarks, about files that became no
 // extension. What is wrong with a destination is said where that is.
-func unlisted(s exthost.Status) []protocol.Diagnostic {
+func unlisted(s status.Status) []protocol.Diagnostic {
 	listed := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
-		listed = append(listed, d.ExtensionStatus)
+		listed = append(listed, d.Extension)
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {
-		if d.Level != protocol.LevelInfo && !slices.ContainsFunc(listed, func(x exthost.ExtensionStatus) bool { return concerns(d, x) }) {
+		if d.Level != protocol.LevelInfo && !slices.ContainsFunc(listed, func(x status.Extension) bool { return concerns(d, x) }) {
 			out = append(out, d)
 		}
 	}
@@ -87,7 +87,7 @@ func unlisted(s exthost.Status) []protocol.Diagnostic {
 // concerns reports whether d is about x, and not about a second file that claims
 // its id. A manifest too broken to say its id is that of the extension that came of it
 // before and still runs.
-func concerns(d protocol.Diagnostic, x exthost.ExtensionStatus) bool {
+func concerns(d protocol.Diagnostic, x status.Extension) bool {
 	if d.Extension == "" {
 		return d.Path != "" && d.Path == x.Path
 	}
@@ -95,13 +95,13 @@ func concerns(d protocol.Diagnostic, x exthost.ExtensionStatus) bool {
 }
 
 // said reports whether the reason that x is shown with tells d already.
-func said(x exthost.ExtensionStatus, d protocol.Diagnostic) bool {
+func said(x status.Extension, d protocol.Diagnostic) bool {
 	return x.Reason != "" && (strings.Contains(d.Message, x.Reason) || strings.Contains(x.Reason, d.Message))
 }
 
 // printDiagnostics tells on stderr what is wrong with files that are not listed,
 // and where to begin when there is nothing at all.
-func (a *app) printDiagnostics(s exthost.Status) {
+func (a *app) printDiagnostics(s status.Status) {
 	found := unlisted(s)
 	for _, d := range found {
 		a.say(d)
@@ -114,10 +114,10 @@ func (a *app) printDiagnostics(s exthost.Status) {
 }
 
 // printProblems tells on stderr what is missing from a list of tools, and why.
-func (a *app) printProblems(s exthost.Status) {
+func (a *app) printProblems(s status.Status) {
 	a.printDiagnostics(s)
 	for _, x := range s.Extensions {
-		if x.Reason == "" || x.State == exthost.StateDisabled {
+		if x.Reason == "" || x.State == status.StateDisabled {
 			continue
 		}
 		a.say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + ", " + x.Reason})

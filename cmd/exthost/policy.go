@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) policyCommand() *cobra.Command {
@@ -40,7 +41,7 @@ func (a *app) policyListCommand() *cobra.Command {
 }
 
 // policies are those of the running host, else those of the configuration.
-func (a *app) policies(ctx context.Context) ([]exthost.PolicyStatus, error) {
+func (a *app) policies(ctx context.Context) ([]status.Policy, error) {
 	r, cfg, broken := a.reach(ctx)
 	if r != nil {
 		s, err := r.status(ctx)
@@ -49,7 +50,7 @@ func (a *app) policies(ctx context.Context) ([]exthost.PolicyStatus, error) {
 	if broken != nil {
 		return nil, broken
 	}
-	h, err := a.openWith(ctx, cfg, exthost.Options{Start: none, Inspect: true})
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: none, Mode: exthost.Mode{Inspect: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (a *app) policies(ctx context.Context) ([]exthost.PolicyStatus, error) {
 }
 
 // policyRows are a line for each policy.
-func policyRows(policies []exthost.PolicyStatus) [][]string {
+func policyRows(policies []status.Policy) [][]string {
 	rows := [][]string{{"POLICY", "CATEGORY", "IS", "MODE", "STATE", "ASKED", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
 	for _, p := range policies {
 		var asked, denied, failed, shadow int64
@@ -77,7 +78,7 @@ func policyRows(policies []exthost.PolicyStatus) [][]string {
 	return rows
 }
 
-func policyNotes(p exthost.PolicyStatus, shadow int64) (notes []string) {
+func policyNotes(p status.Policy, shadow int64) (notes []string) {
 	if p.Reason != "" {
 		notes = append(notes, p.Reason)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) policyPinsCommand() *cobra.Command {
@@ -56,12 +57,12 @@ func (a *app) policyPinsCommand() *cobra.Command {
 
 func (a *app) pins(ctx context.Context, all bool) error {
 	r, cfg, err := a.reach(ctx)
-	var list struct{ Pins []exthost.Pin }
+	var list struct{ Pins []status.Pin }
 	if r != nil {
 		err = r.get(ctx, "/api/v1/pins", &list)
 	} else if err == nil {
 		var h *exthost.Host
-		if h, err = a.openWith(ctx, cfg, exthost.Options{Start: none, Inspect: true}); err == nil {
+		if h, err = a.openWith(ctx, cfg, exthost.Options{Start: none, Mode: exthost.Mode{Inspect: true}}); err == nil {
 			list.Pins = h.Admin().Pins()
 			err = h.Close()
 		}
@@ -69,7 +70,7 @@ func (a *app) pins(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	shown, names := []exthost.Pin{}, []string{}
+	shown, names := []status.Pin{}, []string{}
 	for _, p := range list.Pins {
 		if p.Held || all {
 			shown, names = append(shown, p), append(names, p.Extension+" "+p.Tool)
@@ -82,7 +83,7 @@ func (a *app) pins(ctx context.Context, all bool) error {
 	return a.print(document{Kind: "pins", Value: shown, Names: names, Text: text})
 }
 
-func pinsText(list []exthost.Pin) string {
+func pinsText(list []status.Pin) string {
 	var lines []string
 	for _, p := range list {
 		line := fmt.Sprintf("%s %s: pinned %s", p.Extension, p.Tool, p.Since.Local().Format("2006-01-02 15:04"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -64,7 +65,7 @@ func (a *app) testCall(ctx context.Context, data []byte) (result httpserver.Test
 	if broken != nil {
 		return result, broken
 	}
-	h, err := a.openWith(ctx, cfg, exthost.Options{Inspect: true, Start: callStart(c.Extension, c.Tool)})
+	h, err := a.openWith(ctx, cfg, exthost.Options{Start: callStart(c.Extension, c.Tool), Mode: exthost.Mode{Inspect: true}})
 	if err != nil {
 		return result, err
 	}
@@ -80,6 +81,6 @@ func (a *app) testCall(ctx context.Context, data []byte) (result httpserver.Test
 // have it, and the policies.
 func callStart(extension, tool string) func(id string) bool {
 	return func(id string) bool {
-		return strings.HasPrefix(id, exthost.PolicyPrefix) || id == extension || tool != "" && tools.MayOwn(id, tool)
+		return strings.HasPrefix(id, status.PolicyPrefix) || id == extension || tool != "" && tools.MayOwn(id, tool)
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) reloadCommand() *cobra.Command {
@@ -65,7 +65,7 @@ func (a *app) sayBroken(ctx context.Context, r *running) int {
 }
 
 // changedNames are the ids that a reload touches.
-func changedNames(c exthost.Change) []string {
+func changedNames(c status.Change) []string {
 	names := append(append(append(append([]string{}, c.Added...), c.Changed...), c.Removed...), c.Retried...)
 	for _, k := range c.Kept {
 		names = append(names, k.ID)
@@ -74,7 +74,7 @@ func changedNames(c exthost.Change) []string {
 }
 
 // changeText is a line for each extension that a reload touches.
-func (a *app) changeText(c exthost.Change, dryRun bool) string {
+func (a *app) changeText(c status.Change, dryRun bool) string {
 	if c.Empty() {
 		return "nothing has changed"
 	}
@@ -105,7 +105,7 @@ func (a *app) changeText(c exthost.Change, dryRun bool) string {
 
 // notReloaded is the error of a reload that did not do all it was to, with so many
 // broken files besides.
-func notReloaded(c exthost.Change, broken int) error {
+func notReloaded(c status.Change, broken int) error {
 	var lines []string
 	for _, d := range c.Failed {
 		lines = append(lines, safe(nearby(d).String()))

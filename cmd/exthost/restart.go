@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) restartCommand() *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) restartCommand() *cobra.Command {
 }
 
 // pidOf is the process of an extension that has one.
-func pidOf(x exthost.ExtensionStatus) int {
+func pidOf(x status.Extension) int {
 	if len(x.Instances) == 1 {
 		return x.Instances[0].PID
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // running is the host that serves this directory, as its operator reaches it.
@@ -65,7 +66,7 @@ func (a *app) reach(ctx context.Context) (r *running, cfg *config.Config, err er
 // answerPatience bounds what a host answers from memory.
 const answerPatience = 10 * time.Second
 
-func (r *running) status(ctx context.Context) (s exthost.Status, err error) {
+func (r *running) status(ctx context.Context) (s status.Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	return s, r.get(ctx, "/api/v1/status", &s)
@@ -94,7 +95,7 @@ func (r *running) restart(ctx context.Context, id string) error {
 	return r.do(ctx, http.MethodPost, "/api/v1/extensions/"+url.PathEscape(id)+"/restart", nil, nil)
 }
 
-func (r *running) reload(ctx context.Context, dryRun bool) (c exthost.Change, err error) {
+func (r *running) reload(ctx context.Context, dryRun bool) (c status.Change, err error) {
 	return c, r.ask(ctx, http.MethodPost, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), &c)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -88,7 +89,7 @@ func (a *app) serve(ctx context.Context, stdio, strict bool, flags []config.Flag
 		defer f.operator.forget()
 	}
 	began := time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, PolicyKinds: policyKinds, Background: true, Reread: a.reread(flags), Disable: a.disabler()})
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: log, PolicyKinds: policyKinds, Reread: a.reread(flags), Disable: a.disabler(), Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (a *app) welcome(ctx context.Context, h *exthost.Host, f front, began time.
 }
 
 // strictness is the error that ends serve --strict.
-func strictness(s exthost.Status) error {
+func strictness(s status.Status) error {
 	lines := []string{"--strict, and not everything is in order"}
 	for _, d := range s.Diagnostics {
 		if d.Level != protocol.LevelError {
@@ -162,7 +163,7 @@ func strictness(s exthost.Status) error {
 
 // evidence is what the latest failure of an extension left behind; nil when
 // there is none.
-func evidence(x exthost.ExtensionStatus) *protocol.Evidence {
+func evidence(x status.Extension) *protocol.Evidence {
 	for _, i := range x.Instances {
 		if i.Evidence != nil {
 			return i.Evidence

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -20,7 +20,7 @@ import (
 type runningStatus struct {
 	Directory string `json:"directory"`
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
-	exthost.Status
+	status.Status
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -69,7 +69,7 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 	}
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
-		if slices.ContainsFunc(x.Instances, func(i exthost.InstanceStatus) bool { return i.State == string(supervisor.Failed) }) {
+		if slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
 			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; mend it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
@@ -95,7 +95,7 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 
 // brokenFiles are the files whose faults keep them from being an extension at all,
 // which the table therefore lacks.
-func brokenFiles(s exthost.Status) (names []string) {
+func brokenFiles(s status.Status) (names []string) {
 	for _, d := range unlisted(s) {
 		name := cmp.Or(nearby(d).Path, d.Extension)
 		if d.Level == protocol.LevelError && name != "" && !slices.Contains(names, name) {
@@ -155,7 +155,7 @@ func widest(lines []string) (n int) {
 
 // extensionRows are the row of an extension, and when it has several instances one
 // for each.
-func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
+func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
 	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
 		row.cells[6], row.cells[7] = span(x.Latency.P50), span(x.Latency.P95)
@@ -173,7 +173,7 @@ func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now t
 	}) {
 		row.notes = append(row.notes, "its tools are not what they were: exthost info "+x.ID)
 	}
-	if x.State != exthost.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+	if x.State != status.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
 	}) {
 		row.notes = append(row.notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
@@ -194,8 +194,8 @@ func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now t
 }
 
 // destinationRows are those of a destination, with where it is reached.
-func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
-	rows := extensionRows(d.ExtensionStatus, diags, now)
+func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	rows := extensionRows(d.Extension, diags, now)
 	note := "a destination, at /" + d.ID + "/"
 	if d.Listens != "" {
 		note += " and " + d.Listens
@@ -211,7 +211,7 @@ func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, n
 }
 
 // fill puts in what is known of one instance.
-func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
+func (r *statusRow) fill(i status.Instance, now time.Time) {
 	if i.PID > 0 {
 		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), span(now.Sub(i.StartedAt).Truncate(time.Second)), bytesOf(i.RSS)
 	}
@@ -231,7 +231,7 @@ func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 
 // complaint is what an instance complained of on stderr; "" when its reason says so, or
 // it did not.
-func complaint(i exthost.InstanceStatus) string {
+func complaint(i status.Instance) string {
 	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
 		return ""
 	}
@@ -239,7 +239,7 @@ func complaint(i exthost.InstanceStatus) string {
 }
 
 // prospects say when an instance that takes no calls is to take some again.
-func prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
+func prospects(i status.Instance, now time.Time) (notes []string) {
 	switch {
 	case i.NextRetry != nil && i.NextRetry.After(now):
 		notes = append(notes, "next try in "+span(i.NextRetry.Sub(now)))
@@ -256,7 +256,7 @@ func prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
 }
 
 // errorRate is how many calls failed or were refused, and how many of a hundred.
-func errorRate(x exthost.ExtensionStatus) string {
+func errorRate(x status.Extension) string {
 	failed, all := x.Errors+x.Refused, x.Calls+x.Refused
 	if failed == 0 {
 		return "0"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 func TestStatusTable(t *testing.T) {
@@ -17,23 +17,23 @@ func TestStatusTable(t *testing.T) {
 	soon := now.Add(1500 * time.Millisecond)
 	past := now.Add(-time.Minute)
 	later := now.Add(3 * time.Second)
-	s := runningStatus{Serves: "stdio", Status: exthost.Status{Version: "1.0.0", Diagnostics: []protocol.Diagnostic{
+	s := runningStatus{Serves: "stdio", Status: status.Status{Version: "1.0.0", Diagnostics: []protocol.Diagnostic{
 		{Level: protocol.LevelWarn, Code: "descriptor_changed", Extension: "one"},
 		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
 		{Level: protocol.LevelError, Code: "manifest_invalid", Extension: "typo", Path: "/x/typo/plugin.toml"},
 		{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/syntax/plugin.toml"},
 		{Level: protocol.LevelError, Code: "manifest_invalid", Path: "/x/one/plugin.toml"},
 		{Level: protocol.LevelWarn, Code: "duplicate_id", Extension: "twice", Path: "/x/twice/plugin.toml"},
-	}, Host: &exthost.HostStatus{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
-		Extensions: []exthost.ExtensionStatus{
-			{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Calls: 1000, Errors: 4, Refused: 1, Latency: &exthost.Latency{P50: 350 * time.Microsecond, P95: 12345 * time.Microsecond}, Restarts: 2,
-				Instances: []exthost.InstanceStatus{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
-			{ID: "back", State: "restarting", Reason: "it died", Instances: []exthost.InstanceStatus{{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later}}},
-			{ID: "two", State: "ready", Containment: "pid namespace", Instances: []exthost.InstanceStatus{{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"}, {Key: "1", State: "failed", Reason: "spent", Breaker: "closed"}}},
-			{ID: "lazy", State: "restarting", LastFailure: &exthost.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout}, Instances: []exthost.InstanceStatus{{State: "restarting", Reason: "it died", NextRetry: &past}}},
+	}, Host: &status.Host{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
+		Extensions: []status.Extension{
+			{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Calls: 1000, Errors: 4, Refused: 1, Latency: &status.Latency{P50: 350 * time.Microsecond, P95: 12345 * time.Microsecond}, Restarts: 2,
+				Instances: []status.Instance{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
+			{ID: "back", State: "restarting", Reason: "it died", Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later}}},
+			{ID: "two", State: "ready", Containment: "pid namespace", Instances: []status.Instance{{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"}, {Key: "1", State: "failed", Reason: "spent", Breaker: "closed"}}},
+			{ID: "lazy", State: "restarting", LastFailure: &status.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout}, Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &past}}},
 			{ID: "gated", State: "skipped", Reason: "no ffmpeg"},
 		}}}
-	s.Containment = exthost.Containment{Holds: []string{"process group", "guardian"}, Lacks: []string{"cookie sweep: no /proc"}}
+	s.Containment = status.Containment{Holds: []string{"process group", "guardian"}, Lacks: []string{"cookie sweep: no /proc"}}
 	want := []string{
 		"exthost 1.0.0, pid 1, up 1d2h, 20 MiB, stdio",
 		"processes held by process group + guardian; not by cookie sweep: no /proc",
@@ -84,7 +84,7 @@ func TestStatusTable(t *testing.T) {
 }
 
 func TestComplaintIsSaidOnce(t *testing.T) {
-	i := exthost.InstanceStatus{Reason: "the process ended: exit status 1", Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}}}
+	i := status.Instance{Reason: "the process ended: exit status 1", Evidence: &protocol.Evidence{Stderr: []string{"error: boom", "bye"}}}
 	if got := complaint(i); got != "error: boom" {
 		t.Errorf("%q", got)
 	}

@@ -5,15 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
 // unknownTool says why the extension that should have the tool does not offer it,
 // or which tool was meant.
-func unknownTool(s exthost.Status, name string) error {
+func unknownTool(s status.Status, name string) error {
 	for _, x := range s.Extensions {
 		if slices.Contains(x.Withheld, name) {
 			return &exitError{code: exitDenied, text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned", name),
@@ -53,10 +53,10 @@ func nearestOwner(name string, ids []string) string {
 }
 
 // unavailable is why an extension offers no tools, with the exit code of that.
-func unavailable(name string, x exthost.ExtensionStatus, diags []protocol.Diagnostic) error {
+func unavailable(name string, x status.Extension, diags []protocol.Diagnostic) error {
 	e := &exitError{code: exitExtension, hint: "exthost info " + x.ID}
 	switch x.State {
-	case exthost.StateSkipped:
+	case status.StateSkipped:
 		e.code = exitGated
 		for _, d := range diags {
 			if concerns(d, x) && d.Level == protocol.LevelError {
@@ -66,7 +66,7 @@ func unavailable(name string, x exthost.ExtensionStatus, diags []protocol.Diagno
 				e.hint = d.Hint
 			}
 		}
-	case exthost.StateDisabled:
+	case status.StateDisabled:
 		e.code, e.hint = exitDenied, "exthost enable "+x.ID
 		if strings.Contains(x.Reason, "allowlist") {
 			e.hint = "exthost allow " + x.ID

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/status"
 )
 
 var watchWords = []string{"on", "off", "log", "reload", "status"}
@@ -52,7 +52,7 @@ func (a *app) watchCommand() *cobra.Command {
 	return cmd
 }
 
-func (r *running) watch(ctx context.Context, word string) (s exthost.WatchStatus, err error) {
+func (r *running) watch(ctx context.Context, word string) (s status.Watch, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	if word == "status" {
@@ -62,8 +62,8 @@ func (r *running) watch(ctx context.Context, word string) (s exthost.WatchStatus
 }
 
 // watchText says how the watch stands.
-func (a *app) watchText(s exthost.WatchStatus) string {
-	if s.Mode == exthost.WatchOff {
+func (a *app) watchText(s status.Watch) string {
+	if s.Mode == status.WatchOff {
 		return "not watching; exthost watch reload reloads what changes"
 	}
 	what := "says what changed; exthost reload applies it"

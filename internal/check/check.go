@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -54,7 +55,7 @@ type Options struct {
 
 // Run probes one extension of a host, in whose status it is. The error is a
 // check.json that cannot be read, or ctx's.
-func Run(ctx context.Context, h *exthost.Host, x exthost.ExtensionStatus, o Options) ([]Result, error) {
+func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([]Result, error) {
 	s, err := newSubject(h, x)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func complaints(outcome Outcome, lines []string) error {
 // subject is the extension under examination.
 type subject struct {
 	host    *exthost.Host
-	status  exthost.ExtensionStatus
+	status  status.Extension
 	spec    runtime.Spec
 	speaks  string // native, mcp, lite or exec
 	fixture fixture
@@ -135,7 +136,7 @@ type subject struct {
 	mumble mumbling // what they said on stderr
 }
 
-func newSubject(h *exthost.Host, x exthost.ExtensionStatus) (*subject, error) {
+func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
 	s := &subject{host: h, status: x, speaks: x.Protocol}
 	if x.Transport == manifest.KindExec {
 		s.speaks = manifest.KindExec

@@ -38,7 +38,7 @@ func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.R
 	}
 	cfg := config.Default()
 	cfg.Extensions.SearchPaths = []string{dir}
-	h, err := exthost.Open(t.Context(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), StartLazy: true})
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: t.TempDir(), Mode: exthost.Mode{StartLazy: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

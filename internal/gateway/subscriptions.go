@@ -120,7 +120,7 @@ func subscribed(c *dispatch.Call, params json.RawMessage) subscription {
 // Resume brings the subscriptions and the log level of sessions to a new instance.
 func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 	uris, level := g.wanted(i)
-	if hs := i.Handshake(); offers(hs, "logging") && protocol.EraOf(hs.Era) != protocol.EraModern && i.LowerLogLevel(level) {
+	if hs := i.Handshake(); level < len(logLevels) && offers(hs, "logging") && protocol.EraOf(hs.Era) != protocol.EraModern && i.LowerLogLevel(level) {
 		setLevel(ctx, i, level)
 	}
 	for _, uri := range uris {
