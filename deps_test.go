@@ -33,7 +33,7 @@ var house = map[string]struct {
 	"internal/wiretap":      {[]string{"internal/broadcast"}, "shows frames, whatever they say"},
 	"internal/daemon":       {nil, "finds a running host; what is said to it is not its matter"},
 	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/redact"}, "a helper of the program: reads files of others"},
-	"internal/jwt":          {nil, "holds tokens against keys"},
+	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
 	"manifest":             {[]string{"protocol", "internal/nearest", "internal/toolmatch"}, "the model of plugin.toml"},
@@ -63,7 +63,7 @@ var house = map[string]struct {
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
+	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/accesstoken"}, "mounts the fronts on HTTP"},
 
 	"internal/check":    {[]string{"", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"github.com/exthost/exthost/internal/jwt"
+	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/mcpserver"
 )
 
@@ -53,7 +53,7 @@ func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 			return s.verify(ctx, token)
 		}
 		d.oauth = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{
-			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: jwt.Skew,
+			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
 		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID)
 		}))
@@ -140,7 +140,7 @@ func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, err
 	switch {
 	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller):
 		err = errors.New("its subject names nobody")
-	case errors.Is(err, jwt.ErrKeys):
+	case errors.Is(err, accesstoken.ErrKeys):
 		s.options.Logger.Error("access tokens cannot be verified", "error", err)
 		return nil, errors.New("access tokens cannot be verified at the moment")
 	}
@@ -151,12 +151,12 @@ func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, err
 	return &auth.TokenInfo{UserID: claims.Subject, Scopes: claims.Scopes, Expiration: claims.Expires}, nil
 }
 
-func (s *Server) newTokens() *jwt.Verifier {
+func (s *Server) newTokens() *accesstoken.Verifier {
 	o := s.options.OAuth
 	if o == nil {
 		return nil
 	}
-	v := &jwt.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
+	v := &accesstoken.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
 	if v.Audience == "" {
 		v.Audience = o.Resource
 	}
