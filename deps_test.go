@@ -20,6 +20,7 @@ var house = map[string]struct {
 	reason string
 }{
 	"protocol":              {nil, "shared by host and authors, so it drags nothing in"},
+	"internal/inflight":     {nil, "counts any work"},
 	"internal/jsonrpc":      {[]string{"internal/rawjson"}, "knows none of our methods"},
 	"internal/process":      {nil, "process hygiene is not about extensions"},
 	"internal/rawjson":      {nil, "edits bytes"},
@@ -33,7 +34,7 @@ var house = map[string]struct {
 	"internal/wiretap":      {[]string{"internal/broadcast"}, "shows frames, whatever they say"},
 	"internal/daemon":       {nil, "finds a running host; what is said to it is not its matter"},
 	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/redact"}, "a helper of the program: reads files of others"},
-	"internal/jwt":          {nil, "holds tokens against keys"},
+	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
 	"manifest":             {[]string{"protocol", "internal/nearest", "internal/toolmatch"}, "the model of plugin.toml"},
@@ -63,12 +64,24 @@ var house = map[string]struct {
 	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
-	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
-		"glue between the workers, which never import each other"},
-	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
+	"status":               {[]string{"governance", "governance/approval", "governance/pins", "hooks", "internal/latency", "manifest", "protocol", "supervisor"}, "data of all that a host reports"},
+	"internal/stats":       {[]string{"governance", "hooks", "internal/broadcast", "internal/latency", "internal/rawjson", "internal/redact", "protocol", "runtime", "status", "supervisor"}, "counts what the status shows"},
+	"internal/diagnostics": {[]string{"protocol"}, "keeps diagnostics, whosever they are"},
+	"internal/offers":      {[]string{"internal/process", "internal/rawjson", "protocol", "runtime", "tools"}, "knows specs and handshakes, and no units"},
+	"internal/unit":        {[]string{"config", "discovery", "hooks", "internal/offers", "internal/process", "internal/redact", "internal/stats", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "runs and supervises one thing; knows no host"},
+	"internal/bridge":      {[]string{"config", "discovery", "internal/offers", "internal/process", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "a destination is a unit"},
+	"internal/policies":    {[]string{"config", "discovery", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/mcppolicy", "governance/nativepolicy", "governance/results", "internal/process", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "the process of a policy is a unit"},
+	"internal/watch":       {[]string{"config", "discovery", "internal/nearest", "internal/offers", "manifest", "protocol", "runtime", "status"}, "asks its host through an interface"},
+	"internal/snapshot":    {[]string{"config", "discovery", "governance/results", "hooks", "internal/bridge", "internal/policies", "internal/unit", "internal/watch", "manifest", "protocol", "status", "tools"}, "holds units, policies and tools; calls none"},
+	"internal/dispatch":    {[]string{"governance", "governance/results", "hooks", "internal/bridge", "internal/inflight", "internal/nearest", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "carries a call; knows no sessions"},
+	"internal/gateway":     {[]string{"governance", "internal/dispatch", "internal/inflight", "internal/rawjson", "internal/snapshot", "internal/unit", "manifest", "protocol", "runtime", "tools"}, "puts sessions before dispatch; reaches the host through an interface"},
 
-	"internal/check":    {[]string{"", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
+	"": {[]string{"config", "discovery", "governance", "governance/approval", "governance/results", "hooks", "internal/bridge", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/offers", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"},
+		"wires the rooms"},
+	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
+	"httpserver": {[]string{"", "status", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/accesstoken"}, "mounts the fronts on HTTP"},
+
+	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},

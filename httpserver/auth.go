@@ -13,35 +13,36 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"github.com/exthost/exthost/internal/jwt"
+	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// OAuth has the server accept access tokens of an authorization server, as an OAuth
-// 2.0 resource server (RFC 9728) does that MCP clients can find their way from.
+// OAuth makes the server an OAuth 2.0 resource server: it accepts access tokens of an
+// authorization server, and publishes metadata (RFC 9728) from which MCP clients learn
+// where to get one.
 type OAuth struct {
-	Resource string   // the URL that clients know this server by, such as https://host.example/mcp; required
-	Issuer   string   // the authorization server's, which its tokens name as iss; required
-	Audience string   // what tokens for this server name as aud; default Resource
-	KeysURL  string   // where its keys are (a JSON Web Key Set); default: what its metadata says
-	Scopes   []string // all of which a token must have; empty: any will do
+	Resource string   // URL of this server for clients, such as https://host.example/mcp; required
+	Issuer   string   // iss of the authorization server's tokens; required
+	Audience string   // aud of tokens for this server; default Resource
+	KeysURL  string   // URL of the issuer's JSON Web Key Set; default: jwks_uri of the issuer's metadata
+	Scopes   []string // a token must have all of them; empty: none is required
 
-	Client *http.Client // fetches metadata and keys; default: one that gives up after 10 s
+	Client *http.Client // fetches metadata and keys; default: http.DefaultClient; each fetch ends after 10 s
 }
 
-// Who calls, by the token that was shown.
+// Callers that show a static token. No access token may name them as its subject.
 const (
 	tokenCaller    = "token"
 	operatorCaller = "operator"
 )
 
-// doorman asks who comes in, and lets in who may.
+// doorman authenticates requests before they reach next.
 type doorman struct {
 	token   *[sha256.Size]byte // nil: there is none
-	own     *[sha256.Size]byte // the operator's; nil: there is none
-	oauth   http.Handler       // asks for an access token, and goes on to the routes; nil: none is accepted
-	pages   bool               // there is a dashboard
-	private bool               // everybody must say who he is
+	own     *[sha256.Size]byte // the operator's token; nil: there is none
+	oauth   http.Handler       // requires an access token; nil: none is accepted
+	pages   bool               // the dashboard is served
+	private bool               // every request needs a token
 	next    http.Handler
 }
 
@@ -53,7 +54,7 @@ func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 			return s.verify(ctx, token)
 		}
 		d.oauth = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{
-			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: jwt.Skew,
+			ResourceMetadataURL: metadataURL(o.OAuth.Resource), Scopes: o.OAuth.Scopes, ClockSkew: accesstoken.Skew,
 		})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d.admit(w, r, auth.TokenInfoFromContext(r.Context()).UserID)
 		}))
@@ -69,10 +70,9 @@ func sumOf(token string) *[sha256.Size]byte {
 	return &sum
 }
 
-// ServeHTTP lets a request in or says what it lacks. A token that is set must be
-// shown by everybody, also on loopback, where other users of the machine are
-// callers, and private ports take one in any case; what tells nobody anything takes
-// none.
+// ServeHTTP passes a request on or answers that its token is missing or wrong. A
+// configured token is required on loopback too, where other users of the machine are
+// callers; a private port always requires one; public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
@@ -96,8 +96,8 @@ func unauthorized(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
-// operatorOnly lets through who has shown the operator's token, whatever path led
-// here: whoever may call tools is not thereby who approves of calls.
+// operatorOnly requires the operator's token: a caller of tools must not be able to
+// approve calls.
 func operatorOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, is := r.Context().Value(operatorKey{}).(string); !is {
@@ -115,32 +115,31 @@ func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	d.next.ServeHTTP(w, r)
 }
 
-// isOpen reports whether a request is for those who have no token: probes, which learn
-// nothing, browsers that load the dashboard's pages, which are the same for everybody,
-// and clients that want to know where to get one.
+// isOpen reports whether a request needs no token: a health probe, whose answer reveals
+// nothing; the dashboard's static pages; the metadata that says where to get a token.
 func (d *doorman) isOpen(r *http.Request) bool {
 	path := r.URL.Path
 	return path == "/healthz" || d.pages && r.Method == http.MethodGet && (path == "/ui" || strings.HasPrefix(path, "/ui/")) || d.oauth != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/"))
 }
 
-// shows reports whether the header shows the token, in a time that does not depend
-// on how much of it is right.
+// shows reports whether the header has the token. The time of the comparison does not
+// depend on how much of the token is right.
 func shows(header string, token *[sha256.Size]byte) bool {
 	if token == nil {
 		return false
 	}
 	scheme, shown, _ := strings.Cut(header, " ")
-	sum := sha256.Sum256([]byte(strings.TrimLeft(shown, " "))) // of one length, whatever was sent
+	sum := sha256.Sum256([]byte(strings.TrimLeft(shown, " "))) // of the same length for every input
 	return subtle.ConstantTimeCompare(sum[:], token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// verify takes an access token. What is wrong with one is for the log.
+// verify verifies an access token. The reason of a refusal is logged, not answered.
 func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, error) {
 	claims, err := s.tokens.Verify(ctx, token, time.Now())
 	switch {
 	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller):
 		err = errors.New("its subject names nobody")
-	case errors.Is(err, jwt.ErrKeys):
+	case errors.Is(err, accesstoken.ErrKeys):
 		s.options.Logger.Error("access tokens cannot be verified", "error", err)
 		return nil, errors.New("access tokens cannot be verified at the moment")
 	}
@@ -151,20 +150,20 @@ func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, err
 	return &auth.TokenInfo{UserID: claims.Subject, Scopes: claims.Scopes, Expiration: claims.Expires}, nil
 }
 
-func (s *Server) newTokens() *jwt.Verifier {
+func (s *Server) newTokens() *accesstoken.Verifier {
 	o := s.options.OAuth
 	if o == nil {
 		return nil
 	}
-	v := &jwt.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
+	v := &accesstoken.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
 	if v.Audience == "" {
 		v.Audience = o.Resource
 	}
 	return v
 }
 
-// metadataPath is where RFC 9728 has clients look for a resource's metadata, before
-// the path of the resource.
+// metadataPath is the well-known path of a resource's metadata (RFC 9728, section 3.1),
+// which precedes the path of the resource.
 const metadataPath = "/.well-known/oauth-protected-resource"
 
 func metadataURL(resource string) string {
@@ -177,7 +176,7 @@ func metadataURL(resource string) string {
 	return u.String()
 }
 
-// metadata tells clients where to get a token.
+// metadata serves the resource's metadata, which names the authorization server.
 func (s *Server) metadata() http.Handler {
 	o := s.options.OAuth
 	return auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// issuer is an authorization server, which makes tokens.
+// issuer is an authorization server.
 type issuer struct {
 	url string
 	key ed25519.PrivateKey
@@ -48,7 +48,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// header shows a token that says who and what for.
+// header returns an Authorization header with an access token.
 func (i *issuer) header(subject, audience, scope string, expires time.Duration) http.Header {
 	claims, _ := json.Marshal(map[string]any{"iss": i.url, "sub": subject, "aud": audience, "scope": scope, "exp": time.Now().Add(expires).Unix()})
 	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"EdDSA","kid":"k"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
@@ -101,7 +101,7 @@ func TestOAuth(t *testing.T) {
 		}
 	}
 
-	// T18, F4: the caller is the token's subject, and a session its own.
+	// T18, F4: the caller is the token's subject, and sessions belong to it.
 	const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"agent_id":"eve"}}}`
 	ada := i.header("ada", resource, "tools", time.Minute)
 	ada.Set("Mcp-Session-Id", send(t, http.MethodPost, url, ada, initialize).Header.Get("Mcp-Session-Id"))

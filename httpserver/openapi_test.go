@@ -24,6 +24,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 var update = flag.Bool("update", false, "rewrite openapi.json")
@@ -45,12 +46,23 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 
 type object = map[string]any
 
+// schemaName keeps the names of the document apart from those of Go: a type of package
+// status that describes one thing is the status of it.
+func schemaName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[status.Extension](), reflect.TypeFor[status.Instance](), reflect.TypeFor[status.Policy](), reflect.TypeFor[status.Audit](),
+		reflect.TypeFor[status.Destination](), reflect.TypeFor[status.Host](), reflect.TypeFor[status.Watch]():
+		return t.Name() + "Status"
+	}
+	return t.Name()
+}
+
 // generateOpenAPI describes the operations. Comments become descriptions.
 func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // comments are found by import path below the module's root
-	g := generator{&jsonschema.Reflector{Mapper: mapType, AllowAdditionalProperties: true}, make(object)}
-	for _, dir := range []string{".", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal"} {
+	g := generator{&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true}, make(object)}
+	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/exthost/exthost/internal/jwt"
+	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -80,7 +80,7 @@ type Server struct {
 	routes  http.Handler
 	ports   *ports
 	bodies  *mcphttp.Budget
-	tokens  *jwt.Verifier // nil without OAuth
+	tokens  *accesstoken.Verifier // nil without OAuth
 	conns   atomic.Int64
 	ending  context.Context // ends when streams are to
 	end     context.CancelFunc

@@ -10,16 +10,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// call is the context of a tool, and what it knows about the call it serves.
-// What a cancellation takes is made when somebody asks for it: few tools do, and
-// it costs as much as a small one.
+// call is the context of a tool, hook or policy, and the request that it serves. The
+// cancelable context is made on first use: few tools need one, and it costs as much
+// as a small call.
 type call struct {
-	context.Context // of the conversation
+	context.Context // of the connection
 	extension       *Extension
 	id, params      json.RawMessage
 
 	mu     sync.Mutex
-	own    context.Context // nil until somebody asks
+	own    context.Context // nil until first used
 	cancel context.CancelFunc
 	over   bool
 }
@@ -62,9 +62,9 @@ func (c *call) end() {
 	}
 }
 
-// Progress tells the caller of ctx's tool call how far it is: done of total, in
-// any unit; total 0 means that it is not known. It also keeps a long call from
-// timing out. Without a caller that listens it does nothing.
+// Progress sends the progress of ctx's tool call to its caller: done of total, in any
+// unit; total 0 means unknown. It also keeps a long call from timing out. It does
+// nothing when the caller has not asked for progress.
 func Progress(ctx context.Context, done, total float64, message string) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -82,8 +82,8 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	}{token, done, total, message})
 }
 
-// Meta is what the host says of the caller of ctx's tool call, an object with
-// agent_id and session_id; nil unless the manifest has [context] passthrough = true.
+// Meta returns the host's description of the caller of ctx's tool call: an object with
+// agent_id and session_id. It is nil unless the manifest has [context] passthrough = true.
 func Meta(ctx context.Context) json.RawMessage {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -92,8 +92,8 @@ func Meta(ctx context.Context) json.RawMessage {
 	return rawjson.Get(rawjson.Get(c.params, "arguments"), "_meta")
 }
 
-// Log sends a message to the caller of ctx's tool call. What only the operator
-// should read belongs on stderr.
+// Log sends a message to the caller of ctx's tool call. Messages for the operator
+// alone belong on stderr.
 func Log(ctx context.Context, level slog.Level, message string) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -109,12 +109,12 @@ func Log(ctx context.Context, level slog.Level, message string) {
 func (c *call) notify(ctx context.Context, method string, params any) {
 	data, err := json.Marshal(params)
 	if err != nil {
-		return // a progress of NaN, say
+		return // such as a progress of NaN
 	}
-	_ = c.extension.conn.Notify(ctx, method, data) // lost with the conversation
+	_ = c.extension.conn.Notify(ctx, method, data) // fails only with the connection, which ends the call too
 }
 
-// levelName is MCP's name of a level.
+// levelName returns MCP's name of a level.
 func levelName(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

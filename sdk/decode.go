@@ -9,10 +9,10 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// decoder reads a tool's arguments. It takes texts, which most arguments of any
-// size are, by itself: encoding/json goes over every byte several times.
+// decoder decodes a tool's arguments. It sets string fields itself, because most large
+// arguments are strings and encoding/json reads every byte several times.
 type decoder[In any] struct {
-	texts map[string]int // the members that are texts, and their fields
+	texts map[string]int // index of the string field by member name
 }
 
 func newDecoder[In any]() (d decoder[In]) {
@@ -25,7 +25,7 @@ func newDecoder[In any]() (d decoder[In]) {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous {
-			return d // its fields and ours may hide each other
+			return d // its fields and those of t may hide each other
 		}
 		if f.IsExported() && f.Type == reflect.TypeFor[string]() && name != "" && name != "-" && !strings.Contains(options, "string") {
 			texts[name] = i
@@ -35,7 +35,7 @@ func newDecoder[In any]() (d decoder[In]) {
 	return d
 }
 
-// decode reads the arguments; what does not fit is the caller's to mend.
+// decode decodes the arguments. Its error is for the caller, who can correct them.
 func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 	if p, ok := any(&in).(*json.RawMessage); ok {
 		*p = arguments
@@ -55,8 +55,8 @@ func (d decoder[In]) decode(arguments json.RawMessage) (in In, err error) {
 	return in, nil
 }
 
-// takeTexts sets the fields of in that are texts and returns an object of the
-// members that are not, nil when there are none.
+// takeTexts sets the string fields of in and returns an object of the other members,
+// nil when there are none.
 func (d decoder[In]) takeTexts(in reflect.Value, arguments json.RawMessage) (rest json.RawMessage) {
 	rawjson.Each(arguments, func(name []byte, value json.RawMessage) bool {
 		if field, ok := d.texts[string(name)]; ok && value[0] == '"' {

@@ -21,11 +21,11 @@
 //		return sdk.Allow(), nil
 //	})
 //
-// [Extension.OnHook] answers at points of the agent loop: before and after the calls
-// of tools, its own and others'.
+// [Extension.OnHook] adds a hook: a function that the host calls at a point of the
+// agent loop, such as before each call of a tool, this extension's or another's.
 //
-// The tool's schema comes from the type of its input. Tools run concurrently; ctx
-// ends when the caller gives up, and [Progress] and [Log] speak to it meanwhile.
-// Whatever the program itself prints to stdout goes to stderr, where the host
+// A tool's schema comes from the type of its input, see [AddTool]. Tools run
+// concurrently; ctx ends when the caller gives up, and [Progress] and [Log] send the
+// caller messages during the call. Output to os.Stdout goes to stderr, where the host
 // logs it, because stdout carries the protocol.
 package sdk

@@ -14,36 +14,36 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// HookEvent is what the host tells a hook. Which fields are set depends on the
-// point: those of tools come with tool_name, arguments and what became of the
-// call; the others have members of their own, which are in Params.
+// HookEvent is the event that a hook is called with. Points about tools set the tool,
+// the arguments and the outcome of the call; the members of all other points are in
+// Params alone.
 type HookEvent struct {
 	Point     string          `json:"-"`            // before_tool_call, session_start …
 	Session   string          `json:"session_id"`   // "" outside sessions
 	Agent     string          `json:"agent_id"`     // the authenticated caller; "" when anonymous
-	Extension string          `json:"extension_id"` // whose tool it is
+	Extension string          `json:"extension_id"` // the extension that has the tool
 	Tool      string          `json:"tool_name"`    // its registered name
 	Call      string          `json:"call_id"`      // the same before and after the call
-	Arguments json.RawMessage `json:"arguments"`    // what the tool is, or was, called with
+	Arguments json.RawMessage `json:"arguments"`    // of the call
 	Result    json.RawMessage `json:"result"`       // after_tool_call
 	Error     string          `json:"error"`        // tool_call_failed
 	ErrorKind string          `json:"error_kind"`   // tool_call_failed
-	Params    json.RawMessage `json:"-"`            // everything that was sent
+	Params    json.RawMessage `json:"-"`            // all members, as sent
 }
 
 // HookReply is a hook's answer; nil continues.
 type HookReply struct {
-	Abort    bool            `json:"abort,omitempty"`    // later hooks do not run; at a before_ point nor does what comes
+	Abort    bool            `json:"abort,omitempty"`    // later hooks do not run; at a before_ point the action does not happen either
 	Reason   string          `json:"reason,omitempty"`   // for people and models
-	Override json.RawMessage `json:"override,omitempty"` // an object laid over the arguments, the result or the params; null deletes a member
-	Decision string          `json:"decision,omitempty"` // allow, deny or ask; "" says nothing
-	Context  string          `json:"context,omitempty"`  // told the model
+	Override json.RawMessage `json:"override,omitempty"` // an object merged over the arguments, the result or the params; null deletes a member
+	Decision string          `json:"decision,omitempty"` // allow, deny or ask; "" decides nothing
+	Context  string          `json:"context,omitempty"`  // text for the model
 }
 
-// OnHook sets the function that the host asks at a point of the agent loop, such as
-// before_tool_call; the manifest's [capabilities] has to name it too. f runs in many
-// goroutines at once, within 15 s; what its error amounts to is the operator's to
-// say, and by default nothing. It panics when the point has a function already.
+// OnHook sets the function that the host calls at a point of the agent loop, such as
+// before_tool_call; the manifest's [capabilities] must name the point too. f runs
+// concurrently and has 15 s. By default its error has no effect; the operator may
+// configure another. OnHook panics when the point has a function already.
 func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent) (*HookReply, error)) {
 	if _, taken := x.hooks[point]; taken || point == "" {
 		panic("sdk: hook " + point + " is set twice or has no name")
@@ -56,7 +56,7 @@ func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent
 
 type hook func(ctx context.Context, e HookEvent) (*HookReply, error)
 
-// points are the hooks set, in a fixed order.
+// points returns the points that have a hook, sorted.
 func (x *Extension) points() []string { return slices.Sorted(maps.Keys(x.hooks)) }
 
 // runHook answers hooks/{point}.
@@ -75,10 +75,10 @@ func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.Raw
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(reply) // nil is null, which continues
+	return json.Marshal(reply) // a nil reply is null, which continues
 }
 
-// run calls the hook and survives its panic, which the author finds on stderr.
+// run calls the hook. A panic becomes an error, and its stack goes to stderr.
 func (h hook) run(ctx context.Context, e HookEvent) (reply *HookReply, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOtherLanguages runs the tests of the SDKs that are not in Go, in their own
-// directories with their own tools.
+// TestOtherLanguages runs the tests of the SDKs for other languages, each in its directory
+// with its language's tools.
 func TestOtherLanguages(t *testing.T) {
 	for dir, argv := range map[string][]string{
 		"python": {"python3", "-W", "error::ResourceWarning", "-m", "unittest"},

@@ -15,17 +15,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Policy decides about exchanges between callers and extensions. It runs in many
-// goroutines at once; ctx ends when the host no longer waits. Its error, its panic
-// and a zero Decision are no decision: where the policy is required, the host ends
-// the exchange.
+// Policy decides about exchanges between callers and extensions. It runs
+// concurrently; ctx ends when the host no longer waits. An error, a panic and a zero
+// Decision are no decision: the host then ends the exchange if the policy is required.
 type Policy func(ctx context.Context, x *Exchange) (Decision, error)
 
-// Exchange is what a policy decides about, in one of its two flows.
+// Exchange is an exchange to decide about, in its request or its response flow.
 type Exchange protocol.DecideParams
 
-// InResponse reports whether there is a result, or an error, to decide about; else
-// it is the request, before it is sent.
+// InResponse reports whether the exchange is in its response flow, with a result or
+// an error. In its request flow nothing has been sent to the extension.
 func (x *Exchange) InResponse() bool { return x.Flow == "response" }
 
 // Arguments returns the arguments of a tools/call or prompts/get, nil when it has none.
@@ -42,7 +41,7 @@ type Decision struct {
 	Code       string          // of a denial: stable, for programs
 	Reason     string          // for people and models
 	Data       json.RawMessage // more for programs; nil is none
-	RetryAfter time.Duration   // when a denied call may be tried again; 0 says nothing
+	RetryAfter time.Duration   // time after which a denied call may be retried; 0 is unknown
 	Expiry     time.Duration   // of a question; 0 is the host's default
 
 	word string
@@ -52,8 +51,8 @@ type Decision struct {
 // Allow lets the exchange pass as it is.
 func Allow() Decision { return Decision{word: protocol.DecisionAllow} }
 
-// Deny ends the exchange. The caller reads reason, and why the next attempt would
-// do better.
+// Deny ends the exchange. The caller reads reason, which should say how to succeed
+// instead.
 func Deny(code, reason string) Decision {
 	return Decision{word: protocol.DecisionDeny, Code: code, Reason: reason}
 }
@@ -99,7 +98,7 @@ func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	return d.encode(&e)
 }
 
-// run calls the policy and survives its panic, which the author finds on stderr.
+// run calls the policy. A panic becomes an error, and its stack goes to stderr.
 func (p Policy) run(ctx context.Context, e *Exchange) (d Decision, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -125,7 +124,7 @@ func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // what was given stays as it is
+	enc.SetEscapeHTML(false) // the author's JSON stays as written
 	if err := enc.Encode(r); err != nil {
 		return nil, fmt.Errorf("the decision does not encode: %w", err)
 	}

@@ -65,7 +65,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// What the host says reaches the policy whole.
+// The policy gets every member that the host sends.
 func TestPolicySeesTheExchange(t *testing.T) {
 	x := sdk.New("1")
 	var got sdk.Exchange
@@ -84,7 +84,7 @@ func TestPolicySeesTheExchange(t *testing.T) {
 	}
 }
 
-// A decision that nobody waits for any more learns of it.
+// A policy is told that the host no longer waits for its decision.
 func TestPolicyIsCancelled(t *testing.T) {
 	x := sdk.New("1")
 	started := make(chan struct{})

@@ -20,12 +20,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// drainTimeout is how long tools may still run, and answer, once the host has
-// closed our stdin.
+// drainTimeout is the time in which running tools may still answer after the host has
+// closed stdin.
 const drainTimeout = 3 * time.Second
 
-// Extension is a set of tools and hooks and the conversation that serves them. They
-// are added before [Extension.Main] or [Extension.Serve] runs.
+// Extension is a set of tools and hooks, served over a connection to the host. All are
+// added before [Extension.Main] or [Extension.Serve] is called.
 type Extension struct {
 	version string
 	tools   map[string]*tool
@@ -50,7 +50,7 @@ func New(version string) *Extension {
 	return &Extension{version: version, tools: make(map[string]*tool)}
 }
 
-// Setup is what the host says when it opens the conversation.
+// Setup holds what the host sends when it opens the connection.
 type Setup struct {
 	ExtensionID string          // this extension's id
 	HostVersion string          // semver
@@ -58,8 +58,8 @@ type Setup struct {
 	Config      json.RawMessage // the merged [config], valid against [config_schema]
 }
 
-// OnSetup sets a function that runs before the first call. Its error refuses to
-// start, and the operator reads why. It panics when one is set already.
+// OnSetup sets a function that runs before the first call. Its error makes the start
+// fail and is shown to the operator. OnSetup panics when it is called twice.
 func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	if x.setup != nil {
 		panic("sdk: OnSetup is called twice")
@@ -67,8 +67,8 @@ func (x *Extension) OnSetup(f func(ctx context.Context, s Setup) error) {
 	x.setup = f
 }
 
-// Main serves the host on stdin and stdout until it closes the conversation, and
-// returns the exit code for os.Exit. From here on os.Stdout is stderr.
+// Main serves the host on stdin and stdout until the host closes the connection, and
+// returns the exit code for os.Exit. It sets os.Stdout to os.Stderr.
 func (x *Extension) Main() int {
 	out := os.Stdout
 	os.Stdout = os.Stderr
@@ -79,19 +79,18 @@ func (x *Extension) Main() int {
 	return 0
 }
 
-// Serve serves one host on r and w. It returns nil when the host has closed the
-// conversation, ctx's error when that ends first, and closes r and w. While it
-// runs, pipes and sockets are in non-blocking mode, so that ctx can end a read.
+// Serve serves one host on r and w, and closes both. It returns nil when the host has
+// closed the connection, and ctx's error when ctx ends first. While Serve runs, pipes
+// and sockets are in non-blocking mode, so that ctx can end a read.
 func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	r, release := jsonrpc.Pollable(r)
 	defer release()
 	return x.serve(ctx, r, w)
 }
 
-// serve is Serve for an r that ctx may not end. Where it need not, as in Main,
-// that is better: a thread blocked in a read is awake in half the time that the
-// poller takes. An answer that fits a non-blocking w leaves without another
-// goroutine.
+// serve is Serve for an r whose read ctx cannot end. Main passes a blocking r, because
+// a thread that blocks in a read wakes up in half the time that the poller takes. w is
+// non-blocking, so that an answer that fits its buffer takes no other goroutine.
 func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	w, release := jsonrpc.Pollable(w)
 	defer release()
@@ -153,8 +152,8 @@ func (x *Extension) descriptors() []json.RawMessage {
 	return list
 }
 
-// call runs one tool. Its error becomes a result with isError, which a model can
-// read and act on; a *[Error] goes out as a JSON-RPC error.
+// call runs one tool. The tool's error becomes a result with isError, for the model; an
+// [*Error] becomes a JSON-RPC error.
 func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
 	var name, arguments json.RawMessage
 	rawjson.Each(req.Params, func(key []byte, value json.RawMessage) bool {
@@ -185,7 +184,7 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	return textResult(err.Error(), true), nil
 }
 
-// begin returns the context of a call, which notified can cancel until its end.
+// begin returns the context of a call. notified can cancel it until end is called.
 func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 	c := &call{Context: ctx, extension: x, id: req.ID, params: req.Params}
 	x.mu.Lock()
@@ -194,7 +193,7 @@ func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 	return c
 }
 
-// run calls the tool and survives its panic, which the author finds on stderr.
+// run calls the tool. A panic becomes an error, and its stack goes to stderr.
 func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -215,7 +214,7 @@ func (x *Extension) end(c *call) {
 	c.end()
 }
 
-// notified cancels the call that the host gave up.
+// notified cancels the call that notifications/cancelled names.
 func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
 	if n.Method != protocol.MethodCancelled {
 		return
@@ -234,8 +233,8 @@ func (x *Extension) notified(_ context.Context, n *jsonrpc.Message) {
 	}
 }
 
-// Error is a failure of the protocol rather than of the tool: it reaches the
-// caller as a JSON-RPC error with this code and data, not as a result.
+// Error is a failure of the protocol, not of the tool: the caller gets a JSON-RPC error
+// with this code and data instead of a result.
 type Error jsonrpc.Error
 
 func (e *Error) Error() string { return e.Message }
@@ -246,7 +245,7 @@ func invalidParams(message string) error {
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// add registers a tool; a name that is taken is the author's mistake.
+// add registers a tool. It panics when the name is invalid or taken.
 func (x *Extension) add(name string, t *tool) {
 	if !toolName.MatchString(name) {
 		panic(fmt.Sprintf("sdk: tool %q: a name is 1 to 128 of A-Z a-z 0-9 _ . -", name))

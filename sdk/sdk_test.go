@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// host is the other end of an extension's conversation, by hand.
+// host is the host's end of the connection, driven line by line.
 type host struct {
 	t     *testing.T
 	lines *bufio.Scanner
@@ -259,7 +259,7 @@ func TestMisuseByTheAuthorPanics(t *testing.T) {
 	}
 }
 
-// What an author prints does not tear the protocol.
+// Output to os.Stdout does not get between the lines of the protocol.
 func TestPrintsGoToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	p := startChild(t, "chatty")

@@ -18,22 +18,28 @@ type Tool struct {
 	Title       string // for people; optional
 	Description string // for the model: what it does, when to use it
 
-	// ReadOnly, Idempotent, Destructive and OpenWorld are hints to hosts and people
-	// about what a call does; by default nothing is claimed.
+	// ReadOnly, Idempotent, Destructive and OpenWorld are hints for hosts and people
+	// about the effects of a call; false is no hint.
 	ReadOnly, Idempotent, Destructive, OpenWorld bool
 
-	// InputSchema and OutputSchema override what the function's types say.
+	// InputSchema and OutputSchema replace the schemas of the function's types.
 	InputSchema, OutputSchema json.RawMessage
 }
 
-// AddTool adds a tool that calls f. In is a struct, whose fields and jsonschema
-// tags make the input schema, or json.RawMessage for the arguments as they were
-// sent. Out is a string, which becomes a text block; a [protocol.ToolResult],
-// which goes out as it is; or anything that encodes to JSON, which becomes
-// structured content. f runs in many goroutines at once. An error of f is a
-// result that says so; an [*Error] is a JSON-RPC error.
+// AddTool adds a tool that calls f, concurrently.
 //
-// It panics when the name is no tool's or is taken, or when In makes no object schema.
+// In is json.RawMessage, for the arguments as they were sent, or a struct, whose fields
+// make the input schema: a field without omitempty is required; the tag
+// jsonschema_description describes it; the tag jsonschema holds keywords, such as
+// "enum=a,enum=b", "minimum=1,maximum=9" or "required". With Tool.InputSchema, In is any
+// type that JSON decodes into.
+//
+// Out is a string, which becomes a text block; a [protocol.ToolResult], which is sent
+// as it is; or another type that encodes to JSON, which becomes a text block and, when
+// it is an object, structured content; a struct makes the output schema too. An error of
+// f becomes a result with isError; an [*Error] becomes a JSON-RPC error.
+//
+// AddTool panics when the name is invalid or taken, and when In makes no input schema.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
 	if t.InputSchema == nil {
 		t.InputSchema = schemaOf[In]()
@@ -81,7 +87,7 @@ func textResult(text string, isError bool) json.RawMessage {
 	return append(result, '}')
 }
 
-// appendContent appends a result's beginning, up to the end of its one text block.
+// appendContent appends the start of a result, up to the end of its one text block.
 func appendContent[T string | []byte](dst []byte, text T) []byte {
 	return append(rawjson.AppendText(append(dst, `{"content":[{"type":"text","text":`...), text), `}]`...)
 }
@@ -107,8 +113,8 @@ func (t *Tool) descriptor() json.RawMessage {
 	return data
 }
 
-// schemaOf is the JSON Schema of T without references and dialect, which cost
-// every model request tokens.
+// schemaOf returns the JSON Schema of T without $ref and $schema, whose tokens every
+// request to a model would pay for.
 func schemaOf[T any]() json.RawMessage {
 	if reflect.TypeFor[T]() == reflect.TypeFor[json.RawMessage]() {
 		return json.RawMessage(`{"type":"object"}`)

@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 65ae66ad70a8f1e79c752592294b9f68482948c63aa6dcf8537bf79b75c296c3: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 32683588e2fc4714edbfdad6b22228ebc2d5409cdafb5b1e72cba9335a829163: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -9,8 +9,8 @@
  *
  *     run();
  *
- * Calls run at once and may be async; ctx.signal aborts when the caller gives up. What the program prints goes to stderr,
- * where the host logs it: stdin and stdout carry the protocol. exthost.d.mts has the types and says more.
+ * Calls run concurrently and may be async; ctx.signal aborts when the caller gives up. Output of the program goes to
+ * stderr, where the host logs it: stdin and stdout carry the protocol. exthost.d.mts documents all functions and types.
  */
 import { randomUUID } from "node:crypto";
 import { writeSync } from "node:fs";
@@ -19,12 +19,12 @@ import { isatty } from "node:tty";
 import { inspect } from "node:util";
 
 const PROTOCOL_VERSION = 1;
-const DRAIN_MS = 2500; // how long calls may go on, and answer, once the host has closed our stdin
+const DRAIN_MS = 2500; // in which running calls may still answer after the host has closed stdin
 const PARSE_ERROR = -32700, METHOD_NOT_FOUND = -32601, INVALID_PARAMS = -32602, INTERNAL_ERROR = -32603;
 
 /**
- * A failure that the model should read: its message is the tool's result, marked as an error. With a code it is a JSON-RPC
- * error instead, and data goes with it: the call could not be made.
+ * A failure for the model to read: the message becomes the tool's result, marked as an error. With a code, the failure
+ * becomes a JSON-RPC error with code, message and data: the call could not be made.
  */
 export class ToolError extends Error {
   constructor(message, { code, data } = {}) {
@@ -35,7 +35,7 @@ export class ToolError extends Error {
   }
 }
 
-/** JSON as text. A tool that returns one answers with every byte of it; ctx.arguments is one. */
+/** JSON text. A tool that returns one sends it as its result as it is; ctx.arguments is one. */
 export class Raw {
   constructor(text) { this.text = text; }
   toString() { return this.text; }
@@ -49,12 +49,12 @@ export class Image {
   }
 }
 
-// --- JSON, with what JavaScript's own would lose --------------------------------------------------------------------
+// --- JSON, without loss of numbers or text --------------------------------------------------------------------------
 
-const MARK = randomUUID(); // begins strings that stand for something else, which no other string does
+const MARK = randomUUID(); // prefix of strings that stand for a BigInt or a Raw; no other string begins with it
 const LONG_NUMBER = /\d{16}/;
 
-/** The index behind a string that begins at an index. Regular expressions run out of stack on long ones. */
+/** Returns the index after the string that begins at start. A regular expression would overflow the stack on a long one. */
 function endOfString(text, start) {
   for (let end = text.indexOf('"', start + 1); end >= 0; end = text.indexOf('"', end + 1)) {
     let escapes = 0;
@@ -64,7 +64,7 @@ function endOfString(text, start) {
   throw new SyntaxError("a string has no end");
 }
 
-/** Reads JSON; whole numbers that a number cannot hold become BigInts. */
+/** Parses JSON; integers beyond the safe range become BigInts. */
 function parse(text) {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text);
   const tokens = /"|[-+.\deE]{16,}/g;
@@ -81,7 +81,7 @@ function parse(text) {
   return JSON.parse(marked + text.slice(copied), (_, v) => (typeof v === "string" && v.startsWith(MARK) ? BigInt(v.slice(MARK.length)) : v));
 }
 
-/** The members of an object by key, each as its text. Whether the texts are JSON is for parse to see. */
+/** Returns the members of an object by key, each as its text, which parse has yet to check. */
 function membersOf(text) {
   let at = 0;
   const blank = () => { while (" \t\r\n".includes(text[at]) && at < text.length) at++; };
@@ -125,7 +125,7 @@ function membersOf(text) {
   return members;
 }
 
-/** JSON text of a value, BigInts and Raws in it included. */
+/** Returns the JSON text of a value, which may contain BigInts and Raws. */
 function encode(value) {
   const raws = [];
   const text = JSON.stringify(value, function replace(key, v) {
@@ -139,12 +139,12 @@ function encode(value) {
   return raws.length ? text.replace(new RegExp(`"${MARK}(\\d+)"`, "g"), (_, i) => raws[i]) : text;
 }
 
-// --- the conversation -----------------------------------------------------------------------------------------------
+// --- the connection -------------------------------------------------------------------------------------------------
 
 const text = (value) => ({ type: "text", text: typeof value === "string" ? value : encode(value) });
 const block = (v) => v instanceof Image ? { type: "image", data: Buffer.from(v.data).toString("base64"), mimeType: v.mimeType } : text(v);
 
-/** The CallToolResult of what a tool returned, as JSON text. */
+/** Returns the CallToolResult of a tool's return value, as JSON text. */
 function resultOf(value) {
   if (value instanceof Raw) return value.text;
   if (value === undefined || value === null) return '{"content":[]}';
@@ -157,10 +157,10 @@ function resultOf(value) {
 
 const failure = (message) => encode({ content: [text(message)], isError: true });
 
-/** Whether a schema is one, and not the properties of one. */
+/** Reports whether s is a schema, not the properties of one. */
 const isSchema = (s) => s.type === "object" || "$ref" in s || ["anyOf", "oneOf", "allOf"].some((k) => Array.isArray(s[k]));
 
-/** The input schema: as given, or of the properties given, in which all without a default or optional are required. */
+/** Returns the given schema, or that of the given properties. A property is required unless it has a default or optional. */
 function schemaOf(given) {
   if (isSchema(given)) return given;
   const properties = {}, required = [];
@@ -171,7 +171,7 @@ function schemaOf(given) {
   return { type: "object", properties, ...(required.length && { required }), additionalProperties: false };
 }
 
-/** What is wrong with arguments at their top, for the model; undefined if nothing is. The host checks all of it before. */
+/** Returns the first fault of the top-level arguments, for the model, or undefined. A host has checked them completely. */
 function mismatch(schema, values) {
   if (typeof values !== "object" || values === null || Array.isArray(values)) return "they are not an object";
   const known = Object.keys(schema.properties ?? {});
@@ -187,7 +187,7 @@ function mismatch(schema, values) {
   return undefined;
 }
 
-/** What a handler knows of its call, and can tell its caller. */
+/** The context of a call, and messages to its caller. */
 class Context {
   #extension; #envelope; #params;
   constructor(extension, params, text, signal) {
@@ -212,7 +212,7 @@ class Context {
   }
 }
 
-/** Tools, hooks and the conversation that serves them. The functions of this module use one of their own. */
+/** Tools and hooks, served over a connection to the host. The functions of this module share one Extension. */
 export class Extension {
   #tools = new Map();
   #hooks = new Map();
@@ -251,8 +251,8 @@ export class Extension {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
     await this.serve(process.stdin, write, version);
-    await new Promise((resolve) => write("", resolve)); // what is still on its way out
-    process.exit(0); // timers and sockets of the author do not keep it alive
+    await new Promise((resolve) => write("", resolve)); // until all output is written
+    process.exit(0); // even with open timers and sockets of the author
   };
 
   serve = async (source, write, version) => {
@@ -294,7 +294,7 @@ export class Extension {
     } catch (error) {
       return this.#refuse(members?.get("id") ?? "null", PARSE_ERROR, `not a JSON object: ${error.message}`);
     }
-    if (typeof method !== "string") return undefined; // an answer: nothing was asked
+    if (typeof method !== "string") return undefined; // an answer, though nothing was requested
     const isObject = typeof params === "object" && params !== null && !Array.isArray(params);
     const text = isObject ? members.get("params") ?? "{}" : "{}";
     const id = members.get("id");
@@ -307,7 +307,7 @@ export class Extension {
     switch (method) {
       case "tools/call": return this.#callTool(id, params, text);
       case "ping":
-      case "shutdown": return this.#answer(id, "{}"); // the end of stdin follows the latter
+      case "shutdown": return this.#answer(id, "{}"); // after shutdown the host closes stdin
       case "initialize": return this.#initialize(id, params);
       case "tools/list": return this.#answer(id, encode({ tools: this.#descriptors() }));
       default:
@@ -374,7 +374,7 @@ export class Extension {
 
 // --- the process ----------------------------------------------------------------------------------------------------
 
-/** The lines of a stream of bytes. Only its end may be without a newline. */
+/** Yields the lines of a stream of bytes; the last one need not end with a newline. */
 async function* linesOf(source) {
   let parts = [];
   for await (const chunk of source) {
@@ -392,27 +392,27 @@ async function* linesOf(source) {
 
 let wire;
 
-/** Takes stdout for the protocol: from here on console and process.stdout write to stderr, with the level the host reads. */
+/** Takes stdout for the protocol. From here on process.stdout and console write to stderr, console with levels for the host. */
 function claimStdout() {
   if (wire) return wire;
   const { stdout } = process;
   wire = stdout.write.bind(stdout);
   stdout.write = process.stderr.write.bind(process.stderr);
-  stdout.on("error", () => {}); // a host that has gone closes our stdin as well
+  stdout.on("error", () => {}); // a host that has ended closes stdin too
   const levels = { trace: "D", debug: "D", log: "I", info: "I", warn: "W", error: "E" };
   for (const [method, level] of Object.entries(levels)) {
     console[method] = (...values) => {
       const said = values.map((v) => (typeof v === "string" ? v : inspect(v))).join(" ");
       try {
         writeSync(2, said.split("\n").map((line) => `${level}! ${line}\n`).join(""));
-      } catch { /* a full or closed stderr is nothing to die of */ }
+      } catch { /* a full or closed stderr must not end the program */ }
     };
   }
   return wire;
 }
 
 if (process.env.EXTHOST_PROTOCOL_VERSION && !isatty(0)) {
-  claimStdout(); // started by a host: what other modules print while they are imported is no protocol either
+  claimStdout(); // started by a host: output of modules imported later must not reach the protocol either
 }
 
 const extension = new Extension();

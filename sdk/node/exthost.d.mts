@@ -1,37 +1,37 @@
-/** What the host says when it opens the conversation. */
+/** The parameters that the host sends when it opens the connection. */
 export interface Host {
   readonly version: string;
   readonly extensionId: string;
   readonly capabilities: Record<string, unknown>;
-  /** [config] of the manifest with the operator's values over it. */
+  /** [config] of the manifest, overridden by the operator's values. */
   readonly config: Record<string, any>;
   /** Private to the extension, survives restarts. */
   readonly stateDir: string;
 }
 
-/** What a handler knows of its call, and can tell its caller. */
+/** The context of a call, and messages to its caller. */
 export interface Context {
-  /** Aborts when the caller has given up; nobody waits for the result then. */
+  /** Aborts when the caller has given up and no longer waits for the result. */
   readonly signal: AbortSignal;
   readonly host: Host;
   /** agent_id and session_id, where the manifest has [context] passthrough = true. */
   readonly meta: Record<string, unknown>;
-  /** The arguments as they were sent, every byte of them. */
+  /** The arguments as they were sent, byte for byte. */
   readonly arguments: Raw;
-  /** Says how far the call is, in any unit. It also keeps a long call from timing out. */
+  /** Sends the progress of the call, in any unit. Progress also keeps a long call from timing out. */
   progress(done: number, total?: number, message?: string): void;
-  /** Sends a message to the caller. What only the operator should read belongs on the console. */
+  /** Sends a message to the caller. Messages for the operator alone belong on the console. */
   log(level: "debug" | "info" | "warning" | "error", message: string): void;
 }
 
-/** A failure that the model should read; with a code a JSON-RPC error, which says that the call could not be made. */
+/** A failure for the model to read; with a code, a JSON-RPC error: the call could not be made. */
 export class ToolError extends Error {
   constructor(message: string, error?: { code?: number; data?: unknown });
   readonly code?: number;
   readonly data?: unknown;
 }
 
-/** JSON as text. A tool that returns one answers with every byte of it. */
+/** JSON text. A tool that returns one sends it as its result as it is. */
 export class Raw {
   constructor(text: string);
   readonly text: string;
@@ -48,13 +48,13 @@ export class Image {
 /** A JSON Schema. */
 export type Schema = { [keyword: string]: any };
 
-/** The properties of the arguments. All are required but those with a default and those that are optional. */
+/** The properties of the arguments. A property is required unless it has a default or is optional. */
 export type Properties = { [name: string]: Schema & { optional?: boolean } };
 
 export interface ToolOptions {
   title?: string;
   outputSchema?: Schema;
-  /** Hints for hosts and people; by default nothing is claimed. */
+  /** Hints for hosts and people; undefined is no hint. */
   readOnly?: boolean;
   idempotent?: boolean;
   destructive?: boolean;
@@ -75,7 +75,7 @@ export interface Verdict {
   abort?: boolean;
 }
 
-/** What a policy is asked about. */
+/** An exchange between a caller and an extension that a policy decides about. */
 export interface Exchange {
   flow: "request" | "response";
   direction: string;
@@ -100,7 +100,7 @@ export interface Decision {
 type Awaitable<T> = T | Promise<T>;
 
 /**
- * Tools, hooks and the conversation that serves them. A whole number that a number cannot hold arrives as a bigint.
+ * Tools and hooks, served over a connection to the host. An integer beyond the safe range arrives as a bigint.
  */
 export class Extension {
   readonly host: Host;
@@ -112,15 +112,15 @@ export class Extension {
     name: string, description: string, input: Properties | Schema | undefined,
     handler: (args: Arguments, ctx: Context) => Awaitable<unknown>, options?: ToolOptions,
   ): void;
-  /** Answers a hook point; nothing returned is go on. List it in [capabilities] of the manifest. */
+  /** Sets the handler of a hook point; undefined continues. List the point in [capabilities] of the manifest. */
   hook(point: Point, handler: (event: Record<string, any>, ctx: Context) => Awaitable<Verdict | null | void>): void;
-  /** Decides about exchanges; nothing returned allows. */
+  /** Sets the handler that decides about exchanges; undefined allows. */
   policy(handler: (exchange: Exchange, ctx: Context) => Awaitable<Decision | null | void>): void;
-  /** Runs before the first call. What it throws refuses to start, and the operator reads why. */
+  /** Sets a handler that runs before the first call. An exception makes the start fail and is shown to the operator. */
   setup(handler: (host: Host) => Awaitable<void>): void;
-  /** Serves the host on stdin and stdout until it closes the conversation, then ends the process. */
+  /** Serves the host on stdin and stdout until it closes the connection, then ends the process. */
   run(version?: string): Promise<void>;
-  /** Serves a host that writes to source; write takes what goes back to it, line by line. */
+  /** Serves a host that writes to source; write gets each line for the host. */
   serve(source: AsyncIterable<Uint8Array>, write: (line: string) => unknown, version?: string): Promise<void>;
 }
 

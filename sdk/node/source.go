@@ -1,4 +1,4 @@
-// Package node holds the SDK for Node.js as text, to be put beside an extension.
+// Package node embeds the SDK for Node.js, which is copied into extensions.
 package node
 
 import _ "embed"

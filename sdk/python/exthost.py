@@ -10,8 +10,8 @@
     run()
 
 A tool's schema comes from its type hints, its description from the docstring. Plain functions run in threads, `async`
-ones in an event loop, all of them at once. What the program prints goes to stderr, where the host logs it: stdout and
-stdin carry the protocol. See Context, hook, policy and setup for the rest.
+ones in an event loop, all concurrently. Output of the program goes to stderr, where the host logs it: stdin and stdout
+carry the protocol. See Context, hook, policy and setup for the rest.
 """
 import base64
 import collections.abc
@@ -38,21 +38,21 @@ import typing
 __all__ = ["Cancelled", "Context", "Extension", "Host", "Image", "Raw", "ToolError", "hook", "policy", "run", "setup", "tool"]
 
 PROTOCOL_VERSION = 1
-DRAIN_SECONDS = 2.5  # how long calls may go on, and answer, once the host has closed our stdin
+DRAIN_SECONDS = 2.5  # in which running calls may still answer after the host has closed stdin
 
 PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
 
 
 def _asyncio():
-    """The module, which takes about as long to import as all the others, and only `async` tools need it."""
+    """Import asyncio on first use: only `async` tools need it, and it takes as long as all other imports together."""
     import asyncio
     return asyncio
 
 
 class ToolError(Exception):
-    """A failure that the model should read: its message is the tool's result, marked as an error.
+    """A failure for the model to read: the message becomes the tool's result, marked as an error.
 
-    With a code it is a JSON-RPC error instead, and data goes with it: the call could not be made.
+    With a code, the failure becomes a JSON-RPC error with code, message and data: the call could not be made.
     """
 
     def __init__(self, message, code=None, data=None):
@@ -65,7 +65,7 @@ class Cancelled(Exception):
 
 
 class Raw:
-    """JSON as text. A parameter of this type keeps every byte it was sent; a tool that returns one answers with it."""
+    """JSON text. A parameter of this type is the argument as it was sent; a returned one is the result as it is."""
 
     def __init__(self, text):
         self.text = text
@@ -84,7 +84,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What the host says when it opens the conversation."""
+    """The parameters that the host sends when it opens the connection."""
 
     version: str = ""
     extension_id: str = ""
@@ -95,7 +95,7 @@ class Host:
 
 
 class Context:
-    """What a call knows and can tell its caller. A handler gets it by a parameter with this type hint."""
+    """The context of a call, and messages to its caller. A handler gets it by a parameter with this type hint."""
 
     def __init__(self, extension, params):
         self.host = extension.host
@@ -107,7 +107,7 @@ class Context:
 
     @property
     def cancelled(self):
-        """Whether the caller has given up; nobody waits for the result then."""
+        """Whether the caller has given up and no longer waits for the result."""
         return self._cancelled.is_set()
 
     def check(self):
@@ -121,7 +121,7 @@ class Context:
         self.check()
 
     def progress(self, done, total=None, message=None):
-        """Say how far the call is, in any unit. It also keeps a long call from timing out."""
+        """Send the progress of the call, in any unit. Progress also keeps a long call from timing out."""
         if "progressToken" in self._meta:
             params = {"progressToken": self._meta["progressToken"], "progress": done, "total": total, "message": message}
             self._notify("notifications/progress", params)
@@ -139,11 +139,11 @@ class Context:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
-# --- JSON, with what Python's own would lose -----------------------------------------------------------------------
+# --- JSON, without loss of numbers or text -------------------------------------------------------------------------
 
 
 def _long_int(text):
-    """Integers with more digits than Python converts become decimals, which are exact too."""
+    """Return an integer; one with more digits than Python converts becomes a decimal, which is exact too."""
     return int(text) if len(text) < 4000 else decimal.Decimal(text)
 
 
@@ -163,7 +163,7 @@ def _value(text, at, decoder):
 
 
 def _members(text, decoder=_decoder):
-    """The members of an object as {key: (value, its text)}."""
+    """Return the members of an object as {key: (value, its text)}."""
     at = _blank.match(text).end()
     if text[at:at + 1] != "{":
         raise ValueError("not an object")
@@ -190,7 +190,7 @@ def _members(text, decoder=_decoder):
 
 
 def _encode(value):
-    """JSON text of a value: also of Raw, decimals, dataclasses, enums, dates, paths and sets."""
+    """Return the JSON text of a value: also of Raw, decimals, dataclasses, enums, dates, paths and sets."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except TypeError:
@@ -229,7 +229,7 @@ class _Mismatch(Exception):
 
 
 class _Type:
-    """A type hint: its JSON Schema, and how to read a JSON value as it."""
+    """A type hint: its JSON Schema, and the function that converts a JSON value to the type."""
 
     def __init__(self, schema, read, exact=False):
         self.schema, self.read, self.exact = schema, read, exact
@@ -292,7 +292,7 @@ _MARKS = {getattr(typing, name): name == "Required" for name in ("Required", "No
 
 
 def _type(hint, inside=()):
-    """The _Type of a hint. inside are the classes being described already, which end a recursion."""
+    """Return the _Type of a hint. inside are the enclosing classes; one of them in itself takes any value."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _annotated(_type(args[0], inside), hint.__metadata__)
@@ -429,7 +429,7 @@ _SECTION = re.compile(r"^(Args|Arguments|Parameters|Params|Returns?|Raises|Yield
 
 
 def _docstring(function):
-    """The description and what it says of parameters: an "Args:" section or ":param name:" lines."""
+    """Return the description of a function and those of its parameters, in an "Args:" section or ":param name:" lines."""
     description, parameters = [], {}
     section, current = "", None
     for line in inspect.cleandoc(function.__doc__ or "").splitlines():
@@ -454,7 +454,7 @@ def _docstring(function):
 
 
 class _Handler:
-    """A function of the author, and which of its parameters is the Context."""
+    """A function of the author, and the name of its Context parameter."""
 
     def __init__(self, function, what):
         self.function, self.what = function, what
@@ -467,7 +467,7 @@ class _Handler:
         self.context = next((name for name in self.signature.parameters if self.hints.get(name) is Context), None)
 
     def bind(self, context, *args, **kwargs):
-        """The call that is to be made, without arguments."""
+        """Return a function without parameters that makes the call."""
         if self.context:
             kwargs[self.context] = context
         return lambda: self.function(*args, **kwargs)
@@ -478,7 +478,7 @@ class _Tool(_Handler):
         super().__init__(function, f"tool {name}")
         description, documented = _docstring(function)
         self.name, self.members, self.optional, self.raw = name, {}, set(), set()
-        self.more = False  # **kwargs take what the schema does not name
+        self.more = False  # whether **kwargs take other arguments
         self.takes_all = input_schema is not None
         self.schema = input_schema or self._read_parameters(documented)
         self.exact = any(t.exact for t in self.members.values())
@@ -522,7 +522,7 @@ class _Tool(_Handler):
         return None
 
     def prepare(self, context, params, params_text):
-        """The call with its arguments read as the hints say."""
+        """Return a function that makes the call, with the arguments converted to the types of the hints."""
         arguments = params.get("arguments")
         if arguments is None:
             arguments = {}
@@ -540,7 +540,7 @@ class _Tool(_Handler):
 
 
 def _result(value):
-    """The CallToolResult of what a tool returned, as JSON text."""
+    """Return the CallToolResult of a tool's return value, as JSON text."""
     if isinstance(value, Raw):
         return value.text
     if value is None:
@@ -565,11 +565,11 @@ def _failure(message):
     return '{"content":[' + _block(message) + '],"isError":true}'
 
 
-# --- the conversation ----------------------------------------------------------------------------------------------
+# --- the connection ------------------------------------------------------------------------------------------------
 
 
 class Extension:
-    """Tools, hooks and the conversation that serves them. The functions of this module use one of their own."""
+    """Tools and hooks, served over a connection to the host. The functions of this module share one Extension."""
 
     def __init__(self):
         self.host = Host()
@@ -588,7 +588,7 @@ class Extension:
         """Make a function a tool: @tool, or @tool(read_only=True).
 
         read_only, idempotent, destructive and open_world are hints for hosts and people. input_schema and
-        output_schema replace what the type hints say; the arguments then arrive as they are.
+        output_schema replace the schemas of the type hints; with an input_schema, arguments are not converted.
         """
         if function is None:
             return lambda f: self.tool(f, name=name, title=title, description=description, read_only=read_only,
@@ -624,27 +624,27 @@ class Extension:
         return function
 
     def setup(self, function):
-        """Run a function, given the Host, before the first call. What it raises refuses to start, and the operator reads why."""
+        """Call a function with the Host before the first call. Its exception fails the start and is shown to the operator."""
         if self._setup:
             raise ValueError("there are two setups")
         self._setup = _Handler(function, "setup")
         return function
 
     def run(self, version=""):
-        """Serve the host on stdin and stdout until it closes the conversation. Code behind it cleans up."""
+        """Serve the host on stdin and stdout until it closes the connection. Code after run() may clean up."""
         if sys.stdin and sys.stdin.isatty():
             print("This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check " +
                   os.path.dirname(os.path.abspath(sys.argv[0])), file=sys.stderr)
         source, sink = _claim_wire()
         _log_to_stderr()
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host lets JSON nest 1000 deep
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host accepts JSON that nests 1000 deep
         if not self.serve(source, sink, version):
             with contextlib.suppress(Exception):
                 sys.stderr.flush()
-            os._exit(0)  # a call hangs in a thread that nothing else can end
+            os._exit(0)  # a call hangs in a thread, and nothing else ends a thread
 
     def serve(self, source, sink, version=""):
-        """Serve a host that writes to source and reads from sink, binary files. Reports whether all calls have ended."""
+        """Serve a host that writes to source and reads from sink, binary files. Return whether all calls have ended."""
         self.version, self._write = version, sink.write
         for line in source:
             try:
@@ -670,9 +670,9 @@ class Extension:
         self._send_text('{"jsonrpc":"2.0",' + _encode(message)[1:])
 
     def _send_text(self, text):
-        data = text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text  # a Raw may hold some
-        with self._writing, contextlib.suppress(OSError):  # a host that has gone closes our stdin as well
-            self._write(data.encode("utf-8", "backslashreplace") + b"\n")  # half a surrogate pair is \udc00 in JSON too
+        data = text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text  # a Raw may contain some
+        with self._writing, contextlib.suppress(OSError):  # a host that has ended closes stdin too
+            self._write(data.encode("utf-8", "backslashreplace") + b"\n")  # writes half a surrogate pair as \udc00, valid JSON
 
     def _answer(self, id_text, result):
         self._send_text('{"jsonrpc":"2.0","id":' + id_text + ',"result":' + result + "}")
@@ -694,7 +694,7 @@ class Extension:
         method, params = message.get("method", (None,))[0], message.get("params", (None, "{}"))
         id_text = message["id"][1] if "id" in message else None
         if not isinstance(method, str):
-            return None  # an answer: nothing was asked
+            return None  # an answer, though nothing was requested
         if not isinstance(params[0], dict):
             params = {}, "{}"
         if id_text is None:
@@ -713,7 +713,7 @@ class Extension:
     def _request(self, id_text, method, params, params_text):
         if method == "tools/call":
             return self._call_tool(id_text, params, params_text)
-        if method == "ping" or method == "shutdown":  # the end of stdin follows the latter
+        if method == "ping" or method == "shutdown":  # after shutdown the host closes stdin
             return self._answer(id_text, "{}")
         if method == "initialize":
             return self._initialize(id_text, params)
@@ -779,7 +779,7 @@ class Extension:
                 return self._refuse, (error.code, str(error), error.data)
             except _asyncio().CancelledError:
                 return self._failed(handler, "cancelled")
-            except BaseException as error:  # sys.exit in a tool does not end the others
+            except BaseException as error:  # sys.exit in one tool must not end the others
                 sys.stderr.write("".join("E! " + x + "\n" for x in traceback.format_exc().splitlines()))
                 return self._failed(handler, f"{type(error).__name__}: {error}")
 
@@ -796,7 +796,7 @@ class Extension:
             def begin():
                 context._task = loop.create_task(call())
                 context._task.add_done_callback(lambda task: settle(task.result))
-                if context.cancelled:  # meanwhile
+                if context.cancelled:  # before the task was set
                     context._task.cancel()
             loop.call_soon_threadsafe(begin)
         else:
@@ -825,8 +825,8 @@ _wire = None
 
 
 def _claim_wire():
-    """Take stdin and stdout for the protocol: from here on prints go to stderr, and who reads stdin, as a child
-    process may, finds its end."""
+    """Take stdin and stdout for the protocol. From here on output goes to stderr, and a read of stdin, also by a child
+    process, finds its end."""
     global _wire
     if _wire is None:
         source, sink = os.dup(0), os.dup(1)  # not inherited by child processes
@@ -842,7 +842,7 @@ def _claim_wire():
 
 
 class _Sink:
-    """An unbuffered file that writes everything it is given."""
+    """An unbuffered file whose write does not return before all data is written."""
 
     def __init__(self, file):
         self.file = file
@@ -854,7 +854,7 @@ class _Sink:
 
 
 class _LevelFormatter(logging.Formatter):
-    """Lines with the level that the host reads: "E! ", "W! ", "I! ", "D! "."""
+    """Formats records as lines with the prefixes that the host reads as levels: "E! ", "W! ", "I! ", "D! "."""
 
     def format(self, record):
         prefix = "EWID"[(record.levelno < 40) + (record.levelno < 30) + (record.levelno < 20)] + "! "
@@ -869,7 +869,7 @@ def _log_to_stderr():
 
 
 if "EXTHOST_PROTOCOL_VERSION" in os.environ and not sys.stdin.isatty():
-    _claim_wire()  # started by a host: what other modules print while they are imported is no protocol either
+    _claim_wire()  # started by a host: output of modules imported later must not reach the protocol either
 
 _default = Extension()
 tool, hook, policy, setup, run = _default.tool, _default.hook, _default.policy, _default.setup, _default.run

@@ -1,4 +1,4 @@
-// Package python holds the SDK for Python as text, to be put beside an extension.
+// Package python embeds the SDK for Python, which is copied into extensions.
 package python
 
 import _ "embed"

@@ -1,0 +1,190 @@
+package accesstoken
+
+import (
+	"context"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// ErrKeys means that the issuer's keys cannot be fetched, so that no token can be
+// verified.
+var ErrKeys = errors.New("the issuer's keys cannot be fetched")
+
+const (
+	keysFor     = time.Hour        // age at which keys are fetched again
+	keysAgain   = 10 * time.Second // least time between two fetches, whatever keys tokens name
+	fetchLimit  = 10 * time.Second // of one fetch, metadata included
+	maxDocument = 1 << 20          // bytes of a key set, and of metadata
+	minRSABits  = 2048             // RFC 7518, section 3.3
+)
+
+// fits reports whether k may have made the signature of a token with header h.
+func fits(k jose.JSONWebKey, h *jose.Header) bool {
+	return (h.KeyID == "" || k.KeyID == h.KeyID) && (k.Algorithm == "" || k.Algorithm == h.Algorithm)
+}
+
+// keysFor returns the issuer's keys. It fetches them again when they are old or none
+// fits. A caller whose key is known waits for no fetch of another caller, so that a
+// token with an unknown key delays its bearer alone.
+func (v *Verifier) keysFor(ctx context.Context, h *jose.Header, now time.Time) ([]jose.JSONWebKey, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	age := now.Sub(v.fetched)
+	known := slices.ContainsFunc(v.keys, func(k jose.JSONWebKey) bool { return fits(k, h) })
+	if v.fetched.IsZero() || age > keysFor || !known && age > keysAgain {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+		}
+		switch {
+		case v.fetching == nil:
+			v.refreshLocked(ctx, now)
+		case !known:
+			if err := v.awaitLocked(ctx); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+			}
+		}
+	}
+	if len(v.keys) == 0 && v.failed != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeys, v.failed)
+	}
+	return v.keys, nil
+}
+
+// refreshLocked fetches the keys, and releases the lock meanwhile. The fetch goes on
+// when the caller leaves: callers that come and go would start one after the other.
+func (v *Verifier) refreshLocked(ctx context.Context, now time.Time) {
+	v.fetching = make(chan struct{})
+	v.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchLimit)
+	keys, err := v.fetch(ctx)
+	cancel()
+	v.mu.Lock()
+	v.fetched, v.failed = now, err
+	if err == nil {
+		v.keys = keys
+	}
+	close(v.fetching)
+	v.fetching = nil
+}
+
+// awaitLocked waits for the fetch in progress, and releases the lock meanwhile.
+func (v *Verifier) awaitLocked(ctx context.Context) error {
+	ended := v.fetching
+	v.mu.Unlock()
+	defer v.mu.Lock()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fetch gets the keys that can verify signatures and ignores all others, as RFC 7517,
+// section 5, asks. One key is decoded at a time because the library refuses a set for
+// one bad key in it.
+func (v *Verifier) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	at := v.KeysURL
+	if at == "" {
+		var err error
+		if at, err = v.discover(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := v.get(ctx, at, &set); err != nil {
+		return nil, err
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(raw) == nil && usable(&k) {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s holds no key that can be used", at)
+	}
+	return keys, nil
+}
+
+// usable reports whether k is a public key for signatures. A symmetric key is none, and
+// a published private key proves nothing.
+func usable(k *jose.JSONWebKey) bool {
+	if r, ok := k.Key.(*rsa.PublicKey); ok && r.N.BitLen() < minRSABits {
+		return false
+	}
+	return k.IsPublic() && (k.Use == "" || k.Use == "sig")
+}
+
+// discover asks the issuer's metadata where its keys are.
+func (v *Verifier) discover(ctx context.Context) (string, error) {
+	issuer, err := url.Parse(v.Issuer)
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSuffix(issuer.Path, "/")
+	var errs []error
+	for _, well := range []string{"/.well-known/oauth-authorization-server" + path, "/.well-known/openid-configuration" + path, path + "/.well-known/openid-configuration"} {
+		u := *issuer
+		u.Path, u.RawQuery = well, ""
+		var m struct {
+			Issuer string `json:"issuer"`
+			Keys   string `json:"jwks_uri"`
+		}
+		err := v.get(ctx, u.String(), &m)
+		if err == nil && m.Issuer != v.Issuer {
+			err = fmt.Errorf("%s is of the issuer %q", &u, m.Issuer)
+		}
+		if err == nil && m.Keys == "" {
+			err = fmt.Errorf("%s does not say where the keys are", &u)
+		}
+		if err == nil {
+			return m.Keys, nil
+		}
+		errs = append(errs, err)
+	}
+	return "", errors.Join(errs...)
+}
+
+func (v *Verifier) get(ctx context.Context, at string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	client := v.Client
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", at, resp.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > maxDocument {
+		return fmt.Errorf("%s is longer than %d bytes", at, maxDocument)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return nil
+}
