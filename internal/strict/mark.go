@@ -1,4 +1,4 @@
-package tree
+package strict
 
 // mark is where one TOML value is. Tables have fields, arrays items.
 type mark struct {

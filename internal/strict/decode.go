@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"encoding"
@@ -71,7 +71,7 @@ func (d *Decoder) plain(path string, n *Node, v reflect.Value, tags fieldTags) {
 	case reflect.Int, reflect.Int64:
 		d.integer(path, n, v, tags)
 	default:
-		panic("config/tree: no decoding for " + v.Type().String())
+		panic("strict: no decoding for " + v.Type().String())
 	}
 }
 

@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"reflect"
@@ -65,7 +65,7 @@ func fieldsOf(t reflect.Type) []field {
 func bound(s string) *int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		panic("config/tree: " + err.Error()) // a tag is code
+		panic("strict: " + err.Error()) // a tag is code
 	}
 	return &n
 }

@@ -1,4 +1,4 @@
-// Package tree reads YAML and TOML into one tree of positioned nodes and decodes
+// Package strict reads YAML and TOML into one tree of positioned nodes and decodes
 // such trees onto structs, strictly: every unknown key, wrong type and value out
 // of range is reported, all at once, each with its place and what to write instead.
 //
@@ -8,7 +8,7 @@
 //	path:"true"     a path, relative to the file that states it
 //	secret:"true"   masked by [Leaves] and [Plain]
 //	list:"name"     a map that may be written as a list whose elements have a name
-package tree
+package strict
 
 import (
 	"fmt"
