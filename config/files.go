@@ -102,15 +102,40 @@ func (l *loader) note(file string) {
 	}
 }
 
+// maxBytes is the largest configuration file that is read.
+const maxBytes = 1 << 20
+
+// parse returns the tree of a file, nil after reporting why there is none.
 func parse(name string, data []byte, r *strict.Report) *strict.Node {
+	src := strict.NewSource(name, data)
+	if size := len(src.Text()); size > maxBytes {
+		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, maxBytes)
+		return nil
+	}
+	if at := src.Invalid(); at >= 0 {
+		r.Add(src.Pos(at), "save it as UTF-8", "not UTF-8 text")
+		return nil
+	}
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".toml":
-		return strict.TOML(name, data, r)
+		return parseTOML(src, r)
 	case ".yaml", ".yml", ".json": // JSON is YAML
-		return strict.YAML(name, data, r)
+		return strict.YAML(src, r)
 	}
 	r.Add(strict.Pos{File: name}, "", "a configuration file ends in .yaml, .yml or .toml")
 	return nil
+}
+
+func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
+	root, refusal := strict.TOML(src, strict.Rules{})
+	switch {
+	case refusal == nil:
+	case refusal.Limit:
+		r.Add(refusal.Pos, "", "%s", refusal.Message)
+	default:
+		r.Add(refusal.Pos, "", "not valid TOML: %s", refusal.Message)
+	}
+	return root
 }
 
 // readFile reads a regular file, no more of it than a configuration may have.
@@ -127,7 +152,7 @@ func readFile(name string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, strict.MaxBytes+8))
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+8))
 	return data, info, err
 }
 

@@ -71,7 +71,7 @@ func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{}, cfg: Default(),
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(),
 		secrets: map[string]bool{}, broken: map[strict.Pos]bool{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
@@ -110,7 +110,7 @@ func (l *loader) files() {
 func (l *loader) layer(n *strict.Node) {
 	if n != nil {
 		l.noteSecretsFiles(n)
-		l.decoder.Decode(n, l.cfg)
+		l.decoder.Decode("", n, l.cfg)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/internal/toolmatch"
 )
 
@@ -33,7 +33,7 @@ func (p *problems) add(field, hint, format string, args ...any) {
 // oneOf checks a word that may be absent.
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {
-		p.add(field, didYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
+		p.add(field, strict.DidYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
 	}
 }
 
@@ -42,13 +42,6 @@ func (p *problems) atLeast(field string, value *int, least int) {
 	if value != nil && *value < least {
 		p.add(field, "", "%s is at least %d, not %d", field, least, *value)
 	}
-}
-
-func didYouMean(name string, known []string) string {
-	if near := nearest.Of(name, known); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return ""
 }
 
 func either(words []string) string {
@@ -94,7 +87,7 @@ func (r Runtime) Validate() []Problem {
 func (h HookSpec) Validate() []Problem {
 	var p problems
 	if _, ok := ParseHookEvent(h.Event); !ok {
-		p.add("event", didYouMean(h.Event, eventNames()), "%q is not a hook point", h.Event)
+		p.add("event", strict.DidYouMean(h.Event, eventNames()), "%q is not a hook point", h.Event)
 	}
 	if len(h.Command) == 0 || strings.TrimSpace(h.Command[0]) == "" {
 		p.add("command", "", "a hook needs a command")

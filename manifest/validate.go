@@ -10,35 +10,58 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
 // validator checks the rules that no type can express. Every check reports and
 // goes on.
 type validator struct {
-	*source
-	m *Manifest
+	*strict.Report
+	root *strict.Node
+	m    *Manifest
 }
 
 // errorf reports at the deepest part of path that the file has, unless its
 // value could not be decoded and that has been said already.
 func (v *validator) errorf(path []any, hint, format string, args ...any) {
-	if n := v.find(path...); !n.reported {
-		v.errorAt(n.off, hint, format, args...)
+	if n := v.find(path...); !n.Wrong {
+		v.Add(n.Pos, hint, format, args...)
 	}
+}
+
+// find follows keys (string) and indices (int) from the root as far as they exist.
+func (v *validator) find(path ...any) *strict.Node {
+	n := v.root
+	for _, step := range path {
+		var next *strict.Node
+		switch step := step.(type) {
+		case string:
+			next = n.At(step)
+		case int:
+			if step < len(n.Items) {
+				next = n.Items[step]
+			}
+		}
+		if next == nil {
+			return n
+		}
+		n = next
+	}
+	return n
 }
 
 func at(path ...any) []any { return path }
 
 // stated reports whether the file has the key, whatever its value.
-func (v *validator) stated(table, key string) bool { return v.root.kid(table).kid(key) != nil }
+func (v *validator) stated(table, key string) bool { return v.root.At(table).At(key) != nil }
 
 func (v *validator) manifest() {
 	v.plugin()
-	if v.root.kid("transport") != nil {
+	if v.root.At("transport") != nil {
 		v.transport()
-	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil && v.root.kid("hooks") == nil {
-		v.errorAt(0, `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
+	} else if len(v.m.MCPServers) == 0 && v.root.At("mcp_servers") == nil && v.root.At("hooks") == nil {
+		v.Add(v.root.Pos, `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
 	}
 	v.capabilities()
 	v.requires()
@@ -79,7 +102,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 func (v *validator) capabilities() {
 	c := v.m.Capabilities
 	if c == nil {
-		if v.m.Transport.Protocol == ProtocolNative && v.root.kid("capabilities") == nil {
+		if v.m.Transport.Protocol == ProtocolNative && v.root.At("capabilities") == nil {
 			v.errorf(at("plugin"), `add [capabilities] with tools = ["…"] or hooks = ["…"]`, "a native extension says what it offers: [capabilities] is missing")
 		}
 		return
@@ -93,17 +116,17 @@ func (v *validator) capabilities() {
 		total += len(l.names)
 		v.names(at("capabilities", l.key), l.key, l.names)
 		if i >= 2 && len(l.names) > 0 {
-			v.diagnose(protocol.LevelInfo, CodeUnsupported, v.find("capabilities", l.key).off, "", "capabilities.%s has no effect: not supported", l.key)
+			v.Diagnose(protocol.LevelInfo, CodeUnsupported, v.find("capabilities", l.key).Pos, "", "capabilities.%s has no effect: not supported", l.key)
 		}
 	}
 	for i, name := range c.Hooks {
 		if e, ok := ParseHookEvent(name); ok && e != ExtensionLoad {
 			c.Hooks[i] = string(e)
 		} else {
-			v.errorf(at("capabilities", "hooks", i), didYouMean(name, eventNames()), "%q is not a hook point of extensions", name)
+			v.errorf(at("capabilities", "hooks", i), strict.DidYouMean(name, eventNames()), "%q is not a hook point of extensions", name)
 		}
 	}
-	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.find("capabilities").reported {
+	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.find("capabilities").Wrong {
 		v.errorf(at("capabilities"), `name a tool or a hook`, "a native extension says what it offers: [capabilities] is empty")
 	}
 }
@@ -139,7 +162,7 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	if *stated != value {
 		return
 	}
-	v.diagnose(protocol.LevelWarn, CodeUnsupported, v.find("runtime", key).off,
+	v.Diagnose(protocol.LevelWarn, CodeUnsupported, v.find("runtime", key).Pos,
 		"the operator may state it, in extensions.entries."+v.m.Plugin.ID+".runtime",
 		"runtime.%s = %q has no effect in a manifest: that is for the operator to decide", key, value)
 	*stated = ""
@@ -174,7 +197,7 @@ func (v *validator) tools() {
 	if len(tools) > 0 && !declares {
 		v.errorf(at("tools"), "", "[[tools]] is for kind exec and protocol lite; others offer their tools in the handshake")
 	}
-	if len(tools) == 0 && declares && v.root.kid("tools") == nil {
+	if len(tools) == 0 && declares && v.root.At("tools") == nil {
 		v.errorf(at("transport"), "add [[tools]] with a name", "an extension without a handshake declares its tools: [[tools]] is missing")
 	}
 	names := make([]string, 0, len(tools))
@@ -216,7 +239,7 @@ func (v *validator) hooks() {
 }
 
 func (v *validator) servers() {
-	if v.root.kid("mcp_servers") == nil {
+	if v.root.At("mcp_servers") == nil {
 		return // those of a sidecar have been checked
 	}
 	var ids []string
@@ -232,7 +255,7 @@ func (v *validator) servers() {
 		default:
 			ids = append(ids, id)
 		}
-		if v.find(path...).anyReported() {
+		if anyWrong(v.find(path...)) {
 			continue
 		}
 		for _, p := range s.Validate() {
@@ -241,17 +264,10 @@ func (v *validator) servers() {
 	}
 }
 
-// anyReported reports whether n or anything below it has been reported.
-func (n *node) anyReported() bool {
-	if n.reported {
-		return true
-	}
-	for _, k := range n.kids {
-		if k.anyReported() {
-			return true
-		}
-	}
-	return slices.ContainsFunc(n.items, (*node).anyReported)
+// anyWrong reports whether n or anything below it could not be decoded.
+func anyWrong(n *strict.Node) bool {
+	return n.Wrong || slices.ContainsFunc(n.Items, anyWrong) ||
+		slices.ContainsFunc(n.Fields, func(f strict.Field) bool { return anyWrong(f.Value) })
 }
 
 // dev wants globs that can match: below the extension's directory.

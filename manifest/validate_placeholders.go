@@ -28,7 +28,7 @@ func (v *validator) placeholders(i int, tool ToolSpec) {
 				}
 				v.errorf(at("tools", i, "command"), hint, "tools[%d].command: %s is no property of input_schema", i, word)
 			case !whole && is:
-				v.diagnose(protocol.LevelWarn, CodeInvalid, v.find("tools", i, "command").off, "make it a word of its own",
+				v.Diagnose(protocol.LevelWarn, CodeInvalid, v.find("tools", i, "command").Pos, "make it a word of its own",
 					"tools[%d].command: %s inside %q is not replaced", i, m[0], word)
 			}
 		}

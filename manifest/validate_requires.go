@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // The platforms of the Go toolchain that could run a host.
@@ -36,7 +38,7 @@ func (v *validator) platforms(key string, names, known []string) {
 		if slices.Contains(known, name) {
 			continue
 		}
-		hint := didYouMean(name, known)
+		hint := strict.DidYouMean(name, known)
 		if common, ok := commonNames[strings.ToLower(name)]; ok {
 			hint = fmt.Sprintf("did you mean %q?", common)
 		}

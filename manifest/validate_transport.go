@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -17,7 +18,7 @@ var (
 
 func (v *validator) transport() {
 	t := &v.m.Transport
-	if t.Kind == "" && !v.find("transport", "kind").reported {
+	if t.Kind == "" && !v.find("transport", "kind").Wrong {
 		t.Kind = KindStdio
 		if t.URL != "" && len(v.launchers()) == 0 {
 			t.Kind = KindHTTP
@@ -48,7 +49,7 @@ func (v *validator) transport() {
 		v.errorf(at("transport", "kind"), "use stdio, http, sse or exec", "transport kind nats is not built in yet")
 	case "": // of the wrong type, and reported
 	default:
-		v.errorf(at("transport", "kind"), didYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+		v.errorf(at("transport", "kind"), strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
 	}
 }
 
@@ -94,14 +95,14 @@ func (v *validator) onlyFor(kinds string, keys ...string) {
 // protocol fills in the protocol and the MCP version that are not stated.
 func (v *validator) protocol(def string, allowed ...string) {
 	t := &v.m.Transport
-	if v.find("transport", "protocol").reported {
+	if v.find("transport", "protocol").Wrong {
 		return
 	}
 	if t.Protocol == "" {
 		t.Protocol = def
 	}
 	if !slices.Contains(allowed, t.Protocol) {
-		v.errorf(at("transport", "protocol"), didYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
+		v.errorf(at("transport", "protocol"), strict.DidYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
 		return
 	}
 	switch {

@@ -1,6 +1,8 @@
 package strict
 
 import (
+	"maps"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -19,19 +21,19 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	for _, f := range n.Fields {
-		at := Join(path, f.Key)
+		at := d.at(path, f.Key)
 		key := reflect.ValueOf(f.Key).Convert(v.Type().Key())
 		elem := newElem(v.Type().Elem())
 		if have := v.MapIndex(key); have.IsValid() {
 			elem.Set(have)
 		}
 		if elem.Kind() == reflect.Interface {
-			setAny(elem, d.join(at, elem.Interface(), f.Value))
+			setAny(elem, d.overlay(at, elem.Interface(), f.Value))
 		} else {
 			d.value(at, f.Value, elem, tags.element())
 		}
 		if f.Value.Kind == Null && elem.Kind() == reflect.Struct {
-			d.Positions[at] = f.Value.Pos // NAME: alone states an element with nothing but defaults
+			d.Positions.set(at, f.Value.Pos) // NAME: alone states an element with nothing but defaults
 		}
 		v.SetMapIndex(key, elem)
 	}
@@ -91,7 +93,7 @@ func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
 	for i, item := range n.Items {
 		at := Index(path, keep+i)
 		elem := newElem(v.Type().Elem())
-		if item.Kind == Null {
+		if item.Kind == Null && !d.Exact {
 			d.wrong(at, item, "a value", "remove it")
 			continue
 		}
@@ -114,31 +116,37 @@ func split(n *Node, paths bool) *Node {
 	return out
 }
 
-// join lays a value of a free-form table over another; maps are joined.
-func (d *Decoder) join(path string, have any, n *Node) any {
+// overlay lays a value of a free-form table over another; maps are joined.
+func (d *Decoder) overlay(path string, have any, n *Node) any {
 	base, ok := have.(map[string]any)
 	if !ok || n.Kind != Map {
 		return d.free(path, n)
 	}
 	out := make(map[string]any, len(base)+len(n.Fields))
-	for key, v := range base {
-		out[key] = v
-	}
-	d.Positions[path] = n.Pos
+	maps.Copy(out, base)
+	d.Positions.set(path, n.Pos)
 	for _, f := range n.Fields {
-		out[f.Key] = d.join(Join(path, f.Key), out[f.Key], f.Value)
+		out[f.Key] = d.overlay(Join(path, f.Key), out[f.Key], f.Value)
 	}
 	return out
 }
 
-// free decodes a value of a free-form table: what encoding/json would make of
-// it, but that whole numbers stay int64, or json.Number when they are bigger.
+// free decodes a value of a free-form table as encoding/json would, except that
+// whole numbers stay int64, or json.Number when they are bigger.
 func (d *Decoder) free(path string, n *Node) any {
-	d.Positions[path] = n.Pos
+	d.Positions.set(path, n.Pos)
 	switch n.Kind {
-	case Bool, Int, Float:
+	case Float:
+		if v := n.Value.(float64); !d.Exact && (math.IsInf(v, 0) || math.IsNaN(v)) {
+			d.Report.Add(n.Pos, "", "%s is not a finite number", n.Text) // JSON has no such number
+		}
+		return n.Value
+	case Bool, Int:
 		return n.Value
 	case String:
+		if d.Exact && n.Value != nil {
+			return n.Value // a date
+		}
 		return d.expand(path, n, n.Text)
 	case List:
 		out := make([]any, len(n.Items))

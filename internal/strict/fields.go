@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // field is one struct field as files see it.
@@ -21,11 +22,12 @@ func (f *field) omitted(v reflect.Value) bool {
 	return f.omit && empty
 }
 
-// fieldTags is what a field's tags ask for beside its type.
+// fieldTags are the tags that say more than the type; see the package comment.
 type fieldTags struct {
+	alias    string
 	path     bool
 	secret   string // "true", "false" or ""
-	list     string // see the package comment
+	list     string
 	enum     []string
 	min, max *int64
 }
@@ -36,30 +38,39 @@ func (t fieldTags) element() fieldTags {
 	return t
 }
 
+var knownFields sync.Map // of reflect.Type to []field
+
 // fieldsOf returns the fields of a struct that have a json name.
 func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields.Load(t); ok {
+		return known.([]field)
+	}
 	var fields []field
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" || name == "-" {
-			continue
+		if name != "" && name != "-" {
+			fields = append(fields, field{name, i, f.Type, strings.Contains(options, "omit"), tagsOf(f.Tag)})
 		}
-		tags := fieldTags{path: f.Tag.Get("path") == "true", secret: f.Tag.Get("secret"), list: f.Tag.Get("list")}
-		for option := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
-			key, value, _ := strings.Cut(option, "=")
-			switch key {
-			case "enum":
-				tags.enum = append(tags.enum, value)
-			case "minimum":
-				tags.min = bound(value)
-			case "maximum":
-				tags.max = bound(value)
-			}
-		}
-		fields = append(fields, field{name, i, f.Type, strings.Contains(options, "omit"), tags})
 	}
+	knownFields.Store(t, fields)
 	return fields
+}
+
+func tagsOf(tag reflect.StructTag) fieldTags {
+	tags := fieldTags{alias: tag.Get("alias"), path: tag.Get("path") == "true", secret: tag.Get("secret"), list: tag.Get("list")}
+	for option := range strings.SplitSeq(tag.Get("jsonschema"), ",") {
+		key, value, _ := strings.Cut(option, "=")
+		switch key {
+		case "enum":
+			tags.enum = append(tags.enum, value)
+		case "minimum":
+			tags.min = bound(value)
+		case "maximum":
+			tags.max = bound(value)
+		}
+	}
+	return tags
 }
 
 func bound(s string) *int64 {
@@ -68,4 +79,13 @@ func bound(s string) *int64 {
 		panic("strict: " + err.Error()) // a tag is code
 	}
 	return &n
+}
+
+// Keys returns the keys of a struct, in the order of its fields.
+func Keys(t reflect.Type) []string {
+	var keys []string
+	for _, f := range fieldsOf(t) {
+		keys = append(keys, f.name)
+	}
+	return keys
 }

@@ -5,30 +5,38 @@ import (
 	"strings"
 )
 
-// locateError is where and why [locate] stopped.
-type locateError struct {
-	offset  int
-	message string
-	guard   bool // a limit, not a syntax error
-}
-
-// locator scans TOML lightly: it finds keys, values and their nesting, accepts
-// more than TOML allows, and leaves every judgement but the limits to the parser.
+// locator scans TOML and records where keys and values are. It accepts more than
+// TOML allows: except for the limits, the parser decides what is valid.
 type locator struct {
 	src    string
 	at     int
+	rules  Rules
 	values int
+	work   int // the parts of each key times their depth: the cost of the keys for the parser
 }
 
-// locate returns where everything in src is. It stops at the first thing that
-// is not TOML or is beyond a limit.
-func locate(src []byte) (root *mark, bad *locateError) {
-	l := &locator{src: string(src)}
+// level says what stands above a key or value.
+type level struct {
+	depth int // keys and arrays
+	bytes int // of the keys
+}
+
+// located is why [locate] stopped, and where.
+type located struct {
+	offset  int
+	message string
+	limit   bool // the text exceeds a limit; false: it is not TOML
+}
+
+// locate returns where everything in src is. It stops at the first thing that is
+// not TOML or exceeds a limit.
+func locate(src string, rules Rules) (root *mark, bad *located) {
+	l := &locator{src: src, rules: rules.resolved()}
 	root = &mark{}
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
-		case *locateError:
+		case *located:
 			bad = p
 		default:
 			panic(p)
@@ -40,72 +48,72 @@ func locate(src []byte) (root *mark, bad *locateError) {
 
 // fail unwinds to [locate].
 func (l *locator) fail(format string, args ...any) {
-	panic(&locateError{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...)})
+	panic(&located{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...)})
 }
 
 func (l *locator) limit(format string, args ...any) {
-	panic(&locateError{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...), guard: true})
+	panic(&located{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...), limit: true})
 }
 
 func (l *locator) document(root *mark) {
-	table, depth := root, 0
+	table, in := root, level{}
 	for l.blank(); l.at < len(l.src); l.blank() {
-		if l.peek() != '[' {
-			l.pair(table, depth)
-			l.lineEnd()
-			continue
-		}
-		start := l.at
-		array := strings.HasPrefix(l.src[l.at:], "[[")
-		l.at++
-		if array {
-			l.at++
-		}
-		keys := l.key()
-		l.expect("]")
-		if array {
-			l.expect("]")
-		}
-		table, depth = root.descend(keys[:len(keys)-1], start), len(keys)
-		last := keys[len(keys)-1]
-		if array {
-			table = table.field(last, start).add(start)
+		if l.peek() == '[' {
+			table, in = l.header(root)
 		} else {
-			table = table.descend([]markedKey{last}, start)
+			l.pair(table, in)
 		}
 		l.lineEnd()
 	}
 }
 
+// header reads [a.b] or [[a.b]] and returns the table that it opens.
+func (l *locator) header(root *mark) (*mark, level) {
+	start, closing := l.at, "]"
+	l.at++
+	if l.peek() == '[' {
+		l.at++
+		closing = "]]"
+	}
+	keys, in := l.key(level{})
+	for range closing {
+		l.expect("]")
+	}
+	if l.rules.AtKeys {
+		start = keys[0].start
+	}
+	last := len(keys) - 1
+	if closing == "]" {
+		return root.descend(keys, start), in
+	}
+	return root.descend(keys[:last], start).field(keys[last], start).add(start), in
+}
+
 // pair reads key = value into table.
-func (l *locator) pair(table *mark, depth int) {
-	keys := l.key()
+func (l *locator) pair(table *mark, in level) {
+	keys, in := l.key(in)
 	l.expect("=")
 	l.space()
-	depth += len(keys)
-	if depth > maxDepth {
-		l.limit("nested more than %d deep", maxDepth)
-	}
-	table = table.descend(keys[:len(keys)-1], keys[0].start)
-	m := table.field(keys[len(keys)-1], l.at)
+	last := len(keys) - 1
+	m := table.descend(keys[:last], keys[0].start).field(keys[last], l.at)
 	m.start = l.at
-	l.value(m, depth)
+	l.value(m, in)
 	m.end = l.at
 }
 
-func (l *locator) value(m *mark, depth int) {
-	if l.values++; l.values > maxNodes {
-		l.limit("more than %d values", maxNodes)
-	}
-	if depth > maxDepth {
-		l.limit("nested more than %d deep", maxDepth)
+func (l *locator) value(m *mark, in level) {
+	if l.values++; l.values > l.rules.Values {
+		l.limit("more than %d values", l.rules.Values)
 	}
 	switch l.peek() {
 	case '[':
+		if in.depth++; in.depth > l.rules.Depth {
+			l.limit("nested more than %d deep", l.rules.Depth)
+		}
 		l.at++
 		for l.blank(); l.peek() != ']'; l.blank() {
 			item := m.add(l.at)
-			l.value(item, depth+1)
+			l.value(item, in)
 			item.end = l.at
 			l.separator(']')
 		}
@@ -113,26 +121,31 @@ func (l *locator) value(m *mark, depth int) {
 	case '{':
 		l.at++
 		for l.blank(); l.peek() != '}'; l.blank() {
-			l.pair(m, depth)
+			l.pair(m, in)
 			l.separator('}')
 		}
 		l.at++
 	case '"', '\'':
 		l.text()
 	default:
-		end := strings.IndexAny(l.src[l.at:], ",]}#\r\n")
-		if end < 0 {
-			end = len(l.src) - l.at
-		}
-		bare := strings.TrimRight(l.src[l.at:l.at+end], " \t")
-		if bare == "" {
-			l.fail("a value is missing")
-		}
-		l.at += len(bare)
+		l.bare()
 	}
 }
 
-// separator skips a comma between elements; the end needs none.
+// bare reads a value without quotes or brackets.
+func (l *locator) bare() {
+	end := strings.IndexAny(l.src[l.at:], ",]}#\r\n")
+	if end < 0 {
+		end = len(l.src) - l.at
+	}
+	bare := strings.TrimRight(l.src[l.at:l.at+end], " \t")
+	if bare == "" {
+		l.fail("a value is missing")
+	}
+	l.at += len(bare)
+}
+
+// separator skips a comma between elements; the last element needs none.
 func (l *locator) separator(end byte) {
 	l.blank()
 	switch l.peek() {
@@ -144,32 +157,49 @@ func (l *locator) separator(end byte) {
 	}
 }
 
-// key reads a dotted key.
-func (l *locator) key() (keys []markedKey) {
+// key reads a dotted key and returns the level below it.
+func (l *locator) key(in level) (keys []markedKey, below level) {
 	for {
 		l.space()
-		if len(keys) == maxParts {
-			l.limit("a key of more than %d parts", maxParts)
+		in.depth++
+		switch {
+		case in.depth > l.rules.Depth:
+			l.limit("nested more than %d deep", l.rules.Depth)
+		case len(keys) == l.rules.Parts:
+			l.limit("a key of more than %d parts", l.rules.Parts)
 		}
-		key := markedKey{start: l.at}
-		switch l.peek() {
-		case '"', '\'':
-			key.name = l.text()
-		default:
-			end := strings.IndexAny(l.src[l.at:], " \t.=]\"'#\r\n")
-			if end <= 0 {
-				l.fail("a key is missing")
-			}
-			key.name = l.src[l.at : l.at+end]
-			l.at += end
-		}
+		key := l.keyPart()
 		keys = append(keys, key)
+		in.bytes += len(key.name) + 1
+		if most := l.rules.KeyBytes; most > 0 && in.bytes > most {
+			l.limit("the keys down to here have more than %d bytes", most)
+		}
 		l.space()
 		if l.peek() != '.' {
-			return keys
+			break
 		}
 		l.at++
 	}
+	l.work += len(keys) * in.depth
+	if l.rules.Work > 0 && l.work > l.rules.Work {
+		l.limit("too many deep keys")
+	}
+	return keys, in
+}
+
+func (l *locator) keyPart() markedKey {
+	key := markedKey{start: l.at}
+	if c := l.peek(); c == '"' || c == '\'' {
+		key.name = l.text()
+		return key
+	}
+	end := strings.IndexAny(l.src[l.at:], " \t.=]\"'#\r\n")
+	if end <= 0 {
+		l.fail("a key is missing")
+	}
+	key.name = l.src[l.at : l.at+end]
+	l.at += end
+	return key
 }
 
 func (l *locator) peek() byte {
@@ -185,45 +215,4 @@ func (l *locator) expect(s string) {
 		l.fail("expected %s", s)
 	}
 	l.at += len(s)
-}
-
-// space skips blanks on the line.
-func (l *locator) space() {
-	for l.peek() == ' ' || l.peek() == '\t' {
-		l.at++
-	}
-}
-
-// blank skips blanks, line ends and comments. The end of the text inside a
-// value ends there as a syntax error.
-func (l *locator) blank() {
-	for l.at < len(l.src) {
-		switch l.src[l.at] {
-		case ' ', '\t', '\r', '\n':
-			l.at++
-		case '#':
-			l.comment()
-		default:
-			return
-		}
-	}
-}
-
-func (l *locator) comment() {
-	end := strings.IndexByte(l.src[l.at:], '\n')
-	if end < 0 {
-		end = len(l.src) - l.at
-	}
-	l.at += end
-}
-
-func (l *locator) lineEnd() {
-	l.space()
-	switch l.peek() {
-	case '#':
-		l.comment()
-	case '\r', '\n', 0:
-	default:
-		l.fail("expected the end of the line")
-	}
 }

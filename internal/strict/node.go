@@ -1,31 +1,20 @@
-// Package strict reads YAML and TOML into one tree of positioned nodes and decodes
-// such trees onto structs, strictly: every unknown key, wrong type and value out
-// of range is reported, all at once, each with its place and what to write instead.
+// Package strict reads YAML, TOML and JSON into one tree of positioned nodes and
+// decodes such trees onto structs. It reports every unknown key, wrong type and
+// value out of range at once, each with its place and what to write instead.
 //
-// Structs carry json tags only. [Decoder] also understands these field tags:
+// The json tag of a struct field names its key. These tags add to it:
 //
-//	jsonschema:"enum=a,enum=b,minimum=1,maximum=9"   what the schema says is checked
+//	alias:"kind"    another name of the key; only [Decoder.Exact] reads it
+//	jsonschema:"enum=a,enum=b,minimum=1,maximum=9"   checked as the schema states it
 //	path:"true"     a path, relative to the file that states it
 //	secret:"true"   masked by [Leaves] and [Plain]
 //	list:"name"     a map that may be written as a list whose elements have a name
 package strict
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
-
-	"github.com/exthost/exthost/protocol"
-)
-
-// Limits on one file. They hold before a parser sees it, because parsers are
-// cheaply brought to use hundreds of megabytes.
-const (
-	MaxBytes = 1 << 20 // of a file
-	maxDepth = 64      // of maps and lists within each other
-	maxNodes = 50_000  // of a file, YAML's aliases expanded
-	maxParts = 16      // of one dotted TOML key
 )
 
 // Pos is where a value is stated: a place in a file, or else a Source.
@@ -69,10 +58,11 @@ type Node struct {
 	Pos
 	Kind   Kind
 	Text   string  // of a scalar as written, of a string its content
-	Value  any     // of a Bool, Int or Float: bool, int64 (json.Number beyond it), float64
-	Loose  bool    // from a flag or variable: text that becomes what the field wants
+	Value  any     // Bool: bool. Int: int64, beyond it json.Number. Float: float64. String: time.Time for a date of TOML, else nil
+	Loose  bool    // from a flag or variable: the field decides what type the text has
+	Wrong  bool    // [Decoder.Exact] could not decode the value and reported that
 	Items  []*Node // of a List
-	Fields []Field // of a Map, in the order of the file
+	Fields []Field // of a Map, in the order of the file; only JSON may state a key twice
 }
 
 // Field is one key of a map with its value.
@@ -89,73 +79,6 @@ func (n *Node) field(key string) *Field {
 	return nil
 }
 
-// Merge adds the fields of other, another file of the same rank, to n. A key
-// that both define is reported with both places.
-func (n *Node) Merge(other *Node, r *Report) { n.merge(other, "", r) }
-
-func (n *Node) merge(other *Node, path string, r *Report) {
-	for _, f := range other.Fields {
-		have := n.field(f.Key)
-		switch {
-		case have == nil:
-			n.Fields = append(n.Fields, f)
-		case have.Value.Kind == Map && f.Value.Kind == Map:
-			have.Value.merge(f.Value, Join(path, f.Key), r)
-		default:
-			r.Add(f.Pos, "keep one of the two", "%s is already defined at %s", Join(path, f.Key), have.Pos)
-		}
-	}
-}
-
-// Report collects what is wrong.
-type Report struct {
-	Diagnostics []protocol.Diagnostic
-}
-
-// Code is the code of every diagnostic a [Report] collects.
-const Code = string(protocol.ConfigInvalid)
-
-// Add reports an error at pos; hint is the next step and may be "".
-func (r *Report) Add(pos Pos, hint, format string, args ...any) {
-	r.add(protocol.LevelError, pos, hint, fmt.Sprintf(format, args...))
-}
-
-// Warn reports something that is used all the same.
-func (r *Report) Warn(pos Pos, hint, format string, args ...any) {
-	r.add(protocol.LevelWarn, pos, hint, fmt.Sprintf(format, args...))
-}
-
-func (r *Report) add(level protocol.Level, pos Pos, hint, message string) {
-	if pos.Source != "" {
-		message = pos.Source + ": " + message
-	}
-	r.Diagnostics = append(r.Diagnostics, protocol.Diagnostic{Level: level, Code: Code,
-		Path: pos.File, Line: pos.Line, Column: pos.Column, Message: message, Hint: hint})
-}
-
-// Failed reports whether an error was added.
-func (r *Report) Failed() bool {
-	return slices.ContainsFunc(r.Diagnostics, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError })
-}
-
-// Sort orders what was found by file and place, findings without a place last.
-func (r *Report) Sort(files []string) {
-	rank := func(d protocol.Diagnostic) int {
-		if i := slices.Index(files, d.Path); i >= 0 {
-			return i
-		}
-		return len(files)
-	}
-	slices.SortStableFunc(r.Diagnostics, func(a, b protocol.Diagnostic) int {
-		for _, c := range []int{rank(a) - rank(b), a.Line - b.Line, a.Column - b.Column} {
-			if c != 0 {
-				return c
-			}
-		}
-		return 0
-	})
-}
-
 // At returns the value of a key of a Map, nil when there is none. It may be
 // called on nil.
 func (n *Node) At(key string) *Node {
@@ -168,8 +91,8 @@ func (n *Node) At(key string) *Node {
 	return nil
 }
 
-// Entries goes over the values of a Map by key, or of a List by what each
-// element states as nameKey. It may be called on nil.
+// Entries iterates over the values of a Map by key, or of a List by the text that
+// each element has under nameKey. It may be called on nil.
 func (n *Node) Entries(nameKey string) iter.Seq2[string, *Node] {
 	return func(yield func(string, *Node) bool) {
 		if n == nil {
@@ -184,6 +107,24 @@ func (n *Node) Entries(nameKey string) iter.Seq2[string, *Node] {
 			if name := item.At(nameKey); name != nil && !yield(name.Text, item) {
 				return
 			}
+		}
+	}
+}
+
+// Merge adds the fields of other, another file of the same rank, to n. A key
+// that both define is reported with both places.
+func (n *Node) Merge(other *Node, r *Report) { n.merge(other, "", r) }
+
+func (n *Node) merge(other *Node, path string, r *Report) {
+	for _, f := range other.Fields {
+		have := n.field(f.Key)
+		switch {
+		case have == nil:
+			n.Fields = append(n.Fields, f)
+		case have.Value.Kind == Map && f.Value.Kind == Map:
+			have.Value.merge(f.Value, Join(path, f.Key), r)
+		default:
+			r.Add(f.Pos, "keep one of the two", "%s is already defined at %s", Join(path, f.Key), have.Pos)
 		}
 	}
 }

@@ -36,6 +36,13 @@ func (p Positions) At(path string) (Pos, bool) {
 	return pos, ok
 }
 
+// set does nothing on nil.
+func (p Positions) set(path string, pos Pos) {
+	if p != nil {
+		p[path] = pos
+	}
+}
+
 // drop forgets the elements of the list at path from index keep on.
 func (p Positions) drop(path string, keep int) {
 	for key := range p {

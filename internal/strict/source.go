@@ -1,53 +1,50 @@
 package strict
 
 import (
-	"bytes"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
-// source is the text of one file and knows the place of each of its bytes.
-type source struct {
+// Source is the text of one file and finds the place of each of its bytes.
+type Source struct {
 	file   string
-	data   []byte
+	text   string
 	starts []int // offset of each line
 }
 
-// newSource returns the text of a file without its byte order mark, nil after
-// reporting that it is too big or not text.
-func newSource(file string, data []byte, r *Report) *source {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if len(data) > MaxBytes {
-		r.Add(Pos{File: file}, "", "%d bytes are more than a configuration file may have (%d)", len(data), MaxBytes)
-		return nil
-	}
-	s := &source{file: file, data: data, starts: []int{0}}
-	for i, c := range data {
-		if c == '\n' {
+// NewSource returns the text of a file without its byte order mark. It copies
+// data, so the caller bounds the size first.
+func NewSource(file string, data []byte) *Source {
+	s := &Source{file: file, text: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), starts: []int{0}}
+	for i := range len(s.text) {
+		if s.text[i] == '\n' {
 			s.starts = append(s.starts, i+1)
 		}
-	}
-	if !utf8.Valid(data) {
-		r.Add(s.pos(invalidAt(data)), "save it as UTF-8", "not UTF-8 text")
-		return nil
 	}
 	return s
 }
 
-func invalidAt(data []byte) int {
-	for i := 0; i < len(data); {
-		c, size := utf8.DecodeRune(data[i:])
-		if c == utf8.RuneError && size <= 1 {
+// Text returns the whole text.
+func (s *Source) Text() string { return s.text }
+
+// Invalid returns the offset of the first byte that is not UTF-8, -1 when there
+// is none.
+func (s *Source) Invalid() int {
+	if utf8.ValidString(s.text) {
+		return -1
+	}
+	for i, r := range s.text {
+		if r == utf8.RuneError && !strings.HasPrefix(s.text[i:], "\uFFFD") {
 			return i
 		}
-		i += size
 	}
-	return len(data)
+	return -1
 }
 
-// pos returns the place of a byte, the nearest one when it is outside the text.
-func (s *source) pos(offset int) Pos {
-	offset = max(0, min(offset, len(s.data)))
+// Pos returns the place of a byte, the nearest one when it is outside the text.
+func (s *Source) Pos(offset int) Pos {
+	offset = max(0, min(offset, len(s.text)))
 	i, found := slices.BinarySearch(s.starts, offset)
 	if !found {
 		i--
@@ -55,14 +52,25 @@ func (s *source) pos(offset int) Pos {
 	return Pos{File: s.file, Line: i + 1, Column: offset - s.starts[i] + 1}
 }
 
+// onLine returns the place of a byte of that line, counted from 1. The nearest
+// byte of the line takes the place of an offset outside it.
+func (s *Source) onLine(line, offset int) Pos {
+	line = min(max(line, 1), len(s.starts))
+	end := len(s.text)
+	if line < len(s.starts) {
+		end = s.starts[line] - 1
+	}
+	return s.Pos(min(max(offset, s.starts[line-1]), end))
+}
+
 // posOfRune returns the place of a character counted from 1 on its line.
-func (s *source) posOfRune(line, column int) Pos {
+func (s *Source) posOfRune(line, column int) Pos {
 	if line < 1 || line > len(s.starts) {
 		return Pos{File: s.file, Line: line, Column: column}
 	}
 	offset := s.starts[line-1]
 	for range column - 1 {
-		_, size := utf8.DecodeRune(s.data[offset:])
+		_, size := utf8.DecodeRuneInString(s.text[offset:])
 		offset += size
 	}
 	return Pos{File: s.file, Line: line, Column: offset - s.starts[line-1] + 1}

@@ -2,81 +2,115 @@ package strict
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
 )
 
-// TOML reads one document. It returns nil after a syntax error.
-//
-// The parser has the values and no places, [locate] has the places and no
-// values; the tree is made of both.
-func TOML(file string, data []byte, r *Report) *Node {
-	src := newSource(file, data, r)
-	if src == nil {
-		return nil
-	}
-	root, bad := locate(src.data)
-	if bad != nil && bad.guard {
-		r.Add(src.pos(bad.offset), "", "%s", bad.message)
-		return nil
-	}
-	text := string(src.data)
-	if bad != nil { // what is located is safe to parse, and the parser explains better
-		if end := strings.IndexByte(text[bad.offset:], '\n'); end >= 0 {
-			text = text[:bad.offset+end]
+// Rules bound a file of one kind. They hold before a parser sees the text, because
+// a small text can make a parser use hundreds of megabytes: the memory of the TOML
+// parser grows with the square of a key's depth.
+type Rules struct {
+	Depth    int  // of keys and arrays; default 64
+	Parts    int  // of one dotted TOML key; default 16
+	Values   int  // default 50,000
+	KeyBytes int  // of all keys down to a value; default: no bound
+	Work     int  // the parts of all keys, each times its depth; default: no bound
+	AtKeys   bool // a value stands where its key does; default: where it begins
+}
+
+const (
+	maxDepth = 64
+	maxParts = 16
+	maxNodes = 50_000
+)
+
+func (r Rules) resolved() Rules {
+	or := func(n *int, otherwise int) {
+		if *n == 0 {
+			*n = otherwise
 		}
 	}
-	var doc map[string]any
-	if _, err := toml.Decode(text, &doc); err != nil {
-		r.Add(tomlErrorPos(src, err), "", "not valid TOML: %s", tomlMessage(err))
-		return nil
-	}
-	if bad != nil {
-		r.Add(src.pos(bad.offset), "", "not valid TOML: %s", bad.message)
-		return nil
-	}
-	t := tomlReader{source: src, report: r}
-	return t.node(doc, root)
+	or(&r.Depth, maxDepth)
+	or(&r.Parts, maxParts)
+	or(&r.Values, maxNodes)
+	return r
 }
 
-func tomlErrorPos(src *source, err error) Pos {
-	var parse toml.ParseError
-	if !errors.As(err, &parse) {
-		return Pos{File: src.file}
-	}
-	pos := src.pos(parse.Position.Start)
-	if pos.Line != parse.Position.Line { // some errors have a line and no offset
-		pos = Pos{File: src.file, Line: parse.Position.Line, Column: parse.Position.Col}
-	}
-	return pos
+// Refusal is why a text cannot be read.
+type Refusal struct {
+	Pos
+	Message string
+	Limit   bool // the text exceeds a limit of [Rules]; false: it is not of the format
 }
 
-func tomlMessage(err error) string {
-	var parse toml.ParseError
-	if errors.As(err, &parse) && parse.Message != "" {
-		return parse.Message
+// TOML reads one document. The parser knows the values and not their places,
+// [locate] knows the places and not the values; TOML joins both.
+func TOML(src *Source, rules Rules) (*Node, *Refusal) {
+	root, bad := locate(src.text, rules)
+	text := src.text
+	if bad != nil && bad.limit {
+		return nil, &Refusal{src.Pos(bad.offset), bad.message, true}
+	} else if bad != nil { // the parser explains better, but may see no key beyond the ones located
+		text = text[:cut(text, bad.offset)]
 	}
-	return strings.TrimPrefix(err.Error(), "toml: ")
+	doc, err := parse(text)
+	if parse := (toml.ParseError{}); errors.As(err, &parse) {
+		// Some positions have the right line and the offset of a later one.
+		return nil, &Refusal{src.onLine(parse.Position.Line, parse.Position.Start), parse.Message, false}
+	} else if err != nil {
+		return nil, &Refusal{src.Pos(0), err.Error(), false}
+	} else if bad != nil {
+		return nil, &Refusal{src.Pos(bad.offset), bad.message, false}
+	}
+	t := tomlReader{Source: src, atKeys: rules.AtKeys}
+	return t.node(doc, root), nil
+}
+
+// cut returns where to end the text so that the parser fails where the locator
+// did and sees little beyond it.
+func cut(text string, offset int) int {
+	rest := text[offset:]
+	if i := strings.IndexByte(rest, '\n'); i >= 0 {
+		rest = rest[:i+1]
+	}
+	return offset + len(strings.ToValidUTF8(rest[:min(len(rest), 128)], ""))
+}
+
+// parse turns a panic of the parser, which odd texts cause, into an error.
+func parse(text string) (doc any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser fails: %v", r)
+		}
+	}()
+	_, err = toml.Decode(text, &doc)
+	return doc, err
 }
 
 // tomlReader joins the parser's values with their places.
 type tomlReader struct {
-	*source
-	report *Report
+	*Source
+	atKeys bool
 }
 
 func (t *tomlReader) node(v any, m *mark) *Node {
-	n := &Node{Pos: t.pos(m.start), Text: string(t.data[m.start:m.end])}
+	n := &Node{Pos: t.Pos(m.start), Text: t.text[m.start:m.end]}
 	switch v := v.(type) {
 	case map[string]any:
 		n.Kind = Map
 		for _, key := range m.keys {
-			if value, ok := v[key.name]; ok {
-				n.Fields = append(n.Fields, Field{Key: key.name,
-					Pos: t.pos(key.start), Value: t.node(value, m.fields[key.name])})
+			value, ok := v[key.name]
+			if !ok {
+				continue
 			}
+			f := Field{Key: key.name, Pos: t.Pos(key.start), Value: t.node(value, m.fields[key.name])}
+			if t.atKeys {
+				f.Value.Pos = f.Pos
+			}
+			n.Fields = append(n.Fields, f)
 		}
 	case []map[string]any:
 		n.Kind = List
@@ -93,21 +127,20 @@ func (t *tomlReader) node(v any, m *mark) *Node {
 	case int64:
 		n.Kind, n.Value = Int, v
 	case float64:
-		n.Kind = Float
-		n.setFloat(v, t.report)
+		n.Kind, n.Value = Float, v
 	case string:
 		n.Kind, n.Text = String, v
-	case time.Time: // as written; the parser has no better text for it
-		n.Kind = String
+	case time.Time: // as written: the parser has no better text for it
+		n.Kind, n.Value = String, v
 	}
 	return n
 }
 
-// LocateTOML returns the offset of the value that keys lead to. For a table it is
-// that of its brace, else of the first header or key that names it. false means that
-// there is none, or that data is not TOML.
+// LocateTOML returns the offset of the value that keys lead to. The offset of a
+// table is that of its brace, else of the first header or key that names it. ok is
+// false when there is no such value and when data is not TOML.
 func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
-	m, bad := locate(data)
+	m, bad := locate(string(data), Rules{})
 	if bad != nil {
 		return 0, false
 	}
@@ -117,4 +150,48 @@ func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
 		}
 	}
 	return m.start, true
+}
+
+// mark is where one TOML value is. Tables have fields, arrays items.
+type mark struct {
+	start, end int // offsets of the value, or of the first header that names a table
+	fields     map[string]*mark
+	keys       []markedKey
+	items      []*mark
+}
+
+type markedKey struct {
+	name  string
+	start int
+}
+
+// field returns the mark of key in m, new when there is none.
+func (m *mark) field(key markedKey, start int) *mark {
+	if f := m.fields[key.name]; f != nil {
+		return f
+	}
+	f := &mark{start: start, end: start}
+	if m.fields == nil {
+		m.fields = map[string]*mark{}
+	}
+	m.fields[key.name] = f
+	m.keys = append(m.keys, key)
+	return f
+}
+
+// descend follows keys down from m; of an array of tables it enters the last.
+func (m *mark) descend(keys []markedKey, start int) *mark {
+	for _, key := range keys {
+		m = m.field(key, start)
+		if len(m.items) > 0 {
+			m = m.items[len(m.items)-1]
+		}
+	}
+	return m
+}
+
+func (m *mark) add(start int) *mark {
+	item := &mark{start: start, end: start}
+	m.items = append(m.items, item)
+	return item
 }

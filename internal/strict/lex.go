@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// text reads a string of any of the four forms and returns its content; of the
-// multi-line forms, which no key may have, it returns nothing.
+// text reads a string of any of the four forms. It returns the content, but ""
+// for the multi-line forms, which no key may have.
 func (l *locator) text() string {
 	q := l.src[l.at : l.at+1]
 	if strings.HasPrefix(l.src[l.at:], q+q+q) {
 		l.at += 3
 		l.until(q+q+q, q == `"`)
-		for range 2 { // the string may end in up to two quotes of its own
+		for range 2 { // up to two quotes before the closing three belong to the string
 			if strings.HasPrefix(l.src[l.at:], q) {
 				l.at++
 			}
@@ -47,7 +47,7 @@ func (l *locator) until(end string, escapes bool) {
 	l.fail("a string does not end")
 }
 
-// unescape reads the escapes of a basic string; the parser has checked them or will.
+// unescape resolves the escapes of a basic string. The parser rejects wrong ones.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -73,4 +73,44 @@ func unescape(s string) string {
 		i += digits
 	}
 	return b.String()
+}
+
+// space skips blanks on the line.
+func (l *locator) space() {
+	for l.peek() == ' ' || l.peek() == '\t' {
+		l.at++
+	}
+}
+
+// blank skips blanks, line ends and comments.
+func (l *locator) blank() {
+	for l.at < len(l.src) {
+		switch l.src[l.at] {
+		case ' ', '\t', '\r', '\n':
+			l.at++
+		case '#':
+			l.comment()
+		default:
+			return
+		}
+	}
+}
+
+func (l *locator) comment() {
+	end := strings.IndexByte(l.src[l.at:], '\n')
+	if end < 0 {
+		end = len(l.src) - l.at
+	}
+	l.at += end
+}
+
+func (l *locator) lineEnd() {
+	l.space()
+	switch l.peek() {
+	case '#':
+		l.comment()
+	case '\r', '\n', 0:
+	default:
+		l.fail("expected the end of the line")
+	}
 }
