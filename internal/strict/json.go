@@ -3,6 +3,7 @@ package strict
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -37,45 +38,20 @@ func jsonRefusal(src *Source, err error) *Refusal {
 	return &Refusal{src.Pos(src.starts[line-1] + column - 1), message, false}
 }
 
-// tooDeep returns the offset at which brackets exceed the depth, or -1. Strings and
-// comments do not count.
+// jsonNesting finds brackets, and the strings and comments in which none count.
+var jsonNesting = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|[][{}]`)
+
+// tooDeep returns the offset at which brackets exceed the depth, or -1.
 func tooDeep(text string, limit int) int {
 	depth := 0
-	for i := 0; i < len(text); i++ {
-		skip := 0
-		switch rest := text[i:]; {
-		case rest[0] == '[' || rest[0] == '{':
+	for _, at := range jsonNesting.FindAllStringIndex(text, -1) {
+		switch text[at[0]] {
+		case '[', '{':
 			if depth++; depth > limit {
-				return i
+				return at[0]
 			}
-		case rest[0] == ']' || rest[0] == '}':
+		case ']', '}':
 			depth--
-		case rest[0] == '"':
-			skip = closing(rest)
-		case strings.HasPrefix(rest, "//"):
-			skip = strings.IndexByte(rest, '\n')
-		case strings.HasPrefix(rest, "/*"):
-			if skip = strings.Index(rest[2:], "*/"); skip >= 0 {
-				skip += 3
-			}
-		}
-		if skip < 0 {
-			return -1 // open to the end: nothing nests there
-		}
-		i += skip
-	}
-	return -1
-}
-
-// closing returns the index of the quote that ends the string at the start of
-// text, or -1.
-func closing(text string) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return i
-		case '\\':
-			i++
 		}
 	}
 	return -1

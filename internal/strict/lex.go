@@ -1,20 +1,16 @@
 package strict
 
-import (
-	"strconv"
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
-// text reads a string of any of the four forms. It returns the content, but ""
+// quoted reads a string of any of the four forms. It returns the content, but ""
 // for the multi-line forms, which no key may have.
-func (l *locator) text() string {
-	q := l.src[l.at : l.at+1]
-	if strings.HasPrefix(l.src[l.at:], q+q+q) {
+func (l *locator) quoted() string {
+	q := l.text[l.at : l.at+1]
+	if strings.HasPrefix(l.text[l.at:], q+q+q) {
 		l.at += 3
 		l.until(q+q+q, q == `"`)
 		for range 2 { // up to two quotes before the closing three belong to the string
-			if strings.HasPrefix(l.src[l.at:], q) {
+			if strings.HasPrefix(l.text[l.at:], q) {
 				l.at++
 			}
 		}
@@ -23,7 +19,7 @@ func (l *locator) text() string {
 	l.at++
 	start := l.at
 	l.until(q, q == `"`)
-	content := l.src[start : l.at-1]
+	content := l.text[start : l.at-1]
 	if q == `"` {
 		return unescape(content)
 	}
@@ -31,48 +27,47 @@ func (l *locator) text() string {
 }
 
 func (l *locator) until(end string, escapes bool) {
-	for l.at < len(l.src) {
+	for l.at < len(l.text) {
 		switch {
-		case strings.HasPrefix(l.src[l.at:], end):
+		case strings.HasPrefix(l.text[l.at:], end):
 			l.at += len(end)
 			return
-		case len(end) == 1 && l.src[l.at] == '\n':
+		case len(end) == 1 && l.text[l.at] == '\n':
 			l.fail("a string does not end on its line")
-		case escapes && l.src[l.at] == '\\':
+		case escapes && l.text[l.at] == '\\':
 			l.at++
 		}
 		l.at++
 	}
-	l.at = len(l.src)
+	l.at = len(l.text)
 	l.fail("a string does not end")
 }
 
-// unescape resolves the escapes of a basic string. The parser rejects wrong ones.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
+// unescape resolves the escapes of a basic string.
+func unescape(content string) string {
+	if strings.Contains(content, `\`) {
+		doc, _ := parse(`"` + content + `" = 0`)
+		table, _ := doc.(map[string]any)
+		for key := range table {
+			return key
+		}
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		const letters, meant = `btnfre"\`, "\b\t\n\f\r\x1b\"\\"
-		if j := strings.IndexByte(letters, s[i]); j >= 0 {
-			b.WriteByte(meant[j])
-			continue
-		}
-		digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[i]]
-		code, err := strconv.ParseUint(s[i+1:min(len(s), i+1+digits)], 16, 32)
-		if err != nil || code > utf8.MaxRune {
-			return s
-		}
-		b.WriteRune(rune(code))
-		i += digits
+	return content
+}
+
+func (l *locator) peek() byte {
+	if l.at < len(l.text) {
+		return l.text[l.at]
 	}
-	return b.String()
+	return 0
+}
+
+func (l *locator) expect(s string) {
+	l.space()
+	if !strings.HasPrefix(l.text[l.at:], s) {
+		l.fail("expected %s", s)
+	}
+	l.at += len(s)
 }
 
 // space skips blanks on the line.
@@ -84,8 +79,8 @@ func (l *locator) space() {
 
 // blank skips blanks, line ends and comments.
 func (l *locator) blank() {
-	for l.at < len(l.src) {
-		switch l.src[l.at] {
+	for l.at < len(l.text) {
+		switch l.text[l.at] {
 		case ' ', '\t', '\r', '\n':
 			l.at++
 		case '#':
@@ -97,9 +92,9 @@ func (l *locator) blank() {
 }
 
 func (l *locator) comment() {
-	end := strings.IndexByte(l.src[l.at:], '\n')
+	end := strings.IndexByte(l.text[l.at:], '\n')
 	if end < 0 {
-		end = len(l.src) - l.at
+		end = len(l.text) - l.at
 	}
 	l.at += end
 }

@@ -5,12 +5,14 @@ import (
 	"strings"
 )
 
-// locator scans TOML and records where keys and values are. It accepts more than
-// TOML allows: except for the limits, the parser decides what is valid.
+// locator scans TOML and makes a node for each key and value, without the value.
+// It accepts more than TOML allows: except for the limits, the parser decides what
+// is valid.
 type locator struct {
-	src    string
+	*Source
 	at     int
 	rules  Rules
+	tables map[*Node]map[string]*Node // the values of each table by key
 	values int
 	work   int // the parts of each key times their depth: the cost of the keys for the parser
 }
@@ -21,43 +23,42 @@ type level struct {
 	bytes int // of the keys
 }
 
-// located is why [locate] stopped, and where.
-type located struct {
-	offset  int
-	message string
-	limit   bool // the text exceeds a limit; false: it is not TOML
+// keyPart is one part of a dotted key.
+type keyPart struct {
+	name  string
+	start int
 }
 
-// locate returns where everything in src is. It stops at the first thing that is
-// not TOML or exceeds a limit.
-func locate(src string, rules Rules) (root *mark, bad *located) {
-	l := &locator{src: src, rules: rules.resolved()}
-	root = &mark{}
+// locate returns the tree of a text. It stops at the first thing that is not TOML
+// or exceeds a limit.
+func locate(src *Source, rules Rules) (root *Node, stopped int, bad *Refusal) {
+	l := &locator{Source: src, rules: rules.resolved(), tables: map[*Node]map[string]*Node{}}
+	root = &Node{Pos: src.Pos(0)}
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
-		case *located:
-			bad = p
+		case *Refusal:
+			bad, stopped = p, min(l.at, len(src.text))
 		default:
 			panic(p)
 		}
 	}()
 	l.document(root)
-	return root, nil
+	return root, 0, nil
 }
 
 // fail unwinds to [locate].
 func (l *locator) fail(format string, args ...any) {
-	panic(&located{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...)})
+	panic(&Refusal{Pos: l.Pos(l.at), Message: fmt.Sprintf(format, args...)})
 }
 
 func (l *locator) limit(format string, args ...any) {
-	panic(&located{offset: min(l.at, len(l.src)), message: fmt.Sprintf(format, args...), limit: true})
+	panic(&Refusal{Pos: l.Pos(l.at), Message: fmt.Sprintf(format, args...), Limit: true})
 }
 
-func (l *locator) document(root *mark) {
+func (l *locator) document(root *Node) {
 	table, in := root, level{}
-	for l.blank(); l.at < len(l.src); l.blank() {
+	for l.blank(); l.at < len(l.text); l.blank() {
 		if l.peek() == '[' {
 			table, in = l.header(root)
 		} else {
@@ -68,40 +69,41 @@ func (l *locator) document(root *mark) {
 }
 
 // header reads [a.b] or [[a.b]] and returns the table that it opens.
-func (l *locator) header(root *mark) (*mark, level) {
+func (l *locator) header(root *Node) (*Node, level) {
 	start, closing := l.at, "]"
 	l.at++
 	if l.peek() == '[' {
 		l.at++
 		closing = "]]"
 	}
-	keys, in := l.key(level{})
+	key, in := l.key(level{})
 	for range closing {
 		l.expect("]")
 	}
 	if l.rules.AtKeys {
-		start = keys[0].start
+		start = key[0].start
 	}
-	last := len(keys) - 1
 	if closing == "]" {
-		return root.descend(keys, start), in
+		return l.below(root, key, start), in
 	}
-	return root.descend(keys[:last], start).field(keys[last], start).add(start), in
+	last := len(key) - 1
+	list := l.field(l.below(root, key[:last], start), key[last], start)
+	return l.item(list, start), in
 }
 
 // pair reads key = value into table.
-func (l *locator) pair(table *mark, in level) {
-	keys, in := l.key(in)
+func (l *locator) pair(table *Node, in level) {
+	key, in := l.key(in)
 	l.expect("=")
 	l.space()
-	last := len(keys) - 1
-	m := table.descend(keys[:last], keys[0].start).field(keys[last], l.at)
-	m.start = l.at
-	l.value(m, in)
-	m.end = l.at
+	last := len(key) - 1
+	start := l.at
+	n := l.field(l.below(table, key[:last], key[0].start), key[last], start)
+	l.value(n, in)
+	n.Text = l.text[start:l.at]
 }
 
-func (l *locator) value(m *mark, in level) {
+func (l *locator) value(n *Node, in level) {
 	if l.values++; l.values > l.rules.Values {
 		l.limit("more than %d values", l.rules.Values)
 	}
@@ -112,21 +114,22 @@ func (l *locator) value(m *mark, in level) {
 		}
 		l.at++
 		for l.blank(); l.peek() != ']'; l.blank() {
-			item := m.add(l.at)
+			start := l.at
+			item := l.item(n, start)
 			l.value(item, in)
-			item.end = l.at
+			item.Text = l.text[start:l.at]
 			l.separator(']')
 		}
 		l.at++
 	case '{':
 		l.at++
 		for l.blank(); l.peek() != '}'; l.blank() {
-			l.pair(m, in)
+			l.pair(n, in)
 			l.separator('}')
 		}
 		l.at++
 	case '"', '\'':
-		l.text()
+		l.quoted()
 	default:
 		l.bare()
 	}
@@ -134,11 +137,11 @@ func (l *locator) value(m *mark, in level) {
 
 // bare reads a value without quotes or brackets.
 func (l *locator) bare() {
-	end := strings.IndexAny(l.src[l.at:], ",]}#\r\n")
+	end := strings.IndexAny(l.text[l.at:], ",]}#\r\n")
 	if end < 0 {
-		end = len(l.src) - l.at
+		end = len(l.text) - l.at
 	}
-	bare := strings.TrimRight(l.src[l.at:l.at+end], " \t")
+	bare := strings.TrimRight(l.text[l.at:l.at+end], " \t")
 	if bare == "" {
 		l.fail("a value is missing")
 	}
@@ -158,19 +161,19 @@ func (l *locator) separator(end byte) {
 }
 
 // key reads a dotted key and returns the level below it.
-func (l *locator) key(in level) (keys []markedKey, below level) {
+func (l *locator) key(in level) (key []keyPart, below level) {
 	for {
 		l.space()
 		in.depth++
 		switch {
 		case in.depth > l.rules.Depth:
 			l.limit("nested more than %d deep", l.rules.Depth)
-		case len(keys) == l.rules.Parts:
+		case len(key) == l.rules.Parts:
 			l.limit("a key of more than %d parts", l.rules.Parts)
 		}
-		key := l.keyPart()
-		keys = append(keys, key)
-		in.bytes += len(key.name) + 1
+		part := l.part()
+		key = append(key, part)
+		in.bytes += len(part.name) + 1
 		if most := l.rules.KeyBytes; most > 0 && in.bytes > most {
 			l.limit("the keys down to here have more than %d bytes", most)
 		}
@@ -180,39 +183,56 @@ func (l *locator) key(in level) (keys []markedKey, below level) {
 		}
 		l.at++
 	}
-	l.work += len(keys) * in.depth
+	l.work += len(key) * in.depth
 	if l.rules.Work > 0 && l.work > l.rules.Work {
 		l.limit("too many deep keys")
 	}
-	return keys, in
+	return key, in
 }
 
-func (l *locator) keyPart() markedKey {
-	key := markedKey{start: l.at}
+func (l *locator) part() keyPart {
+	start := l.at
 	if c := l.peek(); c == '"' || c == '\'' {
-		key.name = l.text()
-		return key
+		return keyPart{l.quoted(), start}
 	}
-	end := strings.IndexAny(l.src[l.at:], " \t.=]\"'#\r\n")
+	end := strings.IndexAny(l.text[start:], " \t.=]\"'#\r\n")
 	if end <= 0 {
 		l.fail("a key is missing")
 	}
-	key.name = l.src[l.at : l.at+end]
 	l.at += end
-	return key
+	return keyPart{l.text[start:l.at], start}
 }
 
-func (l *locator) peek() byte {
-	if l.at < len(l.src) {
-		return l.src[l.at]
+// field returns the value of a key of n, a new one that begins at start if need be.
+func (l *locator) field(n *Node, key keyPart, start int) *Node {
+	if v := l.tables[n][key.name]; v != nil {
+		return v
 	}
-	return 0
+	if l.tables[n] == nil {
+		l.tables[n] = map[string]*Node{}
+	}
+	if l.rules.AtKeys {
+		start = key.start
+	}
+	v := &Node{Pos: l.Pos(start)}
+	l.tables[n][key.name] = v
+	n.Fields = append(n.Fields, Field{key.name, l.Pos(key.start), v})
+	return v
 }
 
-func (l *locator) expect(s string) {
-	l.space()
-	if !strings.HasPrefix(l.src[l.at:], s) {
-		l.fail("expected %s", s)
+// below follows keys down from n; of an array of tables it enters the last one.
+func (l *locator) below(n *Node, keys []keyPart, start int) *Node {
+	for _, key := range keys {
+		n = l.field(n, key, start)
+		if len(n.Items) > 0 {
+			n = n.Items[len(n.Items)-1]
+		}
 	}
-	l.at += len(s)
+	return n
+}
+
+func (l *locator) item(n *Node, start int) *Node {
+	item := &Node{Pos: l.Pos(start)}
+	n.Items = append(n.Items, item)
+	return item
 }

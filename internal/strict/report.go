@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,12 +54,7 @@ func (r *Report) Sort(files []string) {
 		return len(files)
 	}
 	slices.SortStableFunc(r.Diagnostics, func(a, b protocol.Diagnostic) int {
-		for _, c := range []int{rank(a) - rank(b), a.Line - b.Line, a.Column - b.Column} {
-			if c != 0 {
-				return c
-			}
-		}
-		return 0
+		return cmp.Or(rank(a)-rank(b), a.Line-b.Line, a.Column-b.Column)
 	})
 }
 

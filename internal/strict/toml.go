@@ -46,27 +46,28 @@ type Refusal struct {
 	Limit   bool // the text exceeds a limit of [Rules]; false: it is not of the format
 }
 
-// TOML reads one document. The parser knows the values and not their places,
-// [locate] knows the places and not the values; TOML joins both.
+// TOML reads one document. The parser knows the values and not their places, the
+// locator knows the places and not the values; TOML joins both.
 func TOML(src *Source, rules Rules) (*Node, *Refusal) {
-	root, bad := locate(src.text, rules)
+	root, stopped, bad := locate(src, rules)
+	if bad != nil && bad.Limit {
+		return nil, bad
+	}
 	text := src.text
-	if bad != nil && bad.limit {
-		return nil, &Refusal{src.Pos(bad.offset), bad.message, true}
-	} else if bad != nil { // the parser explains better, but may see no key beyond the ones located
-		text = text[:cut(text, bad.offset)]
+	if bad != nil { // the parser explains better, but may see no key beyond the ones located
+		text = text[:cut(text, stopped)]
 	}
 	doc, err := parse(text)
-	if parse := (toml.ParseError{}); errors.As(err, &parse) {
-		// Some positions have the right line and the offset of a later one.
-		return nil, &Refusal{src.onLine(parse.Position.Line, parse.Position.Start), parse.Message, false}
-	} else if err != nil {
-		return nil, &Refusal{src.Pos(0), err.Error(), false}
-	} else if bad != nil {
-		return nil, &Refusal{src.Pos(bad.offset), bad.message, false}
+	switch syntax, ok := errors.AsType[toml.ParseError](err); {
+	case ok: // some positions have the right line and the offset of a later one
+		return nil, &Refusal{Pos: src.onLine(syntax.Position.Line, syntax.Position.Start), Message: syntax.Message}
+	case err != nil:
+		return nil, &Refusal{Pos: src.Pos(0), Message: err.Error()}
+	case bad != nil:
+		return nil, bad
 	}
-	t := tomlReader{Source: src, atKeys: rules.AtKeys}
-	return t.node(doc, root), nil
+	root.fill(doc)
+	return root, nil
 }
 
 // cut returns where to end the text so that the parser fails where the locator
@@ -90,37 +91,23 @@ func parse(text string) (doc any, err error) {
 	return doc, err
 }
 
-// tomlReader joins the parser's values with their places.
-type tomlReader struct {
-	*Source
-	atKeys bool
-}
-
-func (t *tomlReader) node(v any, m *mark) *Node {
-	n := &Node{Pos: t.Pos(m.start), Text: t.text[m.start:m.end]}
+// fill gives n and the nodes below it the values of the parser.
+func (n *Node) fill(v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		n.Kind = Map
-		for _, key := range m.keys {
-			value, ok := v[key.name]
-			if !ok {
-				continue
-			}
-			f := Field{Key: key.name, Pos: t.Pos(key.start), Value: t.node(value, m.fields[key.name])}
-			if t.atKeys {
-				f.Value.Pos = f.Pos
-			}
-			n.Fields = append(n.Fields, f)
+		for _, f := range n.Fields {
+			f.Value.fill(v[f.Key])
 		}
 	case []map[string]any:
 		n.Kind = List
-		for i, item := range v {
-			n.Items = append(n.Items, t.node(item, m.items[i]))
+		for i, item := range n.Items {
+			item.fill(v[i])
 		}
 	case []any:
 		n.Kind = List
-		for i, item := range v {
-			n.Items = append(n.Items, t.node(item, m.items[i]))
+		for i, item := range n.Items {
+			item.fill(v[i])
 		}
 	case bool:
 		n.Kind, n.Value = Bool, v
@@ -133,65 +120,19 @@ func (t *tomlReader) node(v any, m *mark) *Node {
 	case time.Time: // as written: the parser has no better text for it
 		n.Kind, n.Value = String, v
 	}
-	return n
 }
 
 // LocateTOML returns the offset of the value that keys lead to. The offset of a
 // table is that of its brace, else of the first header or key that names it. ok is
 // false when there is no such value and when data is not TOML.
 func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
-	m, bad := locate(string(data), Rules{})
-	if bad != nil {
+	src := NewSource("", data)
+	n, _, bad := locate(src, Rules{})
+	for _, key := range keys {
+		n = n.At(key)
+	}
+	if bad != nil || n == nil {
 		return 0, false
 	}
-	for _, key := range keys {
-		if m = m.fields[key]; m == nil {
-			return 0, false
-		}
-	}
-	return m.start, true
-}
-
-// mark is where one TOML value is. Tables have fields, arrays items.
-type mark struct {
-	start, end int // offsets of the value, or of the first header that names a table
-	fields     map[string]*mark
-	keys       []markedKey
-	items      []*mark
-}
-
-type markedKey struct {
-	name  string
-	start int
-}
-
-// field returns the mark of key in m, new when there is none.
-func (m *mark) field(key markedKey, start int) *mark {
-	if f := m.fields[key.name]; f != nil {
-		return f
-	}
-	f := &mark{start: start, end: start}
-	if m.fields == nil {
-		m.fields = map[string]*mark{}
-	}
-	m.fields[key.name] = f
-	m.keys = append(m.keys, key)
-	return f
-}
-
-// descend follows keys down from m; of an array of tables it enters the last.
-func (m *mark) descend(keys []markedKey, start int) *mark {
-	for _, key := range keys {
-		m = m.field(key, start)
-		if len(m.items) > 0 {
-			m = m.items[len(m.items)-1]
-		}
-	}
-	return m
-}
-
-func (m *mark) add(start int) *mark {
-	item := &mark{start: start, end: start}
-	m.items = append(m.items, item)
-	return item
+	return src.starts[n.Line-1] + n.Column - 1, true
 }
