@@ -108,7 +108,7 @@ const maxBytes = 1 << 20
 // parse returns the tree of a file, nil after reporting why there is none.
 func parse(name string, data []byte, r *strict.Report) *strict.Node {
 	src := strict.NewSource(name, data)
-	if size := len(src.Text()); size > maxBytes {
+	if size := len(src.Text); size > maxBytes {
 		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, maxBytes)
 		return nil
 	}

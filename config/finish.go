@@ -16,9 +16,21 @@ import (
 // noteSecretsFiles remembers the destinations whose variables may come from a
 // file of their own.
 func (l *loader) noteSecretsFiles(root *strict.Node) {
-	for name, d := range root.At("destinations").Entries("name") {
+	destinations := root.At("destinations")
+	if destinations == nil {
+		return
+	}
+	note := func(name string, d *strict.Node) {
 		if d.At("secrets_file") != nil {
 			l.secrets[strict.Join("destinations", name)+"."] = true
+		}
+	}
+	for _, f := range destinations.Fields {
+		note(f.Key, f.Value)
+	}
+	for _, item := range destinations.Items {
+		if name := item.At("name"); name != nil {
+			note(name.Text, item)
 		}
 	}
 }

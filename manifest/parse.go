@@ -83,7 +83,7 @@ func read(path string, data []byte, r *strict.Report, parse func(*strict.Source,
 		return nil
 	}
 	src := strict.NewSource(path, data)
-	if text := src.Text(); strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+	if text := src.Text; strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
 		r.Add(src.Pos(0), "save the file as UTF-8", "the file is UTF-16")
 		return nil
 	} else if i := src.Invalid(); i >= 0 {

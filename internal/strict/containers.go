@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -28,23 +29,16 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 			elem.Set(have)
 		}
 		if elem.Kind() == reflect.Interface {
-			setAny(elem, d.overlay(at, elem.Interface(), f.Value))
+			x := d.overlay(at, elem.Interface(), f.Value)
+			elem.Set(reflect.ValueOf(&x).Elem())
 		} else {
 			d.value(at, f.Value, elem, tags.element())
 		}
 		if f.Value.Kind == Null && elem.Kind() == reflect.Struct {
-			d.Positions.set(at, f.Value.Pos) // NAME: alone states an element with nothing but defaults
+			d.Positions[at] = f.Value.Pos // NAME: alone states an element with nothing but defaults
 		}
 		v.SetMapIndex(key, elem)
 	}
-}
-
-func setAny(v reflect.Value, x any) {
-	if x == nil {
-		v.SetZero()
-		return
-	}
-	v.Set(reflect.ValueOf(x))
 }
 
 // named turns a list whose elements have a name into a map.
@@ -61,12 +55,7 @@ func (d *Decoder) named(path string, n *Node, key string) *Node {
 			continue
 		}
 		rest := *item
-		rest.Fields = nil
-		for _, f := range item.Fields {
-			if f.Key != key {
-				rest.Fields = append(rest.Fields, f)
-			}
-		}
+		rest.Fields = slices.DeleteFunc(slices.Clone(item.Fields), func(f Field) bool { return f.Key == key })
 		out.Fields = append(out.Fields, Field{Key: name.Value.Text, Pos: name.Value.Pos, Value: &rest})
 	}
 	return out
@@ -124,7 +113,7 @@ func (d *Decoder) overlay(path string, have any, n *Node) any {
 	}
 	out := make(map[string]any, len(base)+len(n.Fields))
 	maps.Copy(out, base)
-	d.Positions.set(path, n.Pos)
+	d.Positions[path] = n.Pos
 	for _, f := range n.Fields {
 		out[f.Key] = d.overlay(Join(path, f.Key), out[f.Key], f.Value)
 	}
@@ -134,7 +123,7 @@ func (d *Decoder) overlay(path string, have any, n *Node) any {
 // free decodes a value of a free-form table as encoding/json would, except that
 // whole numbers stay int64, or json.Number when they are bigger.
 func (d *Decoder) free(path string, n *Node) any {
-	d.Positions.set(path, n.Pos)
+	d.Positions[path] = n.Pos
 	switch n.Kind {
 	case Float:
 		if v := n.Value.(float64); !d.Exact && (math.IsInf(v, 0) || math.IsNaN(v)) {

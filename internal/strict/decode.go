@@ -15,7 +15,7 @@ type Decoder struct {
 	Dir       string                           // what relative paths from flags and variables are relative to
 	CamelCase string                           // below this top-level key, keys may also be camelCase
 	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
-	Positions Positions                        // if not nil, filled in: where each value was stated
+	Positions Positions                        // filled in: where each value was stated
 	Late      func(path string) bool           // whether a ${NAME} at path that is not set is left for later; default: never
 
 	// Exact takes values as the format of the file states them: no variables, no
@@ -28,6 +28,9 @@ type Decoder struct {
 
 // Decode lays n, which diagnostics call path, over the struct that v points to.
 func (d *Decoder) Decode(path string, n *Node, v any) {
+	if d.Positions == nil {
+		d.Positions = Positions{}
+	}
 	d.value(path, n, reflect.ValueOf(v).Elem(), fieldTags{})
 }
 
@@ -51,7 +54,7 @@ func (d *Decoder) value(path string, n *Node, v reflect.Value, tags fieldTags) {
 		v.Set(elem.Addr())
 		return
 	}
-	d.Positions.set(path, n.Pos)
+	d.Positions[path] = n.Pos
 	_, text := v.Addr().Interface().(encoding.TextUnmarshaler)
 	switch {
 	case d.Exact:
@@ -74,7 +77,8 @@ func (d *Decoder) plain(path string, n *Node, v reflect.Value, tags fieldTags) {
 	case reflect.Slice:
 		d.list(path, n, v, tags)
 	case reflect.Interface:
-		setAny(v, d.free(path, n))
+		x := d.free(path, n)
+		v.Set(reflect.ValueOf(&x).Elem())
 	case reflect.String:
 		d.str(path, n, v, tags)
 	case reflect.Bool:

@@ -2,7 +2,6 @@ package strict
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 )
@@ -18,6 +17,7 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 		}
 		return
 	}
+	i, whole := n.Value.(int64)
 	switch kind := v.Kind(); {
 	case kind == reflect.Struct && n.Kind == Map:
 		d.exactObject(path, n, v)
@@ -29,16 +29,11 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 		v.SetString(n.Text)
 	case kind == reflect.Bool && n.Kind == Bool:
 		v.SetBool(n.Value.(bool))
-	case kind == reflect.Int && fitsInt32(n.Value):
-		v.SetInt(n.Value.(int64))
+	case kind == reflect.Int && whole && int64(int32(i)) == i:
+		v.SetInt(i)
 	default:
 		d.inexact(path, n, "want %s, got %s", wanted(v.Type()), got(n))
 	}
-}
-
-func fitsInt32(v any) bool {
-	i, ok := v.(int64)
-	return ok && i >= math.MinInt32 && i <= math.MaxInt32
 }
 
 // inexact reports a value and marks its node.

@@ -13,10 +13,10 @@ import (
 // rules it heeds Depth and AtKeys.
 func JSON(src *Source, rules Rules) (*Node, *Refusal) {
 	rules = rules.resolved()
-	if off := tooDeep(src.text, rules.Depth); off >= 0 {
+	if off := tooDeep(src.Text, rules.Depth); off >= 0 {
 		return nil, &Refusal{src.Pos(off), fmt.Sprintf("more than %d levels of objects and arrays", rules.Depth), true}
 	}
-	v, err := hujson.Parse([]byte(src.text))
+	v, err := hujson.Parse([]byte(src.Text))
 	if err != nil {
 		return nil, jsonRefusal(src, err)
 	}
@@ -64,7 +64,7 @@ type jsonReader struct {
 }
 
 func (j *jsonReader) node(v hujson.Value) *Node {
-	n := &Node{Pos: j.Pos(v.StartOffset), Text: j.text[v.StartOffset:v.EndOffset]}
+	n := &Node{Pos: j.Pos(v.StartOffset), Text: j.Text[v.StartOffset:v.EndOffset]}
 	switch t := v.Value.(type) {
 	case *hujson.Object:
 		n.Kind = Map

@@ -5,12 +5,12 @@ import "strings"
 // quoted reads a string of any of the four forms. It returns the content, but ""
 // for the multi-line forms, which no key may have.
 func (l *locator) quoted() string {
-	q := l.text[l.at : l.at+1]
-	if strings.HasPrefix(l.text[l.at:], q+q+q) {
+	q := l.Text[l.at : l.at+1]
+	if strings.HasPrefix(l.Text[l.at:], q+q+q) {
 		l.at += 3
 		l.until(q+q+q, q == `"`)
 		for range 2 { // up to two quotes before the closing three belong to the string
-			if strings.HasPrefix(l.text[l.at:], q) {
+			if strings.HasPrefix(l.Text[l.at:], q) {
 				l.at++
 			}
 		}
@@ -19,7 +19,7 @@ func (l *locator) quoted() string {
 	l.at++
 	start := l.at
 	l.until(q, q == `"`)
-	content := l.text[start : l.at-1]
+	content := l.Text[start : l.at-1]
 	if q == `"` {
 		return unescape(content)
 	}
@@ -27,19 +27,19 @@ func (l *locator) quoted() string {
 }
 
 func (l *locator) until(end string, escapes bool) {
-	for l.at < len(l.text) {
+	for l.at < len(l.Text) {
 		switch {
-		case strings.HasPrefix(l.text[l.at:], end):
+		case strings.HasPrefix(l.Text[l.at:], end):
 			l.at += len(end)
 			return
-		case len(end) == 1 && l.text[l.at] == '\n':
+		case len(end) == 1 && l.Text[l.at] == '\n':
 			l.fail("a string does not end on its line")
-		case escapes && l.text[l.at] == '\\':
+		case escapes && l.Text[l.at] == '\\':
 			l.at++
 		}
 		l.at++
 	}
-	l.at = len(l.text)
+	l.at = len(l.Text)
 	l.fail("a string does not end")
 }
 
@@ -56,15 +56,15 @@ func unescape(content string) string {
 }
 
 func (l *locator) peek() byte {
-	if l.at < len(l.text) {
-		return l.text[l.at]
+	if l.at < len(l.Text) {
+		return l.Text[l.at]
 	}
 	return 0
 }
 
 func (l *locator) expect(s string) {
 	l.space()
-	if !strings.HasPrefix(l.text[l.at:], s) {
+	if !strings.HasPrefix(l.Text[l.at:], s) {
 		l.fail("expected %s", s)
 	}
 	l.at += len(s)
@@ -79,8 +79,8 @@ func (l *locator) space() {
 
 // blank skips blanks, line ends and comments.
 func (l *locator) blank() {
-	for l.at < len(l.text) {
-		switch l.text[l.at] {
+	for l.at < len(l.Text) {
+		switch l.Text[l.at] {
 		case ' ', '\t', '\r', '\n':
 			l.at++
 		case '#':
@@ -92,11 +92,8 @@ func (l *locator) blank() {
 }
 
 func (l *locator) comment() {
-	end := strings.IndexByte(l.text[l.at:], '\n')
-	if end < 0 {
-		end = len(l.text) - l.at
-	}
-	l.at += end
+	line, _, _ := strings.Cut(l.Text[l.at:], "\n")
+	l.at += len(line)
 }
 
 func (l *locator) lineEnd() {

@@ -38,7 +38,7 @@ func locate(src *Source, rules Rules) (root *Node, stopped int, bad *Refusal) {
 		switch p := recover().(type) {
 		case nil:
 		case *Refusal:
-			bad, stopped = p, min(l.at, len(src.text))
+			bad, stopped = p, min(l.at, len(src.Text))
 		default:
 			panic(p)
 		}
@@ -58,7 +58,7 @@ func (l *locator) limit(format string, args ...any) {
 
 func (l *locator) document(root *Node) {
 	table, in := root, level{}
-	for l.blank(); l.at < len(l.text); l.blank() {
+	for l.blank(); l.at < len(l.Text); l.blank() {
 		if l.peek() == '[' {
 			table, in = l.header(root)
 		} else {
@@ -100,7 +100,7 @@ func (l *locator) pair(table *Node, in level) {
 	start := l.at
 	n := l.field(l.below(table, key[:last], key[0].start), key[last], start)
 	l.value(n, in)
-	n.Text = l.text[start:l.at]
+	n.Text = l.Text[start:l.at]
 }
 
 func (l *locator) value(n *Node, in level) {
@@ -117,7 +117,7 @@ func (l *locator) value(n *Node, in level) {
 			start := l.at
 			item := l.item(n, start)
 			l.value(item, in)
-			item.Text = l.text[start:l.at]
+			item.Text = l.Text[start:l.at]
 			l.separator(']')
 		}
 		l.at++
@@ -137,11 +137,11 @@ func (l *locator) value(n *Node, in level) {
 
 // bare reads a value without quotes or brackets.
 func (l *locator) bare() {
-	end := strings.IndexAny(l.text[l.at:], ",]}#\r\n")
+	end := strings.IndexAny(l.Text[l.at:], ",]}#\r\n")
 	if end < 0 {
-		end = len(l.text) - l.at
+		end = len(l.Text) - l.at
 	}
-	bare := strings.TrimRight(l.text[l.at:l.at+end], " \t")
+	bare := strings.TrimRight(l.Text[l.at:l.at+end], " \t")
 	if bare == "" {
 		l.fail("a value is missing")
 	}
@@ -195,12 +195,12 @@ func (l *locator) part() keyPart {
 	if c := l.peek(); c == '"' || c == '\'' {
 		return keyPart{l.quoted(), start}
 	}
-	end := strings.IndexAny(l.text[start:], " \t.=]\"'#\r\n")
+	end := strings.IndexAny(l.Text[start:], " \t.=]\"'#\r\n")
 	if end <= 0 {
 		l.fail("a key is missing")
 	}
 	l.at += end
-	return keyPart{l.text[start:l.at], start}
+	return keyPart{l.Text[start:l.at], start}
 }
 
 // field returns the value of a key of n, a new one that begins at start if need be.

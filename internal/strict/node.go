@@ -12,7 +12,6 @@
 package strict
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 )
@@ -89,26 +88,6 @@ func (n *Node) At(key string) *Node {
 		return f.Value
 	}
 	return nil
-}
-
-// Entries iterates over the values of a Map by key, or of a List by the text that
-// each element has under nameKey. It may be called on nil.
-func (n *Node) Entries(nameKey string) iter.Seq2[string, *Node] {
-	return func(yield func(string, *Node) bool) {
-		if n == nil {
-			return
-		}
-		for _, f := range n.Fields {
-			if !yield(f.Key, f.Value) {
-				return
-			}
-		}
-		for _, item := range n.Items {
-			if name := item.At(nameKey); name != nil && !yield(name.Text, item) {
-				return
-			}
-		}
-	}
 }
 
 // Merge adds the fields of other, another file of the same rank, to n. A key

@@ -8,34 +8,31 @@ import (
 
 // Source is the text of one file and finds the place of each of its bytes.
 type Source struct {
+	Text   string // without a byte order mark
 	file   string
-	text   string
 	starts []int // offset of each line
 }
 
 // NewSource returns the text of a file without its byte order mark. It copies
 // data, so the caller bounds the size first.
 func NewSource(file string, data []byte) *Source {
-	s := &Source{file: file, text: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), starts: []int{0}}
-	for i := range len(s.text) {
-		if s.text[i] == '\n' {
+	s := &Source{file: file, Text: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), starts: []int{0}}
+	for i := range len(s.Text) {
+		if s.Text[i] == '\n' {
 			s.starts = append(s.starts, i+1)
 		}
 	}
 	return s
 }
 
-// Text returns the whole text.
-func (s *Source) Text() string { return s.text }
-
 // Invalid returns the offset of the first byte that is not UTF-8, -1 when there
 // is none.
 func (s *Source) Invalid() int {
-	if utf8.ValidString(s.text) {
+	if utf8.ValidString(s.Text) {
 		return -1
 	}
-	for i, r := range s.text {
-		if r == utf8.RuneError && !strings.HasPrefix(s.text[i:], "\uFFFD") {
+	for i, r := range s.Text {
+		if r == utf8.RuneError && !strings.HasPrefix(s.Text[i:], "\uFFFD") {
 			return i
 		}
 	}
@@ -44,7 +41,7 @@ func (s *Source) Invalid() int {
 
 // Pos returns the place of a byte, the nearest one when it is outside the text.
 func (s *Source) Pos(offset int) Pos {
-	offset = max(0, min(offset, len(s.text)))
+	offset = max(0, min(offset, len(s.Text)))
 	i, found := slices.BinarySearch(s.starts, offset)
 	if !found {
 		i--
@@ -56,7 +53,7 @@ func (s *Source) Pos(offset int) Pos {
 // byte of the line takes the place of an offset outside it.
 func (s *Source) onLine(line, offset int) Pos {
 	line = min(max(line, 1), len(s.starts))
-	end := len(s.text)
+	end := len(s.Text)
 	if line < len(s.starts) {
 		end = s.starts[line] - 1
 	}
@@ -70,7 +67,7 @@ func (s *Source) posOfRune(line, column int) Pos {
 	}
 	offset := s.starts[line-1]
 	for range column - 1 {
-		_, size := utf8.DecodeRuneInString(s.text[offset:])
+		_, size := utf8.DecodeRuneInString(s.Text[offset:])
 		offset += size
 	}
 	return Pos{File: s.file, Line: line, Column: offset - s.starts[line-1] + 1}

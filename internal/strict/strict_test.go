@@ -223,7 +223,7 @@ func checkTOML(t *testing.T, src *Source, rules Rules) {
 			return
 		}
 	}
-	doc, err := parse(src.text)
+	doc, err := parse(src.Text)
 	if (err == nil) != (n != nil) {
 		t.Fatalf("the parser says %v, we say %v", err, refusal)
 	}
@@ -242,7 +242,7 @@ func checkTOML(t *testing.T, src *Source, rules Rules) {
 
 // checkPlace fails for a place that the file does not have.
 func checkPlace(t *testing.T, src *Source, what string, pos Pos) {
-	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) || src.starts[pos.Line-1]+pos.Column-1 > len(src.text) {
+	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) || src.starts[pos.Line-1]+pos.Column-1 > len(src.Text) {
 		t.Errorf("%s is at %d:%d", what, pos.Line, pos.Column)
 	}
 }

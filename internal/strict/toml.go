@@ -1,6 +1,7 @@
 package strict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,14 +29,7 @@ const (
 )
 
 func (r Rules) resolved() Rules {
-	or := func(n *int, otherwise int) {
-		if *n == 0 {
-			*n = otherwise
-		}
-	}
-	or(&r.Depth, maxDepth)
-	or(&r.Parts, maxParts)
-	or(&r.Values, maxNodes)
+	r.Depth, r.Parts, r.Values = cmp.Or(r.Depth, maxDepth), cmp.Or(r.Parts, maxParts), cmp.Or(r.Values, maxNodes)
 	return r
 }
 
@@ -53,7 +47,7 @@ func TOML(src *Source, rules Rules) (*Node, *Refusal) {
 	if bad != nil && bad.Limit {
 		return nil, bad
 	}
-	text := src.text
+	text := src.Text
 	if bad != nil { // the parser explains better, but may see no key beyond the ones located
 		text = text[:cut(text, stopped)]
 	}
@@ -73,11 +67,9 @@ func TOML(src *Source, rules Rules) (*Node, *Refusal) {
 // cut returns where to end the text so that the parser fails where the locator
 // did and sees little beyond it.
 func cut(text string, offset int) int {
-	rest := text[offset:]
-	if i := strings.IndexByte(rest, '\n'); i >= 0 {
-		rest = rest[:i+1]
-	}
-	return offset + len(strings.ToValidUTF8(rest[:min(len(rest), 128)], ""))
+	line, _, _ := strings.Cut(text[offset:], "\n")
+	end := min(offset+len(line)+1, offset+128, len(text))
+	return offset + len(strings.ToValidUTF8(text[offset:end], ""))
 }
 
 // parse turns a panic of the parser, which odd texts cause, into an error.

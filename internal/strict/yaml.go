@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 // syntax error or at a limit; a duplicate key, say, is reported and left out.
 func YAML(src *Source, r *Report) *Node {
 	y := yamlReader{Source: src, report: r}
-	dec := yaml.NewDecoder(strings.NewReader(src.text))
+	dec := yaml.NewDecoder(strings.NewReader(src.Text))
 	var doc, next yaml.Node
 	err := dec.Decode(&doc)
 	if err == nil {
@@ -93,10 +94,8 @@ func (y *yamlReader) stop(pos Pos, format string, args ...any) *Node {
 }
 
 func (y *yamlReader) alias(n *yaml.Node, depth int) *Node {
-	for _, open := range y.open {
-		if open == n.Alias {
-			return y.stop(y.place(n), "*%s contains itself", n.Value)
-		}
+	if slices.Contains(y.open, n.Alias) {
+		return y.stop(y.place(n), "*%s contains itself", n.Value)
 	}
 	y.open = append(y.open, n.Alias)
 	defer func() { y.open = y.open[:len(y.open)-1] }()
