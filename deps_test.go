@@ -26,6 +26,7 @@ var house = map[string]struct {
 	"internal/nearest":      {nil, "compares words"},
 	"internal/redact":       {[]string{"internal/nearest"}, "masks texts"},
 	"internal/toolmatch":    {nil, "compares names"},
+	"internal/shellwords":   {nil, "splits a line"},
 	"internal/strict":       {[]string{"protocol", "internal/nearest"}, "decodes any file; what a key means is not its matter"},
 	"internal/hookimport":   {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/toolmatch"}, "reads the hooks of another program, for the command line"},
 	"internal/latency":      {nil, "counts durations"},
@@ -37,7 +38,7 @@ var house = map[string]struct {
 	"internal/jwt":          {nil, "holds tokens against keys"},
 	"internal/mcphttp":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
-	"manifest":             {[]string{"protocol", "internal/nearest", "internal/toolmatch"}, "the model of plugin.toml"},
+	"manifest":             {[]string{"protocol", "internal/nearest", "internal/shellwords", "internal/strict", "internal/toolmatch"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcphttp", "internal/rawjson", "internal/wiretap"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
