@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/strict"
-	"github.com/exthost/exthost/internal/toolmatch"
 )
 
 // Problem is one thing wrong with a table that more than one kind of file may
@@ -93,7 +93,7 @@ func (h HookSpec) Validate() []Problem {
 		p.add("command", "", "a hook needs a command")
 	}
 	p.oneOf("on_error", h.OnError, "allow", "deny")
-	if _, err := toolmatch.Parse(h.Matcher); err != nil {
+	if _, err := glob.ParseMatcher(h.Matcher); err != nil {
 		p.add("matcher", "", "matcher is not a regular expression (nor a list of names, nor a pattern): %v", err)
 	}
 	if h.Timeout != nil && *h.Timeout == 0 {
