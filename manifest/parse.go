@@ -55,11 +55,11 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 		r.Add(f.Pos, hint, "%s", message)
 	}}
 	d.Decode("", root, m)
-	v := validator{Report: r, root: root, m: m}
+	v := validator{Report: r, places: d.Positions, m: m}
 	if m.MCPServers == nil {
 		m.MCPServers = beside
 	} else if beside != nil {
-		r.Diagnose(protocol.LevelInfo, CodeSidecarNote, v.find("mcp_servers").Pos, "",
+		r.Diagnose(protocol.LevelInfo, CodeSidecarNote, v.at("mcp_servers"), "",
 			"%s is not used: the manifest has [mcp_servers] of its own", SidecarName)
 	}
 	v.manifest()

@@ -122,10 +122,8 @@ func (p *sidecarParser) server(name, where string, n *strict.Node) {
 		return
 	}
 	at := func(key string) strict.Pos {
-		if value := n.At(key); value != nil {
-			return value.Pos
-		}
-		return n.Pos
+		pos, _ := d.Positions.At(where + "." + key)
+		return pos
 	}
 	s, guess := j.server().Complete()
 	problems := s.Validate()

@@ -115,7 +115,7 @@ func (d *Decoder) overlay(path string, have any, n *Node) any {
 	maps.Copy(out, base)
 	d.Positions[path] = n.Pos
 	for _, f := range n.Fields {
-		out[f.Key] = d.overlay(Join(path, f.Key), out[f.Key], f.Value)
+		out[f.Key] = d.overlay(d.at(path, f.Key), out[f.Key], f.Value)
 	}
 	return out
 }
@@ -146,7 +146,7 @@ func (d *Decoder) free(path string, n *Node) any {
 	case Map:
 		out := make(map[string]any, len(n.Fields))
 		for _, f := range n.Fields {
-			out[f.Key] = d.free(Join(path, f.Key), f.Value)
+			out[f.Key] = d.free(d.at(path, f.Key), f.Value)
 		}
 		return out
 	}

@@ -36,21 +36,22 @@ func (d *Decoder) exact(path string, n *Node, v reflect.Value, tags fieldTags) {
 	}
 }
 
-// inexact reports a value and marks its node.
+// inexact reports a value and marks its place.
 func (d *Decoder) inexact(path string, n *Node, format string, args ...any) {
-	n.Wrong = true
+	pos := n.Pos
+	pos.Wrong = true
+	d.Positions[path] = pos
 	d.Report.Add(n.Pos, "", "%s: %s", path, fmt.Sprintf(format, args...))
 }
 
-// exactObject decodes a table onto a struct. A key stated by its alias is renamed
-// in n, so that its name finds it.
+// exactObject decodes a table onto a struct. The place of a value that is stated by
+// an alias is filled in under both names.
 func (d *Decoder) exactObject(path string, n *Node, v reflect.Value) {
 	fields := fieldsOf(v.Type())
-	for i := range n.Fields {
-		f := &n.Fields[i]
+	for _, f := range n.Fields {
 		known := slices.IndexFunc(fields, func(k field) bool { return k.name == f.Key || k.tags.alias != "" && k.tags.alias == f.Key })
 		if known < 0 {
-			d.unknown(path, *f, v.Type())
+			d.unknown(path, f, v.Type())
 			continue
 		}
 		at, name := d.at(path, f.Key), fields[known].name
@@ -58,8 +59,8 @@ func (d *Decoder) exactObject(path string, n *Node, v reflect.Value) {
 			d.Report.Add(f.Pos, "keep one of them", "%q and %q mean the same %s", f.Key, name, in(path))
 			continue
 		}
-		f.Key = name
 		d.value(at, f.Value, v.Field(fields[known].index), fields[known].tags)
+		d.Positions[d.at(path, name)] = d.Positions[at]
 	}
 }
 

@@ -21,6 +21,7 @@ type Pos struct {
 	File         string
 	Line, Column int    // 1-based, the column in bytes; 0 when unknown
 	Source       string // for values from no file: "flag --listen", "env EXTHOST_LOG_LEVEL"
+	Wrong        bool   // [Decoder.Exact] has reported the value as one it cannot decode
 }
 
 // String renders the place as file:line, or the source.
@@ -59,7 +60,6 @@ type Node struct {
 	Text   string  // of a scalar as written, of a string its content
 	Value  any     // Bool: bool. Int: int64, beyond it json.Number. Float: float64. String: time.Time for a date of TOML, else nil
 	Loose  bool    // from a flag or variable: the field decides what type the text has
-	Wrong  bool    // [Decoder.Exact] could not decode the value and reported that
 	Items  []*Node // of a List
 	Fields []Field // of a Map, in the order of the file; only JSON may state a key twice
 }
