@@ -12,19 +12,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
 
 func (l *loader) checkExtensions(e *Extensions) {
 	for i, path := range e.SearchPaths {
 		if path == "" {
-			l.fail(tree.Index("extensions.search_paths", i), "", "a path is needed")
+			l.fail(strict.Index("extensions.search_paths", i), "", "a path is needed")
 		}
 	}
 	for i, name := range e.IgnoreDirs {
 		if name == "" || strings.ContainsAny(name, `/\*?[`) {
-			l.fail(tree.Index("extensions.ignore_dirs", i), "such as node_modules", "%q is not a base name", name)
+			l.fail(strict.Index("extensions.ignore_dirs", i), "such as node_modules", "%q is not a base name", name)
 		}
 	}
 	l.checkIDs("extensions.disabled", e.Disabled)
@@ -32,7 +32,7 @@ func (l *loader) checkExtensions(e *Extensions) {
 	l.checkNames("extensions.env.pass", e.Env.Pass)
 	l.checkRuntime("extensions.defaults", e.Defaults)
 	for _, id := range slices.Sorted(maps.Keys(e.Entries)) {
-		path, entry := tree.Join("extensions.entries", id), e.Entries[id]
+		path, entry := strict.Join("extensions.entries", id), e.Entries[id]
 		if err := validateFullID(id); err != nil {
 			l.fail(path, "", "%v", err)
 		}
@@ -51,7 +51,7 @@ func (l *loader) checkRuntime(path string, r manifest.Runtime) {
 func (l *loader) checkIDs(path string, ids []string) {
 	for i, id := range ids {
 		if err := validateFullID(id); err != nil {
-			l.fail(tree.Index(path, i), "", "%v", err)
+			l.fail(strict.Index(path, i), "", "%v", err)
 		}
 	}
 }
@@ -93,12 +93,12 @@ func (l *loader) checkServer(s *Server) {
 	for i, origin := range s.AllowedOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-			l.fail(tree.Index("server.allowed_origins", i), "such as https://example.com", "%q is not an origin", origin)
+			l.fail(strict.Index("server.allowed_origins", i), "such as https://example.com", "%q is not an origin", origin)
 		}
 	}
 	for i, host := range s.AllowedHosts {
 		if host == "" || strings.ContainsAny(host, "/ \t*") {
-			l.fail(tree.Index("server.allowed_hosts", i), "such as example.com or example.com:8443", "%q is not a host", host)
+			l.fail(strict.Index("server.allowed_hosts", i), "such as example.com or example.com:8443", "%q is not a host", host)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func badListen(listen string) string {
 }
 
 func (l *loader) finishDestination(name string, d *Destination) {
-	path := tree.Join("destinations", name)
+	path := strict.Join("destinations", name)
 	if err := manifest.ValidateID(name); err != nil {
 		l.fail(path, "", "%v", err)
 	}
@@ -187,7 +187,7 @@ func (l *loader) finishDestination(name string, d *Destination) {
 	l.checkURL(path+".url", d.URL)
 	for header := range d.Headers {
 		if !headerName.MatchString(header) {
-			l.fail(tree.Join(path+".headers", header), "", "%q is not a header's name", header)
+			l.fail(strict.Join(path+".headers", header), "", "%q is not a header's name", header)
 		}
 	}
 	d.Instances = ""
@@ -202,7 +202,7 @@ func (l *loader) checkStdioDestination(path string, d *Destination) {
 	}
 	l.checkNames(path+".env", slices.Sorted(maps.Keys(d.Env)))
 	for header, name := range d.EnvFromHeaders {
-		at := tree.Join(path+".env_from_headers", header)
+		at := strict.Join(path+".env_from_headers", header)
 		if !headerName.MatchString(header) {
 			l.fail(at, "", "%q is not a header's name", header)
 		}

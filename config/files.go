@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 var (
@@ -21,7 +21,7 @@ var (
 
 // directory reads exthost.yaml or exthost.toml of dir, else the files of
 // dir/config as one. It returns nil when there is nothing.
-func (l *loader) directory(dir string) *tree.Node {
+func (l *loader) directory(dir string) *strict.Node {
 	single := l.existing(dir, "exthost")
 	var split []string
 	for _, name := range splitNames {
@@ -29,15 +29,15 @@ func (l *loader) directory(dir string) *tree.Node {
 	}
 	switch {
 	case len(single) > 1:
-		l.report.Add(tree.Pos{File: single[1]}, "keep one of the two", "%s exists as well", single[0])
+		l.report.Add(strict.Pos{File: single[1]}, "keep one of the two", "%s exists as well", single[0])
 		return nil
 	case len(single) == 1:
 		for _, file := range split {
-			l.report.Warn(tree.Pos{File: file}, "move it there, or split all of it", "not read because %s exists", single[0])
+			l.report.Warn(strict.Pos{File: file}, "move it there, or split all of it", "not read because %s exists", single[0])
 		}
 		return l.file(single[0])
 	}
-	var joined *tree.Node
+	var joined *strict.Node
 	for _, file := range split {
 		n := l.file(file)
 		switch {
@@ -61,7 +61,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 		case err == nil:
 			files = append(files, file)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
-			l.report.Add(tree.Pos{File: file}, "", "cannot be read: %v", cause(err))
+			l.report.Add(strict.Pos{File: file}, "", "cannot be read: %v", cause(err))
 		}
 	}
 	return files
@@ -69,8 +69,8 @@ func (l *loader) existing(dir, name string) (files []string) {
 
 // file reads one file. It returns nil after reporting why it cannot be used,
 // and when it has been read before.
-func (l *loader) file(name string) *tree.Node {
-	pos := tree.Pos{File: name}
+func (l *loader) file(name string) *strict.Node {
+	pos := strict.Pos{File: name}
 	l.note(name)
 	data, info, err := readFile(name)
 	switch {
@@ -88,7 +88,7 @@ func (l *loader) file(name string) *tree.Node {
 	}
 	l.seen, l.read = append(l.seen, info), append(l.read, name)
 	root := parse(name, data, l.report)
-	if root != nil && root.Kind != tree.Map && root.Kind != tree.Null {
+	if root != nil && root.Kind != strict.Map && root.Kind != strict.Null {
 		l.report.Add(root.Pos, "such as: extensions: {search_paths: [./extensions]}", "want a map of sections, not %s", root.Kind)
 		return nil
 	}
@@ -102,15 +102,40 @@ func (l *loader) note(file string) {
 	}
 }
 
-func parse(name string, data []byte, r *tree.Report) *tree.Node {
+// maxBytes is the largest configuration file that is read.
+const maxBytes = 1 << 20
+
+// parse returns the tree of a file, nil after reporting why there is none.
+func parse(name string, data []byte, r *strict.Report) *strict.Node {
+	src := strict.NewSource(name, data)
+	if size := len(src.Text); size > maxBytes {
+		r.Add(strict.Pos{File: name}, "", "%d bytes are more than a configuration file may have (%d)", size, maxBytes)
+		return nil
+	}
+	if at := src.Invalid(); at >= 0 {
+		r.Add(src.Pos(at), "save it as UTF-8", "not UTF-8 text")
+		return nil
+	}
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".toml":
-		return tree.TOML(name, data, r)
+		return parseTOML(src, r)
 	case ".yaml", ".yml", ".json": // JSON is YAML
-		return tree.YAML(name, data, r)
+		return strict.YAML(src, r)
 	}
-	r.Add(tree.Pos{File: name}, "", "a configuration file ends in .yaml, .yml or .toml")
+	r.Add(strict.Pos{File: name}, "", "a configuration file ends in .yaml, .yml or .toml")
 	return nil
+}
+
+func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
+	root, refusal := strict.TOML(src, strict.Rules{})
+	switch {
+	case refusal == nil:
+	case refusal.Limit:
+		r.Add(refusal.Pos, "", "%s", refusal.Message)
+	default:
+		r.Add(refusal.Pos, "", "not valid TOML: %s", refusal.Message)
+	}
+	return root
 }
 
 // readFile reads a regular file, no more of it than a configuration may have.
@@ -127,7 +152,7 @@ func readFile(name string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, tree.MaxBytes+8))
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+8))
 	return data, info, err
 }
 

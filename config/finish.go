@@ -7,18 +7,30 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/tree"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
 
 // noteSecretsFiles remembers the destinations whose variables may come from a
 // file of their own.
-func (l *loader) noteSecretsFiles(root *tree.Node) {
-	for name, d := range root.At("destinations").Entries("name") {
+func (l *loader) noteSecretsFiles(root *strict.Node) {
+	destinations := root.At("destinations")
+	if destinations == nil {
+		return
+	}
+	note := func(name string, d *strict.Node) {
 		if d.At("secrets_file") != nil {
-			l.secrets[tree.Join("destinations", name)+"."] = true
+			l.secrets[strict.Join("destinations", name)+"."] = true
+		}
+	}
+	for _, f := range destinations.Fields {
+		note(f.Key, f.Value)
+	}
+	for _, item := range destinations.Items {
+		if name := item.At("name"); name != nil {
+			note(name.Text, item)
 		}
 	}
 }
@@ -40,17 +52,17 @@ func (l *loader) late(path string) bool {
 // finish fills in what depends on other values and reports which do not fit.
 func (l *loader) finish() {
 	for _, d := range l.report.Diagnostics {
-		l.broken[tree.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
+		l.broken[strict.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
 	}
 	if _, stated := l.decoder.Positions["extensions.search_paths"]; !stated {
-		base := l.decoder.Base(tree.Pos{})
+		base := l.decoder.Base(strict.Pos{})
 		for i, path := range l.cfg.Extensions.SearchPaths {
 			l.cfg.Extensions.SearchPaths[i] = filepath.Join(base, path)
 		}
 	}
 	l.finishPolicies()
 	for i := range l.cfg.Hooks {
-		l.finishHook(tree.Index("hooks", i), &l.cfg.Hooks[i])
+		l.finishHook(strict.Index("hooks", i), &l.cfg.Hooks[i])
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
 		d := l.cfg.Destinations[name]
@@ -84,7 +96,7 @@ func (l *loader) failIn(path string, p manifest.Problem) {
 // failAt says nothing about a value that could not be decoded in the first place.
 func (l *loader) failAt(path, hint, message string) {
 	pos, _ := l.decoder.Positions.At(path)
-	if place := (tree.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !l.broken[place] {
+	if place := (strict.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !l.broken[place] {
 		l.report.Add(pos, hint, "%s", message)
 	}
 }
@@ -92,7 +104,7 @@ func (l *loader) failAt(path, hint, message string) {
 func (l *loader) finishPolicies() {
 	names := map[string]string{}
 	for i := range l.cfg.Plugins {
-		s, path := &l.cfg.Plugins[i], tree.Index("plugins", i)
+		s, path := &l.cfg.Plugins[i], strict.Index("plugins", i)
 		s.Normalize()
 		problems := s.Validate()
 		for _, p := range problems {

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/tree"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -62,34 +62,34 @@ func (l *loader) run() {
 type loader struct {
 	options LoadOptions
 	environ map[string]string
-	report  *tree.Report
-	decoder *tree.Decoder
+	report  *strict.Report
+	decoder *strict.Decoder
 	cfg     *Config
-	read    []string          // files, in the order read
-	looked  []string          // files that were looked for, absolute
-	seen    []fs.FileInfo     // of the same files
-	secrets map[string]bool   // paths of destinations that have a secrets_file
-	broken  map[tree.Pos]bool // where a value could not be decoded
+	read    []string            // files, in the order read
+	looked  []string            // files that were looked for, absolute
+	seen    []fs.FileInfo       // of the same files
+	secrets map[string]bool     // paths of destinations that have a secrets_file
+	broken  map[strict.Pos]bool // where a value could not be decoded
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &tree.Report{}, cfg: Default(),
-		secrets: map[string]bool{}, broken: map[tree.Pos]bool{}}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(),
+		secrets: map[string]bool{}, broken: map[strict.Pos]bool{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
 		}
 	}
-	l.decoder = &tree.Decoder{
+	l.decoder = &strict.Decoder{
 		Report:    l.report,
 		Lookup:    func(name string) (string, bool) { v, ok := l.environ[name]; return v, ok },
 		Dir:       o.Dir,
 		CamelCase: "plugins",
 		Keep:      map[string]int{},
-		Positions: tree.Positions{},
+		Positions: strict.Positions{},
 		Late:      l.late,
 	}
 	return l
@@ -112,10 +112,10 @@ func (l *loader) files() {
 }
 
 // layer lays a tree over what there is.
-func (l *loader) layer(n *tree.Node) {
+func (l *loader) layer(n *strict.Node) {
 	if n != nil {
 		l.noteSecretsFiles(n)
-		l.decoder.Decode(n, l.cfg)
+		l.decoder.Decode("", n, l.cfg)
 	}
 }
 

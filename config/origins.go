@@ -4,12 +4,12 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // Origins says where each value of a loaded [Config] came from.
 type Origins struct {
-	stated tree.Positions
+	stated strict.Positions
 }
 
 // Of returns where the value of a key, such as server.listen, was stated:
@@ -32,7 +32,7 @@ type Setting struct {
 // order of the schema.
 func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
-	for _, leaf := range tree.Leaves(c, secret) {
+	for _, leaf := range strict.Leaves(c, secret) {
 		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
 			settings = append(settings, Setting{leaf.Path, leaf.Value, origin})
 		}
@@ -43,7 +43,7 @@ func (c *Config) Settings(o *Origins) []Setting {
 // Redacted returns c as a file would state it, every secret replaced by "***":
 // what an operator may be shown.
 func (c *Config) Redacted() map[string]any {
-	return tree.Plain(c, secret).(map[string]any)
+	return strict.Plain(c, secret).(map[string]any)
 }
 
 var (

@@ -5,20 +5,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // variables returns what EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
 // server.listen, and so on for every scalar and list outside maps and lists of
 // maps. An empty one states nothing.
-func (l *loader) variables() *tree.Node {
-	root := &tree.Node{Kind: tree.Map}
+func (l *loader) variables() *strict.Node {
+	root := &strict.Node{Kind: strict.Map}
 	known := map[string]bool{}
 	for _, leaf := range settable() {
 		name := variable(leaf.Path)
 		known[name] = true
 		if value := l.environ[name]; value != "" {
-			set(root, leaf.Path, &tree.Node{Pos: tree.Pos{Source: "env " + name}, Kind: tree.String, Text: value, Loose: true})
+			set(root, leaf.Path, &strict.Node{Pos: strict.Pos{Source: "env " + name}, Kind: strict.String, Text: value, Loose: true})
 		}
 	}
 	l.warnUnknown(known)
@@ -41,7 +41,7 @@ func (l *loader) warnUnknown(known map[string]bool) {
 	slices.Sort(names)
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		l.report.Warn(tree.Pos{Source: "env " + name}, tree.DidYouMean(name, names), "sets nothing")
+		l.report.Warn(strict.Pos{Source: "env " + name}, strict.DidYouMean(name, names), "sets nothing")
 	}
 }
 
@@ -60,22 +60,22 @@ func variable(path string) string {
 }
 
 // settable returns every scalar and list of scalars that is always there.
-func settable() []tree.Leaf { return tree.Leaves(Default(), never) }
+func settable() []strict.Leaf { return strict.Leaves(Default(), never) }
 
 func never(string, string) bool { return false }
 
 // flags returns what the flags state.
-func (l *loader) flags() *tree.Node {
+func (l *loader) flags() *strict.Node {
 	lists := map[string]bool{}
 	for _, leaf := range settable() {
 		lists[leaf.Path] = leaf.Type.Kind() == reflect.Slice
 	}
-	root := &tree.Node{Kind: tree.Map}
+	root := &strict.Node{Kind: strict.Map}
 	for _, flag := range l.options.Flags {
-		pos := tree.Pos{Source: "flag " + flag.Name}
-		value := &tree.Node{Pos: pos, Kind: tree.List}
+		pos := strict.Pos{Source: "flag " + flag.Name}
+		value := &strict.Node{Pos: pos, Kind: strict.List}
 		for _, text := range flag.Values {
-			value.Items = append(value.Items, &tree.Node{Pos: pos, Kind: tree.String, Text: text, Loose: true})
+			value.Items = append(value.Items, &strict.Node{Pos: pos, Kind: strict.String, Text: text, Loose: true})
 		}
 		if !lists[flag.Key] && len(value.Items) == 1 {
 			value = value.Items[0]
@@ -86,12 +86,12 @@ func (l *loader) flags() *tree.Node {
 }
 
 // set puts value at a dotted path below n.
-func set(n *tree.Node, path string, value *tree.Node) {
+func set(n *strict.Node, path string, value *strict.Node) {
 	key, rest, deeper := strings.Cut(path, ".")
-	i := slices.IndexFunc(n.Fields, func(f tree.Field) bool { return f.Key == key })
+	i := slices.IndexFunc(n.Fields, func(f strict.Field) bool { return f.Key == key })
 	if i < 0 {
 		i = len(n.Fields)
-		n.Fields = append(n.Fields, tree.Field{Key: key, Pos: value.Pos, Value: &tree.Node{Pos: value.Pos, Kind: tree.Map}})
+		n.Fields = append(n.Fields, strict.Field{Key: key, Pos: value.Pos, Value: &strict.Node{Pos: value.Pos, Kind: strict.Map}})
 	}
 	if deeper {
 		set(n.Fields[i].Value, rest, value)

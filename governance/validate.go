@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/glob"
 )
 
 // Problem is one thing wrong with a [Spec]; whoever read it knows its place.
@@ -156,11 +158,11 @@ func (m Match) validate(p *problems) {
 		globs []string
 	}{{"tools", m.Tools}, {"extensions", m.Extensions}, {"methods", m.Methods}, {"callers", m.Callers}, {"direction", m.Direction}}
 	for _, list := range lists {
-		for _, glob := range list.globs {
-			if badGlob(glob) {
-				p.add("match."+list.field, "* is any text, ? any character, [a-z] one of them", "%q is not a glob", glob)
-			} else if list.field == "direction" && !slices.ContainsFunc(directions, func(d string) bool { return globMatch(glob, d) }) {
-				p.add("match.direction", "to_extension or to_caller", "%q matches no direction", glob)
+		for _, pattern := range list.globs {
+			if glob.Check(pattern) != nil {
+				p.add("match."+list.field, "* is any text, ? any character, [a-z] one of them", "%q is not a glob", pattern)
+			} else if list.field == "direction" && !slices.ContainsFunc(directions, func(d string) bool { return glob.Match(pattern, d) }) {
+				p.add("match.direction", "to_extension or to_caller", "%q matches no direction", pattern)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/toolmatch"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -35,7 +35,7 @@ type Options struct {
 // entry is a handler with its matcher read.
 type entry struct {
 	Handler
-	matcher toolmatch.Pattern
+	matcher glob.Matcher
 }
 
 // NewSet orders the handlers. It panics when a Matcher is no pattern, see
@@ -43,7 +43,7 @@ type entry struct {
 func NewSet(o Options, handlers ...Handler) *Set {
 	s := &Set{o: o, handlers: make(map[Point][]entry)}
 	for _, h := range handlers {
-		m, err := toolmatch.Parse(h.Matcher)
+		m, err := glob.ParseMatcher(h.Matcher)
 		if err != nil {
 			panic(fmt.Sprintf("hooks: matcher of %s: %v", h.Name, err))
 		}
@@ -57,7 +57,7 @@ func NewSet(o Options, handlers ...Handler) *Set {
 
 // CheckMatcher says why pattern cannot be a Matcher, nil when it can.
 func CheckMatcher(pattern string) error {
-	_, err := toolmatch.Parse(pattern)
+	_, err := glob.ParseMatcher(pattern)
 	return err
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // MergeConfig returns the extension's configuration: [config] with the
@@ -53,19 +55,19 @@ func merge(base, top map[string]any) map[string]any {
 func (v *validator) config() {
 	raw, err := JSON(v.m.Config)
 	if err != nil {
-		v.errorf(at("config"), "", "config: %v", err)
+		v.errorf("config", "", "config: %v", err)
 		return
 	}
 	schema, err := compile(v.m.ConfigSchema)
 	if err != nil {
-		v.errorf(at("config_schema"), "", "config_schema is not a JSON Schema: %v", err)
+		v.errorf("config_schema", "", "config_schema is not a JSON Schema: %v", err)
 		return
 	}
 	if schema == nil || v.m.Config == nil {
 		return
 	}
 	if weigh(v.m.ConfigSchema).total*size(v.m.Config) > maxSchemaWork {
-		v.errorf(at("config_schema"), "", "config_schema is too large to check this config against")
+		v.errorf("config_schema", "", "config_schema is too large to check this config against")
 		return
 	}
 	for _, f := range check(schema, raw, true) {
@@ -118,13 +120,13 @@ func (f finding) String() string {
 }
 
 // path returns the place in the manifest.
-func (f finding) path() []any {
-	path := at("config")
+func (f finding) path() string {
+	path := "config"
 	for _, step := range f.location {
 		if i, err := strconv.Atoi(step); err == nil {
-			path = append(path, i)
+			path = strict.Index(path, i)
 		} else {
-			path = append(path, step)
+			path += "." + step
 		}
 	}
 	return path

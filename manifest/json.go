@@ -72,3 +72,17 @@ func localTime(t time.Time) string {
 	}
 	return t.Format(time.RFC3339Nano)
 }
+
+func asList(v any) ([]any, bool) {
+	switch v := v.(type) {
+	case []any:
+		return v, true
+	case []map[string]any:
+		list := make([]any, len(v))
+		for i, t := range v {
+			list[i] = t
+		}
+		return list, true
+	}
+	return nil, false
+}

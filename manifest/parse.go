@@ -1,11 +1,33 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
+
+// The codes of this package's diagnostics.
+const (
+	CodeInvalid     = "manifest_invalid"   // Error: plugin.toml cannot be used
+	CodeTooLarge    = "manifest_too_large" // Error: over a limit, so not even parsed
+	CodeUnreadable  = "file_unreadable"    // Error: the file cannot be opened or read
+	CodeNotRegular  = "not_regular"        // Error: a FIFO, socket, device or directory where a file belongs
+	CodeUnsupported = "not_supported"      // Info: accepted, and has no effect
+	CodeSidecar     = "sidecar_invalid"    // Error: .mcp.json, or one of its servers, cannot be used
+	CodeSidecarNote = "sidecar_note"       // Info: something in .mcp.json that was guessed or has no effect
+)
+
+// MaxBytes is the largest plugin.toml or .mcp.json that is read.
+const MaxBytes = 64 << 10
+
+// rules bound a file that a stranger may have written: 10 KB of one dotted key cost
+// the TOML parser half a gigabyte.
+var rules = strict.Rules{Depth: 24, Parts: 24, KeyBytes: 1024, Work: 100_000, AtKeys: true}
 
 // Parse reads a plugin.toml; path is for its diagnostics only. It reports every
 // unknown key, wrong type and broken rule at once, except that a syntax error
@@ -19,39 +41,103 @@ func Parse(path string, data []byte) (*Manifest, []protocol.Diagnostic) {
 // parse is Parse with the servers of a .mcp.json, which count if the manifest
 // states none itself.
 func parse(path string, data []byte, beside map[string]Server) (*Manifest, []protocol.Diagnostic) {
-	s, ok := newSource(path, CodeInvalid, data)
-	if !ok {
-		return nil, s.diags
-	}
-	values := s.readTOML()
-	if values == nil {
-		return nil, s.diags
+	r := &strict.Report{Code: CodeInvalid}
+	root := read(path, data, r, strict.TOML)
+	if root == nil {
+		return nil, r.Diagnostics
 	}
 	m := &Manifest{}
-	d := decoder{source: s}
-	d.table(reflect.ValueOf(m).Elem(), values, s.root, "")
+	d := strict.Decoder{Report: r, Exact: true, Unknown: func(f strict.Field, known []string, message string) {
+		hint := ""
+		if len(r.Diagnostics) <= maxSuggestions {
+			hint = suggest(f.Key, known)
+		}
+		r.Add(f.Pos, hint, "%s", message)
+	}}
+	d.Decode("", root, m)
+	v := validator{Report: r, places: d.Positions, m: m}
 	if m.MCPServers == nil {
 		m.MCPServers = beside
 	} else if beside != nil {
-		s.diagnose(protocol.LevelInfo, CodeSidecarNote, s.find("mcp_servers").off, "",
+		r.Diagnose(protocol.LevelInfo, CodeSidecarNote, v.at("mcp_servers"), "",
 			"%s is not used: the manifest has [mcp_servers] of its own", SidecarName)
 	}
-	v := validator{source: s, m: m}
 	v.manifest()
-	sortByPosition(s.diags)
-	s.diags = capped(s.diags)
+	sortByPosition(r.Diagnostics)
+	diags := capped(r.Diagnostics)
 	if ValidateID(m.Plugin.ID) == nil {
-		for i := range s.diags {
-			s.diags[i].Extension = m.Plugin.ID
+		for i := range diags {
+			diags[i].Extension = m.Plugin.ID
 		}
 	}
-	if failed(s.diags) {
-		return nil, s.diags
+	if strict.Failed(diags) {
+		return nil, diags
 	}
-	return m, s.diags
+	return m, diags
 }
 
-// maxDiagnostics of one file are shown: more help nobody and hide its neighbours'.
+// read returns the tree of a file, nil after reporting why there is none.
+func read(path string, data []byte, r *strict.Report, parse func(*strict.Source, strict.Rules) (*strict.Node, *strict.Refusal)) *strict.Node {
+	if len(data) > MaxBytes {
+		r.Diagnose(protocol.LevelError, CodeTooLarge, strict.Pos{File: path}, "", "the file has more than %d KiB", MaxBytes>>10)
+		return nil
+	}
+	src := strict.NewSource(path, data)
+	if text := src.Text; strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		r.Add(src.Pos(0), "save the file as UTF-8", "the file is UTF-16")
+		return nil
+	} else if i := src.Invalid(); i >= 0 {
+		r.Add(src.Pos(i), "save the file as UTF-8", "byte 0x%02X is not UTF-8", text[i])
+		return nil
+	} else if i := strings.IndexByte(text, 0); i >= 0 {
+		r.Add(src.Pos(i), "save the file as UTF-8 text", "the file has a NUL byte")
+		return nil
+	}
+	root, refusal := parse(src, rules)
+	if refusal != nil {
+		code := r.Code
+		if refusal.Limit {
+			code = CodeTooLarge
+		}
+		r.Diagnose(protocol.LevelError, code, refusal.Pos, "", "%s", lowerFirst(refusal.Message))
+	}
+	return root
+}
+
+func lowerFirst(s string) string {
+	if s == "" || len(s) > 1 && 'A' <= s[1] && s[1] <= 'Z' {
+		return s
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+// maxSuggestions bounds the work for a file in which no key is known.
+const maxSuggestions = 100
+
+// suggest guesses which key an unknown one stands for: one of the same table, or
+// the same key of another one.
+func suggest(key string, known []string) string {
+	if hint := strict.DidYouMean(key, known); hint != "" {
+		return hint
+	}
+	t := reflect.TypeFor[Manifest]()
+	for i, section := range strict.Keys(t) {
+		if table := t.Field(i).Type; table.Kind() == reflect.Struct && slices.Contains(strict.Keys(table), key) {
+			return fmt.Sprintf("it belongs in [%s]", section)
+		}
+	}
+	return ""
+}
+
+// sortByPosition puts the diagnostics of one file in the order of its lines.
+func sortByPosition(diags []protocol.Diagnostic) {
+	slices.SortStableFunc(diags, func(a, b protocol.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
+	})
+}
+
+// maxDiagnostics of one file are shown: more help nobody and hide those of other
+// files.
 const maxDiagnostics = 50
 
 func capped(diags []protocol.Diagnostic) []protocol.Diagnostic {
@@ -61,10 +147,8 @@ func capped(diags []protocol.Diagnostic) []protocol.Diagnostic {
 	}
 	last := diags[maxDiagnostics]
 	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", more), ""
-	for _, d := range diags[maxDiagnostics:] {
-		if d.Level == protocol.LevelError {
-			last.Level = d.Level
-		}
+	if strict.Failed(diags[maxDiagnostics:]) {
+		last.Level = protocol.LevelError
 	}
 	return append(diags[:maxDiagnostics:maxDiagnostics], last)
 }

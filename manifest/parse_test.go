@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -39,7 +40,7 @@ func TestParseValid(t *testing.T) {
 func diagnose(t *testing.T, text string) string {
 	t.Helper()
 	m, diags := Parse("p", []byte(text))
-	if failed(diags) == (m != nil) {
+	if strict.Failed(diags) == (m != nil) {
 		t.Errorf("manifest %v beside %v", m, diags)
 	}
 	var b strings.Builder
@@ -267,9 +268,9 @@ func TestM3Bombs(t *testing.T) {
 		"300 MB":               strings.Repeat("# comment\n", 30<<20),
 		"behind strings":       "a = \"\\\"\" \nb = '''x'''''\n" + deep,
 		"behind a syntax slip": "a = ! " + deep + deep,
-		"wide and deep":        lines(strings.Repeat("k.", maxDepth-1) + "k%d = 1\n"),
-		"deep tables":          lines("[[x%d." + strings.Repeat("a.", maxDepth-2) + "a]]\n"),
-		"long deep keys":       "[" + strings.Repeat(strings.Repeat("k", 40)+".", maxDepth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
+		"wide and deep":        lines(strings.Repeat("k.", rules.Depth-1) + "k%d = 1\n"),
+		"deep tables":          lines("[[x%d." + strings.Repeat("a.", rules.Depth-2) + "a]]\n"),
+		"long deep keys":       "[" + strings.Repeat(strings.Repeat("k", 40)+".", rules.Depth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
 		"many inline tables":   "x = [" + strings.Repeat("{a=1},", 10<<10) + "]\n",
 		"many unknown keys":    lines("plugins%d=1\n"),
 	} {

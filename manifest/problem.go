@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/toolmatch"
+	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // Problem is one thing wrong with a table that more than one kind of file may
@@ -33,7 +33,7 @@ func (p *problems) add(field, hint, format string, args ...any) {
 // oneOf checks a word that may be absent.
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {
-		p.add(field, didYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
+		p.add(field, strict.DidYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
 	}
 }
 
@@ -42,13 +42,6 @@ func (p *problems) atLeast(field string, value *int, least int) {
 	if value != nil && *value < least {
 		p.add(field, "", "%s is at least %d, not %d", field, least, *value)
 	}
-}
-
-func didYouMean(name string, known []string) string {
-	if near := nearest.Of(name, known); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return ""
 }
 
 func either(words []string) string {
@@ -94,13 +87,13 @@ func (r Runtime) Validate() []Problem {
 func (h HookSpec) Validate() []Problem {
 	var p problems
 	if _, ok := ParseHookEvent(h.Event); !ok {
-		p.add("event", didYouMean(h.Event, eventNames()), "%q is not a hook point", h.Event)
+		p.add("event", strict.DidYouMean(h.Event, eventNames()), "%q is not a hook point", h.Event)
 	}
 	if len(h.Command) == 0 || strings.TrimSpace(h.Command[0]) == "" {
 		p.add("command", "", "a hook needs a command")
 	}
 	p.oneOf("on_error", h.OnError, "allow", "deny")
-	if _, err := toolmatch.Parse(h.Matcher); err != nil {
+	if _, err := glob.ParseMatcher(h.Matcher); err != nil {
 		p.add("matcher", "", "matcher is not a regular expression (nor a list of names, nor a pattern): %v", err)
 	}
 	if h.Timeout != nil && *h.Timeout == 0 {

@@ -1,14 +1,10 @@
 package manifest
 
 import (
-	"encoding/json"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/tailscale/hujson"
-
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -36,15 +32,15 @@ func ServerID(owner, name string) string {
 
 // jsonServer is a server as the JSON files of other clients write it.
 type jsonServer struct {
-	Type     string            `toml:"type" alias:"transport"`
-	Command  string            `toml:"command"`
-	Args     []string          `toml:"args"`
-	Env      map[string]string `toml:"env"`
-	Cwd      string            `toml:"cwd"`
-	URL      string            `toml:"url"`
-	HTTPURL  string            `toml:"httpUrl"`
-	Headers  map[string]string `toml:"headers"`
-	Disabled bool              `toml:"disabled"`
+	Type     string            `json:"type" alias:"transport"`
+	Command  string            `json:"command"`
+	Args     []string          `json:"args"`
+	Env      map[string]string `json:"env"`
+	Cwd      string            `json:"cwd"`
+	URL      string            `json:"url"`
+	HTTPURL  string            `json:"httpUrl"`
+	Headers  map[string]string `json:"headers"`
+	Disabled bool              `json:"disabled"`
 }
 
 // ParseSidecar reads the MCP servers of a .mcp.json: the members of
@@ -53,148 +49,81 @@ type jsonServer struct {
 // used is an Error that leaves the others alone. The map is nil when the file
 // as a whole is no such file.
 func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagnostic) {
-	s, ok := newSource(path, CodeSidecar, data)
-	if !ok {
-		return nil, s.diags
-	}
-	root := s.readJSON()
+	p := sidecarParser{Report: &strict.Report{Code: CodeSidecar}, servers: map[string]Server{}}
+	root := read(path, data, p.Report, strict.JSON)
 	if root == nil {
-		return nil, s.diags
+		return nil, p.Diagnostics
 	}
-	p := sidecarParser{decoder: decoder{source: s, lenient: true}, servers: map[string]Server{}}
 	found := false
-	for _, m := range root.Members {
-		switch name := m.Name.Value.(hujson.Literal).String(); name {
+	for _, f := range root.Fields {
+		switch f.Key {
 		case "mcpServers", "servers", "mcp_servers":
 			found = true
-			p.list(m, name)
+			p.list(f)
 		default:
-			s.diagnose(protocol.LevelInfo, CodeSidecarNote, m.Name.StartOffset, "", "%q is not used", name)
+			p.note(f.Pos, "", "%q is not used", f.Key)
 		}
 	}
 	if !found {
-		s.errorAt(0, "", "there is neither mcpServers nor servers in the file")
-		return nil, s.diags
+		p.Add(strict.Pos{File: path, Line: 1, Column: 1}, "", "there is neither mcpServers nor servers in the file")
+		return nil, p.Diagnostics
 	}
-	sortByPosition(s.diags)
-	return p.servers, s.diags
-}
-
-// readJSON returns the object that a JSON text with comments holds, or nil
-// after one diagnostic.
-func (s *source) readJSON() *hujson.Object {
-	if off := tooDeep(s.text); off >= 0 {
-		s.diagnose(protocol.LevelError, CodeTooLarge, off, "", "more than %d levels of objects and arrays", maxDepth)
-		return nil
-	}
-	v, err := hujson.Parse([]byte(s.text))
-	if err != nil {
-		var line, column int
-		text := strings.TrimPrefix(err.Error(), "hujson: ")
-		if n, _ := fmt.Sscanf(text, "line %d, column %d:", &line, &column); n == 2 && line <= len(s.lines) {
-			_, text, _ = strings.Cut(text, ": ")
-			s.errorAt(s.lines[line-1]+column-1, "", "%s", text)
-		} else {
-			s.errorAt(0, "", "%s", text)
-		}
-		return nil
-	}
-	o, ok := v.Value.(*hujson.Object)
-	if !ok {
-		s.errorAt(v.StartOffset, "", "the file is not a JSON object")
-	}
-	return o
-}
-
-// tooDeep returns where brackets nest too deeply, or -1. Strings and comments
-// do not count.
-func tooDeep(text string) int {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		skip := 0
-		switch rest := text[i:]; {
-		case rest[0] == '[' || rest[0] == '{':
-			if depth++; depth > maxDepth {
-				return i
-			}
-		case rest[0] == ']' || rest[0] == '}':
-			depth--
-		case rest[0] == '"':
-			skip = closing(rest)
-		case strings.HasPrefix(rest, "//"):
-			skip = strings.IndexByte(rest, '\n')
-		case strings.HasPrefix(rest, "/*"):
-			if skip = strings.Index(rest[2:], "*/"); skip >= 0 {
-				skip += 3
-			}
-		}
-		if skip < 0 {
-			return -1 // open to the end: nothing nests there
-		}
-		i += skip
-	}
-	return -1
-}
-
-// closing returns the index of the quote that ends the string at the start of
-// text, or -1.
-func closing(text string) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			return i
-		case '\\':
-			i++
-		}
-	}
-	return -1
+	sortByPosition(p.Diagnostics)
+	return p.servers, p.Diagnostics
 }
 
 type sidecarParser struct {
-	decoder
+	*strict.Report
 	servers map[string]Server
 	ids     []string
 }
 
+func (p *sidecarParser) note(pos strict.Pos, hint, format string, args ...any) {
+	p.Diagnose(protocol.LevelInfo, CodeSidecarNote, pos, hint, format, args...)
+}
+
 // list reads every server of one list.
-func (p *sidecarParser) list(m hujson.ObjectMember, key string) {
-	o, ok := m.Value.Value.(*hujson.Object)
-	if !ok {
-		p.errorAt(m.Name.StartOffset, "", "%s: want an object of servers", key)
+func (p *sidecarParser) list(f strict.Field) {
+	if f.Value.Kind != strict.Map {
+		p.Add(f.Pos, "", "%s: want an object of servers", f.Key)
 		return
 	}
-	for _, m := range o.Members {
-		name := m.Name.Value.(hujson.Literal).String()
-		id := ServerID("", name)
+	for _, server := range f.Value.Fields {
+		id := ServerID("", server.Key)
 		switch {
 		case id == "":
-			p.errorAt(m.Name.StartOffset, "", "%q is not a server's name: 1 to %d characters", name, MaxIDLength)
+			p.Add(server.Pos, "", "%q is not a server's name: 1 to %d characters", server.Key, MaxIDLength)
 		case slices.Contains(p.ids, id):
-			p.errorAt(m.Name.StartOffset, "rename one of them", "there is a server named like %q already; the first one is kept", name)
+			p.Add(server.Pos, "rename one of them", "there is a server named like %q already; the first one is kept", server.Key)
 		default:
 			p.ids = append(p.ids, id)
-			p.server(name, key+"."+name, m)
+			p.server(server.Key, f.Key+"."+server.Key, server.Value)
 		}
 	}
 }
 
-// server reads one server; whatever is wrong with it stays with it.
-func (p *sidecarParser) server(name, where string, m hujson.ObjectMember) {
-	n := &node{off: m.Name.StartOffset}
-	v, ok := jsonValue(m.Value, n).(map[string]any)
-	if !ok {
-		p.errorAt(n.off, "", "%s: want an object", where)
+// server reads one server. Its errors leave the other servers alone.
+func (p *sidecarParser) server(name, where string, n *strict.Node) {
+	if n.Kind != strict.Map {
+		p.Add(n.Pos, "", "%s: want an object", where)
 		return
 	}
-	before := len(p.diags)
+	before := len(p.Diagnostics)
 	var j jsonServer
-	p.table(reflect.ValueOf(&j).Elem(), v, n, where)
-	if failed(p.diags[before:]) {
+	d := strict.Decoder{Report: p.Report, Exact: true, Unknown: func(f strict.Field, known []string, message string) {
+		p.note(f.Pos, strict.DidYouMean(f.Key, known), "%s", message)
+	}}
+	d.Decode(where, n, &j)
+	if strict.Failed(p.Diagnostics[before:]) {
 		return
 	}
 	if j.Disabled {
-		p.diagnose(protocol.LevelInfo, CodeSidecarNote, n.off, "", "%s is disabled in the file", where)
+		p.note(n.Pos, "", "%s is disabled in the file", where)
 		return
+	}
+	at := func(key string) strict.Pos {
+		pos, _ := d.Positions.At(where + "." + key)
+		return pos
 	}
 	s, guess := j.server().Complete()
 	problems := s.Validate()
@@ -203,13 +132,13 @@ func (p *sidecarParser) server(name, where string, m hujson.ObjectMember) {
 			Hint: "name a variable of the environment instead: ${NAME}"})
 	}
 	for _, problem := range problems {
-		p.errorAt(p.at(n.kid(problem.Field), n), problem.Hint, "%s: %s", where, problem.Message)
+		p.Add(at(problem.Field), problem.Hint, "%s: %s", where, problem.Message)
 	}
 	if len(problems) > 0 {
 		return
 	}
 	if guess != "" {
-		p.diagnose(protocol.LevelInfo, CodeSidecarNote, p.at(n.kid("url"), n), "state the type", "%s: %s", where, guess)
+		p.note(at("url"), "state the type", "%s: %s", where, guess)
 	}
 	p.servers[name] = s
 }
@@ -243,30 +172,4 @@ func (s *Server) mentions(part string) (found bool) {
 		return text
 	})
 	return found
-}
-
-// jsonValue returns a value in Go's terms and notes where its parts stand.
-func jsonValue(v hujson.Value, n *node) any {
-	switch t := v.Value.(type) {
-	case *hujson.Object:
-		table := make(map[string]any, len(t.Members))
-		for _, m := range t.Members {
-			key := m.Name.Value.(hujson.Literal).String()
-			table[key] = jsonValue(m.Value, n.add(key, m.Name.StartOffset))
-		}
-		return table
-	case *hujson.Array:
-		list := make([]any, len(t.Elements))
-		for i, e := range t.Elements {
-			item := &node{off: e.StartOffset}
-			n.items = append(n.items, item)
-			list[i] = jsonValue(e, item)
-		}
-		return list
-	case hujson.Literal:
-		var value any
-		_ = json.Unmarshal(t, &value) // the parser let only valid literals through
-		return value
-	}
-	return nil
 }

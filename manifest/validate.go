@@ -10,35 +10,51 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
 // validator checks the rules that no type can express. Every check reports and
 // goes on.
 type validator struct {
-	*source
-	m *Manifest
+	*strict.Report
+	places strict.Positions
+	m      *Manifest
 }
 
-// errorf reports at the deepest part of path that the file has, unless its
-// value could not be decoded and that has been said already.
-func (v *validator) errorf(path []any, hint, format string, args ...any) {
-	if n := v.find(path...); !n.reported {
-		v.errorAt(n.off, hint, format, args...)
+// at returns the place of the deepest part of path that the file states.
+func (v *validator) at(path string) strict.Pos {
+	pos, _ := v.places.At(path)
+	return pos
+}
+
+// stated reports whether the file has the key, whatever its value.
+func (v *validator) stated(path string) bool {
+	_, ok := v.places[path]
+	return ok
+}
+
+// errorf reports an error at path, unless decoding has reported the value there.
+func (v *validator) errorf(path, hint, format string, args ...any) {
+	if pos := v.at(path); !pos.Wrong {
+		v.Add(pos, hint, format, args...)
 	}
 }
 
-func at(path ...any) []any { return path }
-
-// stated reports whether the file has the key, whatever its value.
-func (v *validator) stated(table, key string) bool { return v.root.kid(table).kid(key) != nil }
+// problem reports p, found in the table at path.
+func (v *validator) problem(path string, p Problem) {
+	if p.Field != "" {
+		path += "." + p.Field
+	}
+	v.errorf(path, p.Hint, "%s: %s", path, p.Message)
+}
 
 func (v *validator) manifest() {
 	v.plugin()
-	if v.root.kid("transport") != nil {
+	if v.stated("transport") {
 		v.transport()
-	} else if len(v.m.MCPServers) == 0 && v.root.kid("mcp_servers") == nil && v.root.kid("hooks") == nil {
-		v.errorAt(0, `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
+	} else if len(v.m.MCPServers) == 0 && !v.stated("mcp_servers") && !v.stated("hooks") {
+		v.Add(v.at(""), `add [transport] with a command, MCP servers or [[hooks]]`, "the manifest starts nothing: it has no [transport]")
 	}
 	v.capabilities()
 	v.requires()
@@ -61,16 +77,16 @@ const maxDescription = 512 // characters
 func (v *validator) plugin() {
 	p := v.m.Plugin
 	if err := ValidateID(p.ID); err != nil {
-		v.errorf(at("plugin", "id"), "", "plugin.id: %v", err)
+		v.errorf("plugin.id", "", "plugin.id: %v", err)
 	}
 	if !semver.MatchString(p.Version) {
-		v.errorf(at("plugin", "version"), "", "plugin.version: want a version such as 0.1.0, got %q", p.Version)
+		v.errorf("plugin.version", "", "plugin.version: want a version such as 0.1.0, got %q", p.Version)
 	}
 	if p.MinAgentVersion != "" && !semver.MatchString(p.MinAgentVersion) {
-		v.errorf(at("plugin", "min_agent_version"), "", "plugin.min_agent_version: want one version such as 1.2.0, got %q", p.MinAgentVersion)
+		v.errorf("plugin.min_agent_version", "", "plugin.min_agent_version: want one version such as 1.2.0, got %q", p.MinAgentVersion)
 	}
 	if n := utf8.RuneCountInString(p.Description); n > maxDescription {
-		v.errorf(at("plugin", "description"), "", "plugin.description has %d characters; at most %d", n, maxDescription)
+		v.errorf("plugin.description", "", "plugin.description has %d characters; at most %d", n, maxDescription)
 	}
 }
 
@@ -79,8 +95,8 @@ var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 func (v *validator) capabilities() {
 	c := v.m.Capabilities
 	if c == nil {
-		if v.m.Transport.Protocol == ProtocolNative && v.root.kid("capabilities") == nil {
-			v.errorf(at("plugin"), `add [capabilities] with tools = ["…"] or hooks = ["…"]`, "a native extension says what it offers: [capabilities] is missing")
+		if v.m.Transport.Protocol == ProtocolNative && !v.stated("capabilities") {
+			v.errorf("plugin", `add [capabilities] with tools = ["…"] or hooks = ["…"]`, "a native extension says what it offers: [capabilities] is missing")
 		}
 		return
 	}
@@ -91,27 +107,27 @@ func (v *validator) capabilities() {
 	total := 0
 	for i, l := range lists {
 		total += len(l.names)
-		v.names(at("capabilities", l.key), l.key, l.names)
+		v.names("capabilities."+l.key, l.key, l.names)
 		if i >= 2 && len(l.names) > 0 {
-			v.diagnose(protocol.LevelInfo, CodeUnsupported, v.find("capabilities", l.key).off, "", "capabilities.%s has no effect: not supported", l.key)
+			v.Diagnose(protocol.LevelInfo, CodeUnsupported, v.at("capabilities."+l.key), "", "capabilities.%s has no effect: not supported", l.key)
 		}
 	}
 	for i, name := range c.Hooks {
 		if e, ok := ParseHookEvent(name); ok && e != ExtensionLoad {
 			c.Hooks[i] = string(e)
 		} else {
-			v.errorf(at("capabilities", "hooks", i), didYouMean(name, eventNames()), "%q is not a hook point of extensions", name)
+			v.errorf(strict.Index("capabilities.hooks", i), strict.DidYouMean(name, eventNames()), "%q is not a hook point of extensions", name)
 		}
 	}
-	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.find("capabilities").reported {
-		v.errorf(at("capabilities"), `name a tool or a hook`, "a native extension says what it offers: [capabilities] is empty")
+	if total == 0 && v.m.Transport.Protocol == ProtocolNative && !v.at("capabilities").Wrong {
+		v.errorf("capabilities", `name a tool or a hook`, "a native extension says what it offers: [capabilities] is empty")
 	}
 }
 
 // names checks a list of tool-like names and their uniqueness.
-func (v *validator) names(path []any, what string, names []string) {
+func (v *validator) names(path, what string, names []string) {
 	for i, name := range names {
-		p := append(slices.Clone(path), i)
+		p := strict.Index(path, i)
 		switch {
 		case !toolName.MatchString(name):
 			v.errorf(p, "", "%q is not a name for %s: 1 to 128 of A-Z, a-z, 0-9, _ . and -", name, what)
@@ -125,12 +141,12 @@ func (v *validator) names(path []any, what string, names []string) {
 func (v *validator) runtime() {
 	r := &v.m.Runtime
 	for _, p := range r.Validate() {
-		v.problem(at("runtime"), p)
+		v.problem("runtime", p)
 	}
 	v.operatorsOwn("replay", &r.Replay, ReplayIdempotent)
 	v.operatorsOwn("isolate", &r.Isolate, IsolateNone)
 	if n := r.MaxInFlight; v.m.Transport.Protocol == ProtocolLite && n != nil && *n > 1 {
-		v.errorf(at("runtime", "max_in_flight"), "", "protocol lite has one call in flight, not %d", *n)
+		v.errorf("runtime.max_in_flight", "", "protocol lite has one call in flight, not %d", *n)
 	}
 }
 
@@ -139,91 +155,21 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	if *stated != value {
 		return
 	}
-	v.diagnose(protocol.LevelWarn, CodeUnsupported, v.find("runtime", key).off,
+	v.Diagnose(protocol.LevelWarn, CodeUnsupported, v.at("runtime."+key),
 		"the operator may state it, in extensions.entries."+v.m.Plugin.ID+".runtime",
 		"runtime.%s = %q has no effect in a manifest: that is for the operator to decide", key, value)
 	*stated = ""
 }
 
-// problem reports p, found in the table at path.
-func (v *validator) problem(path []any, p Problem) {
-	if p.Field != "" {
-		for key := range strings.SplitSeq(p.Field, ".") {
-			path = append(path, key)
-		}
-	}
-	var where strings.Builder
-	for _, step := range path {
-		switch step := step.(type) {
-		case int:
-			fmt.Fprintf(&where, "[%d]", step)
-		case string:
-			if where.Len() > 0 {
-				where.WriteByte('.')
-			}
-			where.WriteString(step)
-		}
-	}
-	v.errorf(path, p.Hint, "%s: %s", &where, p.Message)
-}
-
-func (v *validator) tools() {
-	t := v.m.Transport
-	declares := t.Kind == KindExec || t.Protocol == ProtocolLite
-	tools := v.m.Tools
-	if len(tools) > 0 && !declares {
-		v.errorf(at("tools"), "", "[[tools]] is for kind exec and protocol lite; others offer their tools in the handshake")
-	}
-	if len(tools) == 0 && declares && v.root.kid("tools") == nil {
-		v.errorf(at("transport"), "add [[tools]] with a name", "an extension without a handshake declares its tools: [[tools]] is missing")
-	}
-	names := make([]string, 0, len(tools))
-	for i, tool := range tools {
-		switch {
-		case !toolName.MatchString(tool.Name):
-			v.errorf(at("tools", i, "name"), "", "tools[%d].name: want 1 to 128 of A-Z, a-z, 0-9, _ . and -, got %q", i, tool.Name)
-		case slices.Contains(names, tool.Name):
-			v.errorf(at("tools", i, "name"), "", "the tool %q is declared twice", tool.Name)
-		}
-		names = append(names, tool.Name)
-		if len(tool.Command) > 0 && t.Kind != KindExec {
-			v.errorf(at("tools", i, "command"), "", "a tool's command is for kind exec")
-		}
-		if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0]) != "") {
-			v.errorf(at("tools", i, "command"), "", "tools[%d].command names no program", i)
-		}
-		v.placeholders(i, tool)
-		if tool.Method != "" && t.Protocol != ProtocolLite {
-			v.errorf(at("tools", i, "method"), "", "a tool's method is for protocol lite")
-		}
-	}
-}
-
-func (v *validator) hooks() {
-	for i := range v.m.Hooks {
-		h := &v.m.Hooks[i]
-		for _, p := range h.Validate() {
-			v.problem(at("hooks", i), p)
-		}
-		e, _ := ParseHookEvent(h.Event)
-		if e == ExtensionLoad {
-			v.errorf(at("hooks", i, "event"), "", "extension_load is decided by the operator's hooks, not by extensions")
-		}
-		if e != "" {
-			h.Event = string(e)
-		}
-	}
-}
-
 func (v *validator) servers() {
-	if v.root.kid("mcp_servers") == nil {
+	if !v.stated("mcp_servers") {
 		return // those of a sidecar have been checked
 	}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(v.m.MCPServers)) {
 		s, _ := v.m.MCPServers[name].Complete()
 		v.m.MCPServers[name] = s
-		path := at("mcp_servers", name)
+		path := "mcp_servers." + name
 		switch id := ServerID("", name); {
 		case id == "":
 			v.errorf(path, "", "%q is not a server's name: 1 to %d characters", name, MaxIDLength)
@@ -232,35 +178,73 @@ func (v *validator) servers() {
 		default:
 			ids = append(ids, id)
 		}
-		if v.find(path...).anyReported() {
-			continue
-		}
-		for _, p := range s.Validate() {
-			v.problem(path, p)
+		if !v.anyWrong(path) {
+			for _, p := range s.Validate() {
+				v.problem(path, p)
+			}
 		}
 	}
 }
 
-// anyReported reports whether n or anything below it has been reported.
-func (n *node) anyReported() bool {
-	if n.reported {
-		return true
-	}
-	for _, k := range n.kids {
-		if k.anyReported() {
+// anyWrong reports whether the table at path has a value that could not be decoded.
+func (v *validator) anyWrong(path string) bool {
+	for at, pos := range v.places {
+		if pos.Wrong && (at == path || strings.HasPrefix(at, path+".")) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(n.items, (*node).anyReported)
+	return false
 }
 
-// dev wants globs that can match: below the extension's directory.
+// dev checks that the globs can match files below the extension's directory.
 func (v *validator) dev() {
 	for i, glob := range v.m.Dev.Watch {
+		wrong := ""
 		if _, err := path.Match(glob, ""); err != nil {
-			v.errorf(at("dev", "watch", i), `such as "*.py" or "src/**/*.ts"`, "dev.watch: %q is not a glob", glob)
+			wrong = "is not a glob"
 		} else if !filepath.IsLocal(filepath.FromSlash(glob)) {
-			v.errorf(at("dev", "watch", i), `such as "*.py" or "src/**/*.ts"`, "dev.watch: %q is not below the extension's directory", glob)
+			wrong = "is not below the extension's directory"
 		}
+		if wrong != "" {
+			v.errorf(strict.Index("dev.watch", i), `such as "*.py" or "src/**/*.ts"`, "dev.watch: %q %s", glob, wrong)
+		}
+	}
+}
+
+// The platforms of the Go toolchain that could run a host.
+var (
+	knownOS   = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd", "plan9", "solaris", "windows"}
+	knownArch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
+	// commonNames are other words for some of them.
+	commonNames = map[string]string{"macos": "darwin", "osx": "darwin", "mac": "darwin", "win32": "windows", "win": "windows",
+		"x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
+)
+
+func (v *validator) requires() {
+	r := v.m.Requires
+	for i, bin := range r.Bins {
+		if badProgram(bin) != "" || strings.ContainsAny(bin, `/\`) {
+			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH", bin)
+		}
+	}
+	for i, name := range r.Env {
+		if !envName.MatchString(name) {
+			v.errorf(strict.Index("requires.env", i), "", "requires.env: %q is not a variable's name", name)
+		}
+	}
+	v.platforms("os", r.OS, knownOS)
+	v.platforms("arch", r.Arch, knownArch)
+}
+
+func (v *validator) platforms(key string, names, known []string) {
+	for i, name := range names {
+		if slices.Contains(known, name) {
+			continue
+		}
+		hint := strict.DidYouMean(name, known)
+		if common, ok := commonNames[strings.ToLower(name)]; ok {
+			hint = fmt.Sprintf("did you mean %q?", common)
+		}
+		v.errorf(strict.Index("requires."+key, i), hint, "requires.%s: %q is none that is known", key, name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -17,7 +18,7 @@ var (
 
 func (v *validator) transport() {
 	t := &v.m.Transport
-	if t.Kind == "" && !v.find("transport", "kind").reported {
+	if t.Kind == "" && !v.at("transport.kind").Wrong {
 		t.Kind = KindStdio
 		if t.URL != "" && len(v.launchers()) == 0 {
 			t.Kind = KindHTTP
@@ -34,21 +35,21 @@ func (v *validator) transport() {
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
 		if msg := badURL(t.URL); msg != "" {
-			v.errorf(at("transport", "url"), "", "transport.url: %s", msg)
+			v.errorf("transport.url", "", "transport.url: %s", msg)
 		}
 		var p problems
 		p.headers(t.Headers)
 		for _, p := range p {
-			v.problem(at("transport"), p)
+			v.problem("transport", p)
 		}
 		v.token()
 		v.onlyFor("stdio and exec", "command", "args", "cmd", "script", "env", "cwd")
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
-		v.errorf(at("transport", "kind"), "use stdio, http, sse or exec", "transport kind nats is not built in yet")
+		v.errorf("transport.kind", "use stdio, http, sse or exec", "transport kind nats is not built in yet")
 	case "": // of the wrong type, and reported
 	default:
-		v.errorf(at("transport", "kind"), didYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
+		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
 	}
 }
 
@@ -58,35 +59,35 @@ var remoteOnly = []string{"url", "headers", "token_env", "token_file"}
 // token checks where the bearer token of a server comes from.
 func (v *validator) token() {
 	t := &v.m.Transport
-	if v.stated("transport", "token_env") {
+	if v.stated("transport.token_env") {
 		switch {
-		case v.stated("transport", "token_file"):
-			v.errorf(at("transport", "token_file"), "keep one of them", "transport.token_env and token_file exclude each other")
+		case v.stated("transport.token_file"):
+			v.errorf("transport.token_file", "keep one of them", "transport.token_env and token_file exclude each other")
 		case !envName.MatchString(t.TokenEnv):
-			v.errorf(at("transport", "token_env"), "state the name; the value stays in the environment", "transport.token_env is not a variable's name")
+			v.errorf("transport.token_env", "state the name; the value stays in the environment", "transport.token_env is not a variable's name")
 		case !slices.Contains(v.m.Requires.Env, t.TokenEnv):
-			v.errorf(at("transport", "token_env"), fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
+			v.errorf("transport.token_env", fmt.Sprintf("add env = [%q] under [requires]: what is passed on is declared there", t.TokenEnv),
 				"transport.token_env names a variable that requires.env does not")
 		}
 	}
-	if v.stated("transport", "token_file") && (t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0)) {
-		v.errorf(at("transport", "token_file"), "", "transport.token_file names no file")
+	if v.stated("transport.token_file") && (t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0)) {
+		v.errorf("transport.token_file", "", "transport.token_file names no file")
 	}
 	for name := range t.Headers {
 		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {
-			v.errorf(at("transport", "headers"), "keep one of them", "the header Authorization and the token of the transport exclude each other")
+			v.errorf("transport.headers", "keep one of them", "the header Authorization and the token of the transport exclude each other")
 		}
 	}
 	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {
-		v.errorf(at("transport", "mcp_version"), "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)
+		v.errorf("transport.mcp_version", "", "kind sse is older than MCP %s, which needs kind http", protocol.MCP20260728)
 	}
 }
 
 // onlyFor reports every one of the keys that is stated.
 func (v *validator) onlyFor(kinds string, keys ...string) {
 	for _, key := range keys {
-		if v.stated("transport", key) {
-			v.errorf(at("transport", key), "", "transport.%s is for kind %s only, not %s", key, kinds, v.m.Transport.Kind)
+		if v.stated("transport." + key) {
+			v.errorf("transport."+key, "", "transport.%s is for kind %s only, not %s", key, kinds, v.m.Transport.Kind)
 		}
 	}
 }
@@ -94,32 +95,32 @@ func (v *validator) onlyFor(kinds string, keys ...string) {
 // protocol fills in the protocol and the MCP version that are not stated.
 func (v *validator) protocol(def string, allowed ...string) {
 	t := &v.m.Transport
-	if v.find("transport", "protocol").reported {
+	if v.at("transport.protocol").Wrong {
 		return
 	}
 	if t.Protocol == "" {
 		t.Protocol = def
 	}
 	if !slices.Contains(allowed, t.Protocol) {
-		v.errorf(at("transport", "protocol"), didYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
+		v.errorf("transport.protocol", strict.DidYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
 		return
 	}
 	switch {
 	case t.Protocol != ProtocolMCP:
 		if t.MCPVersion != "" {
-			v.errorf(at("transport", "mcp_version"), "", "transport.mcp_version is for protocol mcp only")
+			v.errorf("transport.mcp_version", "", "transport.mcp_version is for protocol mcp only")
 		}
 	case t.MCPVersion == "":
 		t.MCPVersion = MCPVersionAuto
 	case !slices.Contains(mcpVersions, t.MCPVersion):
-		v.errorf(at("transport", "mcp_version"), "", "transport.mcp_version is %s, not %q", either(mcpVersions), t.MCPVersion)
+		v.errorf("transport.mcp_version", "", "transport.mcp_version is %s, not %q", either(mcpVersions), t.MCPVersion)
 	}
 }
 
 // launchers returns the keys stated that start a process.
 func (v *validator) launchers() (stated []string) {
 	for _, key := range []string{"command", "cmd", "script"} {
-		if v.stated("transport", key) {
+		if v.stated("transport." + key) {
 			stated = append(stated, key)
 		}
 	}
@@ -131,37 +132,37 @@ func (v *validator) launch(needed bool) {
 	t := v.m.Transport
 	switch stated := v.launchers(); {
 	case len(stated) > 1:
-		v.errorf(at("transport", stated[1]), "keep one of them", "transport.%s exclude each other", strings.Join(stated, " and "))
+		v.errorf("transport."+stated[1], "keep one of them", "transport.%s exclude each other", strings.Join(stated, " and "))
 	case len(stated) == 0 && needed:
-		v.errorf(at("transport"), `add command = "./program"`, "transport needs one of command, cmd and script")
+		v.errorf("transport", `add command = "./program"`, "transport needs one of command, cmd and script")
 	}
-	if v.stated("transport", "command") {
+	if v.stated("transport.command") {
 		v.program("command", t.Command)
 	}
-	if v.stated("transport", "cmd") {
-		if v.stated("transport", "args") {
-			v.errorf(at("transport", "args"), "put the arguments into cmd", "transport.cmd is the whole command line: args has no place beside it")
+	if v.stated("transport.cmd") {
+		if v.stated("transport.args") {
+			v.errorf("transport.args", "put the arguments into cmd", "transport.cmd is the whole command line: args has no place beside it")
 		}
 		v.program("cmd", slices.Concat(t.Cmd, []string{""})[0])
 	}
-	if v.stated("transport", "script") {
+	if v.stated("transport.script") {
 		v.program("script", t.Script)
 		if t.Script != "" && !filepath.IsLocal(filepath.FromSlash(t.Script)) {
-			v.errorf(at("transport", "script"), "", "transport.script %q is outside the extension's directory", t.Script)
+			v.errorf("transport.script", "", "transport.script %q is outside the extension's directory", t.Script)
 		}
 	}
 	for i, arg := range slices.Concat(t.Args, t.Cmd) {
 		if strings.ContainsRune(arg, 0) {
-			v.errorf(at("transport", "args", i), "", "an argument has a NUL character")
+			v.errorf(strict.Index("transport.args", i), "", "an argument has a NUL character")
 		}
 	}
 	for name, value := range t.Env {
 		if !envName.MatchString(name) || strings.ContainsRune(value, 0) {
-			v.errorf(at("transport", "env", name), "", "transport.env: %q cannot be set in an environment", name)
+			v.errorf("transport.env."+name, "", "transport.env: %q cannot be set in an environment", name)
 		}
 	}
-	if v.stated("transport", "cwd") && (t.Cwd == "" || strings.ContainsRune(t.Cwd, 0)) {
-		v.errorf(at("transport", "cwd"), "", "transport.cwd names no directory")
+	if v.stated("transport.cwd") && (t.Cwd == "" || strings.ContainsRune(t.Cwd, 0)) {
+		v.errorf("transport.cwd", "", "transport.cwd names no directory")
 	}
 }
 
@@ -170,7 +171,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // program checks the word that names what runs.
 func (v *validator) program(key, name string) {
 	if why := badProgram(name); why != "" {
-		v.errorf(at("transport", key), "", "transport.%s: %s", key, why)
+		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
 }
 

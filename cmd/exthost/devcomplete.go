@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -75,43 +74,4 @@ func argumentsFor(e *tools.Entry, word string, given []string) (all []string) {
 		}
 	}
 	return all
-}
-
-// splitWords splits a line as a shell does, with quotes and backslashes and nothing
-// else.
-func splitWords(line string) (words []string, err error) {
-	var b strings.Builder
-	var quote rune
-	escaped, inWord := false, false
-	for _, r := range line {
-		switch {
-		case escaped:
-			b.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, inWord = true, true
-		case r == quote && quote != 0:
-			quote = 0
-		case quote != 0:
-			b.WriteRune(r)
-		case r == '"' || r == '\'':
-			quote, inWord = r, true
-		case r == ' ' || r == '\t':
-			if inWord {
-				words = append(words, b.String())
-				b.Reset()
-			}
-			inWord = false
-		default:
-			b.WriteRune(r)
-			inWord = true
-		}
-	}
-	if quote != 0 || escaped {
-		return nil, fmt.Errorf("the line ends inside a quote")
-	}
-	if inWord {
-		words = append(words, b.String())
-	}
-	return words, nil
 }

@@ -6,33 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 )
-
-func TestSplitWords(t *testing.T) {
-	for line, want := range map[string][]string{
-		"":                     nil,
-		"  a  b\t":             {"a", "b"},
-		`a 'b c' "d 'e'" f\ g`: {"a", "b c", "d 'e'", "f g"},
-		`k="v w"x '' `:         {"k=v wx", ""},
-		`"a\"b" 'a\b'`:         {`a"b`, `a\b`},
-		`j:={"a":1}`:           {"j:={a:1}"},
-		`j:='{"a":1}'`:         {`j:={"a":1}`},
-	} {
-		if got, err := splitWords(line); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
-		}
-	}
-	for _, line := range []string{`a "b`, `a 'b`, `a\`} {
-		if got, err := splitWords(line); err == nil {
-			t.Errorf("%q: %q", line, got)
-		}
-	}
-}
 
 // The tab key, on a session whose one tool is that of scriptManifest.
 func TestComplete(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -30,7 +31,7 @@ type devWord struct{ word, does string }
 
 // do does what a line says; false is the end of the session.
 func (d *dev) do(ctx context.Context, line string, async bool) bool {
-	words, err := splitWords(line)
+	words, err := shellwords.Split(line)
 	if err != nil {
 		d.say("%s%v", d.paint(red, "✗ "), err)
 		return true

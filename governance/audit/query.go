@@ -10,8 +10,9 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path"
 	"time"
+
+	"github.com/exthost/exthost/internal/glob"
 )
 
 // Query says which records are wanted. The zero value is all of exchanges.
@@ -28,9 +29,9 @@ type Query struct {
 
 // Check says which glob is malformed.
 func (q *Query) Check() error {
-	for _, glob := range []string{q.Tool, q.Caller, q.Extension} {
-		if _, err := path.Match(glob, ""); err != nil {
-			return fmt.Errorf("%q is not a glob: * is any text, ? any character, [a-z] one of them", glob)
+	for _, pattern := range []string{q.Tool, q.Caller, q.Extension} {
+		if err := glob.Check(pattern); err != nil && pattern != "" {
+			return err
 		}
 	}
 	return nil
@@ -40,10 +41,7 @@ func (q *Query) wants(r *Record) bool {
 	if r.Kind != KindExchange {
 		return q.Notes
 	}
-	fits := func(glob, name string) bool {
-		ok, _ := path.Match(glob, name)
-		return glob == "" || ok
-	}
+	fits := func(pattern, name string) bool { return pattern == "" || glob.MatchPath(pattern, name) }
 	return (!q.Denied || r.Outcome == Denied) && !r.Time.Before(q.Since) &&
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)
 }

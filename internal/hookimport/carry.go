@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/nearest"
-	"github.com/exthost/exthost/internal/toolmatch"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -75,7 +75,7 @@ func (r *Result) matcher(where string, event manifest.HookEvent, given *string) 
 	if given == nil || *given == "" || *given == "*" {
 		return "", true
 	}
-	pattern, err := toolmatch.Parse(*given)
+	pattern, err := glob.ParseMatcher(*given)
 	switch event {
 	case manifest.BeforeToolCall, manifest.AfterToolCall, manifest.ToolCallFailed:
 	case manifest.SessionStart, manifest.SessionEnd:
@@ -97,7 +97,7 @@ func (r *Result) matcher(where string, event manifest.HookEvent, given *string) 
 
 // foreignOnly reports whether a pattern chooses built-in tools and says nothing of
 // others.
-func foreignOnly(text string, p toolmatch.Pattern) bool {
+func foreignOnly(text string, p glob.Matcher) bool {
 	return !strings.Contains(text, "mcp__") && !strings.Contains(text, "ext_") && slices.ContainsFunc(builtin, func(name string) bool { return p.Match(name) }) &&
 		!p.Match("ext_any_tool", "mcp__any__tool")
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/exthost/exthost/config/internal/tree"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // addTOML is add for TOML.
 func addTOML(text, section, key, item string) (string, error) {
-	if at, ok := tree.LocateTOML([]byte(text), section, key); ok {
+	if at, ok := strict.LocateTOML([]byte(text), section, key); ok {
 		f, simple := readFlow(text, at)
 		if !simple {
 			return "", byHand(section, key)
@@ -23,7 +23,7 @@ func addTOML(text, section, key, item string) (string, error) {
 	if header := headerOf(section).FindStringIndex(text); header != nil {
 		return below(text, header[0], line), nil
 	}
-	at, ok := tree.LocateTOML([]byte(text), section)
+	at, ok := strict.LocateTOML([]byte(text), section)
 	switch {
 	case !ok:
 		return appended(text, "["+section+"]\n"+line+"\n"), nil
@@ -43,7 +43,7 @@ func headerOf(section string) *regexp.Regexp {
 
 // removeTOML takes a value out of a list.
 func removeTOML(text, section, key, value string) (string, error) {
-	at, _ := tree.LocateTOML([]byte(text), section, key)
+	at, _ := strict.LocateTOML([]byte(text), section, key)
 	f, simple := readFlow(text, at)
 	if !simple {
 		return "", byHand(section, key)

@@ -1,11 +1,11 @@
-package toolmatch
+package glob
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestMatch(t *testing.T) {
+func TestMatcher(t *testing.T) {
 	const tool = "ext_notes_add mcp__notes__add" // the names of one tool
 	for _, tt := range []struct {
 		pattern string
@@ -37,29 +37,29 @@ func TestMatch(t *testing.T) {
 		{"notes*", tool, true}, // as Claude Code reads it
 		{"|", "Edit", false},
 	} {
-		p, err := Parse(tt.pattern)
+		p, err := ParseMatcher(tt.pattern)
 		if got := p.Match(strings.Fields(tt.names)...); err != nil || got != tt.want {
 			t.Errorf("%q matches %q: %t, %v", tt.pattern, tt.names, got, err)
 		}
 	}
 }
 
-func TestBadPattern(t *testing.T) {
+func TestBadMatcher(t *testing.T) {
 	for _, pattern := range []string{"(", "[a", "x\\", "a**b)"} {
-		if _, err := Parse(pattern); err == nil {
+		if _, err := ParseMatcher(pattern); err == nil {
 			t.Errorf("%q is a pattern", pattern)
 		}
 	}
 }
 
-// FuzzParse wants no panic, and that the two readings never choose less than the
+// FuzzParseMatcher wants no panic, and that the two readings never choose less than the
 // regular expression alone does.
-func FuzzParse(f *testing.F) {
+func FuzzParseMatcher(f *testing.F) {
 	for _, s := range []string{"", "*", "a|b", "ext_*", "a?b*", ".*", "*_x", "||,"} {
 		f.Add(s, "ext_a")
 	}
 	f.Fuzz(func(t *testing.T, pattern, name string) {
-		p, err := Parse(pattern)
+		p, err := ParseMatcher(pattern)
 		if err == nil && p.re != nil && p.re.MatchString(name) && !p.Match(name) {
 			t.Errorf("%q does not match %q", pattern, name)
 		}

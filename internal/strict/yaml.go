@@ -1,28 +1,23 @@
-package tree
+package strict
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"math/big"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML reads one document. It returns nil after a syntax error; what else is
-// wrong, such as duplicate keys, is reported and left out.
-func YAML(file string, data []byte, r *Report) *Node {
-	src := newSource(file, data, r)
-	if src == nil {
-		return nil
-	}
-	y := yamlReader{source: src, report: r}
-	dec := yaml.NewDecoder(bytes.NewReader(src.data))
+// YAML reads one document, within the default [Rules]. It returns nil after a
+// syntax error or at a limit; a duplicate key, say, is reported and left out.
+func YAML(src *Source, r *Report) *Node {
+	y := yamlReader{Source: src, report: r}
+	dec := yaml.NewDecoder(strings.NewReader(src.Text))
 	var doc, next yaml.Node
 	err := dec.Decode(&doc)
 	if err == nil {
@@ -32,11 +27,11 @@ func YAML(file string, data []byte, r *Report) *Node {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		r.Add(yamlErrorPos(file, err), "", "not valid YAML: %s", yamlMessage(err))
+		r.Add(yamlErrorPos(src.file, err), "", "not valid YAML: %s", yamlMessage(err))
 		return nil
 	}
 	if len(doc.Content) == 0 { // nothing but comments
-		return &Node{Pos: Pos{File: file, Line: 1, Column: 1}, Kind: Map}
+		return &Node{Pos: src.Pos(0), Kind: Map}
 	}
 	n := y.node(doc.Content[0], 0)
 	if y.full {
@@ -54,13 +49,13 @@ func yamlErrorPos(file string, err error) Pos {
 
 func yamlMessage(err error) string { return yamlLine.ReplaceAllString(err.Error(), "") }
 
-// yamlReader turns yaml.v3's nodes into ours.
+// yamlReader makes our nodes of yaml.v3's.
 type yamlReader struct {
-	*source
+	*Source
 	report *Report
-	nodes  int  // made so far, aliases expanded
-	full   bool // a limit was hit and reported
-	open   []*yaml.Node
+	nodes  int          // made so far, aliases expanded
+	full   bool         // a limit was hit and reported
+	open   []*yaml.Node // the aliases being expanded
 }
 
 // place returns n's place; yaml.v3 counts columns in characters.
@@ -99,10 +94,8 @@ func (y *yamlReader) stop(pos Pos, format string, args ...any) *Node {
 }
 
 func (y *yamlReader) alias(n *yaml.Node, depth int) *Node {
-	for _, open := range y.open {
-		if open == n.Alias {
-			return y.stop(y.place(n), "*%s contains itself", n.Value)
-		}
+	if slices.Contains(y.open, n.Alias) {
+		return y.stop(y.place(n), "*%s contains itself", n.Value)
 	}
 	y.open = append(y.open, n.Alias)
 	defer func() { y.open = y.open[:len(y.open)-1] }()
@@ -138,7 +131,7 @@ func (y *yamlReader) mapping(n *yaml.Node, depth int) *Node {
 	return out
 }
 
-// mergeKey does what `<<: *base` asks for: keys not stated come from base.
+// mergeKey handles `<<: *base`: keys that out does not state come from base.
 func (y *yamlReader) mergeKey(out, from *Node) {
 	switch from.Kind {
 	case List:
@@ -185,18 +178,10 @@ func (y *yamlReader) scalar(n *yaml.Node, pos Pos) *Node {
 	case uint64:
 		out.Kind, out.Value = Int, json.Number(strconv.FormatUint(v, 10))
 	case float64:
-		out.setFloat(v, y.report)
+		out.Kind, out.Value = Float, v
+		if whole, ok := new(big.Int).SetString(strings.TrimPrefix(out.Text, "+"), 10); ok { // too big for YAML's integers
+			out.Kind, out.Value = Int, json.Number(whole.String())
+		}
 	}
 	return out
-}
-
-// setFloat makes n a Float, or an Int when its text is a whole number too big
-// for YAML's integers. Infinity and NaN are nothing JSON could carry.
-func (n *Node) setFloat(v float64, r *Report) {
-	n.Kind, n.Value = Float, v
-	if whole, ok := new(big.Int).SetString(strings.TrimPrefix(n.Text, "+"), 10); ok {
-		n.Kind, n.Value = Int, json.Number(whole.String())
-	} else if math.IsInf(v, 0) || math.IsNaN(v) {
-		r.Add(n.Pos, "", "%s is not a finite number", n.Text)
-	}
 }

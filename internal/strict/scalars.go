@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"encoding"
@@ -13,8 +13,9 @@ import (
 func (d *Decoder) boolean(n *Node, v reflect.Value, path string) {
 	b, ok := n.Value.(bool)
 	if n.Loose {
-		parsed, err := strconv.ParseBool(n.Text)
-		b, ok = parsed, err == nil
+		var err error
+		b, err = strconv.ParseBool(n.Text)
+		ok = err == nil
 	}
 	if !ok {
 		hint := "write true or false"
@@ -34,12 +35,18 @@ func (d *Decoder) boolean(n *Node, v reflect.Value, path string) {
 	v.SetBool(b)
 }
 
-func (d *Decoder) integer(path string, n *Node, v reflect.Value, tags fieldTags) {
-	i, ok := n.Value.(int64)
+// whole returns the number that a node states.
+func whole(n *Node) (i int64, ok bool) {
 	if n.Loose {
-		parsed, err := strconv.ParseInt(n.Text, 10, 64)
-		i, ok = parsed, err == nil
+		i, err := strconv.ParseInt(n.Text, 10, 64)
+		return i, err == nil
 	}
+	i, ok = n.Value.(int64)
+	return i, ok
+}
+
+func (d *Decoder) integer(path string, n *Node, v reflect.Value, tags fieldTags) {
+	i, ok := whole(n)
 	if !ok || v.OverflowInt(i) {
 		d.wrong(path, n, "a whole number", "")
 		return
@@ -59,11 +66,7 @@ func (d *Decoder) bounds(path string, n *Node, i int64, tags fieldTags) {
 
 // duration decodes "500ms", or whole milliseconds.
 func (d *Decoder) duration(n *Node, v reflect.Value, path string) {
-	ms, ok := n.Value.(int64)
-	if n.Loose {
-		parsed, err := strconv.ParseInt(n.Text, 10, 64)
-		ms, ok = parsed, err == nil
-	}
+	ms, ok := whole(n)
 	duration := time.Duration(ms) * time.Millisecond
 	switch {
 	case ok && (ms > math.MaxInt64/int64(time.Millisecond) || ms < math.MinInt64/int64(time.Millisecond)):

@@ -1,11 +1,10 @@
-package tree
+package strict
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 )
@@ -61,9 +60,9 @@ func decode(t *testing.T, d *Decoder, yaml string, into *outer) string {
 	if d.Lookup == nil {
 		d.Lookup = func(string) (string, bool) { return "", false }
 	}
-	n := YAML("/etc/x/f.yaml", []byte(yaml), d.Report)
+	n := YAML(NewSource("/etc/x/f.yaml", []byte(yaml)), d.Report)
 	if n != nil {
-		d.Decode(n, into)
+		d.Decode("", n, into)
 	}
 	var b strings.Builder
 	for _, diag := range d.Report.Diagnostics {
@@ -148,10 +147,9 @@ s = '''it's'''
 [t.arr.sub]
 v = -1.5e3
 `
-	r := &Report{}
-	n := TOML("f", []byte(doc), r)
+	n, refusal := TOML(NewSource("f", []byte(doc)), Rules{})
 	if n == nil {
-		t.Fatal(r.Diagnostics)
+		t.Fatal(refusal)
 	}
 	var got []string
 	visit(n, "", func(path string, n *Node) {
@@ -204,39 +202,67 @@ func FuzzTOML(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 4<<10 {
+		src := NewSource("f", data)
+		if len(data) > 4<<10 || src.Invalid() >= 0 {
 			return
 		}
-		r := &Report{}
-		n := TOML("f", data, r)
-		if (n == nil) != (len(r.Diagnostics) > 0) && !strings.Contains(r.text(), "finite") {
-			t.Fatalf("tree %v, said %s", n, r.text())
+		for _, rules := range []Rules{{}, {Depth: 24, Parts: 24, KeyBytes: 1024, Work: 100_000, AtKeys: true}} {
+			checkTOML(t, src, rules)
 		}
-		if _, bad := locate(data); bad != nil && bad.guard {
+	})
+}
+
+func checkTOML(t *testing.T, src *Source, rules Rules) {
+	n, refusal := TOML(src, rules)
+	if (n == nil) != (refusal != nil) {
+		t.Fatalf("tree %v, refusal %v", n, refusal)
+	}
+	if n == nil {
+		checkPlace(t, src, "the refusal", refusal.Pos)
+		if refusal.Limit {
 			return
 		}
-		var doc map[string]any
-		src := newSource("f", data, &Report{})
-		if src == nil {
+	}
+	doc, err := parse(src.Text)
+	if (err == nil) != (n != nil) {
+		t.Fatalf("the parser says %v, we say %v", err, refusal)
+	}
+	if n == nil {
+		return
+	}
+	values := 0
+	visit(n, "", func(path string, n *Node) {
+		values++
+		checkPlace(t, src, path, n.Pos)
+	})
+	if want := count(doc); values != want {
+		t.Errorf("%d values of %d", values, want)
+	}
+}
+
+// checkPlace fails for a place that the file does not have.
+func checkPlace(t *testing.T, src *Source, what string, pos Pos) {
+	if pos.Line < 1 || pos.Column < 1 || pos.Line > len(src.starts) || src.starts[pos.Line-1]+pos.Column-1 > len(src.Text) {
+		t.Errorf("%s is at %d:%d", what, pos.Line, pos.Column)
+	}
+}
+
+// FuzzJSON: nothing panics, and every place is inside the file.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{`{}`, `[]`, `{"a": [1, {"b": null}, "\u00e9"], /* c */ "a": 1.5e300,} // x`, `{"a": ]}`, "{\n\"a\" 1}"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		src := NewSource("f", data)
+		if len(data) > 4<<10 || src.Invalid() >= 0 {
 			return
 		}
-		_, err := toml.Decode(string(src.data), &doc)
-		if (err == nil) != (n != nil) {
-			t.Fatalf("the parser says %v, we say %s", err, r.text())
-		}
+		n, refusal := JSON(src, Rules{Depth: 24, AtKeys: true})
 		if n == nil {
+			checkPlace(t, src, "the refusal", refusal.Pos)
 			return
 		}
-		values := 0
-		visit(n, "", func(path string, n *Node) {
-			values++
-			if n.Line < 1 || n.Column < 1 || n.Line > len(src.starts) {
-				t.Errorf("%s is at %d:%d", path, n.Line, n.Column)
-			}
-		})
-		if want := count(doc); values != want {
-			t.Errorf("%d values of %d", values, want)
-		}
+		visit(n, "", func(path string, n *Node) { checkPlace(t, src, path, n.Pos) })
 	})
 }
 
@@ -250,8 +276,11 @@ func FuzzYAML(f *testing.F) {
 		if len(data) > 4<<10 {
 			return
 		}
-		r := &Report{}
-		n := YAML("f", data, r)
+		src, r := NewSource("f", data), &Report{}
+		if src.Invalid() >= 0 {
+			return
+		}
+		n := YAML(src, r)
 		if n == nil && len(r.Diagnostics) == 0 {
 			t.Fatal("neither a tree nor a reason")
 		}
@@ -261,16 +290,7 @@ func FuzzYAML(f *testing.F) {
 		}
 		if n != nil {
 			d := &Decoder{Report: r, Positions: Positions{}, Lookup: func(string) (string, bool) { return "", false }}
-			d.Decode(n, new(outer))
+			d.Decode("", n, new(outer))
 		}
 	})
-}
-
-// text joins what was said.
-func (r *Report) text() string {
-	var b strings.Builder
-	for _, d := range r.Diagnostics {
-		b.WriteString(d.String() + "\n")
-	}
-	return b.String()
 }

@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"encoding"
@@ -8,7 +8,7 @@ import (
 )
 
 // Decoder lays trees over structs, the tree of the weakest file first: scalars
-// and lists replace what is there, maps are joined key by key.
+// and lists replace the earlier value, maps are joined key by key.
 type Decoder struct {
 	Report    *Report
 	Lookup    func(name string) (string, bool) // of ${NAME} in strings
@@ -16,11 +16,23 @@ type Decoder struct {
 	CamelCase string                           // below this top-level key, keys may also be camelCase
 	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
 	Positions Positions                        // filled in: where each value was stated
-	Late      func(path string) bool           // a ${NAME} at path that is not set is left for later; nil: never
+	Late      func(path string) bool           // whether a ${NAME} at path that is not set is left for later; default: never
+
+	// Exact takes values as the format of the file states them: no variables, no
+	// text for another type, no other unit, no null. Diagnostics speak of tables
+	// and arrays. Default: a configuration's maps and lists.
+	Exact bool
+	// Unknown reports a key that no field has. Default: an error with a hint.
+	Unknown func(f Field, known []string, message string)
 }
 
-// Decode lays n over the struct that v points to.
-func (d *Decoder) Decode(n *Node, v any) { d.value("", n, reflect.ValueOf(v).Elem(), fieldTags{}) }
+// Decode lays n, which diagnostics call path, over the struct that v points to.
+func (d *Decoder) Decode(path string, n *Node, v any) {
+	if d.Positions == nil {
+		d.Positions = Positions{}
+	}
+	d.value(path, n, reflect.ValueOf(v).Elem(), fieldTags{})
+}
 
 // defaulter is implemented by element types whose zero value is not what an
 // element that states nothing means.
@@ -30,8 +42,8 @@ type defaulter interface{ SetDefaults() }
 type enumerated interface{ Values() []string }
 
 func (d *Decoder) value(path string, n *Node, v reflect.Value, tags fieldTags) {
-	if n.Kind == Null && v.Kind() != reflect.Interface {
-		return // stated, but nothing: as if it were not
+	if n.Kind == Null && v.Kind() != reflect.Interface && !d.Exact {
+		return // null counts as not stated
 	}
 	if v.Kind() == reflect.Pointer {
 		elem := newElem(v.Type().Elem())
@@ -45,6 +57,8 @@ func (d *Decoder) value(path string, n *Node, v reflect.Value, tags fieldTags) {
 	d.Positions[path] = n.Pos
 	_, text := v.Addr().Interface().(encoding.TextUnmarshaler)
 	switch {
+	case d.Exact:
+		d.exact(path, n, v, tags)
 	case isDuration(v.Type()):
 		d.duration(n, v, path)
 	case text && (n.Kind == String || n.Kind == Int && v.Kind() != reflect.Slice):
@@ -63,7 +77,8 @@ func (d *Decoder) plain(path string, n *Node, v reflect.Value, tags fieldTags) {
 	case reflect.Slice:
 		d.list(path, n, v, tags)
 	case reflect.Interface:
-		setAny(v, d.free(path, n))
+		x := d.free(path, n)
+		v.Set(reflect.ValueOf(&x).Elem())
 	case reflect.String:
 		d.str(path, n, v, tags)
 	case reflect.Bool:
@@ -71,7 +86,7 @@ func (d *Decoder) plain(path string, n *Node, v reflect.Value, tags fieldTags) {
 	case reflect.Int, reflect.Int64:
 		d.integer(path, n, v, tags)
 	default:
-		panic("config/tree: no decoding for " + v.Type().String())
+		panic("strict: no decoding for " + v.Type().String())
 	}
 }
 
@@ -88,7 +103,7 @@ func (d *Decoder) wrong(path string, n *Node, want, hint string) {
 	d.Report.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
 }
 
-// describe names what was written, without repeating a text that may be secret.
+// describe names a value without the content of a string, which may be secret.
 func describe(n *Node) string {
 	switch n.Kind {
 	case Bool, Int, Float:
@@ -108,7 +123,7 @@ func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	for _, f := range n.Fields {
 		i := d.fieldIndex(path, f.Key, fields)
 		if i < 0 {
-			d.unknown(path, f, fields)
+			d.unknown(path, f, v.Type())
 			continue
 		}
 		if have, ok := stated[i]; ok {
@@ -116,39 +131,44 @@ func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 			continue
 		}
 		stated[i] = f.Pos
-		value := *f.Value
-		if isMilliseconds(f.Key) && isDuration(indirect(fields[i].typ)) && value.Kind == String && !value.Loose {
-			d.Report.Add(value.Pos, "write "+strings.TrimSuffix(snake(f.Key), "_ms")+" for a duration such as \"500ms\"",
-				"%s: want a whole number of milliseconds, not a string", Join(path, f.Key))
-			continue
-		}
-		d.field(Join(path, fields[i].name), f.Key, &value, v.Field(fields[i].index), fields[i].tags)
+		d.field(path, f, v.Field(fields[i].index), fields[i])
 	}
 }
 
 // field decodes one struct field. A whole number is a duration only where the
-// key says that it is in milliseconds.
-func (d *Decoder) field(path, key string, n *Node, v reflect.Value, tags fieldTags) {
-	if n.Kind == Int && isDuration(indirect(v.Type())) && !isMilliseconds(key) && n.Value != int64(0) {
-		d.Report.Add(n.Pos, fmt.Sprintf("write %q, or %s_ms: %s", n.Text+"s", key, n.Text), "%s: %s has no unit", path, n.Text)
+// key says that it is in milliseconds, and text only where it does not.
+func (d *Decoder) field(path string, f Field, v reflect.Value, known field) {
+	at, n, ms := Join(path, known.name), f.Value, isMilliseconds(f.Key)
+	if isDuration(indirect(known.typ)) {
+		switch {
+		case ms && n.Kind == String && !n.Loose:
+			d.Report.Add(n.Pos, "write "+strings.TrimSuffix(snake(f.Key), "_ms")+" for a duration such as \"500ms\"",
+				"%s: want a whole number of milliseconds, not a string", Join(path, f.Key))
+			return
+		case !ms && n.Kind == Int && n.Value != int64(0):
+			d.Report.Add(n.Pos, fmt.Sprintf("write %q, or %s_ms: %s", n.Text+"s", f.Key, n.Text), "%s: %s has no unit", at, n.Text)
+			return
+		}
+	}
+	d.value(at, n, v, known.tags)
+}
+
+func (d *Decoder) unknown(path string, f Field, t reflect.Type) {
+	where, known := "", Keys(t)
+	if d.Exact {
+		where = " " + in(path)
+	} else if path != "" {
+		where = " in " + path
+	}
+	message := "unknown key " + quote(f.Key) + where
+	if d.Unknown != nil {
+		d.Unknown(f, known, message)
 		return
 	}
-	d.value(path, n, v, tags)
+	d.Report.Add(f.Pos, choose(f.Key, known), "%s", message)
 }
 
-func (d *Decoder) unknown(path string, f Field, fields []field) {
-	names := make([]string, len(fields))
-	for i, known := range fields {
-		names[i] = known.name
-	}
-	in := ""
-	if path != "" {
-		in = " in " + path
-	}
-	d.Report.Add(f.Pos, choose(f.Key, names), "unknown key %s%s", quote(f.Key), in)
-}
-
-// fieldIndex finds the field a key means, -1 when there is none.
+// fieldIndex finds the field that a key means, -1 when there is none.
 func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 	if d.CamelCase != "" && strings.HasPrefix(path, d.CamelCase+"[") && !strings.Contains(key, "_") {
 		key = snake(key)
@@ -167,6 +187,21 @@ func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 }
 
 func isMilliseconds(key string) bool { return strings.HasSuffix(snake(key), "_ms") }
+
+// snake turns camelCase into snake_case.
+func snake(key string) string {
+	var b strings.Builder
+	for i, c := range key {
+		if 'A' <= c && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
 
 func isDuration(t reflect.Type) bool { return t.Kind() == reflect.Int64 && t.Name() == "Duration" }
 

@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"fmt"
@@ -39,12 +39,9 @@ func (p Positions) At(path string) (Pos, bool) {
 // drop forgets the elements of the list at path from index keep on.
 func (p Positions) drop(path string, keep int) {
 	for key := range p {
-		rest, ok := strings.CutPrefix(key, path+"[")
-		if !ok {
-			continue
-		}
+		rest, below := strings.CutPrefix(key, path+"[")
 		number, _, _ := strings.Cut(rest, "]")
-		if i, err := strconv.Atoi(number); err == nil && i >= keep {
+		if i, err := strconv.Atoi(number); below && err == nil && i >= keep {
 			delete(p, key)
 		}
 	}

@@ -1,8 +1,11 @@
-package tree
+package strict
 
 import (
+	"maps"
+	"math"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,14 +22,15 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
 	for _, f := range n.Fields {
-		at := Join(path, f.Key)
+		at := d.at(path, f.Key)
 		key := reflect.ValueOf(f.Key).Convert(v.Type().Key())
 		elem := newElem(v.Type().Elem())
 		if have := v.MapIndex(key); have.IsValid() {
 			elem.Set(have)
 		}
 		if elem.Kind() == reflect.Interface {
-			setAny(elem, d.join(at, elem.Interface(), f.Value))
+			x := d.overlay(at, elem.Interface(), f.Value)
+			elem.Set(reflect.ValueOf(&x).Elem())
 		} else {
 			d.value(at, f.Value, elem, tags.element())
 		}
@@ -35,14 +39,6 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 		}
 		v.SetMapIndex(key, elem)
 	}
-}
-
-func setAny(v reflect.Value, x any) {
-	if x == nil {
-		v.SetZero()
-		return
-	}
-	v.Set(reflect.ValueOf(x))
 }
 
 // named turns a list whose elements have a name into a map.
@@ -59,12 +55,7 @@ func (d *Decoder) named(path string, n *Node, key string) *Node {
 			continue
 		}
 		rest := *item
-		rest.Fields = nil
-		for _, f := range item.Fields {
-			if f.Key != key {
-				rest.Fields = append(rest.Fields, f)
-			}
-		}
+		rest.Fields = slices.DeleteFunc(slices.Clone(item.Fields), func(f Field) bool { return f.Key == key })
 		out.Fields = append(out.Fields, Field{Key: name.Value.Text, Pos: name.Value.Pos, Value: &rest})
 	}
 	return out
@@ -91,7 +82,7 @@ func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
 	for i, item := range n.Items {
 		at := Index(path, keep+i)
 		elem := newElem(v.Type().Elem())
-		if item.Kind == Null {
+		if item.Kind == Null && !d.Exact {
 			d.wrong(at, item, "a value", "remove it")
 			continue
 		}
@@ -114,31 +105,37 @@ func split(n *Node, paths bool) *Node {
 	return out
 }
 
-// join lays a value of a free-form table over another; maps are joined.
-func (d *Decoder) join(path string, have any, n *Node) any {
+// overlay lays a value of a free-form table over another; maps are joined.
+func (d *Decoder) overlay(path string, have any, n *Node) any {
 	base, ok := have.(map[string]any)
 	if !ok || n.Kind != Map {
 		return d.free(path, n)
 	}
 	out := make(map[string]any, len(base)+len(n.Fields))
-	for key, v := range base {
-		out[key] = v
-	}
+	maps.Copy(out, base)
 	d.Positions[path] = n.Pos
 	for _, f := range n.Fields {
-		out[f.Key] = d.join(Join(path, f.Key), out[f.Key], f.Value)
+		out[f.Key] = d.overlay(d.at(path, f.Key), out[f.Key], f.Value)
 	}
 	return out
 }
 
-// free decodes a value of a free-form table: what encoding/json would make of
-// it, but that whole numbers stay int64, or json.Number when they are bigger.
+// free decodes a value of a free-form table as encoding/json would, except that
+// whole numbers stay int64, or json.Number when they are bigger.
 func (d *Decoder) free(path string, n *Node) any {
 	d.Positions[path] = n.Pos
 	switch n.Kind {
-	case Bool, Int, Float:
+	case Float:
+		if v := n.Value.(float64); !d.Exact && (math.IsInf(v, 0) || math.IsNaN(v)) {
+			d.Report.Add(n.Pos, "", "%s is not a finite number", n.Text) // JSON has no such number
+		}
+		return n.Value
+	case Bool, Int:
 		return n.Value
 	case String:
+		if d.Exact && n.Value != nil {
+			return n.Value // a date
+		}
 		return d.expand(path, n, n.Text)
 	case List:
 		out := make([]any, len(n.Items))
@@ -149,7 +146,7 @@ func (d *Decoder) free(path string, n *Node) any {
 	case Map:
 		out := make(map[string]any, len(n.Fields))
 		for _, f := range n.Fields {
-			out[f.Key] = d.free(Join(path, f.Key), f.Value)
+			out[f.Key] = d.free(d.at(path, f.Key), f.Value)
 		}
 		return out
 	}

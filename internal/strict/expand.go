@@ -1,4 +1,4 @@
-package tree
+package strict
 
 import (
 	"os"
@@ -13,7 +13,7 @@ var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}
 // expand replaces the variables in text. The default also stands in for a
 // variable that is set and empty.
 func (d *Decoder) expand(path string, n *Node, text string) string {
-	if n.Loose || !strings.Contains(text, "${") {
+	if n.Loose || d.Lookup == nil || !strings.Contains(text, "${") {
 		return text
 	}
 	return reference.ReplaceAllStringFunc(text, func(match string) string {

@@ -1,0 +1,95 @@
+// Package glob matches names against patterns with wildcards.
+package glob
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// Match reports whether pattern fits all of name: * is any text, slashes included,
+// ? one character, [a-z] one of several, and \ takes the next character literally.
+// A malformed pattern fits nothing.
+func Match(pattern, name string) bool { return match(pattern, name, false) }
+
+// MatchPath is Match, except that neither * nor ? fits a slash, as [path.Match]
+// has it.
+func MatchPath(pattern, name string) bool { return match(pattern, name, true) }
+
+// Check says why pattern is malformed or empty, nil when it is neither.
+func Check(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+		return fmt.Errorf("%q is not a glob: * is any text, ? any character, [a-z] one of them", pattern)
+	}
+	return nil
+}
+
+// match goes back only to the last star, so it takes at most
+// len(pattern)*len(name) steps.
+func match(pattern, name string, isPath bool) bool {
+	star, resume := -1, 0 // where the last * is, and where in name the text after it was tried last
+	p, n := 0, 0
+	for n < len(name) {
+		if p < len(pattern) && pattern[p] == '*' {
+			star, resume = p, n
+			p++
+			continue
+		}
+		if dp, dn := matchOne(pattern[p:], name[n:], isPath); dp > 0 {
+			p, n = p+dp, n+dn
+			continue
+		}
+		if star < 0 || isPath && name[resume] == '/' {
+			return false
+		}
+		_, size := utf8.DecodeRuneInString(name[resume:])
+		resume += size
+		p, n = star+1, resume
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// matchOne compares the first element of pattern with the first character of name
+// and returns the length of both, 0 when they differ.
+func matchOne(pattern, name string, isPath bool) (dp, dn int) {
+	if pattern == "" {
+		return 0, 0
+	}
+	_, size := utf8.DecodeRuneInString(name)
+	switch pattern[0] {
+	case '?':
+		if isPath && name[0] == '/' {
+			return 0, 0
+		}
+		return 1, size
+	case '[':
+		end := classEnd(pattern)
+		if ok, err := path.Match(pattern[:end], name[:size]); ok && err == nil {
+			return end, size
+		}
+		return 0, 0
+	case '\\':
+		if len(pattern) > 1 && pattern[1] == name[0] {
+			return 2, 1
+		}
+		return 0, 0
+	}
+	if pattern[0] == name[0] {
+		return 1, 1
+	}
+	return 0, 0
+}
+
+// classEnd returns the length of the [class] that pattern begins with.
+func classEnd(pattern string) int {
+	for i := 1; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '\\':
+			i++
+		case ']':
+			return i + 1
+		}
+	}
+	return len(pattern)
+}

@@ -1,0 +1,96 @@
+// Package shellwords splits a line into words as a shell does, without running
+// or expanding anything.
+package shellwords
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Split splits a line at blanks outside of quotes. A backslash takes the next
+// character literally, except between single quotes. A line that ends inside a
+// quote or in a backslash is an error.
+func Split(line string) ([]string, error) { return split(line, false) }
+
+// Command is Split for a command line that no shell will run: an unquoted character
+// that only a shell could honour (pipes, redirections, globs, substitutions, A=b
+// before the command) is an error. ${ is taken literally. Between double quotes, as
+// POSIX has it, a backslash escapes only ", \, $ and `.
+func Command(line string) ([]string, error) { return split(line, true) }
+
+var errOpen = errors.New("the line ends inside a quote")
+
+// splitter holds the words so far.
+type splitter struct {
+	words   []string
+	word    strings.Builder
+	open    bool // a word has begun; it may still be empty, as in ""
+	command bool
+}
+
+func split(line string, command bool) ([]string, error) {
+	s := splitter{command: command}
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == ' ' || c == '\t' || c == '\n':
+			s.end()
+		case c == '\'' || c == '"':
+			n, ok := s.quoted(line[i:])
+			switch {
+			case !ok && !command:
+				return nil, errOpen
+			case !ok:
+				return nil, fmt.Errorf("the quote %c is not closed in %q", c, line)
+			}
+			i += n
+		case c == '\\' && i+1 < len(line):
+			i++
+			s.add(line[i])
+		case command && s.shells(line[i:]):
+			return nil, fmt.Errorf("%q means something to a shell, and no shell runs %q: quote it, or move the line into a script", c, line)
+		case command && c == '=' && len(s.words) == 0:
+			return nil, fmt.Errorf("%q sets a variable before its command: state it in env", line)
+		case c == '\\':
+			return nil, errOpen
+		default:
+			s.add(c)
+		}
+	}
+	s.end()
+	return s.words, nil
+}
+
+// shells reports whether rest begins with a character that has a meaning to a shell.
+func (s *splitter) shells(rest string) bool {
+	return strings.IndexByte("|&;<>()$`*?[\\", rest[0]) >= 0 && !strings.HasPrefix(rest, "${") || rest[0] == '#' && !s.open
+}
+
+func (s *splitter) add(c byte) { s.word.WriteByte(c); s.open = true }
+
+func (s *splitter) end() {
+	if s.open {
+		s.words = append(s.words, s.word.String())
+	}
+	s.word.Reset()
+	s.open = false
+}
+
+// quoted takes a quoted part off the front of rest and returns the index of its
+// closing quote.
+func (s *splitter) quoted(rest string) (n int, ok bool) {
+	quote := rest[0]
+	s.open = true
+	for i := 1; i < len(rest); i++ {
+		switch c := rest[i]; {
+		case c == quote:
+			return i, true
+		case c == '\\' && quote == '"' && i+1 < len(rest) && (!s.command || strings.IndexByte("\"\\$`", rest[i+1]) >= 0):
+			i++
+			s.add(rest[i])
+		default:
+			s.add(c)
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,95 @@
+package strict
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tailscale/hujson"
+)
+
+// JSON reads one object, in which comments and trailing commas are allowed. Of the
+// rules it heeds Depth and AtKeys.
+func JSON(src *Source, rules Rules) (*Node, *Refusal) {
+	rules = rules.resolved()
+	if off := tooDeep(src.Text, rules.Depth); off >= 0 {
+		return nil, &Refusal{src.Pos(off), fmt.Sprintf("more than %d levels of objects and arrays", rules.Depth), true}
+	}
+	v, err := hujson.Parse([]byte(src.Text))
+	if err != nil {
+		return nil, jsonRefusal(src, err)
+	}
+	if _, ok := v.Value.(*hujson.Object); !ok {
+		return nil, &Refusal{src.Pos(v.StartOffset), "the file is not a JSON object", false}
+	}
+	j := jsonReader{Source: src, atKeys: rules.AtKeys}
+	return j.node(v), nil
+}
+
+// jsonRefusal takes the place out of the parser's message.
+func jsonRefusal(src *Source, err error) *Refusal {
+	var line, column int
+	message := strings.TrimPrefix(err.Error(), "hujson: ")
+	if n, _ := fmt.Sscanf(message, "line %d, column %d:", &line, &column); n < 2 || line > len(src.starts) {
+		return &Refusal{src.Pos(0), message, false}
+	}
+	_, message, _ = strings.Cut(message, ": ")
+	return &Refusal{src.Pos(src.starts[line-1] + column - 1), message, false}
+}
+
+// jsonNesting finds brackets, and the strings and comments in which none count.
+var jsonNesting = regexp.MustCompile(`(?s)"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|[][{}]`)
+
+// tooDeep returns the offset at which brackets exceed the depth, or -1.
+func tooDeep(text string, limit int) int {
+	depth := 0
+	for _, at := range jsonNesting.FindAllStringIndex(text, -1) {
+		switch text[at[0]] {
+		case '[', '{':
+			if depth++; depth > limit {
+				return at[0]
+			}
+		case ']', '}':
+			depth--
+		}
+	}
+	return -1
+}
+
+// jsonReader makes our nodes of hujson's.
+type jsonReader struct {
+	*Source
+	atKeys bool
+}
+
+func (j *jsonReader) node(v hujson.Value) *Node {
+	n := &Node{Pos: j.Pos(v.StartOffset), Text: j.Text[v.StartOffset:v.EndOffset]}
+	switch t := v.Value.(type) {
+	case *hujson.Object:
+		n.Kind = Map
+		for _, m := range t.Members {
+			f := Field{Key: m.Name.Value.(hujson.Literal).String(), Pos: j.Pos(m.Name.StartOffset), Value: j.node(m.Value)}
+			if j.atKeys {
+				f.Value.Pos = f.Pos
+			}
+			n.Fields = append(n.Fields, f)
+		}
+	case *hujson.Array:
+		n.Kind = List
+		for _, item := range t.Elements {
+			n.Items = append(n.Items, j.node(item))
+		}
+	case hujson.Literal:
+		_ = json.Unmarshal(t, &n.Value) // the parser accepts only valid literals
+		switch v := n.Value.(type) {
+		case bool:
+			n.Kind = Bool
+		case float64:
+			n.Kind = Float
+		case string:
+			n.Kind, n.Text, n.Value = String, v, nil
+		}
+	}
+	return n
+}

@@ -1,0 +1,238 @@
+package strict
+
+import (
+	"fmt"
+	"strings"
+)
+
+// locator scans TOML and makes a node for each key and value, without the value.
+// It accepts more than TOML allows: except for the limits, the parser decides what
+// is valid.
+type locator struct {
+	*Source
+	at     int
+	rules  Rules
+	tables map[*Node]map[string]*Node // the values of each table by key
+	values int
+	work   int // the parts of each key times their depth: the cost of the keys for the parser
+}
+
+// level says what stands above a key or value.
+type level struct {
+	depth int // keys and arrays
+	bytes int // of the keys
+}
+
+// keyPart is one part of a dotted key.
+type keyPart struct {
+	name  string
+	start int
+}
+
+// locate returns the tree of a text. It stops at the first thing that is not TOML
+// or exceeds a limit.
+func locate(src *Source, rules Rules) (root *Node, stopped int, bad *Refusal) {
+	l := &locator{Source: src, rules: rules.resolved(), tables: map[*Node]map[string]*Node{}}
+	root = &Node{Pos: src.Pos(0)}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *Refusal:
+			bad, stopped = p, min(l.at, len(src.Text))
+		default:
+			panic(p)
+		}
+	}()
+	l.document(root)
+	return root, 0, nil
+}
+
+// fail unwinds to [locate].
+func (l *locator) fail(format string, args ...any) {
+	panic(&Refusal{Pos: l.Pos(l.at), Message: fmt.Sprintf(format, args...)})
+}
+
+func (l *locator) limit(format string, args ...any) {
+	panic(&Refusal{Pos: l.Pos(l.at), Message: fmt.Sprintf(format, args...), Limit: true})
+}
+
+func (l *locator) document(root *Node) {
+	table, in := root, level{}
+	for l.blank(); l.at < len(l.Text); l.blank() {
+		if l.peek() == '[' {
+			table, in = l.header(root)
+		} else {
+			l.pair(table, in)
+		}
+		l.lineEnd()
+	}
+}
+
+// header reads [a.b] or [[a.b]] and returns the table that it opens.
+func (l *locator) header(root *Node) (*Node, level) {
+	start, closing := l.at, "]"
+	l.at++
+	if l.peek() == '[' {
+		l.at++
+		closing = "]]"
+	}
+	key, in := l.key(level{})
+	for range closing {
+		l.expect("]")
+	}
+	if l.rules.AtKeys {
+		start = key[0].start
+	}
+	if closing == "]" {
+		return l.below(root, key, start), in
+	}
+	last := len(key) - 1
+	list := l.field(l.below(root, key[:last], start), key[last], start)
+	return l.item(list, start), in
+}
+
+// pair reads key = value into table.
+func (l *locator) pair(table *Node, in level) {
+	key, in := l.key(in)
+	l.expect("=")
+	l.space()
+	last := len(key) - 1
+	start := l.at
+	n := l.field(l.below(table, key[:last], key[0].start), key[last], start)
+	l.value(n, in)
+	n.Text = l.Text[start:l.at]
+}
+
+func (l *locator) value(n *Node, in level) {
+	if l.values++; l.values > l.rules.Values {
+		l.limit("more than %d values", l.rules.Values)
+	}
+	switch l.peek() {
+	case '[':
+		if in.depth++; in.depth > l.rules.Depth {
+			l.limit("nested more than %d deep", l.rules.Depth)
+		}
+		l.at++
+		for l.blank(); l.peek() != ']'; l.blank() {
+			start := l.at
+			item := l.item(n, start)
+			l.value(item, in)
+			item.Text = l.Text[start:l.at]
+			l.separator(']')
+		}
+		l.at++
+	case '{':
+		l.at++
+		for l.blank(); l.peek() != '}'; l.blank() {
+			l.pair(n, in)
+			l.separator('}')
+		}
+		l.at++
+	case '"', '\'':
+		l.quoted()
+	default:
+		l.bare()
+	}
+}
+
+// bare reads a value without quotes or brackets.
+func (l *locator) bare() {
+	end := strings.IndexAny(l.Text[l.at:], ",]}#\r\n")
+	if end < 0 {
+		end = len(l.Text) - l.at
+	}
+	bare := strings.TrimRight(l.Text[l.at:l.at+end], " \t")
+	if bare == "" {
+		l.fail("a value is missing")
+	}
+	l.at += len(bare)
+}
+
+// separator skips a comma between elements; the last element needs none.
+func (l *locator) separator(end byte) {
+	l.blank()
+	switch l.peek() {
+	case ',':
+		l.at++
+	case end:
+	default:
+		l.fail("expected a comma or %c", end)
+	}
+}
+
+// key reads a dotted key and returns the level below it.
+func (l *locator) key(in level) (key []keyPart, below level) {
+	for {
+		l.space()
+		in.depth++
+		switch {
+		case in.depth > l.rules.Depth:
+			l.limit("nested more than %d deep", l.rules.Depth)
+		case len(key) == l.rules.Parts:
+			l.limit("a key of more than %d parts", l.rules.Parts)
+		}
+		part := l.part()
+		key = append(key, part)
+		in.bytes += len(part.name) + 1
+		if most := l.rules.KeyBytes; most > 0 && in.bytes > most {
+			l.limit("the keys down to here have more than %d bytes", most)
+		}
+		l.space()
+		if l.peek() != '.' {
+			break
+		}
+		l.at++
+	}
+	l.work += len(key) * in.depth
+	if l.rules.Work > 0 && l.work > l.rules.Work {
+		l.limit("too many deep keys")
+	}
+	return key, in
+}
+
+func (l *locator) part() keyPart {
+	start := l.at
+	if c := l.peek(); c == '"' || c == '\'' {
+		return keyPart{l.quoted(), start}
+	}
+	end := strings.IndexAny(l.Text[start:], " \t.=]\"'#\r\n")
+	if end <= 0 {
+		l.fail("a key is missing")
+	}
+	l.at += end
+	return keyPart{l.Text[start:l.at], start}
+}
+
+// field returns the value of a key of n, a new one that begins at start if need be.
+func (l *locator) field(n *Node, key keyPart, start int) *Node {
+	if v := l.tables[n][key.name]; v != nil {
+		return v
+	}
+	if l.tables[n] == nil {
+		l.tables[n] = map[string]*Node{}
+	}
+	if l.rules.AtKeys {
+		start = key.start
+	}
+	v := &Node{Pos: l.Pos(start)}
+	l.tables[n][key.name] = v
+	n.Fields = append(n.Fields, Field{key.name, l.Pos(key.start), v})
+	return v
+}
+
+// below follows keys down from n; of an array of tables it enters the last one.
+func (l *locator) below(n *Node, keys []keyPart, start int) *Node {
+	for _, key := range keys {
+		n = l.field(n, key, start)
+		if len(n.Items) > 0 {
+			n = n.Items[len(n.Items)-1]
+		}
+	}
+	return n
+}
+
+func (l *locator) item(n *Node, start int) *Node {
+	item := &Node{Pos: l.Pos(start)}
+	n.Items = append(n.Items, item)
+	return item
+}

@@ -1,0 +1,74 @@
+package strict
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Source is the text of one file and finds the place of each of its bytes.
+type Source struct {
+	Text   string // without a byte order mark
+	file   string
+	starts []int // offset of each line
+}
+
+// NewSource returns the text of a file without its byte order mark. It copies
+// data, so the caller bounds the size first.
+func NewSource(file string, data []byte) *Source {
+	s := &Source{file: file, Text: strings.TrimPrefix(string(data), "\xef\xbb\xbf"), starts: []int{0}}
+	for i := range len(s.Text) {
+		if s.Text[i] == '\n' {
+			s.starts = append(s.starts, i+1)
+		}
+	}
+	return s
+}
+
+// Invalid returns the offset of the first byte that is not UTF-8, -1 when there
+// is none.
+func (s *Source) Invalid() int {
+	if utf8.ValidString(s.Text) {
+		return -1
+	}
+	for i, r := range s.Text {
+		if r == utf8.RuneError && !strings.HasPrefix(s.Text[i:], "\uFFFD") {
+			return i
+		}
+	}
+	return -1
+}
+
+// Pos returns the place of a byte, the nearest one when it is outside the text.
+func (s *Source) Pos(offset int) Pos {
+	offset = max(0, min(offset, len(s.Text)))
+	i, found := slices.BinarySearch(s.starts, offset)
+	if !found {
+		i--
+	}
+	return Pos{File: s.file, Line: i + 1, Column: offset - s.starts[i] + 1}
+}
+
+// onLine returns the place of a byte of that line, counted from 1. The nearest
+// byte of the line takes the place of an offset outside it.
+func (s *Source) onLine(line, offset int) Pos {
+	line = min(max(line, 1), len(s.starts))
+	end := len(s.Text)
+	if line < len(s.starts) {
+		end = s.starts[line] - 1
+	}
+	return s.Pos(min(max(offset, s.starts[line-1]), end))
+}
+
+// posOfRune returns the place of a character counted from 1 on its line.
+func (s *Source) posOfRune(line, column int) Pos {
+	if line < 1 || line > len(s.starts) {
+		return Pos{File: s.file, Line: line, Column: column}
+	}
+	offset := s.starts[line-1]
+	for range column - 1 {
+		_, size := utf8.DecodeRuneInString(s.Text[offset:])
+		offset += size
+	}
+	return Pos{File: s.file, Line: line, Column: offset - s.starts[line-1] + 1}
+}

@@ -1,0 +1,130 @@
+package strict
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Rules bound a file of one kind. They hold before a parser sees the text, because
+// a small text can make a parser use hundreds of megabytes: the memory of the TOML
+// parser grows with the square of a key's depth.
+type Rules struct {
+	Depth    int  // of keys and arrays; default 64
+	Parts    int  // of one dotted TOML key; default 16
+	Values   int  // default 50,000
+	KeyBytes int  // of all keys down to a value; default: no bound
+	Work     int  // the parts of all keys, each times its depth; default: no bound
+	AtKeys   bool // a value stands where its key does; default: where it begins
+}
+
+const (
+	maxDepth = 64
+	maxParts = 16
+	maxNodes = 50_000
+)
+
+func (r Rules) resolved() Rules {
+	r.Depth, r.Parts, r.Values = cmp.Or(r.Depth, maxDepth), cmp.Or(r.Parts, maxParts), cmp.Or(r.Values, maxNodes)
+	return r
+}
+
+// Refusal is why a text cannot be read.
+type Refusal struct {
+	Pos
+	Message string
+	Limit   bool // the text exceeds a limit of [Rules]; false: it is not of the format
+}
+
+// TOML reads one document. The parser knows the values and not their places, the
+// locator knows the places and not the values; TOML joins both.
+func TOML(src *Source, rules Rules) (*Node, *Refusal) {
+	root, stopped, bad := locate(src, rules)
+	if bad != nil && bad.Limit {
+		return nil, bad
+	}
+	text := src.Text
+	if bad != nil { // the parser explains better, but may see no key beyond the ones located
+		text = text[:cut(text, stopped)]
+	}
+	doc, err := parse(text)
+	switch syntax, ok := errors.AsType[toml.ParseError](err); {
+	case ok: // some positions have the right line and the offset of a later one
+		return nil, &Refusal{Pos: src.onLine(syntax.Position.Line, syntax.Position.Start), Message: syntax.Message}
+	case err != nil:
+		return nil, &Refusal{Pos: src.Pos(0), Message: err.Error()}
+	case bad != nil:
+		return nil, bad
+	}
+	root.fill(doc)
+	return root, nil
+}
+
+// cut returns where to end the text so that the parser fails where the locator
+// did and sees little beyond it.
+func cut(text string, offset int) int {
+	line, _, _ := strings.Cut(text[offset:], "\n")
+	end := min(offset+len(line)+1, offset+128, len(text))
+	return offset + len(strings.ToValidUTF8(text[offset:end], ""))
+}
+
+// parse turns a panic of the parser, which odd texts cause, into an error.
+func parse(text string) (doc any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser fails: %v", r)
+		}
+	}()
+	_, err = toml.Decode(text, &doc)
+	return doc, err
+}
+
+// fill gives n and the nodes below it the values of the parser.
+func (n *Node) fill(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		n.Kind = Map
+		for _, f := range n.Fields {
+			f.Value.fill(v[f.Key])
+		}
+	case []map[string]any:
+		n.Kind = List
+		for i, item := range n.Items {
+			item.fill(v[i])
+		}
+	case []any:
+		n.Kind = List
+		for i, item := range n.Items {
+			item.fill(v[i])
+		}
+	case bool:
+		n.Kind, n.Value = Bool, v
+	case int64:
+		n.Kind, n.Value = Int, v
+	case float64:
+		n.Kind, n.Value = Float, v
+	case string:
+		n.Kind, n.Text = String, v
+	case time.Time: // as written: the parser has no better text for it
+		n.Kind, n.Value = String, v
+	}
+}
+
+// LocateTOML returns the offset of the value that keys lead to. The offset of a
+// table is that of its brace, else of the first header or key that names it. ok is
+// false when there is no such value and when data is not TOML.
+func LocateTOML(data []byte, keys ...string) (offset int, ok bool) {
+	src := NewSource("", data)
+	n, _, bad := locate(src, Rules{})
+	for _, key := range keys {
+		n = n.At(key)
+	}
+	if bad != nil || n == nil {
+		return 0, false
+	}
+	return src.starts[n.Line-1] + n.Column - 1, true
+}

@@ -1,0 +1,86 @@
+package manifest
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/protocol"
+)
+
+func (v *validator) tools() {
+	t := v.m.Transport
+	declares := t.Kind == KindExec || t.Protocol == ProtocolLite
+	tools := v.m.Tools
+	if len(tools) > 0 && !declares {
+		v.errorf("tools", "", "[[tools]] is for kind exec and protocol lite; others offer their tools in the handshake")
+	}
+	if len(tools) == 0 && declares && !v.stated("tools") {
+		v.errorf("transport", "add [[tools]] with a name", "an extension without a handshake declares its tools: [[tools]] is missing")
+	}
+	names := make([]string, 0, len(tools))
+	for i, tool := range tools {
+		path := strict.Index("tools", i)
+		switch {
+		case !toolName.MatchString(tool.Name):
+			v.errorf(path+".name", "", "%s.name: want 1 to 128 of A-Z, a-z, 0-9, _ . and -, got %q", path, tool.Name)
+		case slices.Contains(names, tool.Name):
+			v.errorf(path+".name", "", "the tool %q is declared twice", tool.Name)
+		}
+		names = append(names, tool.Name)
+		if len(tool.Command) > 0 && t.Kind != KindExec {
+			v.errorf(path+".command", "", "a tool's command is for kind exec")
+		}
+		if tool.Command != nil && (len(tool.Command) == 0 || badProgram(tool.Command[0]) != "") {
+			v.errorf(path+".command", "", "%s.command names no program", path)
+		}
+		v.placeholders(path+".command", tool)
+		if tool.Method != "" && t.Protocol != ProtocolLite {
+			v.errorf(path+".method", "", "a tool's method is for protocol lite")
+		}
+	}
+}
+
+func (v *validator) hooks() {
+	for i := range v.m.Hooks {
+		h, path := &v.m.Hooks[i], strict.Index("hooks", i)
+		for _, p := range h.Validate() {
+			v.problem(path, p)
+		}
+		e, _ := ParseHookEvent(h.Event)
+		if e == ExtensionLoad {
+			v.errorf(path+".event", "", "extension_load is decided by the operator's hooks, not by extensions")
+		}
+		if e != "" {
+			h.Event = string(e)
+		}
+	}
+}
+
+var placeholder = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`)
+
+// placeholders holds the {placeholders} of a tool's command line against the
+// properties of its schema: one that nobody fills would reach the program, or make
+// a model be asked for what it cannot know.
+func (v *validator) placeholders(path string, tool ToolSpec) {
+	properties, _ := tool.InputSchema["properties"].(map[string]any)
+	known := slices.Sorted(maps.Keys(properties))
+	for _, word := range tool.Command[min(1, len(tool.Command)):] {
+		for _, m := range placeholder.FindAllStringSubmatch(word, -1) {
+			whole, is := m[0] == word, slices.Contains(known, m[1])
+			switch {
+			case whole && !is && len(known) > 0:
+				hint := "add the property, or take the word out"
+				if near := nearest.Of(m[1], known); near != "" {
+					hint = "did you mean {" + near + "}?"
+				}
+				v.errorf(path, hint, "%s: %s is no property of input_schema", path, word)
+			case !whole && is:
+				v.Diagnose(protocol.LevelWarn, CodeInvalid, v.at(path), "make it a word of its own",
+					"%s: %s inside %q is not replaced", path, m[0], word)
+			}
+		}
+	}
+}
