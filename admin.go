@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -59,7 +61,7 @@ func (a Admin) Status() status.Status {
 // Measures returns the counts since the host was opened.
 func (a Admin) Measures() status.Measures {
 	h := a.h
-	m := status.Measures{Status: a.Status(), Listeners: h.feed.Readers(), Sessions: h.gateway.Sessions()}
+	m := status.Measures{Status: a.Status(), Listeners: h.feed.Readers(), Sessions: h.gateway.Sessions.Len()}
 	for _, u := range h.snapshots.Load().Units() {
 		m.Extensions = append(m.Extensions, u.Base().Measure())
 	}
@@ -145,55 +147,74 @@ func (a Admin) Spec(id string) (runtime.Spec, error) {
 	now := a.h.snapshots.Load()
 	x := now.Extensions[id]
 	if x == nil {
-		return runtime.Spec{}, a.h.cannotRestart(id)
+		return runtime.Spec{}, cannotRestart(a.h.Status(), id)
 	}
 	spec, _, err := a.h.env.Spec(now.Config, x.Candidate)
 	return spec, err
 }
 
-// Restart replaces the instances of an extension, or of policy:NAME, and forgets their
-// failures, which ends the state failed. Calls in flight may end, within its drain_timeout.
-// Restart waits until the new instances can be called, and returns why one cannot; when ctx
-// ends the restart goes on. Instances that nobody has called stay stopped. An extension that
-// may not run here is a requirement_missing error, an unknown one tool_not_found.
-func (a Admin) Restart(ctx context.Context, id string) error {
-	u := a.h.snapshots.Load().Unit(id)
-	if u == nil {
-		return a.h.cannotRestart(id)
-	}
-	a.h.env.Log.Info("restarted by the operator", "extension", id)
-	return a.h.restart(ctx, u)
-}
-
-// cannotRestart says why nothing of that id can be restarted.
-func (h *Host) cannotRestart(id string) error {
-	s := h.Status()
-	var ids []string
-	for _, p := range s.Policies {
-		if status.PolicyPrefix+p.Name == id {
-			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
-		}
-		ids = append(ids, status.PolicyPrefix+p.Name)
-	}
-	for _, x := range s.Extensions {
-		if x.ID == id && x.State == status.StateDisabled {
-			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
-		}
-		if x.ID == id {
-			return protocol.Errorf(protocol.RequirementMissing, "extension %s is %s: %s", id, x.State, x.Reason)
-		}
-		ids = append(ids, x.ID)
-	}
-	return dispatch.UnknownExtension(id, ids)
-}
-
 // WatchStatus says whether, and how, the host looks for changes on disk.
 func (a Admin) WatchStatus() status.Watch { return a.h.watch.Status() }
 
-// Watch sets whether the host looks for changes on disk: "log" logs a change, "reload"
-// applies it, "on" does what the configuration says of the two, "off" stops. It holds until
-// the host ends or extensions.watch of its configuration changes. The error is that of ctx,
-// shutting_down, or invalid_arguments for an unknown mode.
-func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
-	return a.h.watch.Set(ctx, mode)
+// Hooks returns every hook handler, by event and in the order in which they run. The
+// handlers of an extension that has not started are those that it declares.
+func (a Admin) Hooks() []status.Hook {
+	all := []status.Hook{}
+	for x := range a.h.snapshots.Load().Hooks.Handlers() {
+		source := "code"
+		switch {
+		case x.Extension != "":
+			source = "extension " + x.Extension
+		case x.Command != nil:
+			source = "config"
+		}
+		all = append(all, status.Hook{Event: string(x.Point), Name: x.Name, Source: source, Priority: x.Priority, Matcher: x.Matcher,
+			Own: x.Own, TimeoutMS: x.Timeout.Milliseconds(), OnError: string(x.OnError), Command: x.Command})
+	}
+	return all
 }
+
+// Trace is the record of one exchange: the decision of each policy, and how long that took.
+// It holds no payload.
+type Trace = governance.Trace
+
+// Traces returns the records of the last n exchanges that ended, the newest first. The last
+// 1024 are kept, and none while there are no policies.
+func (a Admin) Traces(n int) []Trace {
+	list := a.h.policies.Traces.Latest(n)
+	for _, t := range list {
+		maskReasons(t)
+	}
+	return list
+}
+
+// maskReasons masks the texts of policies, which may quote the request.
+func maskReasons(t Trace) {
+	for i := range t.Steps {
+		t.Steps[i].Reason, _ = redact.Default().Text(t.Steps[i].Reason)
+	}
+}
+
+// Trace returns the record of one decision by its id. A decision that is not kept is a
+// tool_not_found error.
+func (a Admin) Trace(id string) (Trace, error) {
+	t, ok := a.h.policies.Traces.Get(id)
+	if !ok {
+		return t, protocol.Errorf(protocol.ToolNotFound, "there is no decision %q among the last that are kept", id)
+	}
+	maskReasons(t)
+	return t, nil
+}
+
+// Question is a question of a policy or a hook to a person: may this call be made, once?
+type Question = approval.Question
+
+// Questions returns the questions that wait for an answer, the oldest first.
+func (a Admin) Questions() []Question { return a.h.policies.Approvals.List() }
+
+// QuestionsChanged returns a channel that is closed when [Admin.Questions] changes, other
+// than by expiry.
+func (a Admin) QuestionsChanged() <-chan struct{} { return a.h.policies.Approvals.Changed() }
+
+// Pins returns the tools that policies have pinned, by policy, extension and tool.
+func (a Admin) Pins() []status.Pin { return a.h.snapshots.Load().Policies.Pins() }

@@ -19,51 +19,51 @@ import (
 
 // apply starts the units that are new in next, puts next in force, and ends the units that
 // are not in next.
-func (h *Host) apply(ctx context.Context, next *snapshot.Plan, c *status.Change) error {
-	now := h.snapshots.Load().Plan
-	beside, after := h.prepare(now, next, c)
-	h.env.Registry.Add(next.Units())
-	if err := h.startPolicies(ctx, now, next); err != nil {
-		h.retire(now)
+func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Change) error {
+	now := r.h.snapshots.Load().Plan
+	beside, after := r.prepare(now, next, c)
+	r.h.env.Registry.Add(next.Units())
+	if err := r.startPolicies(ctx, now, next); err != nil {
+		r.retire(now)
 		return err
 	}
-	for u, err := range h.startEach(ctx, beside) {
+	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(beside)) {
 		if err != nil && ctx.Err() == nil {
-			h.notStarted(u, err, now.Target(u.Base().ID()), next, c)
+			r.notStarted(u, err, now.Target(u.Base().ID()), next, c)
 		}
 	}
 	if err := ctx.Err(); err != nil { // nothing has changed yet
-		h.retire(now)
+		r.retire(now)
 		return fmt.Errorf("the reload was given up: %w", err)
 	}
-	h.adopt(next)
-	h.retire(next)
-	h.retirePipeline(now.Policies.Pipeline, next.Policies.Pipeline)
-	for u, err := range h.startEach(ctx, after) {
+	r.h.adopt(next)
+	r.retire(next)
+	r.retirePipeline(now.Policies.Pipeline, next.Policies.Pipeline)
+	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(after)) {
 		if err != nil {
-			h.notStarted(u, err, nil, next, c)
+			r.notStarted(u, err, nil, next, c)
 		}
 	}
 	for _, id := range c.Retried {
 		u := next.Unit(id)
-		if err := h.restart(ctx, u); err != nil {
+		if err := r.restart(ctx, u); err != nil {
 			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
 		}
 	}
-	h.swap(nil)
+	r.h.swap(nil)
 	return nil
 }
 
 // prepare returns the new units that start beside the running ones, and those that start
 // after the build before them has ended.
-func (h *Host) prepare(now, next *snapshot.Plan, c *status.Change) (beside, after []unit.Runner) {
+func (r *reloads) prepare(now, next *snapshot.Plan, c *status.Change) (beside, after []unit.Runner) {
 	for _, id := range slices.Concat(c.Added, c.Changed) {
 		x, before := next.Extensions[id], now.Extensions[id]
-		h.forgetStart(x)
+		r.forgetStart(x)
 		switch {
 		case before == nil:
 			beside = append(beside, x)
-		case x.Options().Reload == manifest.ReloadStopFirst:
+		case x.Spec.Options.Reload == manifest.ReloadStopFirst:
 			x.Follows(before.Unit)
 			after = append(after, x)
 		default:
@@ -76,7 +76,7 @@ func (h *Host) prepare(now, next *snapshot.Plan, c *status.Change) (beside, afte
 		if d == nil {
 			continue // removed
 		}
-		h.forgetStart(d)
+		r.forgetStart(d)
 		if before != nil {
 			d.Calls = before.Calls
 		}
@@ -87,7 +87,7 @@ func (h *Host) prepare(now, next *snapshot.Plan, c *status.Change) (beside, afte
 
 // startPolicies starts the processes of policies that now does not have. If one cannot
 // decide, the reload fails as a whole.
-func (h *Host) startPolicies(ctx context.Context, now, next *snapshot.Plan) error {
+func (r *reloads) startPolicies(ctx context.Context, now, next *snapshot.Plan) error {
 	var fresh []unit.Runner
 	for _, p := range next.Policies.Processes {
 		if !now.Has(p) {
@@ -95,7 +95,7 @@ func (h *Host) startPolicies(ctx context.Context, now, next *snapshot.Plan) erro
 		}
 	}
 	var failed []error
-	for u, err := range h.startEach(ctx, fresh) {
+	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(fresh)) {
 		if err != nil {
 			failed = append(failed, protocol.Errorf(protocol.ConfigInvalid, "policy %s does not start: %s", u.(*policies.Process).Name, protocol.Reason(err)))
 		}
@@ -105,7 +105,7 @@ func (h *Host) startPolicies(ctx context.Context, now, next *snapshot.Plan) erro
 
 // notStarted reports that u did not start, and puts before, the build that u was to
 // replace, back into next.
-func (h *Host) notStarted(u unit.Runner, err error, before snapshot.Target, next *snapshot.Plan, c *status.Change) {
+func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, next *snapshot.Plan, c *status.Change) {
 	id, d := u.Base().ID(), u.Base().StartDiagnostic(err)
 	if before == nil {
 		c.Failed = append(c.Failed, d)
@@ -117,38 +117,38 @@ func (h *Host) notStarted(u unit.Runner, err error, before snapshot.Target, next
 		d.Hint = "the build before goes on; mend it and reload"
 	}
 	if protocol.KindOf(err) != protocol.ShuttingDown {
-		h.diagnostics.Add(d)
+		r.h.diagnostics.Add(d)
 	}
 }
 
 // forgetStart drops the diagnostics of an earlier start of u.
-func (h *Host) forgetStart(u unit.Runner) {
-	h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
+func (r *reloads) forgetStart(u unit.Runner) {
+	r.h.diagnostics.Remove(func(d protocol.Diagnostic) bool {
 		return d.Extension == u.Base().ID() && strings.HasPrefix(d.Message, unit.StartFailed)
 	})
 }
 
 // restart restarts u, and reports why it does not start.
-func (h *Host) restart(ctx context.Context, u unit.Runner) error {
+func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
 	err := u.Restart(ctx)
 	switch {
 	case err == nil:
-		h.forgetStart(u)
-		signal(h.life.rebuild)
+		r.forgetStart(u)
+		signal(r.h.life.rebuild)
 	case ctx.Err() != nil:
 	case protocol.KindOf(err) != protocol.ShuttingDown:
-		h.forgetStart(u)
-		h.diagnostics.Add(u.Base().StartDiagnostic(err))
+		r.forgetStart(u)
+		r.h.diagnostics.Add(u.Base().StartDiagnostic(err))
 	}
 	return err
 }
 
 // retire ends every unit that is not in p.
-func (h *Host) retire(p *snapshot.Plan) {
-	past := h.snapshots.Past()
-	for _, u := range h.env.Registry.All() {
+func (r *reloads) retire(p *snapshot.Plan) {
+	past := r.h.snapshots.Past()
+	for _, u := range r.h.env.Registry.All() {
 		if !p.Has(u) && u.Base().Retire() {
-			h.life.beside.Go(func() { h.end(u, past) })
+			r.h.life.beside.Go(func() { r.end(u, past) })
 		}
 	}
 }
@@ -159,9 +159,9 @@ const stopMargin = 5 * time.Second
 
 // end stops u once the calls that may be with it, those of past snapshots, have ended, at
 // the latest after its drain_timeout.
-func (h *Host) end(u unit.Runner, past []*snapshot.Snapshot) {
+func (r *reloads) end(u unit.Runner, past []*snapshot.Snapshot) {
 	base := u.Base()
-	drained, cancel := context.WithTimeout(h.life.closing, base.Options().DrainTimeout)
+	drained, cancel := context.WithTimeout(r.h.life.closing, base.Spec.Options.DrainTimeout)
 	defer cancel()
 	for _, s := range past {
 		select {
@@ -171,30 +171,30 @@ func (h *Host) end(u unit.Runner, past []*snapshot.Snapshot) {
 	}
 	deadline, _ := drained.Deadline()
 	drain := max(0, time.Until(deadline))
-	ctx, cancel := context.WithTimeout(h.life.closing, drain+base.Options().ShutdownGrace+stopMargin)
+	ctx, cancel := context.WithTimeout(r.h.life.closing, drain+base.Spec.Options.ShutdownGrace+stopMargin)
 	defer cancel()
-	if err := u.Stop(ctx, drain); err != nil && h.life.closing.Err() == nil {
+	if err := u.Stop(ctx, drain); err != nil && r.h.life.closing.Err() == nil {
 		base.Log.Error("did not stop, and is killed", "error", err)
 		u.Kill()
 	}
-	h.env.Registry.Remove(u)
+	r.h.env.Registry.Remove(u)
 	base.Stopped()
 }
 
 // retirePipeline closes a pipeline that was replaced, once the calls of past snapshots have
 // ended. Its policies may be in the next pipeline too.
-func (h *Host) retirePipeline(before, now *governance.Pipeline) {
+func (r *reloads) retirePipeline(before, now *governance.Pipeline) {
 	if before == now {
 		return
 	}
-	past := h.snapshots.Past()
-	h.life.beside.Go(func() {
+	past := r.h.snapshots.Past()
+	r.h.life.beside.Go(func() {
 		for _, s := range past {
 			select {
 			case <-s.Left():
-			case <-h.life.closing.Done():
+			case <-r.h.life.closing.Done():
 			}
 		}
-		h.closePipeline(context.Background(), before)
+		r.h.policies.ClosePipeline(context.Background(), before)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -15,18 +16,18 @@ import (
 // result back in the opposite order.
 func (h *Host) stages() []dispatch.Stage {
 	return []dispatch.Stage{
-		dispatch.Govern,                       // policies; behind their response, the hooks after a call
-		dispatch.Answer(h.results, h.gateway), // the host's own tools, and lists of all extensions
-		dispatch.Visible,                      // tools that policies hide from the caller, in a destination's list
-		dispatch.Hooks,                        // before a tool call
-		dispatch.Validate,                     // arguments, against the tool's schema
-		dispatch.Replay,                       // once more after a crash, where that is safe
-		dispatch.Admit,                        // an instance: bound of calls, breaker, start on demand
-		h.gateway.Callers,                     // the way back to the caller while the call is in flight
-		h.gateway.InputRounds,                 // questions of a modern server for another caller
-		h.gateway.LogLevels,                   // the lowest level that the sessions of an instance want
-		h.gateway.TaskOwnership,               // tasks, for their callers alone
-		h.gateway.SharedSubscriptions,         // resources that several sessions follow
+		dispatch.Govern, // policies; behind their response, the hooks after a call
+		dispatch.Answer(func() *results.Store { return h.policies.Results() }, h.gateway), // the host's own tools, and lists of all extensions
+		dispatch.Visible,               // tools that policies hide from the caller, in a destination's list
+		dispatch.Hooks,                 // before a tool call
+		dispatch.Validate,              // arguments, against the tool's schema
+		dispatch.Replay,                // once more after a crash, where that is safe
+		dispatch.Admit,                 // an instance: bound of calls, breaker, start on demand
+		h.gateway.Callers,              // the way back to the caller while the call is in flight
+		h.gateway.InputRounds,          // questions of a modern server for another caller
+		h.gateway.LogLevels.Lowest,     // the lowest level that the sessions of an instance want
+		h.gateway.Tasks.Owned,          // tasks, for their callers alone
+		h.gateway.Subscriptions.Shared, // resources that several sessions follow
 	}
 }
 
@@ -35,8 +36,8 @@ func (h *Host) stages() []dispatch.Stage {
 // extension ends here. The result is the bytes that the extension sent. The error is always
 // a *protocol.Error.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
-	if err := h.mayCall(); err != nil {
-		return nil, err
+	if h.opts.Mode.Inspect {
+		return nil, errInspect
 	}
 	return h.dispatcher.Do(ctx, c)
 }
@@ -50,22 +51,14 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 	if err != nil {
 		return nil, err
 	}
-	if err := h.mayCall(); err != nil {
-		return nil, err
+	if h.opts.Mode.Inspect {
+		return nil, errInspect
 	}
 	result, err := h.dispatcher.CallTool(ctx, tool, arguments)
 	return protocol.ToolResult(result), err
 }
 
-// results returns the store of results that were too big to pass.
-func (h *Host) results() *results.Store { return h.policies.Results() }
-
-func (h *Host) mayCall() error {
-	if h.opts.Mode.Inspect {
-		return protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
-	}
-	return nil
-}
+var errInspect = protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
 
 func encodeArguments(args any) (json.RawMessage, error) {
 	switch args := args.(type) {
@@ -85,6 +78,18 @@ func encodeArguments(args any) (json.RawMessage, error) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "arguments do not encode to JSON: %w", err)
 	}
 	return arguments, nil
+}
+
+// RunHooks runs the hooks of e.Point and returns their combined outcome. It is for the
+// points that only an agent loop knows: its sessions, its messages, its model's requests
+// and answers, and the tools that it is about to offer. e.Payload is an object, nil for an
+// empty one, whose members the hooks see and may change; in that of tools_select the member
+// tools lists the names of the tools, from which hooks can only remove. The error is that
+// of [hooks.Set.Run], rejected when a hook denies, or invalid_arguments.
+func (h *Host) RunHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
+	s := h.snapshots.Enter()
+	defer s.Leave()
+	return runHooks(ctx, s, &e, (*hooks.Set).Run)
 }
 
 // Attach registers s for notifications, such as changed tool lists, until ctx ends. It does

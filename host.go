@@ -3,9 +3,7 @@ package exthost
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
-	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
@@ -45,7 +43,7 @@ type Host struct {
 	gateway      *gateway.Gateway     // serves MCP clients
 	policies     *policies.State
 	destinations *bridge.Directory
-	hooks        hookRunners
+	hooks        hookSets
 	watch        *watch.Watch
 	reloads      reloads
 
@@ -70,12 +68,6 @@ type life struct {
 	closed  sync.Once
 }
 
-// hookRunners run the commands of hooks, and the hooks of events outside calls.
-type hookRunners struct {
-	commands *hooks.Runner
-	events   *dispatch.HookEvents
-}
-
 // Open discovers the extensions of cfg, starts the eager ones in parallel and returns the
 // host. An extension that is broken, gated or fails to start is in [Host.Status] with its
 // reason and never fails Open. The errors of Open are a configuration that asks for
@@ -87,11 +79,15 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h := newHost(context.WithoutCancel(ctx), o)
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
-		Inspect: o.Mode.Inspect, Observe: o.Observe, Events: h.unitEvents})
+		Inspect: o.Mode.Inspect, Observe: o.Observe,
+		Events: func(id string) unit.Events {
+			return unit.Events{State: func(e supervisor.Event) { h.feed.State(id, e) }}
+		}})
 	if err != nil {
 		h.life.stop()
 		return nil, err
 	}
+	h.hooks.approvals = h.policies.Approvals
 	plan, err := h.discover(ctx, cfg, nil)
 	if err != nil {
 		h.life.stop()
@@ -102,8 +98,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l := &h.life
 	l.beside.Go(func() { h.watch.Run(l.closing) })
 	l.beside.Go(func() { h.startAll(l.running) })
-	l.beside.Go(func() { h.rebuildLoop(l.running) })
-	l.beside.Go(func() { h.announceLoop(l.running) })
+	l.beside.Go(func() { onSignal(l.running, l.rebuild, rebuildPause, func() { h.swap(nil) }) })
+	l.beside.Go(func() { onSignal(l.running, l.announce, 0, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	if o.Mode.Background {
 		return h, nil
@@ -129,11 +125,11 @@ func newHost(ctx context.Context, o Options) *Host {
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
 		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), Registry: unit.NewRegistry(secrets), Command: o.Mode.Command,
 	}
-	h.diagnostics = diagnostics.New(log)
+	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)
-	h.hooks.commands = hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String})
-	h.hooks.events = dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)
-	h.watch = watch.New(diskWatch{h}, log)
+	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
+		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
+	h.watch = watch.New(&h.reloads, log)
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.env.Registry, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.counters, Feed: &h.feed,
 		Started: l.started, Patience: l.opened.Add(startPatience)}, h.stages()...)
@@ -157,7 +153,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 	if p.Policies, err = h.policies.NewSet(cfg, known); err != nil {
 		return nil, err
 	}
-	if p.Hooks, err = h.operatorHooks(cfg); err != nil {
+	if p.Hooks, err = h.hooks.operator(cfg); err != nil {
 		return nil, err
 	}
 	if cfg.Extensions.Enabled {
@@ -182,7 +178,7 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 		return err
 	}
 	p.Diagnostics, p.Dirs = found.Diagnostics, found.Dirs
-	first := h.hookSet(slices.Concat(h.opts.Hooks, p.Hooks))
+	first := h.hooks.set(slices.Concat(h.opts.Hooks, p.Hooks))
 	for _, c := range found.Candidates {
 		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands, func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
 		p.Diagnostics = append(p.Diagnostics, diags...)
@@ -196,11 +192,6 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	return nil
 }
 
-// unitEvents are the events of the unit of that id which are the same for all kinds.
-func (h *Host) unitEvents(id string) unit.Events {
-	return unit.Events{State: func(e supervisor.Event) { h.feed.State(id, e) }}
-}
-
 // extensionEvents are the events of x. first are the hooks that decide about its start
 // before x is in a snapshot.
 func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events {
@@ -209,7 +200,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 		Offered:  func(i *unit.Instance, announced bool) { h.extensionOffered(x, i, announced) },
 		Ready:    h.gateway.Resume,
 		Incoming: h.gateway.Incoming,
-		Session:  h.gateway.Session,
+		Session:  h.gateway.Sessions.ByKey,
 		State: func(e supervisor.Event) {
 			h.feed.State(x.ID(), e)
 			h.hooks.events.StateChanged(x.ID(), e)
@@ -223,7 +214,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 		Offered:  func(i *unit.Instance, announced bool) { h.destinationOffered(d, i, announced) },
 		Ready:    h.gateway.Resume,
 		Incoming: h.gateway.Incoming,
-		Session:  h.gateway.Session,
+		Session:  h.gateway.Sessions.ByKey,
 		State:    func(e supervisor.Event) { h.feed.State(d.ID(), e) },
 	}
 }
@@ -231,45 +222,13 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 // startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
 func (h *Host) startAll(ctx context.Context) {
 	defer close(h.life.started)
-	for u, err := range h.startEach(ctx, h.snapshots.Load().Units()) {
+	for u, err := range unit.StartEach(ctx, h.opts.toStart(h.snapshots.Load().Units())) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.diagnostics.Add(u.Base().StartDiagnostic(err))
 		}
 	}
 	h.swap(nil)
 }
-
-// startEach starts those units of list that are to be started, a bounded number at a time,
-// and yields each with its outcome.
-func (h *Host) startEach(ctx context.Context, list []unit.Runner) iter.Seq2[unit.Runner, error] {
-	type outcome struct {
-		u   unit.Runner
-		err error
-	}
-	return func(yield func(unit.Runner, error) bool) {
-		var wg sync.WaitGroup
-		slots, outcomes := make(chan struct{}, startsAtOnce), make(chan outcome, len(list))
-		for _, u := range list {
-			if !u.NeedsStart() && !h.opts.Mode.StartLazy || h.opts.Start != nil && !h.opts.Start(u.Base().ID()) {
-				continue
-			}
-			wg.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				outcomes <- outcome{u, u.Start(ctx)}
-			})
-		}
-		go func() { wg.Wait(); close(outcomes) }()
-		more := true
-		for o := range outcomes {
-			more = more && yield(o.u, o.err)
-		}
-	}
-}
-
-// startsAtOnce bounds how many extensions start in parallel. A start is mostly a wait for a
-// child, and a child that hangs must not delay the others for long.
-var startsAtOnce = 16 * goruntime.GOMAXPROCS(0)
 
 // Ready waits until every eager extension has started or failed. It returns ctx's error if
 // that ends first; with an ended ctx it does not wait.

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -121,6 +122,13 @@ func (o Options) withDefaults() (Options, error) {
 		o.StateDir = dir
 	}
 	return o, nil
+}
+
+// toStart returns those of list that are started with the host.
+func (o Options) toStart(list []unit.Runner) []unit.Runner {
+	return slices.DeleteFunc(list, func(u unit.Runner) bool {
+		return !u.NeedsStart() && !o.Mode.StartLazy || o.Start != nil && !o.Start(u.Base().ID())
+	})
 }
 
 // checkHooks refuses handlers of the embedding program with an unknown point or an

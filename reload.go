@@ -14,13 +14,17 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// reloads is the state of reloads. Its mutex is held by one reload at a time.
+// reloads brings a host to what is on disk, one reload at a time.
 type reloads struct {
-	mu      sync.Mutex
+	h      *Host
+	onDisk atomic.Pointer[discovery.Places]
+
+	mu      sync.Mutex        // held by a reload; guards what follows
 	seen    [sha256.Size]byte // of the plan that was found on disk last
 	problem string            // why the configuration that was found last cannot be used
-	onDisk  atomic.Pointer[discovery.Places]
 }
+
+var _ watch.Host = (*reloads)(nil)
 
 // found notes what was found on disk: a plan, and the plan in force when it was found.
 func (r *reloads) found(next, now *snapshot.Plan) {
@@ -36,119 +40,93 @@ type Reloaded struct {
 	Took   time.Duration  // since the request, or since the first sign of a change
 }
 
-// Plan returns what [Admin.Reload] would do now, as far as that is known without a start.
-func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
-	a.h.reloads.mu.Lock()
-	defer a.h.reloads.mu.Unlock()
-	_, c, err := a.h.plan(ctx)
-	return c, err
-}
-
-// Reload brings the host to what its configuration and the search paths hold now.
-// Extensions that are new or changed start beside those that run; then calls go to them;
-// then extensions that are gone end, once their calls have, within their drain_timeout. An
-// extension whose new build is broken, lacks something or does not start goes on as it was;
-// with reload = "stop_first" it ends before its new build starts. An extension that had
-// failed is started again. A configuration that cannot be used and a policy that does not
-// start are errors, and change nothing; nor does an end of ctx or of the host meanwhile.
-func (a Admin) Reload(ctx context.Context) (*status.Change, error) {
-	began := time.Now()
-	change, err := a.h.reload(ctx)
-	a.h.reloaded(Reloaded{change, err, time.Since(began)})
-	return change, err
-}
-
 // reloaded reports the outcome of a reload to everybody.
-func (h *Host) reloaded(r Reloaded) {
-	h.feed.Reload(r.Change, r.Err)
-	if r.Err == nil {
-		h.watch.Applied(r.Change)
+func (r *reloads) reloaded(o Reloaded) {
+	r.h.feed.Reload(o.Change, o.Err)
+	if o.Err == nil {
+		r.h.watch.Applied(o.Change)
 	}
-	if h.opts.OnReload != nil {
-		h.opts.OnReload(r)
+	if r.h.opts.OnReload != nil {
+		r.h.opts.OnReload(o)
 	}
 }
 
-func (h *Host) reload(ctx context.Context) (*status.Change, error) {
-	h.reloads.mu.Lock()
-	defer h.reloads.mu.Unlock()
+// reload carries out a reload that somebody asked for.
+func (r *reloads) reload(ctx context.Context) (*status.Change, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.life.closing, cancel)()
-	if err := h.Ready(ctx); err != nil {
+	defer context.AfterFunc(r.h.life.closing, cancel)()
+	if err := r.h.Ready(ctx); err != nil {
 		return nil, err
 	}
-	next, change, err := h.plan(ctx)
+	next, change, err := r.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h.reloads.seen = next.Sum()
-	if err := h.apply(ctx, next, change); err != nil {
+	r.seen = next.Sum()
+	if err := r.apply(ctx, next, change); err != nil {
 		return nil, err
 	}
-	h.logReload(change)
+	r.log(change)
 	return change, nil
 }
 
-func (h *Host) logReload(c *status.Change) {
-	h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations,
+func (r *reloads) log(c *status.Change) {
+	r.h.env.Log.Info("reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "policies", c.Policies, "destinations", c.Destinations,
 		"kept", len(c.Kept), "failed", len(c.Failed))
 }
 
 // plan makes the next plan, in which everything that has not changed is what runs now, and
 // returns how it differs from the current one.
-func (h *Host) plan(ctx context.Context) (*snapshot.Plan, *status.Change, error) {
-	now := h.snapshots.Load().Plan
+func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, error) {
+	now := r.h.snapshots.Load().Plan
 	cfg := now.Config
-	if h.opts.Reread != nil {
+	if r.h.opts.Reread != nil {
 		var err error
-		if cfg, err = h.opts.Reread(); err != nil {
+		if cfg, err = r.h.opts.Reread(); err != nil {
 			return nil, nil, err
 		}
 	}
-	next, err := h.discover(ctx, cfg, now)
+	next, err := r.h.discover(ctx, cfg, now)
 	if err != nil {
 		return nil, nil, err
 	}
 	places := next.Places(now)
-	h.reloads.onDisk.Store(&places)
+	r.onDisk.Store(&places)
 	return next, next.Follow(now), nil
 }
 
-// diskWatch is the host as its watch sees it.
-type diskWatch struct{ h *Host }
-
-var _ watch.Host = diskWatch{}
-
 // Places implements [watch.Host].
-func (d diskWatch) Places() discovery.Places { return *d.h.reloads.onDisk.Load() }
+func (r *reloads) Places() discovery.Places { return *r.onDisk.Load() }
 
 // Settings implements [watch.Host].
-func (d diskWatch) Settings() config.Watch { return d.h.snapshots.Load().Config.Extensions.Watch }
+func (r *reloads) Settings() config.Watch { return r.h.snapshots.Load().Config.Extensions.Watch }
 
-// CatchUp looks for changes on disk since the last look, and with apply reloads them. since
-// is when the first sign of a change was. It returns nil, nil when nothing has changed, or
-// when the problem is the same as before. Unlike a reload that somebody asks for, it does
-// not start an extension again that has failed and has not changed.
-func (d diskWatch) CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error) {
-	change, err := d.catchUp(ctx, apply)
+// CatchUp implements [watch.Host]. It looks for changes on disk since the last look, and
+// with apply reloads them. since is when the first sign of a change was. It returns nil,
+// nil when nothing has changed, or when the problem is the same as before. Unlike a reload
+// that somebody asks for, it does not start an extension again that has failed and has not
+// changed.
+func (r *reloads) CatchUp(ctx context.Context, apply bool, since time.Time) (*status.Change, error) {
+	change, err := r.catchUp(ctx, apply)
 	if apply && (change != nil || err != nil) && ctx.Err() == nil {
-		d.h.reloaded(Reloaded{change, err, time.Since(since)})
+		r.reloaded(Reloaded{change, err, time.Since(since)})
 	}
 	return change, err
 }
 
-func (d diskWatch) catchUp(ctx context.Context, apply bool) (*status.Change, error) {
-	h, r := d.h, &d.h.reloads
+func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ctx.Err() != nil { // the host was closed meanwhile
 		return nil, ctx.Err()
 	}
-	if err := h.Ready(ctx); err != nil {
+	if err := r.h.Ready(ctx); err != nil {
 		return nil, err
 	}
-	next, change, err := h.plan(ctx)
+	next, change, err := r.plan(ctx)
 	if err == nil {
 		sum := next.Sum()
 		if sum == r.seen {
@@ -159,20 +137,20 @@ func (d diskWatch) catchUp(ctx context.Context, apply bool) (*status.Change, err
 	}
 	if err == nil && apply {
 		change.Retried = []string{}
-		err = h.apply(ctx, next, change)
+		err = r.apply(ctx, next, change)
 	}
 	switch {
 	case ctx.Err() != nil || err != nil && err.Error() == r.problem:
 		return nil, ctx.Err()
 	case err != nil:
 		r.problem = err.Error()
-		h.env.Log.Error("not reloaded, everything goes on as it was", "error", err)
+		r.h.env.Log.Error("not reloaded, everything goes on as it was", "error", err)
 		return nil, err
 	case apply:
-		h.logReload(change)
-		watch.LogUnused(h.env.Log, change)
+		r.log(change)
+		watch.LogUnused(r.h.env.Log, change)
 	default:
-		watch.LogChange(h.env.Log, change)
+		watch.LogChange(r.h.env.Log, change)
 	}
 	r.problem = ""
 	return change, nil

@@ -35,7 +35,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 		if !h.opts.Mode.Inspect {
 			diags = append(diags, next.Policies.SavePins()...)
 		}
-		next.Catalog, next.Hooks = catalog, h.newHooks(next)
+		next.Catalog, next.Hooks = catalog, h.hooks.of(next)
 		return func() {
 			h.diagnostics.SetOffered(diags)
 			h.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
@@ -57,29 +57,17 @@ func signal(c chan struct{}) {
 // rebuildPause lets extensions that change together share a snapshot.
 const rebuildPause = 5 * time.Millisecond
 
-// rebuildLoop makes new snapshots as extensions come, go and change their tools.
-func (h *Host) rebuildLoop(ctx context.Context) {
+// onSignal runs f for each token in c, at most once in pause, until ctx ends.
+func onSignal(ctx context.Context, c <-chan struct{}, pause time.Duration, f func()) {
 	for {
 		select {
-		case <-h.life.rebuild:
-			h.swap(nil)
+		case <-c:
+			f()
 		case <-ctx.Done():
 			return
 		}
 		select {
-		case <-time.After(rebuildPause):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// announceLoop notifies clients of changed tools. The slowest client sets the pace.
-func (h *Host) announceLoop(ctx context.Context) {
-	for {
-		select {
-		case <-h.life.announce:
-			h.gateway.NotifyToolsChanged(ctx)
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
@@ -101,14 +89,14 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 		changes = slices.DeleteFunc(changes, tools.Change.Altered)
 	}
 	if len(changes) > 0 {
-		h.reportChanges(x, changes, announced)
+		d := changesDiagnostic(x, changes, announced)
+		h.diagnostics.Replace(d, func(old protocol.Diagnostic) bool { return old.Code == d.Code && old.Extension == d.Extension })
 	}
 }
 
-// reportChanges says how the tools of x differ from the last offer, in place of the report
-// of an earlier change. New tools that a running extension announces are no warning; other
+// changesDiagnostic says how the tools of x differ from the last offer. New tools that a running extension announces are no warning; other
 // changes mean another program, or one that has something to hide.
-func (h *Host) reportChanges(x *unit.Extension, changes []tools.Change, announced bool) {
+func changesDiagnostic(x *unit.Extension, changes []tools.Change, announced bool) protocol.Diagnostic {
 	d := protocol.Diagnostic{
 		Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,
 		Message: "its tools are not what they were: " + offers.Describe(changes),
@@ -117,7 +105,7 @@ func (h *Host) reportChanges(x *unit.Extension, changes []tools.Change, announce
 	if announced && !slices.ContainsFunc(changes, tools.Change.Altered) {
 		d.Level, d.Hint = protocol.LevelInfo, ""
 	}
-	h.diagnostics.Replace(d, func(old protocol.Diagnostic) bool { return old.Code == d.Code && old.Extension == d.Extension })
+	return d
 }
 
 // destinationOffered takes the handshake of an instance of d, or with announced a later

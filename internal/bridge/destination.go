@@ -30,7 +30,6 @@ type Destination struct {
 	Config config.Destination
 	Source offers.Source
 
-	shared   *unit.Env
 	standby  *runtime.Standby // nil: none is kept
 	breakers breakers
 	unusable error                     // why the configuration cannot be used
@@ -45,7 +44,7 @@ type Destination struct {
 // New prepares a destination, whose events wire returns. An unusable configuration is the error of its start.
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
-	d := &Destination{Config: c, Source: offers.SourceOf(&spec), shared: env, sessionEnv: make(map[string]map[string]string)}
+	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessionEnv: make(map[string]map[string]string)}
 	if err != nil {
 		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
 	}
@@ -180,7 +179,7 @@ func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key stri
 		return nil, nil, err
 	}
 	if d.addEnv(key, s) {
-		d.shared.Registry.RefreshSecrets()
+		d.Env.Registry.RefreshSecrets()
 	}
 	i, release, err := d.Unit.Acquire(ctx, s, key)
 	if err != nil {

@@ -197,7 +197,7 @@ func callHook(ctx context.Context, s *snapshot.Snapshot, x *unit.Extension, e *h
 	}
 	reply, err := hooks.DecodeReply(exchange.Response)
 	if reply != nil {
-		reply.Reason, reply.Context = x.MaskText(reply.Reason), x.MaskText(reply.Context)
+		reply.Reason, reply.Context = x.Env.Redactor.String(reply.Reason), x.Env.Redactor.String(reply.Context)
 	}
 	return reply, err
 }

@@ -100,7 +100,7 @@ func Replay(next Deliver) Deliver {
 func (c *Call) replays(err error) bool {
 	e, ok := errors.AsType[*protocol.Error](err)
 	return ok && e.Outcome != "" && protocol.ProcessEnded(err) && e.Kind != protocol.LineTooLong &&
-		c.entry != nil && c.Target.Base().Options().Replay == manifest.ReplayIdempotent && repeatable(c.entry)
+		c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
 }
 
 // repeatable reports whether the tool is annotated as one that only reads, or whose second

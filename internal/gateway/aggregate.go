@@ -58,6 +58,9 @@ func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMess
 	return g.setLogLevels(ctx, c)
 }
 
+// ToolOf implements [dispatch.Aggregator].
+func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.toolOf(c) }
+
 // list answers a list of one kind for all extensions, in one page.
 func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing) json.RawMessage {
 	extensions := slices.Collect(g.o.Snapshots.Load().Ordered)
@@ -108,6 +111,22 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extensi
 	return items
 }
 
+// setLogLevels carries logging/setLevel of a client of all extensions to every extension
+// that logs.
+func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	for x := range g.o.Snapshots.Load().Ordered {
+		if !offers(x.Handshake(), "logging") {
+			continue
+		}
+		one := *c
+		one.Extension, one.Client = x.ID(), nil
+		if _, err := g.Calls.Do(ctx, &one); err != nil {
+			g.o.Log.Debug("an extension was not told the log level", "extension", x.ID(), "error", err)
+		}
+	}
+	return json.RawMessage("{}"), nil
+}
+
 // subject returns the kind of thing that a request is about, and the path of its name in
 // the params; "" when the request is about none.
 func subject(method string, params json.RawMessage) (kind string, path []string) {
@@ -134,7 +153,7 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	case err != nil:
 		return nil, err
 	case id != "":
-		return g.tasks.resolve(c, id)
+		return g.Tasks.resolve(c, id)
 	}
 	kind, path := subject(c.Method, c.Params)
 	if kind == "" {

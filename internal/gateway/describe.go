@@ -85,7 +85,7 @@ func (g *Gateway) capabilities() json.RawMessage {
 	for _, x := range g.o.Snapshots.Load().Extensions {
 		hs := x.Handshake()
 		legacy, modern := makesTasks(hs)
-		if beside, _ := makesTasks(x.LegacyHandshake()); legacy || beside {
+		if beside, _ := makesTasks(x.Legacy.Handshake()); legacy || beside {
 			all["tasks"] = json.RawMessage(legacyTasks)
 		}
 		if modern {

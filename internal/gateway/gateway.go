@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"sync"
 
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/inflight"
@@ -33,25 +32,42 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Gateway knows the sessions of clients, and what each follows. Its methods may be called
-// by many goroutines at once.
+// Gateway serves the sessions of clients. Its methods may be called by many goroutines at
+// once.
 type Gateway struct {
-	Calls Calls // set before the first use of the gateway
+	Calls         Calls // set before the first use of the gateway
+	Sessions      *Sessions
+	LogLevels     *LogLevels
+	Tasks         *Tasks
+	Subscriptions *Subscriptions
 
 	o      Options
-	tasks  *tasks
 	owners owners
-
-	mu            sync.Mutex // guards what follows
-	sessions      map[*protocol.Session]*attachment
-	subscriptions subscriptions
-	logLevels     map[*protocol.Session]int // that sessions asked for, as indexes of logLevels
 }
 
 // New returns a gateway without sessions.
 func New(o Options) *Gateway {
-	return &Gateway{
-		o: o, tasks: newTasks(), sessions: make(map[*protocol.Session]*attachment),
-		subscriptions: make(subscriptions), logLevels: make(map[*protocol.Session]int),
-	}
+	s := newSessions(&o)
+	return &Gateway{o: o, Sessions: s, LogLevels: newLogLevels(s), Tasks: newTasks(s), Subscriptions: newSubscriptions(s)}
+}
+
+// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
+// not block. A host that closes takes no more sessions: the error is shutting_down.
+func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
+	return g.Sessions.attach(ctx, s, func() {
+		g.LogLevels.drop(s)
+		g.Tasks.drop(s)
+		g.Subscriptions.drop(s)
+	})
+}
+
+// Resume brings the log level and the subscriptions of sessions to a new instance.
+func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
+	g.LogLevels.resume(ctx, i)
+	g.Subscriptions.resume(ctx, i)
+}
+
+// concerns reports whether i serves s.
+func concerns(i *unit.Instance, s *protocol.Session) bool {
+	return !i.Unit.PerSession() || unit.SessionKey(s) == i.Key
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -27,53 +28,62 @@ func levelOf(text json.RawMessage) int {
 	return len(logLevels)
 }
 
-// setLogLevels carries logging/setLevel of a client of all extensions to every extension
-// that logs.
-func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
-	for x := range g.o.Snapshots.Load().Ordered {
-		if !offers(x.Handshake(), "logging") {
-			continue
-		}
-		one := *c
-		one.Extension, one.Client = x.ID(), nil
-		if _, err := g.Calls.Do(ctx, &one); err != nil {
-			g.o.Log.Debug("an extension was not told the log level", "extension", x.ID(), "error", err)
-		}
-	}
-	return json.RawMessage("{}"), nil
+// LogLevels are the log levels that sessions asked for.
+type LogLevels struct {
+	sessions *Sessions
+
+	mu    sync.Mutex                // guards level
+	level map[*protocol.Session]int // as indexes of logLevels
 }
 
-// LogLevels is the [dispatch.Stage] that brings the log level of the caller to the
+func newLogLevels(s *Sessions) *LogLevels {
+	return &LogLevels{sessions: s, level: make(map[*protocol.Session]int)}
+}
+
+func (l *LogLevels) drop(s *protocol.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.level, s)
+}
+
+func (l *LogLevels) of(s *protocol.Session) (level int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	level, ok = l.level[s]
+	return level, ok
+}
+
+// Lowest is the [dispatch.Stage] that brings the log level of the caller to the
 // instance: a modern server is told with each request, a legacy one beforehand.
-func (g *Gateway) LogLevels(next dispatch.Deliver) dispatch.Deliver {
+func (l *LogLevels) Lowest(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
-		if c.Request.Method == protocol.MethodSetLevel && !g.passesLevel(c, params) {
+		if c.Request.Method == protocol.MethodSetLevel && !l.passes(c, params) {
 			return json.RawMessage("{}"), nil
 		}
-		return next(ctx, c, g.withLogLevel(ctx, c, params))
+		return next(ctx, c, l.withLevel(ctx, c, params))
 	}
 }
 
-// passesLevel keeps the level that a session asks for, and reports whether the instance is
+// passes keeps the level that a session asks for, and reports whether the instance is
 // to be asked for it too.
-func (g *Gateway) passesLevel(c *dispatch.Call, params json.RawMessage) bool {
+func (l *LogLevels) passes(c *dispatch.Call, params json.RawMessage) bool {
 	at := levelOf(rawjson.Get(params, "level"))
 	if at == len(logLevels) {
 		return true // the extension refuses it
 	}
 	if s := c.Request.Session; s != nil {
-		g.mu.Lock()
-		if _, attached := g.sessions[s]; attached {
-			g.logLevels[s] = at
-		}
-		g.mu.Unlock()
+		l.sessions.ifAttached(s, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.level[s] = at
+		})
 	}
 	return c.Instance.LowerLogLevel(at) && protocol.EraOf(c.Instance.Handshake().Era) != protocol.EraModern
 }
 
-// withLogLevel returns params with the level of the caller's session for a modern server,
+// withLevel returns params with the level of the caller's session for a modern server,
 // and asks a legacy server for the level in params.
-func (g *Gateway) withLogLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
+func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json.RawMessage) json.RawMessage {
 	hs := c.Instance.Handshake()
 	if hs == nil || !offers(hs, "logging") {
 		return params
@@ -81,10 +91,7 @@ func (g *Gateway) withLogLevel(ctx context.Context, c *dispatch.Call, params jso
 	meta := rawjson.Get(params, "_meta")
 	asked := levelOf(rawjson.Get(meta, protocol.MetaLogLevel))
 	if protocol.EraOf(hs.Era) == protocol.EraModern {
-		g.mu.Lock()
-		at, ok := g.logLevels[c.Request.Session]
-		g.mu.Unlock()
-		if ok && asked == len(logLevels) {
+		if at, ok := l.of(c.Request.Session); ok && asked == len(logLevels) {
 			params = rawjson.Set(params, "_meta", rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
 		}
 		return params
@@ -102,19 +109,32 @@ func setLevel(ctx context.Context, i *unit.Instance, at int) {
 	}
 }
 
-// acceptsLog reports whether the caller of c wants a log message.
-func (g *Gateway) acceptsLog(c *dispatch.Call, message json.RawMessage) bool {
+// callAccepts reports whether the caller of c wants a log message.
+func (l *LogLevels) callAccepts(c *dispatch.Call, message json.RawMessage) bool {
 	if asked := levelOf(rawjson.Get(rawjson.Get(c.Request.Params, "_meta"), protocol.MetaLogLevel)); asked < len(logLevels) {
 		return levelOf(rawjson.Get(message, "level")) >= asked
 	}
-	return g.sessionAcceptsLog(c.Request.Session, message)
+	return l.accepts(c.Request.Session, message)
 }
 
-// sessionAcceptsLog reports whether a session wants a log message. A session that set no
-// level wants all.
-func (g *Gateway) sessionAcceptsLog(s *protocol.Session, message json.RawMessage) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	at, ok := g.logLevels[s]
+// accepts reports whether a session wants a log message. A session that set no level wants
+// all.
+func (l *LogLevels) accepts(s *protocol.Session, message json.RawMessage) bool {
+	at, ok := l.of(s)
 	return !ok || levelOf(rawjson.Get(message, "level")) >= at
+}
+
+// resume asks a new legacy instance for the lowest level that its sessions want.
+func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
+	lowest := len(logLevels)
+	l.mu.Lock()
+	for s, at := range l.level {
+		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.EraOf(s.Version) == protocol.EraLegacy && concerns(i, s) {
+			lowest = min(lowest, at)
+		}
+	}
+	l.mu.Unlock()
+	if hs := i.Handshake(); lowest < len(logLevels) && offers(hs, "logging") && protocol.EraOf(hs.Era) != protocol.EraModern && i.LowerLogLevel(lowest) {
+		setLevel(ctx, i, lowest)
+	}
 }

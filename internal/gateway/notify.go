@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/dispatch"
@@ -47,7 +48,7 @@ func (u caller) Call(ctx context.Context, method string, params json.RawMessage)
 
 // Notify implements [protocol.Peer].
 func (u caller) Notify(ctx context.Context, method string, params json.RawMessage) error {
-	if method == protocol.MethodMessage && !u.g.acceptsLog(u.call, params) || u.notFromCaller(params) {
+	if method == protocol.MethodMessage && !u.g.LogLevels.callAccepts(u.call, params) || u.notFromCaller(params) {
 		return nil
 	}
 	x := u.exchange(method, params)
@@ -60,7 +61,7 @@ func (u caller) Notify(ctx context.Context, method string, params json.RawMessag
 // notFromCaller reports whether the message concerns a task started by a different caller.
 // The child cannot say whom it addresses, so with one call in flight we assume that caller.
 func (u caller) notFromCaller(params json.RawMessage) bool {
-	_, about, known := u.g.relatedTask(u.by, params)
+	_, about, known := u.g.Tasks.related(u.by, params)
 	return known && about.caller != u.call.Caller()
 }
 
@@ -68,7 +69,7 @@ func (u caller) notFromCaller(params json.RawMessage) bool {
 // so is put to that session. The session may be of the same caller, unless this call is
 // about that task.
 func (u caller) isForAnother(params json.RawMessage) bool {
-	id, about, known := u.g.relatedTask(u.by, params)
+	id, about, known := u.g.Tasks.related(u.by, params)
 	switch {
 	case !known || about.caller != u.call.Caller():
 		return known
@@ -98,7 +99,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		return nil, nil
 	}
 	s := i.Unit.Session(i.Key)
-	if _, about, known := g.relatedTask(i, params); known && s == nil {
+	if _, about, known := g.Tasks.related(i, params); known && s == nil {
 		s = about.session
 	}
 	if s != nil && s.Client != nil {
@@ -114,21 +115,19 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	if own := i.Unit.Session(i.Key); own != nil {
 		return []*protocol.Session{own}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	switch method {
 	case protocol.MethodResourceUpdated:
 		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
-		return g.subscriptions.sessions(subscription{i.Unit, uri, i.Legacy})
+		return g.Subscriptions.sessionsOf(subscription{i.Unit, uri, i.Legacy})
 	case protocol.MethodTaskStatus:
 		id, _ := rawjson.Text(rawjson.Get(params, "taskId"))
 		status, _ := rawjson.Text(rawjson.Get(params, "status"))
-		if s := g.tasks.watcher(keyOf(i, id), status); g.sessions[s] != nil {
+		if s := g.Tasks.watcher(keyOf(i, id), status); s != nil {
 			to = append(to, s)
 		}
 	case protocol.MethodResourcesListChanged, protocol.MethodPromptsListChanged, protocol.MethodToolsListChanged:
-		for s := range g.sessions {
-			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.ServesLegacy(s) == i.Legacy {
+		for _, s := range g.Sessions.all() {
+			if (s.Extension == "" || s.Extension == i.Unit.ID()) && i.Unit.Legacy.Serves(s) == i.Legacy {
 				to = append(to, s)
 			}
 		}
@@ -150,10 +149,28 @@ func (g *Gateway) NotifyDestinationChanged(i *unit.Instance) {
 	}
 }
 
+// notifyTimeout bounds how long slow clients can keep others from their notification.
+const notifyTimeout = 2 * time.Second
+
+// NotifyToolsChanged tells clients of extensions that their list of tools has changed.
+func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
+	now := g.o.Snapshots.Load()
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	g.Sessions.notify(ctx, func(s *protocol.Session) {
+		if now.Destinations[s.Extension] != nil {
+			return // a destination announces changes itself
+		}
+		if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
+			g.o.Log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
+		}
+	})
+}
+
 // forward carries a request or notification of u to s outside a call: the path of a call
 // with the ends swapped.
 func (g *Gateway) forward(ctx context.Context, u *unit.Unit, s *protocol.Session, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
-	if method == protocol.MethodMessage && !g.sessionAcceptsLog(s, params) {
+	if method == protocol.MethodMessage && !g.LogLevels.accepts(s, params) {
 		return nil, nil
 	}
 	if s.Client == nil {

@@ -3,12 +3,21 @@ package gateway
 import (
 	"context"
 	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
+
+// Sessions are the attached sessions of clients.
+type Sessions struct {
+	o *Options
+
+	mu       sync.Mutex // guards attached; taken before the locks of what sessions have
+	attached map[*protocol.Session]*attachment
+}
 
 // attachment is one registration of a session.
 type attachment struct {
@@ -16,80 +25,77 @@ type attachment struct {
 	notifying atomic.Bool // the client is being notified of changed tools
 }
 
-// Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
-// not block. A host that closes takes no more sessions: the error is shutting_down.
-func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
-	began := g.o.Hooks.SessionBegan(s)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.o.Closing.Err() != nil || !g.o.Beside.Enter() {
+func newSessions(o *Options) *Sessions {
+	return &Sessions{o: o, attached: make(map[*protocol.Session]*attachment)}
+}
+
+// attach registers s until ctx ends. drop then drops what s has in the gateway.
+func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func()) error {
+	began := l.o.Hooks.SessionBegan(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.o.Closing.Err() != nil || !l.o.Beside.Enter() {
 		return protocol.Errorf(protocol.ShuttingDown, "the host is closed")
 	}
-	g.detach(g.sessions[s])
+	l.detach(l.attached[s])
 	a := new(attachment)
-	g.sessions[s] = a
+	l.attached[s] = a
 	a.cancel = context.AfterFunc(ctx, func() {
-		defer g.o.Beside.Leave()
-		g.ended(s, a, began)
+		defer l.o.Beside.Leave()
+		l.ended(s, a, drop, began)
 	})
 	return nil
 }
 
 // detach drops a registration, which may be nil, before its ctx has ended.
-func (g *Gateway) detach(a *attachment) {
+func (l *Sessions) detach(a *attachment) {
 	if a != nil && a.cancel() {
-		g.o.Beside.Leave()
+		l.o.Beside.Leave()
 	}
 }
 
 // ended handles the end of a session.
-func (g *Gateway) ended(s *protocol.Session, a *attachment, began <-chan struct{}) {
-	g.mu.Lock()
-	current := g.sessions[s] == a
-	var idle []subscription
+func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func(), began <-chan struct{}) {
+	l.mu.Lock()
+	current := l.attached[s] == a
 	if current {
-		delete(g.sessions, s)
-		delete(g.logLevels, s)
-		idle = g.subscriptions.drop(s)
+		delete(l.attached, s)
 	}
-	g.mu.Unlock()
+	l.mu.Unlock()
 	if !current {
 		return
 	}
-	g.tasks.forgetSession(s)
-	unsubscribe(idle)
-	g.o.Hooks.SessionEnded(s, began)
+	drop()
+	l.o.Hooks.SessionEnded(s, began)
 	if s.ID == "" { // the instances of a stateless caller belong to no session
 		return
 	}
 	key := unit.SessionKey(s)
-	for _, u := range g.o.Units.All() {
+	for _, u := range l.o.Units.All() {
 		u.EndSession(key)
 	}
 }
 
 // Close drops every session without handling its end.
-func (g *Gateway) Close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, a := range g.sessions {
-		g.detach(a)
+func (l *Sessions) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.attached {
+		l.detach(a)
 	}
-	clear(g.sessions)
+	clear(l.attached)
 }
 
-// Sessions returns how many sessions are attached.
-func (g *Gateway) Sessions() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.sessions)
+// Len returns how many sessions are attached.
+func (l *Sessions) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.attached)
 }
 
-// Session returns the attached session of an instance's key; nil when there is none.
-func (g *Gateway) Session(key string) *protocol.Session {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for s := range g.sessions {
+// ByKey returns the session of an instance's key; nil when there is none.
+func (l *Sessions) ByKey(key string) *protocol.Session {
+	for _, s := range l.all() {
 		if s.ID != "" && unit.SessionKey(s) == key {
 			return s
 		}
@@ -97,26 +103,38 @@ func (g *Gateway) Session(key string) *protocol.Session {
 	return nil
 }
 
-// notifyTimeout bounds how long slow clients can keep others from their notification.
-const notifyTimeout = 2 * time.Second
+func (l *Sessions) all() []*protocol.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.attached))
+}
 
-// NotifyToolsChanged tells clients of extensions that their list of tools has changed.
-func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
-	now := g.o.Snapshots.Load()
-	g.mu.Lock()
-	sessions := maps.Clone(g.sessions)
-	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
-	defer cancel()
-	notified, pending := make(chan struct{}, len(sessions)), 0
-	for s, a := range sessions {
-		if s.Client == nil || now.Destinations[s.Extension] != nil || !a.notifying.CompareAndSwap(false, true) {
-			continue // not reachable, or still busy with the previous notification
+// ifAttached runs f if s is attached: the end of any other session would go unnoticed, and
+// what f keeps of it would stay. The session does not end before f has returned.
+func (l *Sessions) ifAttached(s *protocol.Session, f func()) (attached bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.attached[s] == nil {
+		return false
+	}
+	f()
+	return true
+}
+
+// notify runs send for each session that a notification of changed tools may go to, beside
+// the caller, and waits until each has returned or ctx has ended: a client may ignore ctx.
+// A client that is still busy with the previous notification is left out.
+func (l *Sessions) notify(ctx context.Context, send func(*protocol.Session)) {
+	l.mu.Lock()
+	attached := maps.Clone(l.attached)
+	l.mu.Unlock()
+	notified, pending := make(chan struct{}, len(attached)), 0
+	for s, a := range attached {
+		if s.Client == nil || !a.notifying.CompareAndSwap(false, true) {
+			continue
 		}
-		if g.o.Beside.Go(func() {
-			if err := s.Client.Notify(ctx, protocol.MethodToolsListChanged, nil); err != nil {
-				g.o.Log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
-			}
+		if l.o.Beside.Go(func() {
+			send(s)
 			a.notifying.Store(false)
 			notified <- struct{}{}
 		}) {
@@ -126,7 +144,7 @@ func (g *Gateway) NotifyToolsChanged(ctx context.Context) {
 	for ; pending > 0; pending-- {
 		select {
 		case <-notified:
-		case <-ctx.Done(): // a client may ignore ctx
+		case <-ctx.Done():
 			return
 		}
 	}

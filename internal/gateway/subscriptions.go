@@ -3,6 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/internal/dispatch"
@@ -19,43 +22,68 @@ type subscription struct {
 	legacy bool
 }
 
-// subscriptions are the sessions that follow resources. The extension knows one
-// subscriber, the host.
-type subscriptions map[subscription]map[*protocol.Session]struct{}
+// Subscriptions are the sessions that follow resources. The extension knows one subscriber,
+// the host.
+type Subscriptions struct {
+	sessions *Sessions
 
-func (s subscriptions) add(to subscription, who *protocol.Session) {
-	if s[to] == nil {
-		s[to] = make(map[*protocol.Session]struct{})
+	mu sync.Mutex // guards to
+	to map[subscription]map[*protocol.Session]struct{}
+}
+
+func newSubscriptions(s *Sessions) *Subscriptions {
+	return &Subscriptions{sessions: s, to: make(map[subscription]map[*protocol.Session]struct{})}
+}
+
+func (l *Subscriptions) add(to subscription, who *protocol.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.to[to] == nil {
+		l.to[to] = make(map[*protocol.Session]struct{})
 	}
-	s[to][who] = struct{}{}
+	l.to[to][who] = struct{}{}
 }
 
 // remove reports whether no session follows the resource any more.
-func (s subscriptions) remove(to subscription, who *protocol.Session) (last bool) {
-	delete(s[to], who)
-	if len(s[to]) > 0 {
+func (l *Subscriptions) remove(to subscription, who *protocol.Session) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.to[to], who)
+	if len(l.to[to]) > 0 {
 		return false
 	}
-	delete(s, to)
+	delete(l.to, to)
 	return true
 }
 
-// drop removes a session that has ended, and returns the resources that no session follows
-// any more.
-func (s subscriptions) drop(who *protocol.Session) (idle []subscription) {
-	for to, all := range s {
-		if _, is := all[who]; is && s.remove(to, who) {
+// followedBy returns the resources that a session follows.
+func (l *Subscriptions) followedBy(who *protocol.Session) (list []subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for to, all := range l.to {
+		if _, is := all[who]; is {
+			list = append(list, to)
+		}
+	}
+	return list
+}
+
+func (l *Subscriptions) sessionsOf(to subscription) []*protocol.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.to[to]))
+}
+
+// drop removes a session that has ended, and unsubscribes from the resources that no
+// session follows any more.
+func (l *Subscriptions) drop(s *protocol.Session) {
+	var idle []subscription
+	for _, to := range l.followedBy(s) {
+		if l.remove(to, s) {
 			idle = append(idle, to)
 		}
 	}
-	return idle
-}
-
-func (s subscriptions) sessions(of subscription) (all []*protocol.Session) {
-	for who := range s[of] {
-		all = append(all, who)
-	}
-	return all
+	unsubscribe(idle)
 }
 
 // unsubscribeTimeout bounds what the end of a session can cost.
@@ -70,7 +98,11 @@ func unsubscribe(idle []subscription) {
 		if s.unit.PerSession() {
 			continue
 		}
-		i, release, err := s.unit.AcquireEra(ctx, s.legacy)
+		acquire := func(ctx context.Context) (*unit.Instance, func(error), error) { return s.unit.AcquireKey(ctx, "") }
+		if s.legacy {
+			acquire = s.unit.Legacy.Acquire
+		}
+		i, release, err := acquire(ctx)
 		if err != nil {
 			continue // the next instance is not asked to subscribe
 		}
@@ -83,29 +115,17 @@ func uriParams(uri string) json.RawMessage {
 	return append(append([]byte(`{"uri":`), rawjson.Quote(uri)...), '}')
 }
 
-// SharedSubscriptions is the [dispatch.Stage] that lets several sessions follow one
-// resource: a request to unsubscribe reaches the extension when the last of them makes it.
-func (g *Gateway) SharedSubscriptions(next dispatch.Deliver) dispatch.Deliver {
+// Shared is the [dispatch.Stage] that lets several sessions follow one resource: a request
+// to unsubscribe reaches the extension when the last of them makes it.
+func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		s := c.Request.Session
-		if s == nil {
-			return next(ctx, c, params)
-		}
-		if c.Request.Method == protocol.MethodResourcesUnsubscribe {
-			g.mu.Lock()
-			last := g.subscriptions.remove(subscribed(c, params), s)
-			g.mu.Unlock()
-			if !last {
-				return json.RawMessage("{}"), nil
-			}
+		if s != nil && c.Request.Method == protocol.MethodResourcesUnsubscribe && !l.remove(subscribed(c, params), s) {
+			return json.RawMessage("{}"), nil
 		}
 		result, err := next(ctx, c, params)
-		if err == nil && c.Request.Method == protocol.MethodResourcesSubscribe {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if _, attached := g.sessions[s]; attached { // the end of any other session would go unnoticed
-				g.subscriptions.add(subscribed(c, params), s)
-			}
+		if s != nil && err == nil && c.Request.Method == protocol.MethodResourcesSubscribe {
+			l.sessions.ifAttached(s, func() { l.add(subscribed(c, params), s) })
 		}
 		return result, err
 	}
@@ -114,44 +134,31 @@ func (g *Gateway) SharedSubscriptions(next dispatch.Deliver) dispatch.Deliver {
 func subscribed(c *dispatch.Call, params json.RawMessage) subscription {
 	uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
 	u := c.Target.Base()
-	return subscription{u, uri, u.ServesLegacy(c.Request.Session)}
+	return subscription{u, uri, u.Legacy.Serves(c.Request.Session)}
 }
 
-// Resume brings the subscriptions and the log level of sessions to a new instance.
-func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
-	uris, level := g.wanted(i)
-	if hs := i.Handshake(); level < len(logLevels) && offers(hs, "logging") && protocol.EraOf(hs.Era) != protocol.EraModern && i.LowerLogLevel(level) {
-		setLevel(ctx, i, level)
-	}
-	for _, uri := range uris {
+// resume subscribes a new instance to the resources that its sessions follow.
+func (l *Subscriptions) resume(ctx context.Context, i *unit.Instance) {
+	for _, uri := range l.wanted(i) {
 		if _, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodResourcesSubscribe, Params: uriParams(uri)}); err != nil {
 			i.Unit.Log.Warn("a subscription could not be renewed", "uri", uri, "error", err)
 		}
 	}
 }
 
-// wanted returns the resources that sessions follow at i, and the lowest log level that
-// they asked for.
-func (g *Gateway) wanted(i *unit.Instance) (uris []string, level int) {
-	concerns := func(s *protocol.Session) bool { return !i.Unit.PerSession() || unit.SessionKey(s) == i.Key }
-	level = len(logLevels)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for s, at := range g.logLevels {
-		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.EraOf(s.Version) == protocol.EraLegacy && concerns(s) {
-			level = min(level, at)
-		}
-	}
-	for to, sessions := range g.subscriptions {
+func (l *Subscriptions) wanted(i *unit.Instance) (uris []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for to, sessions := range l.to {
 		if to.unit != i.Unit || to.legacy != i.Legacy {
 			continue
 		}
 		for s := range sessions {
-			if concerns(s) {
+			if concerns(i, s) {
 				uris = append(uris, to.uri)
 				break
 			}
 		}
 	}
-	return uris, level
+	return uris
 }

@@ -39,10 +39,12 @@ type task struct {
 	session *protocol.Session // that is notified of its status; nil when the session or the task has ended
 }
 
-// tasks are the known tasks. A task that is not known, such as one of a server elsewhere
+// Tasks are the known tasks. A task that is not known, such as one of a server elsewhere
 // that outlived the host, is open to anybody who knows its id.
-type tasks struct {
-	mu    sync.Mutex
+type Tasks struct {
+	sessions *Sessions
+
+	mu    sync.Mutex // guards what follows
 	known map[taskKey]task
 	of    map[string][]taskKey // by caller, the oldest first
 	// How many tasks of each caller have an id at all instances of an extension: several
@@ -50,12 +52,12 @@ type tasks struct {
 	shared map[sharedKey]map[string]int
 }
 
-func newTasks() *tasks {
-	return &tasks{known: make(map[taskKey]task), of: make(map[string][]taskKey), shared: make(map[sharedKey]map[string]int)}
+func newTasks(s *Sessions) *Tasks {
+	return &Tasks{sessions: s, known: make(map[taskKey]task), of: make(map[string][]taskKey), shared: make(map[sharedKey]map[string]int)}
 }
 
 // add takes a task that has begun.
-func (t *tasks) add(key taskKey, begun task) {
+func (t *Tasks) add(key taskKey, begun task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget(key) // an extension that was restarted may begin at 1 again
@@ -73,7 +75,7 @@ func (t *tasks) add(key taskKey, begun task) {
 	t.count(key, begun.caller, 1)
 }
 
-func (t *tasks) count(key taskKey, caller string, by int) {
+func (t *Tasks) count(key taskKey, caller string, by int) {
 	at := sharedKey{key.extension, key.id}
 	if t.shared[at] == nil {
 		t.shared[at] = make(map[string]int)
@@ -86,7 +88,7 @@ func (t *tasks) count(key taskKey, caller string, by int) {
 	}
 }
 
-func (t *tasks) forget(key taskKey) {
+func (t *Tasks) forget(key taskKey) {
 	known, ok := t.known[key]
 	if !ok {
 		return
@@ -104,7 +106,7 @@ func (t *tasks) forget(key taskKey) {
 	}
 }
 
-func (t *tasks) get(key taskKey) (known task, ok bool) {
+func (t *Tasks) get(key taskKey) (known task, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known, ok = t.known[key]
@@ -113,7 +115,7 @@ func (t *tasks) get(key taskKey) (known task, ok bool) {
 
 // isOthers reports whether a different caller began the task: at this instance, or at
 // another one that this instance may share tasks with, if the caller has none of that id.
-func (t *tasks) isOthers(key taskKey, caller string) bool {
+func (t *Tasks) isOthers(key taskKey, caller string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known, ok := t.known[key]; ok {
@@ -124,7 +126,7 @@ func (t *tasks) isOthers(key taskKey, caller string) bool {
 }
 
 // isOwn reports whether the caller is known to have begun the task, at any instance.
-func (t *tasks) isOwn(key taskKey, caller string) bool {
+func (t *Tasks) isOwn(key taskKey, caller string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known, ok := t.known[key]; ok {
@@ -135,7 +137,7 @@ func (t *tasks) isOwn(key taskKey, caller string) bool {
 
 // resolve returns a call about the task of that id with the extension that carries the
 // task out.
-func (t *tasks) resolve(c *protocol.Call, id string) (*protocol.Call, error) {
+func (t *Tasks) resolve(c *protocol.Call, id string) (*protocol.Call, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key, ok := t.latest(c, id)
@@ -147,13 +149,12 @@ func (t *tasks) resolve(c *protocol.Call, id string) (*protocol.Call, error) {
 	return &out, nil
 }
 
-// ToolOf implements [dispatch.Aggregator].
-func (g *Gateway) ToolOf(c *protocol.Call) string {
+// toolOf returns the tool whose call began the task that c is about, "" for none.
+func (t *Tasks) toolOf(c *protocol.Call) string {
 	id, _ := taskID(c.Method, c.Params)
 	if id == "" {
 		return ""
 	}
-	t := g.tasks
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key, _ := t.latest(c, id)
@@ -162,7 +163,7 @@ func (g *Gateway) ToolOf(c *protocol.Call) string {
 
 // latest returns the latest task of that id of the caller, at the call's extension if it
 // names one.
-func (t *tasks) latest(c *protocol.Call, id string) (key taskKey, ok bool) {
+func (t *Tasks) latest(c *protocol.Call, id string) (key taskKey, ok bool) {
 	caller := ""
 	if c.Session != nil {
 		caller = c.Session.Caller
@@ -177,7 +178,7 @@ func (t *tasks) latest(c *protocol.Call, id string) (key taskKey, ok bool) {
 
 // watcher returns the session that is to be notified of a task's status, nil for none. The
 // status of a task that has ended is notified once.
-func (t *tasks) watcher(key taskKey, status string) *protocol.Session {
+func (t *Tasks) watcher(key taskKey, status string) *protocol.Session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known, ok := t.known[key]
@@ -193,8 +194,8 @@ func (t *tasks) watcher(key taskKey, status string) *protocol.Session {
 	return to
 }
 
-// forgetSession drops a session that has ended. Its tasks stay those of its caller.
-func (t *tasks) forgetSession(s *protocol.Session) {
+// drop drops a session that has ended. Its tasks stay those of its caller.
+func (t *Tasks) drop(s *protocol.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, known := range t.known {

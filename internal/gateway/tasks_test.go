@@ -9,7 +9,7 @@ import (
 
 // Who begins tasks without end forgets his own, and nobody else's.
 func TestTasksAreBounded(t *testing.T) {
-	all := newTasks()
+	all := newTasks(nil)
 	first := taskKey{extension: "x", id: "of alice"}
 	all.add(first, task{caller: "alice"})
 	for n := range 2 * maxTasks {
@@ -29,14 +29,14 @@ func TestTasksAreBounded(t *testing.T) {
 // What a session is told of its tasks ends with the task and with the session; whose
 // they are does not.
 func TestTasksAreToldOf(t *testing.T) {
-	all, s := newTasks(), &protocol.Session{Caller: "alice"}
+	all, s := newTasks(nil), &protocol.Session{Caller: "alice"}
 	one, two := taskKey{extension: "x", id: "1"}, taskKey{extension: "x", id: "2"}
 	all.add(one, task{caller: "alice", session: s})
 	all.add(two, task{caller: "alice", session: s})
 	if all.watcher(one, "working") != s || all.watcher(one, "completed") != s || all.watcher(one, "completed") != nil {
 		t.Error("a task is told of until it is over")
 	}
-	all.forgetSession(s)
+	all.drop(s)
 	if all.watcher(two, "working") != nil {
 		t.Error("a session that has ended is told")
 	}

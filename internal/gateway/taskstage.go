@@ -25,13 +25,13 @@ const (
 	relatedTaskMark = "related-task"
 )
 
-// TaskOwnership is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls
+// Owned is the [dispatch.Stage] that keeps tasks to their callers: it refuses calls
 // about tasks of others, keeps the caller of each task that begins, and lists a caller's
 // own tasks alone. A Go caller without a session may ask about every task.
-func (g *Gateway) TaskOwnership(next dispatch.Deliver) dispatch.Deliver {
+func (t *Tasks) Owned(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		id, err := taskID(c.Request.Method, params)
-		if id != "" && c.Request.Session != nil && g.tasks.isOthers(keyOf(c.Instance, id), c.Caller()) {
+		if id != "" && c.Request.Session != nil && t.isOthers(keyOf(c.Instance, id), c.Caller()) {
 			err = unknownTask(id) // as if there were none: not even its existence is given away
 		}
 		if err != nil {
@@ -41,14 +41,14 @@ func (g *Gateway) TaskOwnership(next dispatch.Deliver) dispatch.Deliver {
 		if err != nil {
 			return nil, err
 		}
-		g.addTask(c, params, result)
-		return g.ownTasks(c, result), nil
+		t.addFrom(c, params, result)
+		return t.own(c, result), nil
 	}
 }
 
-// addTask keeps the task that a call has become. The server's answer decides: the client's
+// addFrom keeps the task that a call has become. The server's answer decides: the client's
 // wish for a task may be spelled in many ways. A request about a task begins none.
-func (g *Gateway) addTask(c *dispatch.Call, params, result json.RawMessage) {
+func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 	if len(result) > maxTaskResult || !bytes.Contains(result, []byte("taskId")) || strings.HasPrefix(c.Request.Method, taskMethods) {
 		return
 	}
@@ -64,24 +64,22 @@ func (g *Gateway) addTask(c *dispatch.Call, params, result json.RawMessage) {
 		return
 	}
 	begun := task{caller: c.Caller(), tool: c.Exchange.Tool}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := c.Request.Session; s != nil && s.ID != "" && g.sessions[s] != nil { // the end of any other session would go unnoticed
-		begun.session = s
+	s, key := c.Request.Session, keyOf(c.Instance, id)
+	if s == nil || s.ID == "" || !t.sessions.ifAttached(s, func() { begun.session = s; t.add(key, begun) }) {
+		t.add(key, begun)
 	}
-	g.tasks.add(keyOf(c.Instance, id), begun)
 }
 
-// ownTasks leaves in a list the tasks that the caller is known to have begun. The ids of
+// own leaves in a list the tasks that the caller is known to have begun. The ids of
 // others would be enough to read the tasks that nobody is known to have begun.
-func (g *Gateway) ownTasks(c *dispatch.Call, result json.RawMessage) json.RawMessage {
+func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
 	var list []json.RawMessage
 	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil || json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
 		return result
 	}
 	own := slices.DeleteFunc(slices.Clone(list), func(item json.RawMessage) bool {
 		id, _ := rawjson.Text(rawjson.Get(item, "taskId"))
-		return !g.tasks.isOwn(keyOf(c.Instance, id), c.Caller())
+		return !t.isOwn(keyOf(c.Instance, id), c.Caller())
 	})
 	if len(own) == len(list) {
 		return result
@@ -89,13 +87,13 @@ func (g *Gateway) ownTasks(c *dispatch.Call, result json.RawMessage) json.RawMes
 	return rawjson.Set(result, "tasks", rawjson.AppendList(nil, own))
 }
 
-// relatedTask returns the task that a message of an instance names in its _meta.
-func (g *Gateway) relatedTask(i *unit.Instance, params json.RawMessage) (id string, about task, known bool) {
+// related returns the task that a message of an instance names in its _meta.
+func (t *Tasks) related(i *unit.Instance, params json.RawMessage) (id string, about task, known bool) {
 	if !bytes.Contains(params, []byte(relatedTaskMark)) {
 		return "", task{}, false
 	}
 	id, _ = rawjson.Text(rawjson.Get(rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaRelatedTask), "taskId"))
-	about, known = g.tasks.get(keyOf(i, id))
+	about, known = t.get(keyOf(i, id))
 	return id, about, known
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
@@ -183,8 +184,13 @@ func offloads(m governance.Member) bool {
 	return ok && m.Spec.Mode != governance.ModeShadow
 }
 
-// ClosePipeline waits until p has taken the decisions that are due, until ctx ends.
+// closeDrain is what the close of a pipeline leaves to decisions that are due.
+const closeDrain = time.Second
+
+// ClosePipeline waits until p has taken the decisions that are due, at most 1 s.
 func (s *State) ClosePipeline(ctx context.Context, p *governance.Pipeline) {
+	ctx, cancel := context.WithTimeout(ctx, closeDrain)
+	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		s.env.Log.Warn("policies were still deciding when the host closed", "error", err)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// legacyGroup is the instance that serves clients of the legacy era of MCP, where the
+// LegacyGroup is the instance that serves clients of the legacy era of MCP, where the
 // server may speak both eras: a child's session belongs to one era. The instance starts
 // with the first such client, and only if the other instances speak the modern era. A unit
-// without one has an legacyGroup that is never used.
-type legacyGroup struct {
+// without one has an LegacyGroup that is never used.
+type LegacyGroup struct {
 	unit       *Unit
 	exists     bool
 	group      *supervisor.Group[*Instance]
@@ -27,10 +27,10 @@ type legacyGroup struct {
 // legacyKey is the one key of the group.
 const legacyKey = "initialize"
 
-func (u *Unit) newLegacyGroup(o *Options) *legacyGroup {
-	g := &legacyGroup{unit: u, exists: o.BothEras && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
+func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
+	g := &LegacyGroup{unit: u, exists: o.BothEras && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
 	if g.exists {
-		options := u.groupOptions(o.Keep, u.logEvent)
+		options := groupOptions(u, o.Keep, func(e supervisor.Event) { logEvent(u, e) })
 		options.Mode, options.MaxInstances = supervisor.PerKey, 1
 		g.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(o, key, true) }, options)
 	}
@@ -45,8 +45,8 @@ func speaksBoth(t manifest.Transport) bool {
 // modern reports whether hs is of a server that speaks the modern era.
 func modern(hs *runtime.Handshake) bool { return protocol.EraOf(hs.Era) == protocol.EraModern }
 
-// serves reports whether the group serves s.
-func (g *legacyGroup) serves(s *protocol.Session) bool {
+// Serves reports whether s is served by this instance.
+func (g *LegacyGroup) Serves(s *protocol.Session) bool {
 	if !g.exists || s == nil || protocol.EraOf(s.Version) != protocol.EraLegacy || g.modernOnly.Load() {
 		return false
 	}
@@ -54,9 +54,9 @@ func (g *legacyGroup) serves(s *protocol.Session) bool {
 	return hs == nil || modern(hs)
 }
 
-// acquire returns the instance of the era of s: of the group, or of the others.
-func (g *legacyGroup) acquire(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session, key string) (*Instance, func(error), error) {
-	if !g.serves(s) {
+// acquireFor returns the instance of the era of s: of the group, or of the others.
+func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session, key string) (*Instance, func(error), error) {
+	if !g.Serves(s) {
 		return others.Acquire(ctx, key)
 	}
 	i, release, err := g.group.Acquire(ctx, legacyKey)
@@ -71,7 +71,7 @@ func (g *legacyGroup) acquire(ctx context.Context, others *supervisor.Group[*Ins
 
 // addTools returns tools and those that only the group's instance has: a client of the
 // legacy era must see the tools that it has brought about.
-func (g *legacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
+func (g *LegacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 	hs := g.handshake.Load()
 	if hs == nil {
 		return tools
@@ -90,38 +90,31 @@ func (g *legacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 }
 
 // slots returns the group's slot once it was used.
-func (g *legacyGroup) slots() []supervisor.SlotStatus {
+func (g *LegacyGroup) slots() []supervisor.SlotStatus {
 	if !g.exists {
 		return nil
 	}
 	return slices.DeleteFunc(g.group.Status(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Idle })
 }
 
-func (g *legacyGroup) stop(ctx context.Context, drain time.Duration) error {
+func (g *LegacyGroup) stop(ctx context.Context, drain time.Duration) error {
 	if !g.exists {
 		return nil
 	}
 	return g.group.Stop(ctx, drain)
 }
 
-func (g *legacyGroup) restart(ctx context.Context) error {
+func (g *LegacyGroup) restart(ctx context.Context) error {
 	if !g.exists {
 		return nil
 	}
 	return g.group.Restart(ctx)
 }
 
-// ServesLegacy reports whether s is served by the instance for clients of the legacy era.
-func (u *Unit) ServesLegacy(s *protocol.Session) bool { return u.legacy.serves(s) }
+// Handshake returns the handshake of the instance; nil before its first start.
+func (g *LegacyGroup) Handshake() *runtime.Handshake { return g.handshake.Load() }
 
-// LegacyHandshake returns the handshake of the instance for clients of the legacy era; nil
-// before that has started.
-func (u *Unit) LegacyHandshake() *runtime.Handshake { return u.legacy.handshake.Load() }
-
-// AcquireEra returns the shared instance of one era, for the host itself.
-func (u *Unit) AcquireEra(ctx context.Context, legacy bool) (*Instance, func(error), error) {
-	if legacy {
-		return u.legacy.group.Acquire(ctx, legacyKey)
-	}
-	return u.group.Acquire(ctx, "")
+// Acquire returns the instance, for the host itself.
+func (g *LegacyGroup) Acquire(ctx context.Context) (*Instance, func(error), error) {
+	return g.group.Acquire(ctx, legacyKey)
 }

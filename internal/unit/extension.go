@@ -101,7 +101,7 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 // fingerprint returns the key under which the offer of an extension that starts on
 // demand is kept; "" for the others, and where none can be made.
 func (x *Extension) fingerprint(entry config.Entry) string {
-	if !x.onDemand() || x.declares() {
+	if !onDemand(x.Spec) || declares(x.Spec) {
 		return ""
 	}
 	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(entry.Env))...)
@@ -114,7 +114,7 @@ func (x *Extension) fingerprint(entry config.Entry) string {
 // recall loads the last offer of the extension. If the program is the same, the offer is
 // its handshake until it runs.
 func (x *Extension) recall(env *Env, cfg *config.Config) {
-	if x.Known = new(offers.Known); x.declares() {
+	if x.Known = new(offers.Known); declares(x.Spec) {
 		return
 	}
 	var err error
@@ -122,7 +122,7 @@ func (x *Extension) recall(env *Env, cfg *config.Config) {
 		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
 	}
 	last := x.Known.Last()
-	if last == nil || !x.onDemand() {
+	if last == nil || !onDemand(x.Spec) {
 		return
 	}
 	if key := x.fingerprint(cfg.Extensions.Entries[x.ID()]); key != "" && key == last.Key {
@@ -133,7 +133,7 @@ func (x *Extension) recall(env *Env, cfg *config.Config) {
 // Remember keeps the offer of an instance for the next start, and returns how its tools
 // differ from the last offer. The tools of a manifest that lists them are not kept.
 func (x *Extension) Remember(i *Instance) []tools.Change {
-	if x.declares() {
+	if declares(x.Spec) {
 		return nil
 	}
 	changes, err := x.Known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
@@ -147,9 +147,9 @@ func (x *Extension) Remember(i *Instance) []tools.Change {
 // extension has not run, and what was wrong with the handshake.
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.Handshake(); hs != nil {
-		return x.legacy.addTools(hs.Tools), hs.Diagnostics
+		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
 	}
-	if x.onDemand() && x.declares() {
+	if onDemand(x.Spec) && declares(x.Spec) {
 		return runtime.Declared(x.Candidate.Manifest), nil
 	}
 	return nil, nil

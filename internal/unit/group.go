@@ -11,7 +11,7 @@ import (
 )
 
 // groupOptions translates the [runtime] table for the supervisor.
-func (u *Unit) groupOptions(keep func(string) bool, onEvent func(supervisor.Event)) supervisor.Options {
+func groupOptions(u *Unit, keep func(string) bool, onEvent func(supervisor.Event)) supervisor.Options {
 	o, kind := u.Spec.Options, u.Candidate.Manifest.Transport.Kind
 	mode := supervisor.Shared
 	switch n := o.Instances.Count(); {
@@ -52,7 +52,7 @@ func (u *Unit) observe(e supervisor.Event) {
 	if u.trial.pending.Load() && (e.State == supervisor.Restarting || e.State == supervisor.Failed) {
 		return // the reload reports the failure
 	}
-	u.logEvent(e)
+	logEvent(u, e)
 	if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
 		u.Calls.Restarted()
 	}
@@ -62,7 +62,7 @@ func (u *Unit) observe(e supervisor.Event) {
 }
 
 // logEvent logs an event of a group, loud only when somebody must act.
-func (u *Unit) logEvent(e supervisor.Event) {
+func logEvent(u *Unit, e supervisor.Event) {
 	log, ctx := u.Log, context.Background()
 	if e.Key != "" {
 		log = log.With("instance", e.Key)

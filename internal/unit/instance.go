@@ -34,11 +34,11 @@ const noLogLevel = 1 << 16
 // Serve implements [supervisor.Service].
 func (i *Instance) Serve(ctx context.Context, ready func()) error {
 	u := i.Unit
-	if !u.awaitPredecessor(ctx) {
+	if !u.succession.await(ctx) {
 		return ctx.Err()
 	}
-	u.track(i, true)
-	defer u.track(i, false)
+	u.instances.add(i)
+	defer u.instances.remove(i, u.Calls)
 	if admit := u.events.Admit; admit != nil {
 		if err := admit(ctx); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (i *Instance) Crashed(began bool, err error) {
 // offered takes the instance's handshake, or with announced a later change of its tools.
 func (i *Instance) offered(announced bool) {
 	if i.Legacy {
-		i.Unit.legacy.handshake.Store(i.Handshake())
+		i.Unit.Legacy.handshake.Store(i.Handshake())
 	} else {
 		i.Unit.handshake.Store(i.Handshake())
 	}

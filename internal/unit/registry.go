@@ -2,6 +2,7 @@ package unit
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -76,4 +77,23 @@ func (r *Registry) RefreshSecrets() {
 		secrets = append(secrets, u.Secrets()...)
 	}
 	r.redactor.Know(secrets)
+}
+
+// StopAll stops every unit, all in parallel, and leaves drain to calls in flight.
+func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
+	var wg sync.WaitGroup
+	live := r.All()
+	errs := make([]error, len(live))
+	for n, u := range live {
+		wg.Go(func() { errs[n] = u.Stop(ctx, drain) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// KillAll ends every process of every unit at once.
+func (r *Registry) KillAll() {
+	for _, u := range r.All() {
+		u.Kill()
+	}
 }

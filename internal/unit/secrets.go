@@ -25,15 +25,13 @@ type secrets struct {
 const keptTokens = 4
 
 // addToken takes a token that was read from transport.token_file.
-func (u *Unit) addToken(token string) {
-	s := &u.secrets
+func (s *secrets) addToken(token string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.tokens) == keptTokens {
 		s.tokens = slices.Delete(s.tokens, 0, 1)
 	}
 	s.tokens = append(s.tokens, token)
-	s.mu.Unlock()
-	u.env.Registry.RefreshSecrets()
 }
 
 // Secrets implements [Runner].
@@ -50,7 +48,7 @@ func (u *Unit) Mask(err error) error {
 	if !ok || len(u.secrets.values) == 0 && !u.secrets.always {
 		return err
 	}
-	r := u.env.Redactor
+	r := u.Env.Redactor
 	masked := *e
 	masked.Message = r.String(e.Message)
 	if e.Evidence != nil {
@@ -72,6 +70,3 @@ func headerSecrets(t manifest.Transport) (values []string) {
 	}
 	return values
 }
-
-// MaskText returns a text of the unit without the secrets of all units.
-func (u *Unit) MaskText(text string) string { return u.env.Redactor.String(text) }

@@ -7,7 +7,6 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -33,8 +32,8 @@ func (u *Unit) Status() status.Extension {
 	u.Calls.Describe(&s)
 	s.LastCrash = u.crash.Load()
 	s.State = string(supervisor.Idle)
-	processes := u.processes()
-	for i, slot := range u.slots() {
+	processes := u.instances.infos()
+	for i, slot := range slots(u) {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt
@@ -52,21 +51,8 @@ func (u *Unit) Status() status.Extension {
 }
 
 // slots returns the slots of both groups.
-func (u *Unit) slots() []supervisor.SlotStatus {
-	return append(u.group.Status(), u.legacy.slots()...)
-}
-
-// processes returns the state of the running instances by the key of their slot, of two
-// with one key the later.
-func (u *Unit) processes() map[string]runtime.Info {
-	all := make(map[string]runtime.Info)
-	for _, i := range u.running() {
-		info := i.Info()
-		if other, ok := all[i.Key]; !ok || info.StartedAt.After(other.StartedAt) {
-			all[i.Key] = info
-		}
-	}
-	return all
+func slots(u *Unit) []supervisor.SlotStatus {
+	return append(u.group.Status(), u.Legacy.slots()...)
 }
 
 func instanceStatus(s supervisor.SlotStatus) status.Instance {
@@ -87,7 +73,7 @@ func instanceStatus(s supervisor.SlotStatus) status.Instance {
 // HasFailed reports whether an instance has failed and will not be started again by
 // itself.
 func (u *Unit) HasFailed() bool {
-	return slices.ContainsFunc(u.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(slots(u), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // IsReady reports whether an instance that serves every session can be called now.
@@ -96,15 +82,7 @@ func (u *Unit) IsReady() bool {
 }
 
 // Measure returns the counts of the unit.
-func (u *Unit) Measure() status.ExtensionMeasure {
-	u.mu.Lock() // no instance ends meanwhile
-	defer u.mu.Unlock()
-	var running []runtime.Info
-	for i := range u.instances {
-		running = append(running, i.Info())
-	}
-	return u.Calls.Measure(u.ID(), running)
-}
+func (u *Unit) Measure() status.ExtensionMeasure { return u.instances.measure(u.ID(), u.Calls) }
 
 // StartFailed begins the message of a diagnostic of [Unit.StartDiagnostic].
 const StartFailed = "did not start: "

@@ -48,38 +48,3 @@ func (u *Unit) startTrial(ctx context.Context) error {
 	u.trial.pending.Store(err != nil)
 	return err
 }
-
-// Replaces makes u the next build of before: u is started even if it is lazy, and its
-// first crash is a failure of the start.
-func (u *Unit) Replaces(before *Unit) {
-	u.Calls = before.Calls
-	u.trial.wanted = true
-}
-
-// Follows makes u the next build of before that starts once before has stopped. Until
-// then u offers what before offered.
-func (u *Unit) Follows(before *Unit) {
-	u.Calls = before.Calls
-	u.predecessor = before.stopped
-	u.handshake.Store(before.handshake.Load())
-}
-
-// awaitPredecessor waits until the build that u follows has stopped. It reports false
-// when ctx ends first.
-func (u *Unit) awaitPredecessor(ctx context.Context) bool {
-	if u.predecessor == nil {
-		return true
-	}
-	select {
-	case <-u.predecessor:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// Retire reports whether the caller is the first to retire u, and so has to stop it.
-func (u *Unit) Retire() bool { return u.retired.CompareAndSwap(false, true) }
-
-// Stopped notes that no process of u is left: a build that follows u may start.
-func (u *Unit) Stopped() { close(u.stopped) }

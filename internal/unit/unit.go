@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,22 +29,18 @@ type Unit struct {
 	Log       *slog.Logger
 	Calls     *stats.Calls
 
-	env       *Env
+	Env    *Env
+	Legacy *LegacyGroup
+
 	report    process.EnvReport
 	events    Events
 	group     *supervisor.Group[*Instance]
-	legacy    *legacyGroup
 	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
 	crash     atomic.Pointer[status.Crash]      // the latest
 	secrets   secrets
 	trial     *trial
-
-	predecessor <-chan struct{} // closed when a process may start; nil: at once
-	stopped     chan struct{}   // closed when no process will be left
-	retired     atomic.Bool
-
-	mu        sync.Mutex // guards instances
-	instances map[*Instance]struct{}
+	succession
+	instances
 }
 
 // Options of a unit.
@@ -100,13 +95,13 @@ func New(env *Env, o Options) *Unit {
 	}
 	u := &Unit{
 		Candidate: o.Candidate, Spec: &o.Spec, Log: env.Log.With("extension", o.Candidate.ID), Calls: new(stats.Calls),
-		env: env, report: o.Report, events: o.Events, trial: newTrial(), stopped: make(chan struct{}), instances: make(map[*Instance]struct{}),
+		Env: env, report: o.Report, events: o.Events, trial: newTrial(), succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets)
 	u.secrets.always = o.MasksAlways || t.TokenFile != ""
-	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) }, u.groupOptions(o.Keep, u.observe))
-	u.legacy = u.newLegacyGroup(&o)
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) }, groupOptions(u, o.Keep, u.observe))
+	u.Legacy = newLegacyGroup(u, &o)
 	return u
 }
 
@@ -121,13 +116,13 @@ func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, erro
 	if o.Prepare != nil {
 		o.Prepare(&s, key)
 	}
-	s.Secret = u.addToken
-	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.env.Tap.Wire(u.ID())
+	s.Secret = func(token string) { u.secrets.addToken(token); u.Env.Registry.RefreshSecrets() }
+	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
 	if o.Incoming != nil {
 		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
 			return o.Incoming(ctx, i, method, params, notify)
 		}
-		s.Capabilities = u.relayed(key)
+		s.Capabilities = relayed(u, key)
 		s.Older = legacy || u.PerSession() && isLegacyKey(key)
 	}
 	run, err := o.Start(s)
@@ -143,7 +138,7 @@ var (
 
 // relayed returns the capabilities that an instance is told of: those of its session's
 // client, where the instance has a session, else those that the host relays.
-func (u *Unit) relayed(key string) json.RawMessage {
+func relayed(u *Unit, key string) json.RawMessage {
 	if u.Spec.Manifest.Transport.Protocol != manifest.ProtocolMCP {
 		return relayedNative
 	}
@@ -168,9 +163,6 @@ func (u *Unit) Base() *Unit { return u }
 // ID returns the id of the extension, the name of the destination, or policy:NAME.
 func (u *Unit) ID() string { return u.Candidate.ID }
 
-// Options returns the resolved [runtime] table.
-func (u *Unit) Options() *manifest.Options { return &u.Spec.Options }
-
 // PerSession reports whether each session has an instance of its own.
 func (u *Unit) PerSession() bool { return u.Spec.Options.Instances.PerSession() }
 
@@ -181,7 +173,7 @@ func (u *Unit) Handshake() *runtime.Handshake { return u.handshake.Load() }
 // Start implements [Runner].
 func (u *Unit) Start(ctx context.Context) error {
 	switch {
-	case !u.onDemand():
+	case !onDemand(u.Spec):
 		return u.group.Start(ctx)
 	case u.trial.wanted:
 		return u.startTrial(ctx)
@@ -203,23 +195,23 @@ func (u *Unit) startOne(ctx context.Context) error {
 }
 
 // onDemand reports whether instances start with a call.
-func (u *Unit) onDemand() bool {
-	return u.Spec.Options.Activation == manifest.ActivationLazy || u.PerSession()
+func onDemand(s *runtime.Spec) bool {
+	return s.Options.Activation == manifest.ActivationLazy || s.Options.Instances.PerSession()
 }
 
 // declares reports whether the manifest lists the tools.
-func (u *Unit) declares() bool { return len(u.Candidate.Manifest.Tools) > 0 }
+func declares(s *runtime.Spec) bool { return len(s.Manifest.Tools) > 0 }
 
 // NeedsStart reports whether the unit is started with the host: unless it starts on
 // demand and its tools are known, from the manifest or from an earlier handshake.
 func (u *Unit) NeedsStart() bool {
-	return u.trial.wanted || !u.onDemand() || !u.declares() && u.handshake.Load() == nil
+	return u.trial.wanted || !onDemand(u.Spec) || !declares(u.Spec) && u.handshake.Load() == nil
 }
 
 // Acquire returns the instance that serves a call of s, and the function that gives it
 // back with the call's error. key is [SessionKey] of s.
 func (u *Unit) Acquire(ctx context.Context, s *protocol.Session, key string) (*Instance, func(error), error) {
-	return u.legacy.acquire(ctx, u.group, s, key)
+	return u.Legacy.acquireFor(ctx, u.group, s, key)
 }
 
 // AcquireKey is Acquire for the host itself, by the key of an instance.
@@ -234,7 +226,7 @@ func (u *Unit) EndSession(key string) { u.group.Release(key) }
 func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
 	var legacy error
 	var beside sync.WaitGroup
-	beside.Go(func() { legacy = u.legacy.stop(ctx, drain) })
+	beside.Go(func() { legacy = u.Legacy.stop(ctx, drain) })
 	err := u.group.Stop(ctx, drain)
 	beside.Wait()
 	return errors.Join(err, legacy)
@@ -243,7 +235,7 @@ func (u *Unit) Stop(ctx context.Context, drain time.Duration) error {
 // Restart implements [Runner].
 func (u *Unit) Restart(ctx context.Context) error {
 	err := u.group.Restart(ctx)
-	if err = errors.Join(err, u.legacy.restart(ctx)); err == nil {
+	if err = errors.Join(err, u.Legacy.restart(ctx)); err == nil {
 		u.group.Release(firstHandshake) // which belongs to no session
 	}
 	return err
@@ -251,30 +243,7 @@ func (u *Unit) Restart(ctx context.Context) error {
 
 // Kill implements [Runner].
 func (u *Unit) Kill() {
-	for _, i := range u.running() {
+	for _, i := range u.instances.all() {
 		i.Kill()
 	}
-}
-
-// track notes whether an instance may have a process.
-func (u *Unit) track(i *Instance, running bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if running {
-		u.instances[i] = struct{}{}
-	} else {
-		delete(u.instances, i)
-		u.Calls.Ended(i.Info())
-	}
-}
-
-func (u *Unit) running() []*Instance {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Collect(maps.Keys(u.instances))
-}
-
-// Lives reports whether an instance of that key is ready.
-func (u *Unit) Lives(key string) bool {
-	return slices.ContainsFunc(u.running(), func(i *Instance) bool { return i.Key == key && i.Handshake() != nil })
 }

@@ -1,0 +1,192 @@
+package exthost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance/approval"
+	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Plan returns what [Admin.Reload] would do now, as far as that is known without a start.
+func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
+	a.h.reloads.mu.Lock()
+	defer a.h.reloads.mu.Unlock()
+	_, c, err := a.h.reloads.plan(ctx)
+	return c, err
+}
+
+// Reload brings the host to what its configuration and the search paths hold now.
+// Extensions that are new or changed start beside those that run; then calls go to them;
+// then extensions that are gone end, once their calls have, within their drain_timeout. An
+// extension whose new build is broken, lacks something or does not start goes on as it was;
+// with reload = "stop_first" it ends before its new build starts. An extension that had
+// failed is started again. A configuration that cannot be used and a policy that does not
+// start are errors, and change nothing; nor does an end of ctx or of the host meanwhile.
+func (a Admin) Reload(ctx context.Context) (*status.Change, error) {
+	began := time.Now()
+	change, err := a.h.reloads.reload(ctx)
+	a.h.reloads.reloaded(Reloaded{change, err, time.Since(began)})
+	return change, err
+}
+
+// Restart replaces the instances of an extension, or of policy:NAME, and forgets their
+// failures, which ends the state failed. Calls in flight may end, within its drain_timeout.
+// Restart waits until the new instances can be called, and returns why one cannot; when ctx
+// ends the restart goes on. Instances that nobody has called stay stopped. An extension that
+// may not run here is a requirement_missing error, an unknown one tool_not_found.
+func (a Admin) Restart(ctx context.Context, id string) error {
+	u := a.h.snapshots.Load().Unit(id)
+	if u == nil {
+		return cannotRestart(a.h.Status(), id)
+	}
+	a.h.env.Log.Info("restarted by the operator", "extension", id)
+	return a.h.reloads.restart(ctx, u)
+}
+
+// cannotRestart says why nothing of that id can be restarted.
+func cannotRestart(s status.Status, id string) error {
+	var ids []string
+	for _, p := range s.Policies {
+		if status.PolicyPrefix+p.Name == id {
+			return protocol.Errorf(protocol.InvalidArguments, "policy %s is %s, and has no process to restart", p.Name, p.State)
+		}
+		ids = append(ids, status.PolicyPrefix+p.Name)
+	}
+	for _, x := range s.Extensions {
+		if x.ID == id && x.State == status.StateDisabled {
+			return protocol.Errorf(protocol.Rejected, "extension %s is disabled: %s", id, x.Reason)
+		}
+		if x.ID == id {
+			return protocol.Errorf(protocol.RequirementMissing, "extension %s is %s: %s", id, x.State, x.Reason)
+		}
+		ids = append(ids, x.ID)
+	}
+	return dispatch.UnknownExtension(id, ids)
+}
+
+// Watch sets whether the host looks for changes on disk: "log" logs a change, "reload"
+// applies it, "on" does what the configuration says of the two, "off" stops. It holds until
+// the host ends or extensions.watch of its configuration changes. The error is that of ctx,
+// shutting_down, or invalid_arguments for an unknown mode.
+func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
+	return a.h.watch.Set(ctx, mode)
+}
+
+// Enable lets a disabled extension run again, now and from now on: it removes the id from
+// extensions.disabled by [Options].Disable, and reloads. The error is rejected if the
+// configuration still keeps the extension from running: its allowlist, or an owner that is
+// disabled.
+func (a Admin) Enable(ctx context.Context, id string) error {
+	if err := a.setDisabled(ctx, id, false); err != nil {
+		return err
+	}
+	for _, x := range a.h.Status().Extensions {
+		if x.ID == id && x.State == status.StateDisabled {
+			return protocol.Errorf(protocol.Rejected, "%s still does not run: %s", id, x.Reason)
+		}
+	}
+	return nil
+}
+
+// Disable stops an extension, now and from now on: it adds the id to extensions.disabled by
+// [Options].Disable, and reloads. Calls in flight may end, within its drain_timeout.
+func (a Admin) Disable(ctx context.Context, id string) error { return a.setDisabled(ctx, id, true) }
+
+func (a Admin) setDisabled(ctx context.Context, id string, disabled bool) error {
+	if a.h.opts.Disable == nil {
+		return protocol.Errorf(protocol.ConfigInvalid, "the configuration of this host is not to be changed from here: change extensions.disabled where it comes from")
+	}
+	if err := mayDisable(a.h.snapshots.Load(), a.h.Status(), id, disabled); err != nil {
+		return err
+	}
+	if err := a.h.opts.Disable(id, disabled); err != nil {
+		return err
+	}
+	if _, err := a.Reload(ctx); err != nil {
+		return fmt.Errorf("it is written, and the host goes on as before: %w", err)
+	}
+	a.h.env.Log.Info(map[bool]string{true: "disabled", false: "enabled"}[disabled]+" by the operator", "extension", id)
+	return nil
+}
+
+// mayDisable returns why there is nothing to enable or disable by that id; nil when there
+// is.
+func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled bool) error {
+	listed := now.Config.Extensions.Disabled
+	if owner, _, server := strings.Cut(id, "."); server && slices.Contains(listed, owner) && !slices.Contains(listed, id) {
+		return protocol.Errorf(protocol.Rejected, "%s is disabled with %s, whose server it is: exthost enable %s", id, owner, owner)
+	}
+	if now.Destinations[id] != nil {
+		return protocol.Errorf(protocol.InvalidArguments, "%s is a destination, which is there as long as destinations of the configuration names it", id)
+	}
+	var ids []string
+	for _, x := range s.Extensions {
+		ids = append(ids, x.ID)
+	}
+	if slices.Contains(ids, id) || !disabled && slices.Contains(listed, id) {
+		return nil
+	}
+	return dispatch.UnknownExtension(id, ids)
+}
+
+// Approve lets the call of a question be made, once: now if its caller waits, else when the
+// same caller makes the same call again in time. by names the approver. A question that
+// does not wait any more is a tool_not_found error.
+func (a Admin) Approve(id, by string) error {
+	return answered(a.h.env.Log, id, by, "approved", a.h.policies.Approvals.Approve(id, by))
+}
+
+// Deny refuses the call of a question. reason may be "".
+func (a Admin) Deny(id, by, reason string) error {
+	return answered(a.h.env.Log, id, by, "denied", a.h.policies.Approvals.Deny(id, by, reason))
+}
+
+func answered(log *slog.Logger, id, by, answer string, err error) error {
+	switch {
+	case errors.Is(err, approval.ErrUnknown):
+		return protocol.Errorf(protocol.ToolNotFound, "%w", err)
+	case err == nil:
+		log.Info("a question was answered", "question", id, "answer", answer, "by", by)
+	}
+	return err
+}
+
+// ApprovePin pins a tool of an extension as it is now, or with tool "" all its tools that
+// are withheld, and puts them into the catalog. tool is the extension's own name for it. by
+// names the approver. Nothing to approve is a tool_not_found error.
+func (a Admin) ApprovePin(extension, tool, by string) error {
+	if err := a.h.policies.ApprovePin(a.h.snapshots.Load().Policies, extension, tool, by); err != nil {
+		return err
+	}
+	a.h.swap(nil)
+	return nil
+}
+
+// TestCall takes the request flow of c through the policies, sends nothing, and returns the
+// decisions and the error that the call would have had. Nobody is asked and audit does not
+// run; policies that count do count the call.
+func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
+	return a.h.dispatcher.Test(ctx, c)
+}
+
+// TestHooks is [Host.RunHooks] for an event of any point that is not happening. The hooks
+// really run, with all their effects; their questions are put to nobody. e.Tool, where
+// stated, is a registered name, which names the extension as well.
+func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
+	if entry, ok := a.h.Tools().Lookup(e.Tool); ok {
+		e.Extension, e.OwnName = entry.Extension, entry.Tool
+	}
+	s := a.h.snapshots.Enter()
+	defer s.Leave()
+	return runHooks(ctx, s, &e, (*hooks.Set).Test)
+}
