@@ -39,12 +39,12 @@ func TestBounds(t *testing.T) {
 	exports, packages := list(t)
 	importer := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	used := make(map[string]bool)
-	check := func(place string, n, most int) {
+	check := func(place string, n, most int, about ...string) {
 		if n <= most {
 			return
 		}
 		if exempt[place] == "" {
-			t.Errorf("%s: %d, at most %d", place, n, most)
+			t.Errorf("%s: %d, at most %d %s", place, n, most, strings.Join(about, " "))
 		}
 		used[place] = true
 	}
@@ -78,7 +78,8 @@ func TestBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(name+" circle", len(largestCircle(fset, pkg, files, info)), maxCircle)
+		circle := largestCircle(fset, pkg, files, info)
+		check(name+" circle", len(circle), maxCircle, circle...)
 		for _, id := range pkg.Scope().Names() {
 			if named, ok := pkg.Scope().Lookup(id).Type().(*types.Named); ok && pkg.Scope().Lookup(id).Pkg() == pkg {
 				check(fmt.Sprintf("%s.%s methods", name, id), named.NumMethods(), maxMethods)
@@ -150,7 +151,7 @@ func largestCircle(fset *token.FileSet, pkg *types.Package, files []*ast.File, i
 		}
 	}
 	for from := range refers {
-		circle := []string{from}
+		circle := []string{filepath.Base(from)}
 		for to := range reach[from] {
 			if to != from && reach[to][from] {
 				circle = append(circle, filepath.Base(to))

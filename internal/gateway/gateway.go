@@ -4,33 +4,10 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 
-	"github.com/exthost/exthost/internal/dispatch"
-	"github.com/exthost/exthost/internal/inflight"
-	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
-
-// Calls is the gateway's way back to the host.
-type Calls interface {
-	// Do carries one call by the path of all calls.
-	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// Enter returns the target of a call that is not sent. The caller leaves its snapshot.
-	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
-}
-
-// Options of a [Gateway].
-type Options struct {
-	Snapshots *snapshot.Store
-	Units     *unit.Registry
-	Hooks     *dispatch.HookEvents
-	Beside    *inflight.Gate  // that work beside calls is inside
-	Closing   context.Context // ends when the host begins to close
-	Log       *slog.Logger
-}
 
 // Gateway serves the sessions of clients. Its methods may be called by many goroutines at
 // once.
@@ -65,9 +42,4 @@ func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
 func (g *Gateway) Resume(ctx context.Context, i *unit.Instance) {
 	g.LogLevels.resume(ctx, i)
 	g.Subscriptions.resume(ctx, i)
-}
-
-// concerns reports whether i serves s.
-func concerns(i *unit.Instance, s *protocol.Session) bool {
-	return !i.Unit.PerSession() || unit.SessionKey(s) == i.Key
 }

@@ -149,3 +149,8 @@ func (l *Sessions) notify(ctx context.Context, send func(*protocol.Session)) {
 		}
 	}
 }
+
+// concerns reports whether i serves s.
+func concerns(i *unit.Instance, s *protocol.Session) bool {
+	return !i.Unit.PerSession() || unit.SessionKey(s) == i.Key
+}

@@ -1,0 +1,31 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/inflight"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Calls is the gateway's way back to the host.
+type Calls interface {
+	// Do carries one call by the path of all calls.
+	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// Enter returns the target of a call that is not sent. The caller leaves its snapshot.
+	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
+}
+
+// Options of a [Gateway].
+type Options struct {
+	Snapshots *snapshot.Store
+	Units     *unit.Registry
+	Hooks     *dispatch.HookEvents
+	Beside    *inflight.Gate  // that work beside calls is inside
+	Closing   context.Context // ends when the host begins to close
+	Log       *slog.Logger
+}
