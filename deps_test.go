@@ -34,7 +34,7 @@ var house = map[string]struct {
 	"internal/daemon":       {nil, "finds a running host; what is said to it is not its matter"},
 	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/redact"}, "a helper of the program: reads files of others"},
 	"internal/jwt":          {nil, "holds tokens against keys"},
-	"internal/mcphttp":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
+	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
 	"manifest":             {[]string{"protocol", "internal/nearest", "internal/toolmatch"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},

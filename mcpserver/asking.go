@@ -7,23 +7,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The requests of a server to its client.
-const (
-	methodSample = "sampling/createMessage"
-	methodElicit = "elicitation/create"
-	methodRoots  = "roots/list"
-)
-
 // undeclared is why a client with these capabilities may not be asked, nil when it
 // may: nobody is asked for what he did not say he can do.
 func undeclared(capabilities json.RawMessage, method string, params json.RawMessage) error {
 	need, part := "", ""
 	switch method {
-	case methodSample:
+	case protocol.MethodSample:
 		need = "sampling"
-	case methodRoots:
+	case protocol.MethodRootsList:
 		need = "roots"
-	case methodElicit:
+	case protocol.MethodElicit:
 		need = "elicitation"
 		if part, _ = rawjson.Text(rawjson.Get(params, "mode")); part == "" {
 			part = "form"

@@ -23,16 +23,6 @@ const (
 	codeUnsupportedVersion = -32022
 )
 
-// The members of _meta that replace the handshake.
-const (
-	metaPrefix       = "io.modelcontextprotocol/"
-	metaVersion      = metaPrefix + "protocolVersion"
-	metaCapabilities = metaPrefix + "clientCapabilities"
-	metaLogLevel     = metaPrefix + "logLevel"
-	metaServerInfo   = metaPrefix + "serverInfo"
-	metaSubscription = metaPrefix + "subscriptionId"
-)
-
 // negotiate returns the revision an initializing client gets: the one it asks
 // for, else the last that has a handshake.
 func negotiate(asked string) string {
@@ -84,7 +74,7 @@ func (s *Server) discoverResult(ctx context.Context, session *protocol.Session) 
 		Capabilities      json.RawMessage            `json:"capabilities"`
 		Instructions      string                     `json:"instructions,omitempty"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
-	}{revisions, d.Capabilities, d.Instructions, map[string]json.RawMessage{metaServerInfo: d.ServerInfo}})
+	}{revisions, d.Capabilities, d.Instructions, map[string]json.RawMessage{protocol.MetaServerInfo: d.ServerInfo}})
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +91,11 @@ type requestMeta struct {
 func readMeta(params json.RawMessage) (m requestMeta) {
 	for key, value := range rawjson.Members(rawjson.Get(params, "_meta")) {
 		switch key {
-		case metaVersion:
+		case protocol.MetaProtocolVersion:
 			_ = json.Unmarshal(value, &m.version) // not a string reads as missing
-		case metaCapabilities:
+		case protocol.MetaClientCapabilities:
 			m.capabilities = value
-		case metaLogLevel:
+		case protocol.MetaLogLevel:
 			m.logs = true
 		}
 	}
@@ -121,11 +111,11 @@ func (m *requestMeta) session(visit visit, front string) *protocol.Session {
 func (m *requestMeta) check() error {
 	switch {
 	case m.version == "":
-		return invalidParams("_meta needs " + metaVersion)
+		return invalidParams("_meta needs " + protocol.MetaProtocolVersion)
 	case m.version != protocol.MCP20260728:
 		return unsupportedVersion(m.version, revisions)
 	case len(m.capabilities) == 0 || m.capabilities[0] != '{':
-		return invalidParams("_meta needs " + metaCapabilities)
+		return invalidParams("_meta needs " + protocol.MetaClientCapabilities)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 const holdTimeout = 5 * time.Minute
 
 // holdable are the requests that may be answered with questions.
-var holdable = map[string]bool{protocol.MethodToolsCall: true, "prompts/get": true, "resources/read": true}
+var holdable = map[string]bool{protocol.MethodToolsCall: true, protocol.MethodPromptsGet: true, protocol.MethodResourcesRead: true}
 
 // held is a request whose extension may ask its caller something.
 type held struct {

@@ -37,14 +37,14 @@ const maxFollowed = 256
 
 func (i interests) include(method string, params json.RawMessage) bool {
 	switch method {
-	case "notifications/resources/updated":
+	case protocol.MethodResourceUpdated:
 		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
 		return slices.Contains(i.URIs, uri)
 	case protocol.MethodToolsListChanged:
 		return i.Tools
-	case "notifications/prompts/list_changed":
+	case protocol.MethodPromptsListChanged:
 		return i.Prompts
-	case "notifications/resources/list_changed":
+	case protocol.MethodResourcesListChanged:
 		return i.Resources
 	}
 	return false
@@ -59,8 +59,6 @@ type subscription struct {
 	write        writer
 	acknowledged chan struct{} // closed once the client may be told something
 }
-
-const methodAcknowledged = "notifications/subscriptions/acknowledged"
 
 // subscribe opens the subscription that the request m asks for, which lasts until
 // ctx ends. The acknowledgement is the first thing to go out by write.
@@ -95,7 +93,7 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 	heard.URIs = s.followResources(ctx, session, wanted.URIs)
 	granted, _ := json.Marshal(heard) // booleans and strings always encode
 	params := append(append([]byte(`{"notifications":`), granted...), '}')
-	if err := write(ctx, &jsonrpc.Message{Method: methodAcknowledged, Params: sub.mark(params)}); err != nil {
+	if err := write(ctx, &jsonrpc.Message{Method: protocol.MethodSubscriptionAcknowledged, Params: sub.mark(params)}); err != nil {
 		return err
 	}
 	close(sub.acknowledged)
@@ -107,7 +105,7 @@ func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *js
 func (s *Server) followResources(ctx context.Context, session *protocol.Session, uris []string) (granted []string) {
 	for _, uri := range uris {
 		params := append(rawjson.AppendText([]byte(`{"uri":`), uri), '}')
-		_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: methodSubscribe, Params: params})
+		_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: protocol.MethodResourcesSubscribe, Params: params})
 		if err != nil {
 			s.log.Debug("a resource cannot be followed", "uri", uri, "error", err)
 			continue
@@ -116,8 +114,6 @@ func (s *Server) followResources(ctx context.Context, session *protocol.Session,
 	}
 	return granted
 }
-
-const methodSubscribe = "resources/subscribe"
 
 // Notify implements [protocol.Peer].
 func (s *subscription) Notify(ctx context.Context, method string, params json.RawMessage) error {
@@ -139,13 +135,13 @@ func (s *subscription) Call(_ context.Context, method string, _ json.RawMessage)
 
 // mark returns params with the subscription's id in their _meta.
 func (s *subscription) mark(params json.RawMessage) json.RawMessage {
-	meta := rawjson.Set(rawjson.Get(params, "_meta"), metaSubscription, s.id)
+	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, s.id)
 	return rawjson.Set(params, "_meta", meta)
 }
 
 // endOfSubscription is the answer to the subscriptions/listen with the given id
 // when it is the server that ends it.
 func endOfSubscription(id json.RawMessage) json.RawMessage {
-	result := append([]byte(`{"resultType":"complete","_meta":{"`+metaSubscription+`":`), id...)
+	result := append([]byte(`{"resultType":"complete","_meta":{"`+protocol.MetaSubscriptionID+`":`), id...)
 	return append(result, "}}"...)
 }

@@ -22,7 +22,7 @@ func (s *Server) serveLegacy(ctx context.Context, session *protocol.Session, m *
 	}
 	if session == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
-			Message: "not initialized: send initialize first, or " + metaVersion + " in _meta"}
+			Message: "not initialized: send initialize first, or " + protocol.MetaProtocolVersion + " in _meta"}
 	}
 	return s.do(ctx, session, m, client)
 }
@@ -59,8 +59,8 @@ var errInitialized = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "
 
 // removed are the methods that 2026-07-28 did away with.
 var removed = map[string]bool{
-	protocol.MethodInitialize: true, protocol.MethodPing: true, "logging/setLevel": true,
-	"resources/subscribe": true, "resources/unsubscribe": true,
+	protocol.MethodInitialize: true, protocol.MethodPing: true, protocol.MethodSetLevel: true,
+	protocol.MethodResourcesSubscribe: true, protocol.MethodResourcesUnsubscribe: true,
 }
 
 func methodNotFound(method string) error {

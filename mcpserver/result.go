@@ -78,8 +78,8 @@ func toolFailure(method string, err error) json.RawMessage {
 
 // cacheable are the methods whose complete results say how long they keep.
 var cacheable = map[string]bool{
-	protocol.MethodDiscover: true, protocol.MethodToolsList: true, "prompts/list": true,
-	"resources/list": true, "resources/templates/list": true, "resources/read": true,
+	protocol.MethodDiscover: true, protocol.MethodToolsList: true, protocol.MethodPromptsList: true,
+	protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true, protocol.MethodResourcesRead: true,
 }
 
 // complete returns result with the members that 2026-07-28 requires where they

@@ -52,7 +52,7 @@ func checkStateless(h http.Header, meta requestMeta, m *jsonrpc.Message) error {
 	case version == "":
 		return headerMismatch("header " + mcphttp.VersionHeader + " is required")
 	case meta.version != "" && version != meta.version:
-		return headerMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + metaVersion + " " + meta.version)
+		return headerMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + protocol.MetaProtocolVersion + " " + meta.version)
 	case version != protocol.MCP20260728:
 		return unsupportedVersion(version, revisions)
 	}

@@ -6,32 +6,49 @@ import (
 	"strings"
 )
 
-// Method names. The native protocol borrows MCP's wherever one exists.
+// Method names. The native protocol uses MCP's wherever one exists.
 const (
-	MethodInitialize       = "initialize"
-	MethodInitialized      = "notifications/initialized"
-	MethodDiscover         = "server/discover"
-	MethodPing             = "ping"
-	MethodShutdown         = "shutdown"
-	MethodToolsList        = "tools/list"
-	MethodToolsCall        = "tools/call"
-	MethodTasksResult      = "tasks/result" // waits for what a call that became a task returns (MCP 2025-11-25)
-	MethodHookPrefix       = "hooks/"       // followed by the hook's snake_case name
-	MethodDecide           = "governance/decide"
-	MethodListen           = "subscriptions/listen"
-	MethodProgress         = "notifications/progress"
-	MethodMessage          = "notifications/message"
-	MethodCancelled        = "notifications/cancelled"
-	MethodToolsListChanged = "notifications/tools/list_changed"
-)
+	MethodInitialize = "initialize"
+	MethodDiscover   = "server/discover"
+	MethodPing       = "ping"
+	MethodShutdown   = "shutdown"          // native only
+	MethodHookPrefix = "hooks/"            // native only; followed by the hook's snake_case name
+	MethodDecide     = "governance/decide" // native only
 
-// MCP revisions the host speaks, on both of its sides.
-const (
-	MCP20241105 = "2024-11-05"
-	MCP20250326 = "2025-03-26"
-	MCP20250618 = "2025-06-18"
-	MCP20251125 = "2025-11-25" // the last with an initialize handshake and sessions
-	MCP20260728 = "2026-07-28" // stateless: every request carries its own context
+	MethodToolsList            = "tools/list"
+	MethodToolsCall            = "tools/call"
+	MethodPromptsList          = "prompts/list"
+	MethodPromptsGet           = "prompts/get"
+	MethodResourcesList        = "resources/list"
+	MethodResourceTemplates    = "resources/templates/list"
+	MethodResourcesRead        = "resources/read"
+	MethodResourcesSubscribe   = "resources/subscribe"   // legacy
+	MethodResourcesUnsubscribe = "resources/unsubscribe" // legacy
+	MethodListen               = "subscriptions/listen"  // modern
+	MethodComplete             = "completion/complete"
+	MethodSetLevel             = "logging/setLevel" // legacy
+	MethodTasksList            = "tasks/list"       // legacy
+	MethodTasksGet             = "tasks/get"
+	MethodTasksResult          = "tasks/result" // legacy; waits for the result of the call that became a task
+	MethodTasksUpdate          = "tasks/update" // modern
+	MethodTasksCancel          = "tasks/cancel"
+
+	// Requests of a server to its client. A modern server sends none: it answers
+	// with the questions instead.
+	MethodSample    = "sampling/createMessage"
+	MethodElicit    = "elicitation/create"
+	MethodRootsList = "roots/list"
+
+	MethodInitialized              = "notifications/initialized" // legacy
+	MethodProgress                 = "notifications/progress"
+	MethodMessage                  = "notifications/message"
+	MethodCancelled                = "notifications/cancelled"
+	MethodToolsListChanged         = "notifications/tools/list_changed"
+	MethodPromptsListChanged       = "notifications/prompts/list_changed"
+	MethodResourcesListChanged     = "notifications/resources/list_changed"
+	MethodResourceUpdated          = "notifications/resources/updated"
+	MethodSubscriptionAcknowledged = "notifications/subscriptions/acknowledged" // modern
+	MethodTaskStatus               = "notifications/tasks/status"               // legacy
 )
 
 // InitializeParams opens a native conversation (request id 0).

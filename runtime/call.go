@@ -35,7 +35,7 @@ func (c *child) available() *protocol.Error {
 
 // call sends r and returns the answer in MCP's terms.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
-	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == methodSubscribe || r.Method == methodUnsubscribe) {
+	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == protocol.MethodResourcesSubscribe || r.Method == protocol.MethodResourcesUnsubscribe) {
 		return c.subscription(ctx, d, r)
 	}
 	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
@@ -72,7 +72,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 
 // subscription serves what servers of the newer era have no method for.
 func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
-	if r.Method == methodUnsubscribe {
+	if r.Method == protocol.MethodResourcesUnsubscribe {
 		c.watches.drop(textOf(r.Params, "uri"))
 		return emptyObject, nil
 	}
@@ -141,10 +141,10 @@ func signal(c chan struct{}) {
 
 // callerToken returns the progress token that the caller put into params.
 func callerToken(params json.RawMessage) json.RawMessage {
-	if !mayHave(params, "progressToken") {
+	if !mayHave(params, protocol.MetaProgressToken) {
 		return nil
 	}
-	return rawjson.Get(rawjson.Get(params, "_meta"), "progressToken")
+	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
 }
 
 // tokenMint makes progress tokens that nobody else makes: callers' tokens need
@@ -168,13 +168,13 @@ func (m *tokenMint) mint() json.RawMessage {
 
 // tokenOf returns the progress token by which a message of the child names a call.
 func tokenOf(m *jsonrpc.Message) string {
-	if !bytes.Contains(m.Params, []byte("progressToken")) {
+	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
 		return ""
 	}
 	if m.Method == protocol.MethodProgress {
-		return string(rawjson.Get(m.Params, "progressToken"))
+		return string(rawjson.Get(m.Params, protocol.MetaProgressToken))
 	}
-	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), "progressToken"))
+	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))
 }
 
 // loose reports whether a message that names no call is about one all the same.
@@ -212,7 +212,7 @@ func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
 		return m.Params
 	}
 	if m.Method == protocol.MethodProgress {
-		return rawjson.Set(m.Params, "progressToken", r.theirs)
+		return rawjson.Set(m.Params, protocol.MetaProgressToken, r.theirs)
 	}
 	return withToken(m.Params, r.theirs)
 }
@@ -234,7 +234,7 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.Method == protocol.MethodToolsListChanged:
 		signal(c.changed)
-	case m.Method == methodAcknowledged:
+	case m.Method == protocol.MethodSubscriptionAcknowledged:
 		c.watches.grant(m.Params)
 	case c.spec.Incoming != nil:
 		_, _ = c.spec.Incoming(ctx, m.Method, unmarked(m.Params), true)

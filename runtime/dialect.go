@@ -50,7 +50,7 @@ type traits struct {
 
 // withToken returns params with _meta.progressToken replaced.
 func withToken(params, token json.RawMessage) json.RawMessage {
-	return rawjson.Set(params, "_meta", rawjson.Set(rawjson.Get(params, "_meta"), "progressToken", token))
+	return rawjson.Set(params, "_meta", rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaProgressToken, token))
 }
 
 // handshakeError says what err, of one request of the handshake, means. Errors

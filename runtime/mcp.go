@@ -15,15 +15,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Keys of the _meta that every request to a stateless MCP server carries.
-const (
-	metaPrefix       = "io.modelcontextprotocol/"
-	metaVersion      = metaPrefix + "protocolVersion"
-	metaClient       = metaPrefix + "clientInfo"
-	metaCapabilities = metaPrefix + "clientCapabilities"
-	metaLogLevel     = metaPrefix + "logLevel"
-)
-
 // mcp is the dialect of MCP servers, of both eras: with a session opened by
 // initialize, and stateless with the context in the _meta of every request.
 type mcp struct {
@@ -47,9 +38,9 @@ func newMCP(s *Spec) *mcp {
 		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	}
 	d.envelope = mustJSON(map[string]json.RawMessage{
-		metaVersion:      mustJSON(protocol.MCP20260728),
-		metaClient:       d.client,
-		metaCapabilities: d.relayed,
+		protocol.MetaProtocolVersion:    mustJSON(protocol.MCP20260728),
+		protocol.MetaClientInfo:         d.client,
+		protocol.MetaClientCapabilities: d.relayed,
 	})
 	return d
 }
@@ -109,20 +100,20 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 	switch {
 	case asIs && d.modern && !mayHave(params, "_meta"):
 		return r.Method, prepend(params, "_meta", d.envelope), nil
-	case asIs && !d.modern && !mayHave(params, metaPrefix):
+	case asIs && !d.modern && !mayHave(params, protocol.MetaPrefix):
 		return r.Method, params, nil
 	}
 	meta := rawjson.Get(params, "_meta")
 	edits := make(map[string]json.RawMessage)
 	if d.modern {
 		maps.Insert(edits, rawjson.Members(d.envelope))
-		for _, key := range []string{metaClient, metaCapabilities} {
+		for _, key := range []string{protocol.MetaClientInfo, protocol.MetaClientCapabilities} {
 			if rawjson.Get(meta, key) != nil {
 				delete(edits, key)
 			}
 		}
 	} else {
-		for _, key := range []string{metaVersion, metaClient, metaCapabilities, metaLogLevel} {
+		for _, key := range []string{protocol.MetaProtocolVersion, protocol.MetaClientInfo, protocol.MetaClientCapabilities, protocol.MetaLogLevel} {
 			edits[key] = nil
 		}
 	}
@@ -130,7 +121,7 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 		maps.Insert(edits, rawjson.Members(r.Meta))
 	}
 	if token != nil {
-		edits["progressToken"] = token
+		edits[protocol.MetaProgressToken] = token
 	}
 	edited := rawjson.Edit(meta, edits)
 	if string(edited) == "{}" {

@@ -27,7 +27,7 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	}
 	h.Protocol = manifest.ProtocolMCP
 	d.tells = changesOf(h.Capabilities)
-	d.modern = h.Era == protocol.MCP20260728
+	d.modern = protocol.EraOf(h.Era) == protocol.EraModern
 	tools, err := d.relist(ctx, c)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) && rawjson.Get(h.Capabilities, "tools") == nil {
@@ -128,7 +128,7 @@ func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error)
 	if !slices.Contains(versions, protocol.MCP20260728) {
 		return nil, protocol.Errorf(protocol.ProtocolVersion, "it speaks MCP %v, not %s", versions, protocol.MCP20260728)
 	}
-	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), "io.modelcontextprotocol/serverInfo"))
+	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaServerInfo))
 	h.Era = protocol.MCP20260728
 	return h, nil
 }

@@ -13,14 +13,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A server of the newer era of MCP is not subscribed to: it is listened to, by a
-// request that it answers when that ends. Callers subscribe all the same.
-const (
-	methodSubscribe    = "resources/subscribe"
-	methodUnsubscribe  = "resources/unsubscribe"
-	methodAcknowledged = "notifications/subscriptions/acknowledged"
-	metaSubscription   = "io.modelcontextprotocol/subscriptionId"
-)
+// A modern MCP server has no resources/subscribe. Its client sends a
+// subscriptions/listen instead, which the server answers when the subscription
+// ends. Callers of the host send resources/subscribe in both eras.
 
 // grantTimeout is how long a server may take to acknowledge a subscription.
 const grantTimeout = 5 * time.Second
@@ -117,10 +112,10 @@ func (d *mcp) listenTo(notifications map[string]any) json.RawMessage {
 // which is the host's.
 func unmarked(params json.RawMessage) json.RawMessage {
 	meta := rawjson.Get(params, "_meta")
-	if rawjson.Get(meta, metaSubscription) == nil {
+	if rawjson.Get(meta, protocol.MetaSubscriptionID) == nil {
 		return params
 	}
-	if meta = rawjson.Delete(meta, metaSubscription); string(meta) == "{}" {
+	if meta = rawjson.Delete(meta, protocol.MetaSubscriptionID); string(meta) == "{}" {
 		return rawjson.Delete(params, "_meta")
 	}
 	return rawjson.Set(params, "_meta", meta)

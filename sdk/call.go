@@ -70,7 +70,7 @@ func Progress(ctx context.Context, done, total float64, message string) {
 	if c == nil {
 		return
 	}
-	token := rawjson.Get(rawjson.Get(c.params, "_meta"), "progressToken")
+	token := rawjson.Get(rawjson.Get(c.params, "_meta"), protocol.MetaProgressToken)
 	if token == nil {
 		return
 	}

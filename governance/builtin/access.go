@@ -30,7 +30,7 @@ type accessConfig struct {
 
 // lists are what a default of deny does not deny: an extension's own methods are not
 // among them, whatever they are called.
-var lists = []string{protocol.MethodToolsList, "resources/list", "resources/templates/list", "prompts/list"}
+var lists = []string{protocol.MethodToolsList, protocol.MethodResourcesList, protocol.MethodResourceTemplates, protocol.MethodPromptsList}
 
 type accessRule struct {
 	Effect     string           `json:"effect"`

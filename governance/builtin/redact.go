@@ -8,6 +8,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/protocol"
 )
 
 // codeSecret is the code of a denial because of what was found.
@@ -83,8 +84,8 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	if p.deny {
 		d = governance.Decision{Action: governance.Deny, Code: codeSecret, Data: data, Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found)}
 	}
-	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request && !p.deny {
-		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token)) // by it the caller knows the answers
+	if token := rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaProgressToken); token != nil && flow == governance.Request && !p.deny {
+		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), protocol.MetaProgressToken, token)) // by it the caller knows the answers
 	}
 	return d, nil
 }

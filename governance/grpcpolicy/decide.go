@@ -54,7 +54,7 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 	switch {
 	case argued(x.Method):
 		m.RequestJson = rawjson.Get(x.Request, "arguments")
-		if x.Method == methodPromptsGet {
+		if x.Method == protocol.MethodPromptsGet {
 			m.PromptName, _ = rawjson.Text(rawjson.Get(x.Request, "name"))
 		}
 	case strings.HasPrefix(x.Method, resources):
@@ -74,16 +74,13 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 	return m
 }
 
-// Methods whose exchange has a name in the service.
-const (
-	methodPromptsGet = "prompts/get"
-	resources        = "resources/"
-)
+// resources is the prefix of the methods whose params may name a URI.
+const resources = "resources/"
 
 // argued reports whether the service sees a method's arguments in the place of
 // its params.
 func argued(method string) bool {
-	return method == protocol.MethodToolsCall || method == methodPromptsGet
+	return method == protocol.MethodToolsCall || method == protocol.MethodPromptsGet
 }
 
 func direction(x *governance.Exchange) string {

@@ -32,32 +32,32 @@ type point struct {
 
 // hooks are those that an exchange of this host can come by.
 var hooks = map[point]*hook{
-	{"tools/call", governance.Request}: {name: "tool_pre_invoke",
+	{protocol.MethodToolsCall, governance.Request}: {name: "tool_pre_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return one("name", text(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("name")},
-	{"tools/call", governance.Response}: {name: "tool_post_invoke",
+	{protocol.MethodToolsCall, governance.Response}: {name: "tool_post_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return one("name", text(x.Tool), "result", toolResult(x, body))
 		},
 		merge: mergeResult},
-	{"prompts/get", governance.Request}: {name: "prompt_pre_fetch",
+	{protocol.MethodPromptsGet, governance.Request}: {name: "prompt_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return one("prompt_id", rawjson.Get(body, "name"), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("prompt_id")},
-	{"prompts/get", governance.Response}: {name: "prompt_post_fetch",
+	{protocol.MethodPromptsGet, governance.Response}: {name: "prompt_post_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return one("prompt_id", rawjson.Get(x.Request, "name"), "result", body)
 		},
 		merge: mergeResult},
-	{"resources/read", governance.Request}: {name: "resource_pre_fetch",
+	{protocol.MethodResourcesRead, governance.Request}: {name: "resource_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
 			return one("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
 		},
 		merge: mergeURI},
-	{"resources/read", governance.Response}: {name: "resource_post_fetch", payloads: contentPayloads, merge: mergeContent},
+	{protocol.MethodResourcesRead, governance.Response}: {name: "resource_post_fetch", payloads: contentPayloads, merge: mergeContent},
 }
 
 // byName is hooks by name.

@@ -95,8 +95,8 @@ func (w *wire) initializeMCP(ctx context.Context) error {
 	if w.dead() {
 		return err
 	}
-	w.meta = fmt.Sprintf(`{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":{}}`,
-		protocol.MCP20260728, client)
+	w.meta = fmt.Sprintf(`{%q:%q,%q:%s,%q:{}}`, protocol.MetaProtocolVersion, protocol.MCP20260728,
+		protocol.MetaClientInfo, client, protocol.MetaClientCapabilities)
 	id = w.newID()
 	return w.open(ctx, w.request(id, protocol.MethodDiscover, "{}"), id)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -48,10 +49,10 @@ func (s *subject) oneCall() string {
 	lines := ""
 	switch s.speaks {
 	case manifest.ProtocolNative:
-		lines = w.request("0", "initialize", `{"protocol_version":1,"state_dir":`+string(rawjson.AppendText(nil, s.spec.StateDir))+`,"config":`+string(orEmpty(s.spec.Config))+`}`) + "\n"
+		lines = w.request("0", protocol.MethodInitialize, `{"protocol_version":1,"state_dir":`+string(rawjson.AppendText(nil, s.spec.StateDir))+`,"config":`+string(orEmpty(s.spec.Config))+`}`) + "\n"
 	case manifest.ProtocolMCP:
-		lines = w.request("0", "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"exthost","version":"0"}}`) + "\n" +
-			`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
+		lines = w.request("0", protocol.MethodInitialize, `{"protocolVersion":"`+protocol.MCP20251125+`","capabilities":{},"clientInfo":{"name":"exthost","version":"0"}}`) + "\n" +
+			`{"jsonrpc":"2.0","method":"` + protocol.MethodInitialized + `"}` + "\n"
 	}
 	if c, err := s.sample(); err == nil {
 		lines += w.callLine("1", c, "") + "\n"

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -203,7 +204,7 @@ func (w *wire) progress(token string) (all []jsonrpc.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, m := range w.told {
-		if m.Method == "notifications/progress" && string(rawjson.Get(m.Params, "progressToken")) == token {
+		if m.Method == protocol.MethodProgress && string(rawjson.Get(m.Params, protocol.MetaProgressToken)) == token {
 			all = append(all, m)
 		}
 	}

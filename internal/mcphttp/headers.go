@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // The headers of MCP, in the spelling that net/http gives them.
@@ -21,8 +22,8 @@ const (
 
 // named maps the methods that need Mcp-Name to the member of params it mirrors.
 // Those about tasks are of MCP's extension for them.
-var named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
-	"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+var named = map[string]string{protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
+	protocol.MethodTasksGet: "taskId", protocol.MethodTasksUpdate: "taskId", protocol.MethodTasksCancel: "taskId"}
 
 // CheckHeaders reports how the headers that mirror a request's method and name
 // fall short of the request: what an intermediary routed on must be what is run.

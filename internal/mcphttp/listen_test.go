@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
 )
 
 // A server, or something between, may end a stream as often as it likes: it is asked
@@ -36,7 +37,7 @@ func TestListenOutlivesQuietStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Write(t.Context(), jsonrpc.Message{Method: methodInitialized}); err != nil {
+	if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := c.Read(); err != nil || m.Method != notice.Method {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Mirror is an argument of a tool that a header repeats: a property of its input
@@ -85,7 +86,7 @@ func mirror(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
 	}
 	name, _ := rawjson.Text(rawjson.Get(m.Params, member))
 	h[NameHeader] = []string{encodeValue(name)}
-	if m.Method != "tools/call" {
+	if m.Method != protocol.MethodToolsCall {
 		return
 	}
 	for _, p := range mirrors[name] {

@@ -11,12 +11,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
-)
-
-const (
-	methodInitialize  = "initialize"
-	methodInitialized = "notifications/initialized"
-	methodCancelled   = "notifications/cancelled"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Streamable is a [jsonrpc.Transport] over the streamable HTTP of MCP, as its
@@ -67,7 +62,7 @@ func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	case m.Method != "" && m.ID != nil:
 		return s.request(ctx, &m, body)
-	case m.Method == methodCancelled:
+	case m.Method == protocol.MethodCancelled:
 		if x := s.exchange(rawjson.Get(m.Params, "requestId")); x != nil {
 			defer x.cancel()
 			if x.stateless {
@@ -78,7 +73,7 @@ func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err := s.notice(ctx, &m, body); err != nil {
 		return err
 	}
-	if m.Method == methodInitialized {
+	if m.Method == protocol.MethodInitialized {
 		s.start(s.listen)
 	}
 	return nil
@@ -150,7 +145,7 @@ func (s *Streamable) sessionLocked(h http.Header) {
 
 // versionOf is the protocol version that a message of the stateless era states.
 func versionOf(m *jsonrpc.Message) string {
-	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(m.Params, "_meta"), "io.modelcontextprotocol/protocolVersion"))
+	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProtocolVersion))
 	return text
 }
 
@@ -164,7 +159,7 @@ func (s *Streamable) answered(x *exchange, resp *http.Response) error {
 		}
 		return err
 	}
-	if x.method == methodInitialize {
+	if x.method == protocol.MethodInitialize {
 		s.mu.Lock()
 		s.session = resp.Header.Get(SessionHeader)
 		s.mu.Unlock()
@@ -199,7 +194,7 @@ func (s *Streamable) message(x *exchange, body []byte) error {
 // arrived brings a message of x's own stream, and notes what an answer to
 // initialize settles before anybody can act on it.
 func (s *Streamable) arrived(x *exchange, m jsonrpc.Message) {
-	if x.method == methodInitialize && m.Method == "" && m.Error == nil {
+	if x.method == protocol.MethodInitialize && m.Method == "" && m.Error == nil {
 		s.mu.Lock()
 		s.version, _ = rawjson.Text(rawjson.Get(m.Result, "protocolVersion"))
 		s.mu.Unlock()
