@@ -31,7 +31,7 @@ func TestMirror(t *testing.T) {
 		`{"name":"other","arguments":{"region":"eu"}}`: {"Mcp-Name": {"other"}},
 	} {
 		h := make(http.Header)
-		mirror(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}, byTool)
+		SetHeaders(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}, byTool)
 		want["Mcp-Method"] = []string{"tools/call"}
 		if diff := cmp.Diff(want, h); diff != "" {
 			t.Errorf("%s\n%s", params, diff)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/sse"
 )
 
 var (
@@ -70,7 +71,7 @@ func TestReplyToAClientWithoutStreams(t *testing.T) {
 		if err := p.Send(t.Context(), notice); !errors.Is(err, ErrNoStream) {
 			t.Errorf("Send: %v", err)
 		}
-		time.Sleep(10 * keepAlive)
+		time.Sleep(10 * sse.KeepAlive)
 		if err := p.Answer(http.StatusOK, answer); err != nil || w.Body.String() != answerText {
 			t.Errorf("%v, %s", err, w.Body)
 		}
@@ -80,11 +81,11 @@ func TestReplyToAClientWithoutStreams(t *testing.T) {
 func TestSilentReplySaysItIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, w := newReply("*/*")
-		time.Sleep(2*keepAlive + time.Second)
+		time.Sleep(2*sse.KeepAlive + time.Second)
 		if err := p.Answer(http.StatusOK, answer); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * keepAlive) // nothing comes after the answer
+		time.Sleep(2 * sse.KeepAlive) // nothing comes after the answer
 		p.Close()
 		if want := ": \n\n: \n\n" + event(answerText); w.Body.String() != want {
 			t.Errorf("got %q, want %q", w.Body, want)
@@ -154,7 +155,7 @@ func TestOutboxAsksOnlyWhoListens(t *testing.T) {
 			t.Errorf("with a stream: %v", err)
 		}
 		synctest.Wait()
-		time.Sleep(keepAlive)
+		time.Sleep(sse.KeepAlive)
 		synctest.Wait()
 		_ = o.Offer(t.Context(), notice)
 		o.Close()

@@ -1,4 +1,4 @@
-package mcphttp
+package sse
 
 import (
 	"errors"
@@ -11,26 +11,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestEventReader(t *testing.T) {
+func TestReader(t *testing.T) {
 	const stream = ": hello\n\nid: 1\nretry: 20\ndata: {\"a\":1}\n\n" +
 		"event: endpoint\r\ndata: /x\r\n\r\n" +
 		"data: one\ndata:two\ndata:  three\nunknown: y\ndata\n\n" +
 		"id: 2\n\nid: 3\ndata: \n\nretry: soon\ndata: half"
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream))} {
 		t.Run(name, func(t *testing.T) {
-			e := newEventReader(r, 100)
+			e := NewReader(r, 100)
 			var got []string
 			var err error
 			for {
-				var next serverEvent
-				if next, err = e.next(); err != nil {
+				var next Event
+				if next, err = e.Next(); err != nil {
 					break
 				}
-				got = append(got, next.name+"|"+string(next.data)+"|"+e.id)
+				got = append(got, next.Name+"|"+string(next.Data)+"|"+e.LastID)
 			}
 			want := []string{`|{"a":1}|1`, "endpoint|/x|1", "|one\ntwo\n three\n|1", "||3"}
-			if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) || e.retry != 20*time.Millisecond {
-				t.Errorf("%v, retry %v\n%s", err, e.retry, diff)
+			if diff := cmp.Diff(want, got); diff != "" || !errors.Is(err, io.EOF) || e.Retry != 20*time.Millisecond {
+				t.Errorf("%v, retry %v\n%s", err, e.Retry, diff)
 			}
 		})
 	}
@@ -50,10 +50,10 @@ func TestF9EventsAreBounded(t *testing.T) {
 		"a comment":       {":" + strings.Repeat("x", 4*limit), false},
 		"many events":     {strings.Repeat("data: xxxxxxxx\n\n", limit), true},
 	} {
-		e := newEventReader(strings.NewReader(test.stream), limit)
+		e := NewReader(strings.NewReader(test.stream), limit)
 		var err error
 		for err == nil {
-			_, err = e.next()
+			_, err = e.Next()
 		}
 		if errors.Is(err, ErrTooLarge) == test.ok {
 			t.Errorf("%s: %v", name, err)
@@ -61,20 +61,20 @@ func TestF9EventsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzEventReader checks that no stream is taken for a larger event than allowed.
-func FuzzEventReader(f *testing.F) {
+// FuzzReader checks that no stream is taken for a larger event than allowed.
+func FuzzReader(f *testing.F) {
 	f.Add("id: 1\nretry: 5\nevent: x\ndata: {}\n\n", 10)
 	f.Add("data\n\r\n:\n\n", 1)
 	f.Fuzz(func(t *testing.T, stream string, limit int) {
 		limit = 1 + abs(limit)%1000
-		e := newEventReader(strings.NewReader(stream), limit)
+		e := NewReader(strings.NewReader(stream), limit)
 		for {
-			got, err := e.next()
+			got, err := e.Next()
 			if err != nil {
 				return
 			}
-			if len(got.data) > limit {
-				t.Fatalf("an event of %d bytes over %d", len(got.data), limit)
+			if len(got.Data) > limit {
+				t.Fatalf("an event of %d bytes over %d", len(got.Data), limit)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package mcphttp
+package mcpclient
 
 import (
 	"bytes"
@@ -14,21 +14,20 @@ import (
 )
 
 var (
-	// ErrSessionGone ends a transport whose server no longer knows the session: a
-	// new one has to be initialized.
+	// ErrSessionGone ends a transport whose server no longer knows the session. Its
+	// user has to initialize a new one.
 	ErrSessionGone = errors.New("the server has ended the session")
-	// ErrStreamEnded ends a transport of revision 2024-11-05, whose session is its
-	// one stream.
+	// ErrStreamEnded ends an [Events] transport, whose session is its one stream.
 	ErrStreamEnded = errors.New("the server ended the event stream")
 )
 
 // UnreachableError ends a transport: no connection to the server could be made.
 type UnreachableError struct {
-	URL string // without what may be secret in it
+	URL string // without user, query and fragment, which may hold secrets
 	Err error
 }
 
-// Error says what was tried and what to check.
+// Error returns the URL, the cause, and a hint.
 func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("%s cannot be reached: %v; check the url, and that the server runs", e.URL, e.Err)
 }
@@ -36,13 +35,13 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns Err.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// StatusError is an HTTP answer in place of one of MCP.
+// StatusError is an HTTP error status without an MCP error in its body.
 type StatusError struct {
 	Code       int           // the HTTP status
-	Text       string        // what it means and what to do next
-	RetryAfter time.Duration // when the server wants to be asked again; 0 when it did not say
+	Text       string        // the cause and a hint
+	RetryAfter time.Duration // until the server takes another request; 0 if it did not say
 
-	body []byte // the beginning of what came with it
+	body []byte // its first maxErrorBody bytes
 }
 
 // Error returns Text.
@@ -51,14 +50,14 @@ func (e *StatusError) Error() string { return e.Text }
 // Refused reports whether the server did not act on the request.
 func (e *StatusError) Refused() bool { return e.Code < 500 || e.Code == http.StatusServiceUnavailable }
 
-// BrokenError is an exchange that ended without an answer that can be used: the
-// server may have acted on the request.
+// BrokenError is an exchange that ended without a usable answer. The server may have
+// acted on the request.
 type BrokenError struct {
-	What string // what became of the answer
-	Err  error  // nil when What says it all
+	What string // why there is no usable answer
+	Err  error  // the cause; may be nil
 }
 
-// Error says what became of the answer.
+// Error returns What and Err.
 func (e *BrokenError) Error() string {
 	if e.Err == nil {
 		return e.What
@@ -69,8 +68,8 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// statusError says what the answer r means.
-func statusError(r *http.Response) *StatusError {
+// newStatusError returns the error for an answer with an error status.
+func newStatusError(r *http.Response) *StatusError {
 	authorized := r.Request.Header.Get("Authorization") != ""
 	e := &StatusError{Code: r.StatusCode, RetryAfter: retryAfter(r.Header.Get("Retry-After"))}
 	status := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", http.StatusText(r.StatusCode)))
@@ -88,27 +87,28 @@ func statusError(r *http.Response) *StatusError {
 	case code == http.StatusTooManyRequests:
 		e.Text = "the server wants fewer requests (" + status + ")"
 	case code >= 300 && code < 400:
-		e.Text = "the server redirects (" + status + ") to " + redirect(r) + ", which is not followed: if you trust that place, make it the url"
+		e.Text = "the server redirects (" + status + ") to " + redirectTarget(r) + ", which is not followed: if you trust that place, make it the url"
 	case code >= 500:
 		e.Text = "the server failed (" + status + ")"
 	default:
 		e.Text = "the server refused the request (" + status + ")"
 	}
-	e.body, _ = io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // as much as there is
+	e.body, _ = io.ReadAll(io.LimitReader(r.Body, maxErrorBody)) // a partial body is better than none
 	if said := snippet(r, e.body); said != "" {
 		e.Text += "; it said: " + said
 	}
 	return e
 }
 
-func redirect(r *http.Response) string {
+// redirectTarget returns where a redirect leads, for an error text.
+func redirectTarget(r *http.Response) string {
 	if to, err := r.Location(); err == nil {
 		return public(to)
 	}
 	return "nowhere"
 }
 
-// public is a URL without what may be secret in it.
+// public returns a URL without user, query and fragment, which may hold secrets.
 func public(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
@@ -123,10 +123,10 @@ func retryAfter(header string) time.Duration {
 	return 0
 }
 
-// maxErrorBody is how much of what comes with an error status is read.
+// maxErrorBody bounds what is read of the body of an error status.
 const maxErrorBody = 64 << 10
 
-// snippet is the beginning of what the server said in plain text or JSON, on one line.
+// snippet returns the beginning of a body of plain text or JSON, on one line.
 func snippet(r *http.Response, text []byte) string {
 	kind := r.Header.Get("Content-Type")
 	if !strings.HasPrefix(kind, "text/plain") && !strings.Contains(kind, "json") {

@@ -1,4 +1,4 @@
-package mcphttp
+package mcpclient
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
-// inbox collects what the streams of one transport bring, for its one reader, and
-// owns their goroutines.
+// inbox merges the messages of a transport's streams for its one reader, and owns
+// the goroutines of the streams.
 type inbox struct {
 	messages chan jsonrpc.Message
 	ctx      context.Context // of all requests; its cause is why the transport ended
 	cancel   context.CancelCauseFunc
 
-	mu    sync.Mutex // guards the start of tasks against the end
+	mu    sync.Mutex // keeps start from adding to tasks after the end
 	tasks sync.WaitGroup
 }
 
@@ -34,18 +34,15 @@ func (b *inbox) Read() (jsonrpc.Message, error) {
 	}
 }
 
-// deliver hands m to the reader; false after the end.
-func (b *inbox) deliver(m jsonrpc.Message) bool {
+// deliver passes m to the reader. After the end m is dropped.
+func (b *inbox) deliver(m jsonrpc.Message) {
 	select {
 	case b.messages <- m:
-		return true
 	case <-b.ctx.Done():
-		return false
 	}
 }
 
-// start runs f in a goroutine that the end of the transport waits for; false
-// after the end.
+// start runs f in a goroutine that end waits for. It returns false after the end.
 func (b *inbox) start(f func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,17 +53,19 @@ func (b *inbox) start(f func()) bool {
 	return true
 }
 
-// fail ends the transport for the given reason. The first one counts.
+// fail ends the transport. The first cause counts.
 func (b *inbox) fail(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancel(cause)
 }
 
-// over is the error of whoever comes after the end.
-func (b *inbox) over() error { return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, context.Cause(b.ctx)) }
+// closedError is the error of a call after the end.
+func (b *inbox) closedError() error {
+	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, context.Cause(b.ctx))
+}
 
-// end ends the transport and waits for all it has running.
+// end ends the transport and waits for its goroutines.
 func (b *inbox) end() {
 	b.fail(jsonrpc.ErrClosed)
 	b.tasks.Wait()

@@ -1,4 +1,4 @@
-package mcphttp
+package mcpclient
 
 import (
 	"bytes"
@@ -8,19 +8,21 @@ import (
 	"net/url"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/sse"
 )
 
 // Events is a [jsonrpc.Transport] over HTTP with server-sent events, the transport
-// of revision 2024-11-05, as its client. One stream brings everything, after the
-// URL to post to; its end is the end of the session.
+// of revision 2024-11-05. All messages of the server arrive on one stream, after an
+// event with the URL to post to. The session ends with the stream.
 type Events struct {
 	client
-	ready    chan struct{} // closed once endpoint is known
+	ready    chan struct{} // closed once endpoint is set
 	endpoint *url.URL
 }
 
-// NewEvents returns a transport that is connecting. The error is a URL that is none.
-func NewEvents(o ClientOptions) (*Events, error) {
+// NewEvents returns a transport and starts to connect. The error is about the URL.
+func NewEvents(o Options) (*Events, error) {
 	e := &Events{ready: make(chan struct{})}
 	if err := e.init(o); err != nil {
 		return nil, err
@@ -29,7 +31,7 @@ func NewEvents(o ClientOptions) (*Events, error) {
 	return e, nil
 }
 
-// listen brings the messages of the one stream and returns why it ended.
+// listen delivers the messages of the stream and returns why the stream ended.
 func (e *Events) listen() error {
 	r, err := e.newRequest(e.ctx, http.MethodGet, e.url, nil, http.Header{"Accept": {"text/event-stream"}})
 	if err != nil {
@@ -40,39 +42,39 @@ func (e *Events) listen() error {
 		return err
 	}
 	defer resp.Body.Close()
-	if err := e.accepted(resp); err != nil {
+	if err := e.checkStatus(resp); err != nil {
 		return err
 	}
 	if media := mediaType(resp); media != "text/event-stream" {
 		return &BrokenError{What: "the server answered with content type " + quoted(media) + `, not with an event stream; check the url, and kind: a newer server needs kind = "http"`}
 	}
-	events := newEventReader(resp.Body, e.o.MaxBytes)
+	events := sse.NewReader(resp.Body, e.o.MaxBytes)
 	for {
-		got, err := events.next()
+		event, err := events.Next()
 		switch {
-		case errors.Is(err, ErrTooLarge):
+		case errors.Is(err, sse.ErrTooLarge):
 			return &BrokenError{"an event is too large for max_line_bytes", err}
 		case err != nil:
 			return ErrStreamEnded
-		case got.name == "endpoint":
-			if err := e.open(string(got.data)); err != nil {
+		case event.Name == "endpoint":
+			if err := e.setEndpoint(string(event.Data)); err != nil {
 				return err
 			}
 		default:
-			if m, ok := got.message(); ok {
+			if m, ok := messageOf(&event); ok {
 				e.deliver(m)
 			}
 		}
 	}
 }
 
-// open notes where to post to. Another server would get the credentials, so the
-// place must be of the same origin.
-func (e *Events) open(place string) error {
+// setEndpoint sets the URL to post to. It must have the origin of the server,
+// because another server would get the credentials.
+func (e *Events) setEndpoint(ref string) error {
 	if e.endpoint != nil {
 		return nil
 	}
-	u, err := e.url.Parse(place)
+	u, err := e.url.Parse(ref)
 	if err != nil || u.Scheme != e.url.Scheme || u.Host != e.url.Host {
 		return &BrokenError{What: "the server wants messages posted to another place than itself, which is refused"}
 	}
@@ -81,8 +83,8 @@ func (e *Events) open(place string) error {
 	return nil
 }
 
-// Write implements [jsonrpc.Transport]. It returns once a request is written and
-// once anything else is accepted.
+// Write implements [jsonrpc.Transport]. It returns once a request is written, or
+// once any other message is accepted.
 func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	body, err := jsonrpc.Append(nil, &m)
 	if err != nil {
@@ -91,13 +93,13 @@ func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	select {
 	case <-e.ready:
 	case <-e.ctx.Done():
-		return e.over()
+		return e.closedError()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	running, cancel := context.WithTimeout(e.ctx, noticeTimeout)
+	running, cancel := context.WithTimeout(e.ctx, postTimeout)
 	header := make(http.Header)
-	nameTrace(header, m.Params)
+	mcphttp.SetTrace(header, m.Params)
 	r, err := e.newRequest(running, http.MethodPost, e.endpoint, body, header)
 	if err != nil {
 		cancel()
@@ -106,19 +108,19 @@ func (e *Events) Write(ctx context.Context, m jsonrpc.Message) error {
 	if m.Method == "" || m.ID == nil {
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
-		return e.tell(running, r)
+		return e.post(running, r)
 	}
-	return e.ask(ctx, running, r, bytes.Clone(m.ID), e.taken, cancel)
+	return e.postRequest(ctx, running, r, bytes.Clone(m.ID), e.checkPost, cancel)
 }
 
-// taken is why a message was not accepted. A session that is not known any more
-// has lost its stream, or is about to.
-func (e *Events) taken(resp *http.Response) error {
+// checkPost returns an error for a request that was not accepted. A server that does
+// not know the session has closed its stream, or is about to.
+func (e *Events) checkPost(resp *http.Response) error {
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
 		return ErrSessionGone
 	}
-	return e.accepted(resp)
+	return e.checkStatus(resp)
 }
 
-// Hangup does nothing: to close the stream is to end the session.
-func (*Events) Hangup(context.Context) {}
+// EndSession does nothing: the session ends with the stream, which Close closes.
+func (*Events) EndSession(context.Context) {}

@@ -1,4 +1,4 @@
-package mcphttp
+package mcpclient
 
 import (
 	"fmt"
@@ -11,10 +11,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A server, or something between, may end a stream as often as it likes: it is asked
-// for again.
+const notification = `{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}`
+
+// A server or proxy may end the standalone stream any number of times: the client
+// requests it again.
 func TestListenOutlivesQuietStreams(t *testing.T) {
-	var asked atomic.Int64
+	var requests atomic.Int64
 	done := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -22,17 +24,17 @@ func TestListenOutlivesQuietStreams(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		if asked.Add(1) <= 2*maxFailures {
+		if requests.Add(1) <= 2*maxFailures {
 			fmt.Fprint(w, "retry: 1\n\n")
 			return
 		}
-		fmt.Fprint(w, event(noticeText))
+		fmt.Fprint(w, "event: message\ndata: "+notification+"\n\n")
 		w.(http.Flusher).Flush()
 		<-done
 	}))
 	defer s.Close()
 	defer close(done)
-	c, err := NewStreamable(ClientOptions{URL: s.URL})
+	c, err := NewStreamable(Options{URL: s.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +42,7 @@ func TestListenOutlivesQuietStreams(t *testing.T) {
 	if err := c.Write(t.Context(), jsonrpc.Message{Method: protocol.MethodInitialized}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := c.Read(); err != nil || m.Method != notice.Method {
+	if m, err := c.Read(); err != nil || m.Method != "notifications/x" {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

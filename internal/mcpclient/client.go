@@ -1,4 +1,7 @@
-package mcphttp
+// Package mcpclient reaches MCP servers over HTTP. [Streamable] and [Events] are
+// [jsonrpc.Transport]s for one server each: they keep its session and reconnect
+// streams that break.
+package mcpclient
 
 import (
 	"bytes"
@@ -16,22 +19,23 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
 )
 
 const (
-	dialTimeout   = 10 * time.Second // for a connection, and again for its TLS
-	noticeTimeout = 10 * time.Second // for the server to accept what it need not answer
-	idleConn      = 60 * time.Second // how long an unused connection is kept
-	maxHeaders    = 64 << 10         // bytes of headers in an answer
-	maxRedirects  = 3
+	dialTimeout  = 10 * time.Second // for a connection, and again for its TLS handshake
+	postTimeout  = 10 * time.Second // for the server to accept a message that has no answer
+	idleConn     = 60 * time.Second // until an unused connection is closed
+	maxHeaders   = 64 << 10         // bytes of headers in an answer
+	maxRedirects = 3
 )
 
-// ClientOptions says how to reach a server.
-type ClientOptions struct {
+// Options says how to reach a server.
+type Options struct {
 	URL    string      // absolute, http or https
 	Header http.Header // sent with every request; nil is none
-	// Token returns the bearer token of a request, asked for each time so that a
-	// new one takes effect. Nil sends none.
+	// Token returns the bearer token. It is called for each request, so that a new
+	// token takes effect. Nil sends none.
 	Token func() (string, error)
 	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
 	MaxBytes int
@@ -39,18 +43,17 @@ type ClientOptions struct {
 
 const defaultMaxBytes = 16 << 20
 
-// client is what both transports that reach a server have in common. Its
-// connections are its own, trust the system's certificates and go through the
-// proxy that the environment states.
+// client is the part that both transports share. Its connections are not shared with
+// others, trust the system's certificates, and use the proxy of the environment.
 type client struct {
 	inbox
-	o       ClientOptions
+	o       Options
 	url     *url.URL
 	http    *http.Client
 	in, out atomic.Uint64 // bytes of bodies
 }
 
-func (c *client) init(o ClientOptions) error {
+func (c *client) init(o Options) error {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = defaultMaxBytes
 	}
@@ -72,8 +75,8 @@ func (c *client) init(o ClientOptions) error {
 	return nil
 }
 
-// sameOrigin follows a redirect that stays with the server and keeps the request:
-// elsewhere the credentials, and what is asked, are nobody's business.
+// sameOrigin follows a redirect only within the origin and with the same method: no
+// other server may see the credentials and the request.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > maxRedirects || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host || r.Method != first.Method {
@@ -89,12 +92,12 @@ func (c *client) Close() error {
 	return nil
 }
 
-// Traffic returns the bytes of the bodies so far.
+// Traffic returns the bytes of all bodies so far.
 func (c *client) Traffic() jsonrpc.Traffic {
 	return jsonrpc.Traffic{BytesIn: c.in.Load(), BytesOut: c.out.Load()}
 }
 
-// newRequest makes a request with the headers that all have.
+// newRequest returns a request with the headers that every request has.
 func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body []byte, header http.Header) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
@@ -121,13 +124,14 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 	return r, nil
 }
 
-// do sends a request and waits for the headers of its answer. An error before
-// there was a connection is an *UnreachableError, one after it a *BrokenError.
-func (c *client) do(r *http.Request, connected func()) (*http.Response, error) {
-	var reached atomic.Bool
+// do sends a request and waits for the headers of the answer. written is called once
+// the request is written. The error is an *UnreachableError without a connection,
+// else a *BrokenError.
+func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
+	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{
-		GotConn:      func(httptrace.GotConnInfo) { reached.Store(true) },
-		WroteRequest: func(httptrace.WroteRequestInfo) { connected() },
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { written() },
 	}
 	ctx := r.Context()
 	resp, err := c.http.Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
@@ -140,9 +144,9 @@ func (c *client) do(r *http.Request, connected func()) (*http.Response, error) {
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // the rest would show the URL
+		err = wrapped.Err // without the URL, which may hold secrets
 	}
-	if !reached.Load() {
+	if !connected.Load() {
 		return nil, &UnreachableError{public(c.url), err}
 	}
 	return nil, &BrokenError{"the connection broke before the answer", err}
@@ -159,38 +163,39 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ask posts a request and returns once it is written. What comes back goes to then,
-// in a goroutine of its own; the error of that, or of the connection, is delivered
-// as the request's outcome. running is the exchange's, and is ended by done.
-func (c *client) ask(ctx, running context.Context, r *http.Request, id json.RawMessage, then func(*http.Response) error, done func()) error {
-	written, kept := make(chan struct{}), make(chan error, 1)
-	isWritten := sync.OnceFunc(func() { close(written) })
+// postRequest posts a request with the given id and returns once it is written. A
+// goroutine passes the answer to handle; the error of that or of the connection
+// becomes the outcome of the request. The exchange runs under running, and done ends
+// it.
+func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage, handle func(*http.Response) error, done func()) error {
+	written, failed := make(chan struct{}), make(chan error, 1)
+	setWritten := sync.OnceFunc(func() { close(written) })
 	started := c.start(func() {
 		defer done()
-		resp, err := c.do(r, isWritten)
-		if err != nil && (unsent(err) || running.Err() != nil) {
-			kept <- err
-			c.lost(err)
+		resp, err := c.do(r, setWritten)
+		if err != nil && (isUnreachable(err) || running.Err() != nil) {
+			failed <- err
+			c.failOn(err)
 			return
 		}
-		isWritten()
+		setWritten()
 		if err == nil {
-			err = then(resp)
+			err = handle(resp)
 			_ = resp.Body.Close()
 		}
 		if err != nil && running.Err() == nil {
 			c.deliver(jsonrpc.Message{ID: id, Invalid: err})
 		}
-		c.lost(err)
+		c.failOn(err)
 	})
 	if !started {
 		done()
-		return c.over()
+		return c.closedError()
 	}
 	select {
 	case <-written:
 		return nil
-	case err := <-kept:
+	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
@@ -198,48 +203,48 @@ func (c *client) ask(ctx, running context.Context, r *http.Request, id json.RawM
 	select {
 	case <-written:
 		return jsonrpc.MaybeWritten(ctx.Err())
-	case <-kept:
+	case <-failed:
 		return ctx.Err()
 	}
 }
 
-// tell posts what has no answer and waits until the server has accepted it.
-func (c *client) tell(ctx context.Context, r *http.Request) error {
+// post posts a message that has no answer and waits until the server accepts it.
+func (c *client) post(ctx context.Context, r *http.Request) error {
 	resp, err := c.do(r, func() {})
 	if err == nil {
 		defer resp.Body.Close()
-		err = c.accepted(resp)
+		err = c.checkStatus(resp)
 	}
-	c.lost(err)
+	c.failOn(err)
 	return err
 }
 
-// accepted is why resp is not what follows a request that was taken in.
-func (c *client) accepted(resp *http.Response) error {
+// checkStatus returns an error for an answer with another status than 2xx.
+func (c *client) checkStatus(resp *http.Response) error {
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return nil
 	}
-	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(SessionHeader) != "" {
+	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(mcphttp.SessionHeader) != "" {
 		return ErrSessionGone
 	}
-	return statusError(resp)
+	return newStatusError(resp)
 }
 
-// lost ends the transport when err means that it has no more use.
-func (c *client) lost(err error) {
-	if unsent(err) || errors.Is(err, ErrSessionGone) {
+// failOn ends the transport if err means that no later request can succeed.
+func (c *client) failOn(err error) {
+	if isUnreachable(err) || errors.Is(err, ErrSessionGone) {
 		c.fail(err)
 	}
 }
 
-// unsent reports whether err kept a request from being written.
-func unsent(err error) bool {
+// isUnreachable reports whether err kept a request from being written.
+func isUnreachable(err error) bool {
 	var unreachable *UnreachableError
 	return errors.As(err, &unreachable)
 }
 
-// pause waits for d; false when the transport ends first.
-func (c *client) pause(ctx context.Context, d time.Duration) bool {
+// pause waits for d. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -250,7 +255,7 @@ func (c *client) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// mediaType is the content type of r without its parameters.
+// mediaType returns the content type of r without parameters.
 func mediaType(r *http.Response) string {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return media
