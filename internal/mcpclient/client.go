@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -241,22 +240,4 @@ func (c *client) failOn(err error) {
 func isUnreachable(err error) bool {
 	var unreachable *UnreachableError
 	return errors.As(err, &unreachable)
-}
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// mediaType returns the content type of r without parameters.
-func mediaType(r *http.Response) string {
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return media
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"mime"
 	"net/http"
 	"strconv"
 	"time"
@@ -156,6 +157,24 @@ func (p *position) delay(failures int) time.Duration {
 	}
 	d = min(d<<min(failures-1, 5), lastRetry)
 	return d/2 + rand.N(d/2+1)
+}
+
+// pause waits for d. It returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// mediaType returns the content type of r without parameters.
+func mediaType(r *http.Response) string {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return media
 }
 
 func quoted(text string) string { return strconv.Quote(text) }

@@ -13,7 +13,7 @@ import (
 )
 
 // Mirror is an argument of a tool that a header repeats, because its property in the
-// input schema has x-mcp-header (MCP 2026-07-28, basic/transports).
+// input schema has x-mcp-header (MCP 2026-07-28, basic/transports/streamable-http).
 type Mirror struct {
 	Header string   // with the prefix Mcp-Param-
 	Path   []string // of the property, from the outermost
