@@ -27,7 +27,7 @@ func FuzzPost(f *testing.F) {
 		r.Header.Set("Mcp-Method", m.Method)
 		r.Header.Set("Mcp-Name", m.Params.Name)
 		if m.Method == protocol.MethodListen {
-			return // it would stay open
+			return // the request would stay open
 		}
 		w := httptest.NewRecorder()
 		s.Handler("").ServeHTTP(w, r)

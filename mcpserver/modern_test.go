@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestStatelessHeaders(t *testing.T) {
+func TestModernHeaders(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{},` + metaOnly + `}}`
 	future := strings.ReplaceAll(call, "2026-07-28", "2099-01-01")
@@ -51,8 +51,8 @@ func TestStatelessHeaders(t *testing.T) {
 	}
 }
 
-// Of two headers of one name, one in front may have gone by the other.
-func TestStatelessHeadersAreThereOnce(t *testing.T) {
+// A proxy may have read the other one of two headers with the same name.
+func TestModernHeadersAreThereOnce(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"echo","arguments":{},` + metaOnly + `}}`
 	for _, name := range []string{"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"} {
@@ -64,7 +64,7 @@ func TestStatelessHeadersAreThereOnce(t *testing.T) {
 	}
 }
 
-func TestStatelessStatus(t *testing.T) {
+func TestModernStatus(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	for _, test := range []struct {
 		method, members string
@@ -97,7 +97,7 @@ func TestStatelessStatus(t *testing.T) {
 	}
 }
 
-func TestStatelessCallerComesFromTheFront(t *testing.T) {
+func TestModernCallerComesFromTheMiddleware(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	body := `{"jsonrpc":"2.0","id":3,"method":"x/y","params":{"caller":"root","_meta":{"caller":"root","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}`
@@ -110,7 +110,7 @@ func TestStatelessCallerComesFromTheFront(t *testing.T) {
 	}
 }
 
-func TestStatelessSubscription(t *testing.T) {
+func TestModernSubscription(t *testing.T) {
 	b := newFake()
 	s := mcpserver.New(b, mcpserver.Options{Capabilities: []byte(`{"tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{}}`)})
 	url := serveHTTP(t, s).URL + "/mcp"
@@ -118,7 +118,7 @@ func TestStatelessSubscription(t *testing.T) {
 		body := `{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{"notifications":` + wanted + `,` + metaOnly + `}}`
 		return events(do(t, http.MethodPost, url, mirrored(body), body).Body)
 	}
-	b.eager = true // but the acknowledgement comes first
+	b.eager = true // the acknowledgement must come first all the same
 	all := listen(`7`, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["x"]}`)
 	want := `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`
 	if got := get(t, all, "the acknowledgement"); got != want {
@@ -147,7 +147,7 @@ func TestStatelessSubscription(t *testing.T) {
 	}
 }
 
-func TestStatelessSubscriptionEndsWithItsStream(t *testing.T) {
+func TestModernSubscriptionEndsWithItsStream(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + metaOnly + `}}`

@@ -15,10 +15,11 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// canAsk are the members of a request whose client can be asked for anything.
+// canAsk is the _meta of a client with all capabilities for requests to it.
 const canAsk = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"sampling":{},"elicitation":{}}}`
 
-// asking is a backend whose call asks and waits, as extensions of the older era do.
+// asking is a backend whose call sends requests and waits for the results, as legacy
+// extensions do.
 type asking struct {
 	*fake
 	run func(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
@@ -28,12 +29,12 @@ func (a asking) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, erro
 	return a.run(ctx, c)
 }
 
-// callHeld posts a tools/call with more members and returns the result.
-func callHeld(t *testing.T, url, members string) json.RawMessage {
+// callPending posts a tools/call with more members and returns the result or error.
+func callPending(t *testing.T, url, members string) json.RawMessage {
 	t.Helper()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",` + members + canAsk + `}}`
 	answer := json.RawMessage(text(t, do(t, http.MethodPost, url, mirrored(body), body)))
-	if i := strings.LastIndex(string(answer), "data: "); i >= 0 { // something was said before
+	if i := strings.LastIndex(string(answer), "data: "); i >= 0 { // messages precede the answer
 		answer = answer[i+len("data: "):]
 	}
 	if result := rawjson.Get(answer, "result"); result != nil {
@@ -42,7 +43,8 @@ func callHeld(t *testing.T, url, members string) json.RawMessage {
 	return rawjson.Get(answer, "error")
 }
 
-// answers are the members that answer every question of result with the same value.
+// answers returns the members that answer every input request of result with the same
+// value.
 func answers(result json.RawMessage, value string) string {
 	var all []string
 	for key := range rawjson.Members(rawjson.Get(result, "inputRequests")) {
@@ -51,7 +53,7 @@ func answers(result json.RawMessage, value string) string {
 	return `"inputResponses":{` + strings.Join(all, ",") + `},"requestState":` + string(rawjson.Get(result, "requestState")) + `,`
 }
 
-func TestHeldCallAsksInRounds(t *testing.T) {
+func TestPendingCallAsksInRounds(t *testing.T) {
 	runs := make(chan struct{}, 4)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		runs <- struct{}{}
@@ -66,33 +68,33 @@ func TestHeldCallAsksInRounds(t *testing.T) {
 		return json.RawMessage(`{"content":[],"first":` + string(first) + `,"second":` + string(second) + `}`), err
 	}}
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
-	one := callHeld(t, url, "")
+	one := callPending(t, url, "")
 	want := `"inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"n","n":12345678901234567890}}}`
 	if !strings.Contains(string(one), want) || string(rawjson.Get(one, "resultType")) != `"input_required"` {
 		t.Fatalf("first round: %s", one)
 	}
-	again := callHeld(t, url, `"inputResponses":{"other":{}},"requestState":`+string(rawjson.Get(one, "requestState"))+`,`)
+	again := callPending(t, url, `"inputResponses":{"other":{}},"requestState":`+string(rawjson.Get(one, "requestState"))+`,`)
 	if !strings.Contains(string(again), want) {
 		t.Fatalf("without an answer: %s", again)
 	}
-	two := callHeld(t, url, answers(again, `{"action":"accept","n":98765432109876543210}`))
+	two := callPending(t, url, answers(again, `{"action":"accept","n":98765432109876543210}`))
 	if !strings.Contains(string(two), `{"q2":{"method":"roots/list","params":{}}}`) {
 		t.Fatalf("second round: %s", two)
 	}
-	three := callHeld(t, url, answers(two, `{"roots":[]}`))
+	three := callPending(t, url, answers(two, `{"roots":[]}`))
 	if !strings.HasSuffix(string(three), `"content":[],"first":{"action":"accept","n":98765432109876543210},"second":{"roots":[]}}`) {
 		t.Errorf("outcome: %s", three)
 	}
 	if len(runs) != 1 {
 		t.Errorf("the backend was called %d times", len(runs))
 	}
-	late := callHeld(t, url, answers(two, `{"roots":[]}`)) // the state is spent: it is the backend's to judge
+	late := callPending(t, url, answers(two, `{"roots":[]}`)) // a used requestState starts a new call
 	if len(runs) != 2 || string(rawjson.Get(late, "resultType")) != `"input_required"` {
 		t.Errorf("a state that is spent: %d calls, %s", len(runs), late)
 	}
 }
 
-func TestHeldCallIsItsCallersOwn(t *testing.T) {
+func TestPendingCallBelongsToItsCaller(t *testing.T) {
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		return c.Client.Call(ctx, "roots/list", nil)
 	}}
@@ -112,8 +114,8 @@ func TestHeldCallIsItsCallersOwn(t *testing.T) {
 	}
 }
 
-// What the client did not declare it is not asked.
-func TestUndeclaredIsNotAsked(t *testing.T) {
+// A client gets no request for a capability that it has not declared.
+func TestUndeclaredCapabilityIsNotUsed(t *testing.T) {
 	outcome := make(chan string, 1)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		for _, ask := range [][2]string{{"sampling/createMessage", `{}`}, {"elicitation/create", `{"mode":"url"}`}, {"elicitation/create", `{}`}} {
@@ -133,8 +135,8 @@ func TestUndeclaredIsNotAsked(t *testing.T) {
 	}
 }
 
-// A call whose client stays away ends with the server.
-func TestHeldCallEndsWithTheServer(t *testing.T) {
+// A call that waits for its client ends with the server.
+func TestPendingCallEndsWithTheServer(t *testing.T) {
 	ended := make(chan error, 1)
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		_, err := c.Client.Call(ctx, "roots/list", nil)
@@ -143,8 +145,8 @@ func TestHeldCallEndsWithTheServer(t *testing.T) {
 	}}
 	s := mcpserver.New(b, mcpserver.Options{MaxSessions: 1})
 	url := serveHTTP(t, s).URL + "/mcp"
-	callHeld(t, url, "")
-	if got := callHeld(t, url, ""); !strings.Contains(string(got), "too many clients") { // the one place is taken
+	callPending(t, url, "")
+	if got := callPending(t, url, ""); !strings.Contains(string(got), "too many clients") { // the table has room for one call
 		t.Errorf("a second one: %s", got)
 	}
 	get(t, ended, "the second call's end")
@@ -154,8 +156,8 @@ func TestHeldCallEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// A question that has been taken back sends nobody away.
-func TestHeldCallWithoutQuestionsIsAnswered(t *testing.T) {
+// A cancelled input request does not suspend the call.
+func TestPendingCallWithoutInputsIsAnswered(t *testing.T) {
 	b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 		given, up := context.WithCancel(ctx)
 		up()
@@ -163,15 +165,15 @@ func TestHeldCallWithoutQuestionsIsAnswered(t *testing.T) {
 		return json.RawMessage(`{"content":[]}`), nil
 	}}
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
-	for range 20 { // the client may be asked before the question is taken back
-		if got := callHeld(t, url, ""); strings.Contains(string(got), `"inputRequests":{}`) {
+	for range 20 { // the call may be suspended before the input request is cancelled
+		if got := callPending(t, url, ""); strings.Contains(string(got), `"inputRequests":{}`) {
 			t.Fatalf("the client is asked nothing: %s", got)
 		}
 	}
 }
 
-// What a call was made with is in memory as long as its client is away.
-func TestF3HeldCallsCountTheirBodies(t *testing.T) {
+// The body of a pending call counts against the budget until the call ends.
+func TestF3PendingCallsCountTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asking{newFake(), func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 			return c.Client.Call(ctx, "roots/list", nil)

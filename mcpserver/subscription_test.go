@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// following is a backend with resources, of which one cannot be followed.
+// following is a backend with resources, one of which refuses subscriptions.
 type following struct{ *fake }
 
 func (f following) Describe(_ context.Context, s *protocol.Session) (protocol.Description, error) {
@@ -31,7 +31,7 @@ func (f following) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, e
 	return f.fake.Do(ctx, c)
 }
 
-// A subscription hears of the resources that it was granted, and of no others.
+// A subscription gets updates of the granted resources only.
 func TestListenFollowsResources(t *testing.T) {
 	b := following{newFake()}
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
@@ -54,7 +54,7 @@ func TestListenFollowsResources(t *testing.T) {
 	}
 }
 
-// What a handshake says comes from a backend that knows.
+// The handshake carries the description of a Describer.
 func TestDescriber(t *testing.T) {
 	s := mcpserver.New(following{newFake()}, mcpserver.Options{Instructions: "not this"})
 	mux := http.NewServeMux()

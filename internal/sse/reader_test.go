@@ -61,7 +61,7 @@ func TestF9EventsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzReader checks that no stream is taken for a larger event than allowed.
+// FuzzReader checks that no event exceeds the limit.
 func FuzzReader(f *testing.F) {
 	f.Add("id: 1\nretry: 5\nevent: x\ndata: {}\n\n", 10)
 	f.Add("data\n\r\n:\n\n", 1)
