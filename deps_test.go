@@ -65,9 +65,11 @@ var house = map[string]struct {
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
 		"glue between the workers, which never import each other"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
+	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/mcphttp", "internal/sse", "internal/jwt"}, "mounts the fronts on HTTP"},
 
-	"mcpserver/internal/wire": {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "builds messages and keeps no state"},
+	"httpserver/internal/dashboard": {nil, "serves files"},
+	"httpserver/internal/metrics":   {[]string{"", "governance", "supervisor"}, "reads the measures of a host"},
+	"mcpserver/internal/wire":       {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "builds messages and keeps no state"},
 
 	"internal/check":    {[]string{"", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},

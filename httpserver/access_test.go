@@ -79,7 +79,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newFake()
 			o := tt.options
-			o.Backend, o.Serves, o.Metrics, o.OperatorToken = b, one, http.HandlerFunc(metrics), "operators-own"
+			o.Backend, o.Serves, o.Metrics, o.OperatorToken = b, one, http.HandlerFunc(noMetrics), "operators-own"
 			o.Admin = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			addr := "http://" + serve(t, o, tt.wrap)
 			for credential, header := range all {

@@ -53,11 +53,11 @@ var foreign = []http.Header{
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions, http.MethodHead}
 
-func metrics(http.ResponseWriter, *http.Request) {}
+func noMetrics(http.ResponseWriter, *http.Request) {}
 
 func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(metrics), AllowedHosts: []string{"box.lan"}, Serves: one,
+	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(noMetrics), AllowedHosts: []string{"box.lan"}, Serves: one,
 		OAuth: &OAuth{Resource: "https://box.lan/mcp", Issuer: "https://auth.example"}, AllowedOrigins: []string{"https://app.example"}}, nil)
 	for _, h := range foreign {
 		for _, route := range routes {
@@ -149,7 +149,7 @@ func TestF2Token(t *testing.T) {
 	const token = "correct-horse-battery"
 	var log bytes.Buffer
 	b := newFake()
-	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(metrics),
+	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(noMetrics),
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	t.Run("off loopback", func(t *testing.T) {
 		addr := serve(t, o, func(l net.Listener) net.Listener { return abroad{l} })

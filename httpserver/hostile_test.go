@@ -150,7 +150,7 @@ func TestF3HostileBodies(t *testing.T) {
 // T12: no spelling of a path leads where its plain one does not.
 func TestT12PathTricks(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Token: "clients", OperatorToken: "own", Serves: one, Metrics: http.HandlerFunc(metrics),
+	addr := serve(t, Options{Backend: b, Token: "clients", OperatorToken: "own", Serves: one, Metrics: http.HandlerFunc(noMetrics),
 		Admin: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the operator's") })}, nil)
 	for _, path := range []string{
 		"//api/v1/status", "/./api/v1/status", "/ui/../api/v1/status", "/ui/..%2fapi/v1/status", "/ui/%2e%2e/api/v1/status", "/ui/%2e%2e%2fapi/v1/status", "/ui\\..\\api/v1/status",

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/httpserver/internal/metrics"
 )
 
 // scrape returns the lines of /metrics by name and labels.
@@ -101,12 +102,12 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("a caller made up the label of %s %s", name, value)
 		}
 	}
-	problems, err := testutil.CollectAndLint(collector{h})
+	problems, err := testutil.CollectAndLint(metrics.Collector{Host: h})
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(collector{h}); err != nil {
+	if err := r.Register(metrics.Collector{Host: h}); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Gather(); err != nil {

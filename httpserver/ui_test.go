@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -355,33 +353,4 @@ func TestDashboardOfWhatIsNotThere(t *testing.T) {
 	}
 	b.eval(`location.hash = "#/governance/nothing"`)
 	b.await(`!document.querySelector(".explained").hidden && document.querySelector(".explained").innerText.includes("there is no decision")`)
-}
-
-// The pages make elements in one place, and text never becomes markup.
-func TestPagesAreStrict(t *testing.T) {
-	risky := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\("|DOMParser|srcdoc|javascript:| style="|<script(>| [^>]*>[^<])|\bon\w+="`)
-	err := fs.WalkDir(pages, "ui", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := pages.ReadFile(path)
-		if found := risky.Find(data); found != nil {
-			t.Errorf("%s has %q", path, found)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	h := openKit(t, exthost.Options{})
-	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
-	for _, page := range []string{"", "app.js", "style.css", "icon.svg"} {
-		resp := send(t, "GET", "http://"+addr+"/ui/"+page, nil, "")
-		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Security-Policy") != policy || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %d %v", page, resp.StatusCode, resp.Header)
-		}
-	}
-	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
-		t.Error(policy)
-	}
 }

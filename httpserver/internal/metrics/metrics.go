@@ -1,28 +1,17 @@
-package httpserver
+// Package metrics makes Prometheus metrics of the measures of a host.
+package metrics
 
 import (
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Metrics returns what Prometheus scrapes of a host. Nothing is done for it between
-// scrapes: it shows what the host counts anyway. Each label takes its values from a
-// closed set or from the configuration; tools beyond 4096 share one.
-func Metrics(h *exthost.Host) http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(collector{h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
-}
-
-// collector shows the measures of a host as metrics.
-type collector struct{ host *exthost.Host }
+// Collector is a [prometheus.Collector] of a host's measures. Each label has its values
+// from a closed set or from the configuration; tools beyond 4096 share one.
+type Collector struct{ Host *exthost.Host }
 
 var (
 	descInfo       = desc("info", "1, with the version of the host", "version")
@@ -59,7 +48,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // Describe implements [prometheus.Collector].
-func (c collector) Describe(descs chan<- *prometheus.Desc) {
+func (c Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descInfo, descSessions, descListeners, descTools, descGeneration, descState, descRestarts, descStarts, descMemory, descBreakers,
 		descCalls, descDuration, descInFlight, descQueued, descBytes, descLate, descUnknown, descNoise, descDecisions, descShadowed, descRejected, descDeciding, descHooks, descHooking,
@@ -69,8 +58,8 @@ func (c collector) Describe(descs chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (c collector) Collect(metrics chan<- prometheus.Metric) {
-	m, s := c.host.Admin().Measures(), sink(metrics)
+func (c Collector) Collect(metrics chan<- prometheus.Metric) {
+	m, s := c.Host.Admin().Measures(), sink(metrics)
 	s.gauge(descInfo, 1, m.Status.Version)
 	s.gauge(descSessions, m.Sessions)
 	s.gauge(descListeners, m.Listeners)
@@ -78,7 +67,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	seen := make(map[string]bool)
 	for _, x := range m.Status.Extensions {
 		if seen[x.ID] {
-			continue // another file that claims the same id, and is not run
+			continue // a skipped duplicate of the same id
 		}
 		seen[x.ID] = true
 		s.gauge(descTools, len(x.Tools), x.ID)
@@ -89,7 +78,7 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	for _, p := range m.Status.Policies {
 		if seen[p.Name+"\x00policy"] {
-			continue // disabled, and replaced by another of its name
+			continue // disabled, and replaced by a policy of the same name
 		}
 		seen[p.Name+"\x00policy"] = true
 		s.policy(&p)
@@ -114,16 +103,16 @@ func (c collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// states are those that an extension can be in.
+// states are all states of an extension.
 var states = []string{
 	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting), string(supervisor.Draining),
 	string(supervisor.Failed), string(supervisor.Shutdown), exthost.StateSkipped, exthost.StateDisabled,
 }
 
-// sink takes metrics.
+// sink receives metrics.
 type sink chan<- prometheus.Metric
 
-// status adds what an extension does at the moment.
+// status adds the current state of an extension.
 func (s sink) status(x *exthost.ExtensionStatus) {
 	for _, state := range states {
 		is := 0
@@ -148,7 +137,7 @@ func (s sink) status(x *exthost.ExtensionStatus) {
 	}
 }
 
-// extension adds what an extension has done so far.
+// extension adds the counters of an extension.
 func (s sink) extension(x *exthost.ExtensionMeasure) {
 	s.counter(descRestarts, x.Restarts, x.ID)
 	s.histogram(descStarts, x.Starts, x.ID)
@@ -160,7 +149,7 @@ func (s sink) extension(x *exthost.ExtensionMeasure) {
 	s.counter(descNoise, int64(x.Noise), x.ID)
 }
 
-// policy adds what a policy has decided so far.
+// policy adds the counters of a policy.
 func (s sink) policy(p *exthost.PolicyStatus) {
 	for _, c := range p.Calls {
 		for outcome, n := range map[governance.Outcome]int64{

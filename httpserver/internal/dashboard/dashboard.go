@@ -1,4 +1,6 @@
-package httpserver
+// Package dashboard serves the pages of the operator's dashboard. They hold no data:
+// scripts in them call the operator's API.
+package dashboard
 
 import (
 	"embed"
@@ -11,16 +13,16 @@ import (
 //go:embed ui
 var pages embed.FS
 
-// policy lets the dashboard's pages load their own files and ask this server, and
-// nothing else: what extensions say could become a script in no way, and no other
-// page can frame them.
+// policy is the Content-Security-Policy of the pages. They may load their own files
+// and call their own server only, no text of an extension can run as a script, and no
+// page may frame them.
 var policy = strings.Join([]string{
 	"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'",
 	"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
 }, "; ")
 
-// dashboard serves the dashboard's pages below /ui/. They hold no data.
-func dashboard() http.Handler {
+// Handler serves the pages below /ui/.
+func Handler() http.Handler {
 	files, err := fs.Sub(pages, "ui")
 	if err != nil {
 		panic(err) // the name is a constant
@@ -35,7 +37,7 @@ func dashboard() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache")
 		if path.Ext(r.URL.Path) == ".js" {
-			h.Set("Content-Type", "text/javascript; charset=utf-8") // whatever the system takes it for
+			h.Set("Content-Type", "text/javascript; charset=utf-8") // the system's MIME table may differ
 		}
 		serve.ServeHTTP(w, r)
 	})
