@@ -1,9 +1,9 @@
-// What the dashboard asks of the host. The token stays in this tab.
+// Requests to the host's API. The token is stored for this tab only.
 
 const KEY = "exthost-token";
 const ROOT = "/api/v1";
 
-/** takeToken keeps the token that the address bar holds, and takes it out of there. */
+/** takeToken stores the token in the address bar and removes it from there. */
 export function takeToken() {
   const match = /^#token=([A-Za-z0-9_.~-]+)$/.exec(location.hash);
   if (!match) return;
@@ -15,7 +15,7 @@ export const hasToken = () => Boolean(sessionStorage.getItem(KEY));
 export const setToken = (text) => sessionStorage.setItem(KEY, text.trim());
 export const dropToken = () => sessionStorage.removeItem(KEY);
 
-/** Unauthorized says that the host does not take the token. */
+/** Unauthorized means that the host rejects the token. */
 export class Unauthorized extends Error {}
 
 async function request(method, path, { body, signal } = {}) {
@@ -28,7 +28,7 @@ async function request(method, path, { body, signal } = {}) {
   return response;
 }
 
-/** reason is why a request failed, in the host's words. */
+/** reason returns the error message in a response. */
 async function reason(response) {
   const text = await response.text();
   try {
@@ -40,10 +40,10 @@ async function reason(response) {
 
 export const get = async (path) => (await request("GET", path)).json();
 export const post = (path, body) => request("POST", path, { body: body === undefined ? undefined : JSON.stringify(body) });
-/** postText sends JSON as it is, and returns the answer as it is: large numbers keep their digits. */
+/** postText sends and returns JSON text: parsing would lose digits of large numbers. */
 export const postText = async (path, body) => (await request("POST", path, { body })).text();
 
-/** listen hands the data of each server-sent event to on(kind, data), until the stream ends. */
+/** listen calls on(kind, data) for each server-sent event until the stream ends. */
 export async function listen(path, on, signal) {
   const response = await request("GET", path, { signal });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

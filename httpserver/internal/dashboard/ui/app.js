@@ -1,15 +1,15 @@
-// The frame around the views: where one is, what is searched for, keys.
+// The frame around the views: routing, search and keys.
 
 import { dropToken, hasToken, setToken, takeToken } from "./api.js";
 import { approvals } from "./approvals.js";
 import { calls } from "./calls.js";
-import { el, mark, put, say } from "./dom.js";
+import { el, setAttr, put, setText } from "./dom.js";
 import { extensions } from "./extensions.js";
 import { count, since } from "./format.js";
 import { governance } from "./governance.js";
 import { logs } from "./logs.js";
 import { overview } from "./overview.js";
-import { refresh, run, store, watch } from "./store.js";
+import { refresh, run, store, subscribe } from "./store.js";
 import { tools } from "./tools.js";
 
 const nav = (hash) => { location.hash = hash; };
@@ -33,8 +33,8 @@ function frame() {
     el("nav", { "aria-label": "Views" }, ...links), main);
 }
 
-/** place reads the address: #/view/rest?params. */
-function place() {
+/** route parses the address: #/view/rest?params. */
+function route() {
   const [path, text = ""] = location.hash.slice(1).split("?");
   const [, name, ...rest] = path.split("/");
   return { view: views.find((v) => v.name === name) ?? views[0], rest: decoded(rest.join("/")), params: new URLSearchParams(text) };
@@ -44,20 +44,20 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // typed by hand
+    return text; // not valid percent-encoding
   }
 }
 
 function show() {
-  const { view, rest, params } = place();
+  const { view, rest, params } = route();
   view.made ??= view.make(nav);
   if (at !== view) {
     at = view;
     put(main, view.made.node);
     search.value = "";
     search.hidden = !view.made.search;
-    mark(search, "placeholder", `${view.made.search ?? ""}  /`);
-    for (const v of views) mark(v.link, "aria-current", v === view ? "page" : null);
+    setAttr(search, "placeholder", `${view.made.search ?? ""}  /`);
+    for (const v of views) setAttr(v.link, "aria-current", v === view ? "page" : null);
     scrollTo(0, 0);
   }
   query = search.value.trim();
@@ -66,40 +66,40 @@ function show() {
 
 function render() {
   if (store.phase === "locked") {
-    lock("The host does not take this token: it makes a new one each time it starts.");
+    lock("The host does not take this token: each start makes a new one.");
     return;
   }
   const s = store.status;
-  mark(dot, "data-phase", store.phase);
-  say(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again" }[store.phase]);
+  setAttr(dot, "data-phase", store.phase);
+  setText(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again" }[store.phase]);
   if (s) {
     const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
     const wanted = s.runs.filter((x) => x.state !== "disabled").length;
-    say(facts, `${s.version} · up ${since(s.host?.started_at)} · ${run} of ${wanted} extensions · ${count(store.tools.length)} tools`);
+    setText(facts, `${s.version} · up ${since(s.host?.started_at)} · ${run} of ${wanted} extensions · ${count(store.tools.length)} tools`);
     document.title = `${run < wanted ? `${wanted - run} down · ` : ""}exthost`;
-    note("extensions", wanted - run, "bad");
-    note("approvals", store.approvals.length, "ask");
+    setBadge("extensions", wanted - run, "bad");
+    setBadge("approvals", store.approvals.length, "ask");
   }
   show();
 }
 
-function note(name, n, tone) {
+function setBadge(name, n, tone) {
   const { badge } = views.find((v) => v.name === name);
   badge.hidden = !n;
-  say(badge, count(n));
-  mark(badge, "data-tone", tone);
+  setText(badge, count(n));
+  setAttr(badge, "data-tone", tone);
 }
 
 function setTheme(name) {
   current = ["light", "dark"].includes(name) ? name : "auto";
   localStorage.setItem("exthost-theme", current);
-  mark(document.documentElement, "data-theme", current);
-  say(theme, { auto: "◐", light: "☀", dark: "☾" }[current]);
-  mark(theme, "aria-label", `Colours: ${current}`);
-  mark(theme, "title", `Colours: ${current}`);
+  setAttr(document.documentElement, "data-theme", current);
+  setText(theme, { auto: "◐", light: "☀", dark: "☾" }[current]);
+  setAttr(theme, "aria-label", `Colours: ${current}`);
+  setAttr(theme, "title", `Colours: ${current}`);
 }
 
-/** lock asks for the token. */
+/** lock replaces the page with a form for the token. */
 function lock(why) {
   dropToken();
   const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
@@ -118,7 +118,7 @@ function help() {
   dialog.showModal();
 }
 
-/** step moves the focus to the next or the previous row of the view. */
+/** step moves the focus by a number of rows of the view. */
 function step(by) {
   const rows = [...main.querySelectorAll("tbody a, .trouble .title, .card, .stages .policy a")].filter((n) => n.offsetParent);
   if (!rows.length) return;
@@ -134,7 +134,7 @@ function key(e) {
       search.value = "";
       document.activeElement.blur();
       refresh();
-    } else if (place().rest) nav(`#/${place().view.name}`);
+    } else if (route().rest) nav(`#/${route().view.name}`);
     return;
   }
   if (typing) {
@@ -153,12 +153,12 @@ setTheme(localStorage.getItem("exthost-theme"));
 if (hasToken()) {
   frame();
   render();
-  watch(render);
+  subscribe(render);
   addEventListener("hashchange", () => (store.phase === "locked" ? null : location.hash.startsWith("#token=") ? (takeToken(), location.reload()) : render()));
   addEventListener("keydown", key);
   setInterval(() => store.phase === "live" && refresh(), 1000); // ages and countdowns
   run();
 } else {
-  lock("This dashboard is for who operates the host.");
+  lock("This dashboard is for the operator of the host.");
   addEventListener("hashchange", () => { takeToken(); if (hasToken()) location.reload(); });
 }

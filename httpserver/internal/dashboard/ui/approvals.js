@@ -1,6 +1,6 @@
-// What waits for a person: calls that a policy asks about, and tools that changed.
+// Calls that wait for a person's approval, and tools whose descriptors changed.
 
-import { el, mark, say, Rows } from "./dom.js";
+import { el, setAttr, setText, Rows } from "./dom.js";
 import { json, since, span } from "./format.js";
 import { action, empty, panel } from "./parts.js";
 import { serves } from "./store.js";
@@ -9,7 +9,7 @@ import { get, post } from "./api.js";
 export function approvals() {
   const waiting = el("div.cards");
   const rows = new Rows(waiting, question);
-  const none = empty("Nothing waits for you.", "Calls that a policy asks about appear here, and wait until you answer or their time is over.");
+  const none = empty("Nothing waits for approval.", "Calls for which a policy wants approval appear here. They wait until you decide or they expire.");
   const held = panel("Tools that are held back");
   const pins = new Rows(held.body, pin);
   let list = [], asked = 0;
@@ -18,7 +18,7 @@ export function approvals() {
     try {
       list = serves("get", "/pins") ? (await get("/pins")).pins.filter((p) => p.held) : [];
     } catch {
-      list = []; // the next look may have them
+      list = []; // loaded again later
     }
   }
   return {
@@ -46,10 +46,10 @@ function question(q) {
       el("pre", {}, json(q.arguments, { lines: true })), el("footer", {}, ...buttons, state)),
     update(q) {
       const rest = Date.parse(q.expires) - Date.now();
-      say(left, rest > 0 ? `${span(rest)} left` : "expired");
+      setText(left, rest > 0 ? `${span(rest)} left` : "expired");
       bar.style.width = `${Math.max(0, Math.min(100, (100 * rest) / (Date.parse(q.expires) - Date.parse(q.since))))}%`;
-      say(state, q.approved_by ? `approved by ${q.approved_by}, for when it is asked again` : q.waiting ? "" : "the caller has left; an approval counts when it comes again");
-      mark(left, "data-tone", rest < 30_000 ? "bad" : null);
+      setText(state, q.approved_by ? `approved by ${q.approved_by}, for the next attempt` : q.waiting ? "" : "the caller has disconnected; an approval applies to its next attempt");
+      setAttr(left, "data-tone", rest < 30_000 ? "bad" : null);
     },
   };
 }
@@ -57,5 +57,5 @@ function question(q) {
 function pin(p) {
   const path = `/pins/${encodeURIComponent(p.extension)}/${encodeURIComponent(p.tool)}/approve`;
   return { node: el("div.trouble", {}, el("span.badge", { "data-tone": "warn" }, "changed"), el("a.title", { href: `#/extensions/${encodeURIComponent(p.extension)}` }, `${p.extension}: ${p.tool}`),
-    el("pre.text", {}, p.diff || "it does not say what was approved"), action("Approve", () => post(path), { confirm: "Really approve?" })) };
+    el("pre.text", {}, p.diff || "the approved descriptor is unknown"), action("Approve", () => post(path), { confirm: "Really approve?" })) };
 }

@@ -1,6 +1,6 @@
-// Calls as they end.
+// Calls that have ended, the newest first.
 
-import { el, mark, say, Rows } from "./dom.js";
+import { el, setAttr, setText, Rows } from "./dom.js";
 import { clock, count, duration } from "./format.js";
 import { empty, matches, outcomeTone, select } from "./parts.js";
 import { store } from "./store.js";
@@ -12,11 +12,11 @@ export function calls() {
   const outcome = select("Outcome", [["", "every outcome"], ["bad", "not ok"], ["rejected", "rejected"], ["slow", "slower than 1 s"]], (v) => { only = v; });
   const pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => {
     held = held ? null : store.calls.slice();
-    mark(pause, "aria-pressed", String(Boolean(held)));
-    say(pause, held ? "Resume" : "Pause");
+    setAttr(pause, "aria-pressed", String(Boolean(held)));
+    setText(pause, held ? "Resume" : "Pause");
   } }, "Pause");
   const missed = el("span.total");
-  const none = empty("No calls since this page was opened.", "They appear here as clients make them; those before are in exthost policy explain and in the audit log.");
+  const none = empty("No calls since this page was opened.", "They appear here as clients make them. For earlier calls see exthost policy explain and the audit log.");
   return {
     node: el("div", {}, el("div.bar", {}, outcome.node, pause, missed),
       el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
@@ -25,7 +25,7 @@ export function calls() {
       const list = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? ""));
       const top = Math.max(...list.slice(0, 200).map((c) => c.took_ns), 1);
       rows.update(list.slice(0, 200).map((c) => ({ ...c, share: c.took_ns / top })), (c) => c.key);
-      say(missed, s.missed ? `${count(s.missed)} more came too fast to be shown; the counts have them` : "");
+      setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");
       none.hidden = list.length > 0;
     },
   };

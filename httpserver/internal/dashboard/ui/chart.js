@@ -1,9 +1,9 @@
-// Curves that say how something went, without numbers.
+// Small curves without axes.
 
-import { svg, mark } from "./dom.js";
+import { svg, setAttr } from "./dom.js";
 
 const WIDTH = 150, HEIGHT = 32;
-const FEWEST = 30; // points that fill the width; with less, the curve begins further right
+const FEWEST = 30; // points that fill the width; with fewer, the curve starts further right
 
 /** curve returns {node, draw(values)}: the newest value is at the right edge, null is a gap. */
 export function curve(label, { fill = true } = {}) {
@@ -16,15 +16,15 @@ export function curve(label, { fill = true } = {}) {
       const max = top ?? Math.max(...values.filter((v) => v !== null), 0);
       const apart = WIDTH / Math.max(values.length - 1, FEWEST);
       const points = values.map((v, i) => v === null ? null : [WIDTH - (values.length - 1 - i) * apart, HEIGHT - 2 - (max ? v / max : 0) * (HEIGHT - 5)]);
-      mark(line, "d", path(points));
-      if (area) mark(area, "d", filled(points));
+      setAttr(line, "d", path(points));
+      if (area) setAttr(area, "d", filled(points));
     },
   };
 }
 
 const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 
-/** runs splits points where there is a gap. */
+/** runs splits points at gaps. */
 function runs(points) {
   const out = [[]];
   for (const p of points) {

@@ -1,9 +1,9 @@
-// Elements are made here and nowhere else. Text becomes text nodes, never markup:
-// what extensions say is hostile until shown otherwise.
+// All elements are made here. Text becomes text nodes, never markup, because texts of
+// extensions may be hostile.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** el makes an element: el("a.big", {href: "#"}, "text", other). */
+/** el makes an element: el("a.class", {href: "#"}, "text", child). */
 export function el(spec, props, ...children) {
   return build(document.createElement(nameOf(spec)), spec, props, children);
 }
@@ -27,36 +27,36 @@ function build(node, spec, props, children) {
   return node;
 }
 
-/** put makes these the children of node. */
+/** put replaces the children of node. */
 export function put(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false)
     .map((c) => (c instanceof Node ? c : document.createTextNode(plain(String(c))))));
   return node;
 }
 
-/** say sets the text of node if it is another. */
-export function say(node, text) {
+/** setText sets the text of node if it differs. */
+export function setText(node, text) {
   const shown = plain(String(text));
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-/** mark sets an attribute if it is another; null removes it. */
-export function mark(node, name, value) {
+/** setAttr sets an attribute if it differs; null removes it. */
+export function setAttr(node, name, value) {
   if (value === null) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-// Characters that are not seen, or that reorder what is: they are shown as numbers.
-const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+// Characters that are invisible or reorder others. They are shown as code points.
+const invisible = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
-/** plain is text in which every character is visible. */
+/** plain returns text with every such character replaced. */
 export function plain(text) {
-  return text.replace(unseen, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+  return text.replace(invisible, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
 
 /**
- * Rows keeps the children of a container in step with a list: one element for each
- * key, made once, updated, moved and removed.
+ * Rows synchronizes the children of a container with a list: one element for each key,
+ * made once, then updated, moved and removed.
  */
 export class Rows {
   constructor(container, make) {
@@ -65,7 +65,7 @@ export class Rows {
     this.known = new Map();
   }
 
-  /** update shows the items; make(item) has returned {node, update(item)}. */
+  /** update shows the items. make(item) returns {node, update(item)}. */
   update(items, keyOf) {
     const seen = new Set();
     let at = this.container.firstElementChild;

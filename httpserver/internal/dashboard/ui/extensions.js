@@ -1,16 +1,16 @@
-// The extensions, and everything about one of them.
+// The table of extensions, and the details of one.
 
-import { el, mark, put, say, Rows } from "./dom.js";
+import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, percent, plural, prospect, since } from "./format.js";
-import { action, badge, empty, matches, meaning, stateBadge } from "./parts.js";
+import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
+import { action, badge, empty, matches, stateTone, stateBadge } from "./parts.js";
 import { memory, serves } from "./store.js";
 import { post } from "./api.js";
 
 const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
 
-/** byUrgency puts first what wants a look, then what is called most. */
-export const byUrgency = (list) => list.toSorted((a, b) => order[meaning[a.state] ?? "rest"] - order[meaning[b.state] ?? "rest"] || b.calls - a.calls);
+/** byUrgency sorts extensions by the severity of their state, then by calls. */
+export const byUrgency = (list) => list.toSorted((a, b) => order[stateTone[a.state] ?? "rest"] - order[stateTone[b.state] ?? "rest"] || b.calls - a.calls);
 
 /** extensionTable returns {node, update(store, list)}. */
 export function extensionTable(nav, { brief = false } = {}) {
@@ -40,22 +40,22 @@ function row(x, nav, brief) {
     node,
     update(x) {
       state.update(x.state);
-      say(version, x.version ?? "");
-      say(note, x.state === "ready" || x.state === "idle" ? "" : x.reason ?? "");
-      say(cells.calls, count(x.calls));
-      say(cells.errors, percent(x.errors + x.refused, x.calls + x.refused));
-      mark(cells.errors, "data-tone", x.errors + x.refused > 0.05 * (x.calls + x.refused) ? "bad" : null);
+      setText(version, x.version ?? "");
+      setText(note, x.state === "ready" || x.state === "idle" ? "" : x.reason ?? "");
+      setText(cells.calls, count(x.calls));
+      setText(cells.errors, percent(x.errors + x.refused, x.calls + x.refused));
+      setAttr(cells.errors, "data-tone", x.errors + x.refused > 0.05 * (x.calls + x.refused) ? "bad" : null);
       if (brief) {
-        say(cells.both, x.latency ? `${duration(x.latency.p50_ns)} / ${duration(x.latency.p95_ns)}` : "–");
+        setText(cells.both, x.latency ? `${duration(x.latency.p50_ns)} / ${duration(x.latency.p95_ns)}` : "–");
         return;
       }
-      say(cells.up, since(x.instances?.find((i) => i.pid)?.started_at));
-      say(cells.p50, duration(x.latency?.p50_ns));
-      say(cells.p95, duration(x.latency?.p95_ns));
-      say(cells.memory, bytes(memory(x)));
+      setText(cells.up, since(x.instances?.find((i) => i.pid)?.started_at));
+      setText(cells.p50, duration(x.latency?.p50_ns));
+      setText(cells.p95, duration(x.latency?.p95_ns));
+      setText(cells.memory, bytes(memory(x)));
       const worst = worstBreaker(x);
       breaker.update(worst || "–");
-      say(cells.restarts, count(x.restarts));
+      setText(cells.restarts, count(x.restarts));
       line.draw(x.activity ?? []);
     },
   };
@@ -84,7 +84,7 @@ export function extensions(nav) {
   };
 }
 
-/** details is the side panel with all there is about one extension. */
+/** details returns the side panel about one extension. */
 function details(nav) {
   const title = el("h2"), state = stateBadge(), actions = el("div.actions"), body = el("div.body");
   const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/extensions") }, "✕");
@@ -99,13 +99,13 @@ function details(nav) {
         shown = null;
         return;
       }
-      say(title, x.id);
+      setText(title, x.id);
       state.update(x.state);
       if (shown !== id + x.state) {
         shown = id + x.state;
         put(actions, ...actionsFor(x));
       }
-      const now = JSON.stringify([x, s.tools.length]); // a selection of text in it lives as long as nothing changes
+      const now = JSON.stringify([x, s.tools.length]); // redrawing would drop the user's selection of text
       if (now !== drawn && !(drawn && String(getSelection()) && node.contains(getSelection().anchorNode))) {
         drawn = now;
         put(body, ...content(x, s));
@@ -127,14 +127,14 @@ function actionsFor(x) {
 function content(x, s) {
   return [
     x.description ? el("p", {}, x.description) : null,
-    x.reason ? el("p.reason", { "data-tone": meaning[x.state] }, x.reason) : null,
-    ...remains(x),
+    x.reason ? el("p.reason", { "data-tone": stateTone[x.state] }, x.reason) : null,
+    ...crashDetails(x),
     facts([
       ["version", x.version], ["runs as", [...new Set([x.transport, x.protocol])].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
-      ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state in", x.state_dir],
+      ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state directory", x.state_dir],
       ["calls", `${count(x.calls)}, ${count(x.errors)} failed, ${count(x.refused)} refused`],
       ["latency", x.latency ? `half within ${duration(x.latency.p50_ns)}, 95 % within ${duration(x.latency.p95_ns)}` : ""],
-      ["given secrets", (x.env_passed_secrets ?? []).join(", ")], ["not given", (x.env_withheld ?? []).join(", ")], ["held by", x.containment],
+      ["secrets passed", (x.env_passed_secrets ?? []).join(", ")], ["withheld", (x.env_withheld ?? []).join(", ")], ["containment", x.containment],
       ["hooks", (x.hooks ?? []).join(", ")],
     ]),
     x.instances?.length ? el("h3", {}, plural(x.instances.length, "instance")) : null,
@@ -142,28 +142,28 @@ function content(x, s) {
       [i.key || "process", [i.state, i.pid ? `pid ${i.pid}` : "", i.pid ? `up ${since(i.started_at)}` : "", bytes(i.rss_bytes) === "–" ? "" : bytes(i.rss_bytes)].filter(Boolean).join(", ")],
       ["load", `${i.in_flight} in flight, ${i.queued} queued`],
       ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
-      ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${prospect(i.next_retry)}` : "") : ""],
+      ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${retryText(i.next_retry)}` : "") : ""],
     ])),
     x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
     el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
   ];
 }
 
-/** evidence is what the last process that ended has left; undefined when none has. */
+/** evidence returns the evidence of the last failed process; undefined if none failed. */
 export const evidence = (x) => x.last_crash?.evidence ?? (x.instances ?? []).find((i) => i.evidence)?.evidence;
 
-/** remains tells of the last crash. */
-function remains(x) {
+/** crashDetails describes the last crash. */
+function crashDetails(x) {
   const e = evidence(x);
   return [
-    x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "What it left") : null,
+    x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "Last exit") : null,
     x.last_crash ? facts([["when", `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash.reason]]) : null,
     e ? facts([["exit", e.signal || (e.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
     e?.stderr?.length ? el("pre", {}, e.stderr.join("\n")) : null,
   ];
 }
 
-/** facts is a list of names and values, without those that are empty. */
+/** facts lists names and values, and omits empty values. */
 export function facts(pairs) {
   return el("dl", {}, ...pairs.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }

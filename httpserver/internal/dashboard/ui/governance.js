@@ -1,6 +1,6 @@
-// Who is asked about what passes, and what they said.
+// The policies by category, their denials, and the steps of one decision.
 
-import { el, mark, put, say, Rows } from "./dom.js";
+import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { clock, count, duration } from "./format.js";
 import { badge, empty, matches, panel, stateBadge } from "./parts.js";
 import { facts } from "./extensions.js";
@@ -14,16 +14,16 @@ export function governance() {
   const denials = panel("Denials");
   const list = el("tbody");
   const rows = new Rows(list, denial);
-  const none = empty("Nothing was denied.", "What policies refuse appears here, with the reason.");
-  put(denials.body, el("table.denials", {}, el("thead", {}, el("tr", {}, ...["Time", "What", "Policy", "Code", "Why", "Decision"].map((c) => el("th", { scope: "col" }, c)))), list), none);
+  const none = empty("Nothing was denied.", "Calls that policies deny appear here, with the reason.");
+  put(denials.body, el("table.denials", {}, el("thead", {}, el("tr", {}, ...["Time", "Call", "Policy", "Code", "Reason", "Decision"].map((c) => el("th", { scope: "col" }, c)))), list), none);
   const explained = el("div.explained", { hidden: true });
   let past = null, asked = 0;
-  async function load() { // what was denied before this page was opened
+  async function load() { // denials from before the page was opened
     asked = Date.now();
     try {
-      past = serves("get", "/decisions") ? (await get("/decisions?last=200")).decisions.filter((d) => d.verdict?.action === "deny").map(ofTrace) : [];
+      past = serves("get", "/decisions") ? (await get("/decisions?last=200")).decisions.filter((d) => d.verdict?.action === "deny").map(fromTrace) : [];
     } catch {
-      past = null; // the next look may have them
+      past = null; // loaded again later
     }
   }
   return {
@@ -42,8 +42,8 @@ export function governance() {
   };
 }
 
-/** ofTrace is a denial as events tell it. */
-const ofTrace = (d) => ({
+/** fromTrace returns a denial in the form that events have. */
+const fromTrace = (d) => ({
   time: d.time, tool: d.tool, method: d.method, caller: d.caller, policy: d.verdict.policy, code: d.verdict.code, decision_id: d.id,
   message: d.steps.findLast((step) => step.policy === d.verdict.policy && step.reason)?.reason ?? "",
 });
@@ -69,14 +69,14 @@ function policy(p) {
     update(p) {
       state.update(p.state);
       mode.update(p.mode);
-      mark(mode.node, "hidden", p.mode === "shadow" ? null : "");
+      setAttr(mode.node, "hidden", p.mode === "shadow" ? null : "");
       const sum = (key) => (p.calls ?? []).reduce((n, c) => n + c[key], 0);
       const rejected = sum("rejected") + sum("shadow"), failed = sum("plugin_error"), asked = sum("continue") + sum("rejected") + failed;
-      say(numbers, asked ? `${count(asked)} asked, ${p.mode === "shadow" ? `would deny ${count(rejected)}` : `${count(rejected)} denied`}${failed ? `, ${count(failed)} errors` : ""}` : "not asked yet");
-      mark(numbers, "data-tone", failed ? "bad" : rejected ? "warn" : null);
+      setText(numbers, asked ? `${count(asked)} decisions, ${p.mode === "shadow" ? `would deny ${count(rejected)}` : `${count(rejected)} denied`}${failed ? `, ${count(failed)} errors` : ""}` : "no decisions yet");
+      setAttr(numbers, "data-tone", failed ? "bad" : rejected ? "warn" : null);
       const slowest = (p.calls ?? []).map((c) => c.latency).filter(Boolean).toSorted((a, b) => b.p95_ns - a.p95_ns)[0];
-      say(time, slowest ? `${duration(slowest.p50_ns)} / ${duration(slowest.p95_ns)}` : "");
-      say(reason, p.state === "ready" ? "" : p.reason ?? "");
+      setText(time, slowest ? `${duration(slowest.p50_ns)} / ${duration(slowest.p95_ns)}` : "");
+      setText(reason, p.state === "ready" ? "" : p.reason ?? "");
     },
   };
 }
@@ -103,10 +103,10 @@ function explain(box, id) {
   explaining = id;
   get(`/decisions/${encodeURIComponent(id)}`).then((t) => {
     if (explaining !== id) return;
-    const p = panel(`Decision ${t.id}`, facts([["what", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["sent on", t.sent ? "yes" : "no"],
+    const p = panel(`Decision ${t.id}`, facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["forwarded", t.sent ? "yes" : "no"],
       ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
       el("ol.steps", {}, ...t.steps.map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
-        el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (of no effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))));
+        el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))));
     reveal(p);
   }, (e) => explaining === id && reveal(panel(`Decision ${id}`, el("p", {}, e.message))));
   function reveal(p) {

@@ -11,7 +11,7 @@ export function logs(nav) {
   const list = el("ol.log");
   const rows = new Rows(list, row);
   let least = "INFO";
-  const level = select("Level", [["INFO", "info and above"], ["WARN", "warnings and errors"], ["ERROR", "errors"], ["DEBUG", "everything from now on"]], (v) => {
+  const level = select("Level", [["INFO", "info and above"], ["WARN", "warnings and errors"], ["ERROR", "errors"], ["DEBUG", "debug, from now on"]], (v) => {
     least = v;
     setLevel(v === "DEBUG" ? "debug" : "info");
   });

@@ -1,9 +1,9 @@
-// The first look: is all well, and if not, what is the matter.
+// The overview: measures, problems and the latest calls.
 
-import { el, put, say, Rows } from "./dom.js";
+import { el, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
-import { bytes, clock, count, duration, json, percent, prospect } from "./format.js";
-import { action, badge, empty, meaning, outcomeTone, panel, stateBadge } from "./parts.js";
+import { bytes, clock, count, duration, json, percent, retryText } from "./format.js";
+import { action, badge, empty, stateTone, outcomeTone, panel, stateBadge } from "./parts.js";
 import { byUrgency, evidence, extensionTable } from "./extensions.js";
 import { serves } from "./store.js";
 import { post } from "./api.js";
@@ -11,7 +11,7 @@ import { post } from "./api.js";
 export function overview(nav) {
   const tiles = {
     rate: tile("Calls", "per second"), p95: tile("Latency", "95 % within"), errors: tile("Failing", "of calls now"),
-    busy: tile("In flight", "and queued"), memory: tile("Memory", "in all"), tools: tile("Tools", "for the model", false),
+    busy: tile("In flight", "and queued"), memory: tile("Memory", "in total"), tools: tile("Tools", "for the model", false),
   };
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, trouble);
@@ -23,9 +23,9 @@ export function overview(nav) {
   put(fleet.extra, el("a", { href: "#/extensions" }, "all"));
   const quiet = empty("No calls since this page was opened.", "They appear here as clients make them.");
   stream.body.append(quiet);
-  const bare = empty("No extension was found.", "exthost init NAME writes one into ./extensions, and exthost import brings the MCP servers that other programs know.");
+  const bare = empty("No extension was found.", "exthost init NAME writes one into ./extensions, and exthost import adds the MCP servers that other programs are configured with.");
   fleet.body.append(bare);
-  bare.hidden = attention.node.hidden = true; // until something is known
+  bare.hidden = attention.node.hidden = true; // until the status is known
   const node = el("div.overview", {}, el("div.tiles", {}, ...Object.values(tiles).map((t) => t.node)), attention.node,
     el("div.split", {}, fleet.node, stream.node));
   return {
@@ -60,17 +60,17 @@ function tile(name, unit, curved = true) {
   return {
     node: el("div.tile", {}, el("span.name", {}, name), value, note, line?.node),
     update(text, values, top, noteText) {
-      say(value, text);
-      if (noteText) say(note, noteText);
+      setText(value, text);
+      if (noteText) setText(note, noteText);
       if (values) line.draw(values, top ?? undefined);
     },
   };
 }
 
 const urgency = { ask: 0, bad: 1, busy: 2, warn: 3 };
-const RECENT = 15 * 60_000; // how long a crash is news after the extension runs again
+const RECENT = 15 * 60_000; // for which a crash is shown after the extension runs again
 
-/** troublesOf is everything that wants a person, the most urgent first. */
+/** troublesOf returns all problems and pending approvals, the most urgent first. */
 function troublesOf(s) {
   const list = s.approvals.map((q) => ({
     key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`,
@@ -84,15 +84,15 @@ function troublesOf(s) {
   return list.sort((a, b) => urgency[a.tone] - urgency[b.tone]);
 }
 
-/** troublesWith is what is the matter with an extension: what, why, what it said last, what to do next. */
+/** troublesWith returns the problems of an extension, each with reason, last output and next step. */
 function troublesWith(x, s) {
   const about = { title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}` };
   const list = [];
   if (!["ready", "idle", "disabled"].includes(x.state)) {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
-    list.push({ ...about, key: "x" + x.id, state: x.state, tone: meaning[x.state] in urgency ? meaning[x.state] : "warn", said: evidence(x)?.stderr,
-      text: (x.reason || "no reason is known yet") + (retry ? `; ${prospect(retry)}` : "") + (hint ? ` → ${hint}` : ""),
+    list.push({ ...about, key: "x" + x.id, state: x.state, tone: stateTone[x.state] in urgency ? stateTone[x.state] : "warn", said: evidence(x)?.stderr,
+      text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint ? ` → ${hint}` : ""),
       next: x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
   } else if (x.last_crash && Date.now() - Date.parse(x.last_crash.time) < RECENT) {
     list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: "crashed", said: evidence(x)?.stderr, next: `exthost logs ${x.id}`,
@@ -106,7 +106,7 @@ function troublesWith(x, s) {
 
 function trouble(t) {
   const mark = t.state ? stateBadge() : badge(() => t.tone);
-  const text = el("span"), said = el("code.said", { hidden: true }), next = el("code.next", { title: "what to run next" });
+  const text = el("span"), said = el("code.said", { hidden: true }), next = el("code.next", { title: "the command to run next" });
   const title = t.href ? el("a.title", { href: t.href }, t.title) : el("span.title", {}, t.title);
   const restart = t.restart && serves("post", "/extensions/{id}/restart")
     ? action("Restart", () => post(`/extensions/${encodeURIComponent(t.restart)}/restart`)) : null;
@@ -114,17 +114,17 @@ function trouble(t) {
     node: el("div.trouble", {}, mark.node, title, el("span.text", {}, text, said), el("span.do", {}, next, restart)),
     update(now) {
       mark.update(now.state ?? now.word);
-      say(text, now.text);
+      setText(text, now.text);
       const last = (now.said ?? []).filter(Boolean).slice(-2).join("\n").slice(0, 400);
-      say(said, last);
+      setText(said, last);
       said.hidden = !last;
-      say(next, now.next ?? "");
+      setText(next, now.next ?? "");
       next.hidden = !now.next;
     },
   };
 }
 
-/** brief is one call on one line. */
+/** brief shows a call on one line. */
 function brief(c) {
   return {
     node: el("li", { "data-tone": outcomeTone(c.outcome), title: c.message ?? "" },

@@ -1,56 +1,56 @@
-// Pieces that several views are made of.
+// Elements that several views share.
 
-import { el, say, mark } from "./dom.js";
+import { el, setText, setAttr } from "./dom.js";
 
-/** good, busy, bad or off: what a state of an extension means to an operator. */
-export const meaning = {
+/** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
+export const stateTone = {
   ready: "good", idle: "rest", spawning: "busy", restarting: "busy", draining: "busy",
   failed: "bad", skipped: "warn", disabled: "rest", shutdown: "rest",
 };
 
-/** badge returns {node, update(word)}: a state as a word with a colour and a shape. */
+/** badge returns {node, update(word)}: a word with the colour and shape of its tone. */
 export function badge(toneOf) {
   const node = el("span.badge");
   return {
     node,
     update(word) {
-      say(node, word);
-      mark(node, "data-tone", toneOf(word));
+      setText(node, word);
+      setAttr(node, "data-tone", toneOf(word));
     },
   };
 }
 
-export const stateBadge = () => badge((state) => meaning[state] ?? "rest");
+export const stateBadge = () => badge((state) => stateTone[state] ?? "rest");
 
-/** outcomes: ok is good, a tool's own failure and a denial are warnings, all else is bad. */
+/** outcomeTone: ok is good, errors of tools or callers and denials are warnings, all others are bad. */
 export const outcomeTone = (outcome) =>
   outcome === "ok" ? "good" : ["tool_error", "rejected", "canceled", "invalid_arguments", "tool_not_found"].includes(outcome) ? "warn" : "bad";
 
 export const levelTone = (level) => ({ ERROR: "bad", WARN: "warn", INFO: "rest" })[level] ?? "faint";
 
-/** panel is a titled box. */
+/** panel returns a box with a title. */
 export function panel(title, ...children) {
   const extra = el("div.extra");
   const body = el("div.body", {}, ...children);
   return { node: el("section.panel", {}, el("header", {}, el("h2", {}, title), extra), body), extra, body };
 }
 
-/** empty is what stands where there is nothing, and what to do about it. */
+/** empty returns the text for an empty list, with a hint. */
 export const empty = (text, hint) => el("p.empty", {}, text, hint ? el("span", {}, hint) : null);
 
-/** action is a button that works once, and says why when it does not. */
+/** action returns a button that runs act, after a confirmation if there is one, and reports the outcome. */
 export function action(label, act, { tone = "", confirm = "" } = {}) {
   let armed = 0;
   const button = el("button", { type: "button", "data-tone": tone, onclick: press }, label);
   async function press() {
     if (confirm && !armed) {
-      say(button, confirm);
+      setText(button, confirm);
       armed = setTimeout(reset, 3000);
       return;
     }
     clearTimeout(armed);
     button.disabled = true;
-    say(button, "…");
+    setText(button, "…");
     try {
       await act();
       toast(`${label}: done`, "good");
@@ -62,12 +62,12 @@ export function action(label, act, { tone = "", confirm = "" } = {}) {
   }
   function reset() {
     armed = 0;
-    say(button, label);
+    setText(button, label);
   }
   return button;
 }
 
-/** toast says something for a while. */
+/** toast shows a text for six seconds. */
 export function toast(text, tone) {
   const node = el("div.toast", { role: "status", "data-tone": tone }, text);
   let box = document.querySelector(".toasts");
@@ -76,13 +76,13 @@ export function toast(text, tone) {
   setTimeout(() => node.remove(), 6000);
 }
 
-/** matches reports whether all words of the query are in one of the texts. */
+/** matches reports whether each word of the query occurs in the texts. */
 export function matches(query, ...texts) {
   const all = texts.join(" ").toLowerCase();
   return query.toLowerCase().split(/\s+/).every((word) => all.includes(word));
 }
 
-/** select returns a labelled list of choices. */
+/** select returns a labelled drop-down list. */
 export function select(label, choices, onchange) {
   const node = el("select", { "aria-label": label, onchange: () => onchange(node.value) });
   const fill = (list) => {

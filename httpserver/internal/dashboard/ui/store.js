@@ -1,4 +1,4 @@
-// What is known of the host, kept up to date by its events.
+// The state of the host, updated by its events.
 
 import { get, listen, Unauthorized } from "./api.js";
 
@@ -7,33 +7,33 @@ const KEPT = { calls: 500, logs: 1000, denials: 100, news: 50 };
 
 export const store = {
   phase: "connecting", // connecting, live, lost, locked
-  status: null,        // as the host last said; its runs are extensions and destinations
+  status: null,        // the last one; its runs are extensions and destinations
   tools: [],
   approvals: [],
-  paths: {},           // what the API serves, as its document says
+  paths: {},           // of the API, from its OpenAPI document
   calls: [], logs: [], denials: [], news: [], // the newest first
-  missed: 0,           // events that came too fast to be sent
+  missed: 0,           // events that arrived too fast to be sent
   curves: { rate: [], p95: [], errors: [], memory: [], busy: [] },
   activity: new Map(), // calls per second of each extension
 };
 
-const watchers = new Set();
+const subscribers = new Set();
 let due = 0;
 
-/** watch calls back after something has changed, not more than four times a second. */
-export const watch = (callback) => watchers.add(callback);
+/** subscribe adds a callback for changes of the store, at most four times a second. */
+export const subscribe = (callback) => subscribers.add(callback);
 
 export function changed() {
   if (due) return;
   due = setTimeout(() => requestAnimationFrame(() => {
     due = 0;
-    for (const callback of watchers) callback(store);
+    for (const callback of subscribers) callback(store);
   }), 250);
 }
 
-/** now calls back at once: for what the user has just done. */
+/** refresh calls all subscribers at once, after an action of the user. */
 export function refresh() {
-  for (const callback of watchers) callback(store);
+  for (const callback of subscribers) callback(store);
 }
 
 function keep(list, item, limit) {
@@ -70,7 +70,7 @@ const handlers = {
 let recent = []; // latencies since the last sample
 let last = null; // {time, calls, errors, each} of the last sample
 
-/** sample adds a point to the curves, at most one in a second and a half. */
+/** sample adds a point to the curves, at most one every 1.5 s. */
 function sample(before, s) {
   const time = performance.now();
   const each = new Map(s.runs.map((x) => [x.id, x.calls + x.refused]));
@@ -105,7 +105,7 @@ function quantile(values, q) {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
 
-/** memory is what all processes of an extension have. */
+/** memory returns the bytes of all processes of an extension. */
 export const memory = (x) => (x.instances ?? []).reduce((n, i) => n + (i.rss_bytes ?? 0), 0);
 
 async function loadTools() {
@@ -114,16 +114,16 @@ async function loadTools() {
 }
 
 let level = "info";
-let stream = null; // aborted to begin anew
+let stream = null; // aborted to restart it
 
-/** setLevel has the log come from this level on. */
+/** setLevel sets the lowest level of the log. */
 export function setLevel(wanted) {
   if (wanted === level) return;
   level = wanted;
   stream?.abort();
 }
 
-/** run keeps the store up to date until the token is refused, and comes back after a break. */
+/** run updates the store until the token is rejected, and reconnects after failures. */
 export async function run() {
   for (let wait = 500; ; wait = Math.min(wait * 2, 8000)) {
     stream = new AbortController();
@@ -138,7 +138,7 @@ export async function run() {
         changed();
       }, stream.signal);
     } catch (error) {
-      if (stream.signal.aborted) continue; // to begin anew at once
+      if (stream.signal.aborted) continue; // setLevel restarts the stream
       if (error instanceof Unauthorized) {
         store.phase = "locked";
         refresh();

@@ -1,6 +1,6 @@
-// The catalog, and what one tool looks like to a model.
+// The catalog, and the descriptor of one tool.
 
-import { el, put, say, Rows } from "./dom.js";
+import { el, put, setText, Rows } from "./dom.js";
 import { count, json } from "./format.js";
 import { action, empty, matches, select, toast } from "./parts.js";
 import { facts } from "./extensions.js";
@@ -25,16 +25,16 @@ export function tools(nav) {
   }
   return {
     node: el("div.tools-view", {}, el("div.scroll", {}, el("div.bar", {}, by.node, total, el("span.export", {}, "export for", ...formats)),
-      el("table.catalog", {}, el("thead", {}, el("tr", {}, ...["Tool", "What it does", "Tokens"].map((c) => el("th", { scope: "col" }, c)))), body), none), detail.node),
-    search: "Find a tool by name or what it does",
+      el("table.catalog", {}, el("thead", {}, el("tr", {}, ...["Tool", "Description", "Tokens"].map((c) => el("th", { scope: "col" }, c)))), body), none), detail.node),
+    search: "Find a tool by name or description",
     update(s, { query, rest }) {
       by.fill([["", "all extensions"], ...new Set(s.tools.map((t) => t.extension))].map((x) => (Array.isArray(x) ? x : [x, x || "the host"])));
       const state = [s.tools, query, only];
-      if (!drawn || state.some((v, i) => v !== drawn[i])) { // a thousand rows are drawn only when they are others
+      if (!drawn || state.some((v, i) => v !== drawn[i])) { // there may be a thousand rows
         drawn = state;
         const list = s.tools.filter((t) => (!only || t.extension === only) && matches(query, t.name, t.description, t.extension));
         rows.update(list, (t) => t.name);
-        say(total, `${count(list.length)} of ${count(s.tools.length)} tools, ~${count(list.reduce((n, t) => n + t.tokens, 0))} tokens of every request`);
+        setText(total, `${count(list.length)} of ${count(s.tools.length)} tools, ~${count(list.reduce((n, t) => n + t.tokens, 0))} tokens of every request`);
         none.hidden = list.length > 0;
       }
       detail.update(s, rest);
@@ -48,8 +48,8 @@ function row(t, nav) {
   return {
     node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href }, t.name)), about, cost),
     update(t) {
-      say(about, t.description);
-      say(cost, count(t.tokens));
+      setText(about, t.description);
+      setText(cost, count(t.tokens));
     },
   };
 }
@@ -68,7 +68,7 @@ function details(nav) {
         return;
       }
       shown = name;
-      say(title, name);
+      setText(title, name);
       put(body, "…");
       get(`/tools/${encodeURIComponent(name)}`).then((t) => shown === name && put(body, ...content(t)), (e) => put(body, e.message));
     },
@@ -81,15 +81,15 @@ function content(t) {
   args.value = "{}";
   const answer = el("pre", { hidden: true });
   const run = action("Call it", async () => {
-    JSON.parse(args.value); // who mistypes is told where
+    JSON.parse(args.value); // reports the place of a syntax error
     const result = await postText(`/tools/${encodeURIComponent(t.name)}/call`, args.value);
     answer.hidden = false;
-    say(answer, json(result, { lines: true }));
+    setText(answer, json(result, { lines: true }));
   }, { confirm: "Really call it?" });
   const hints = Object.entries(d.annotations ?? {}).map(([k, v]) => `${k}: ${v}`).join(", ");
   return [
     el("p", {}, t.description),
-    facts([["extension", t.extension || "the host"], ["its own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints]]),
+    facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints]]),
     el("h3", {}, "Input"), el("pre", {}, JSON.stringify(d.inputSchema ?? {}, null, 2)),
     d.outputSchema ? el("h3", {}, "Output") : null, d.outputSchema ? el("pre", {}, JSON.stringify(d.outputSchema, null, 2)) : null,
     el("h3", {}, "Try it"), el("p.hint", {}, "A real call: it passes governance, and may have effects."), args, el("div.actions", {}, run), answer,
