@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// askAdmin makes a request and decodes the answer.
+// askAdmin sends a request and decodes the answer.
 func askAdmin(t *testing.T, s *httptest.Server, method, path, body string, into any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -72,7 +72,7 @@ func TestAdminAPI(t *testing.T) {
 	}
 }
 
-// However true is spelt, nothing is changed.
+// Every spelling of true changes nothing.
 func TestReloadTakesADryRunForOne(t *testing.T) {
 	s, h := adminServer(t)
 	reloads := 0
@@ -81,7 +81,7 @@ func TestReloadTakesADryRunForOne(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for e := range h.Admin().Events(ctx, exthost.EventReload, exthost.EventApprovals) {
-			if e.Kind == exthost.EventApprovals { // which comes first
+			if e.Kind == exthost.EventApprovals { // always the first event
 				close(listening)
 				continue
 			}
@@ -188,7 +188,7 @@ func TestAdminLogs(t *testing.T) {
 			t.Fatalf("call: %d", code)
 		}
 	}
-	for range 3 { // each line comes while the stream is open
+	for range 3 { // each line arrives while the stream is open
 		call()
 		if r, ok := follower.next(t); !ok || r.Message != "careful" || r.Extension != "kit" || r.Level != slog.LevelWarn {
 			t.Fatalf("%+v, %v", r, ok)
@@ -209,7 +209,7 @@ func TestAdminLogs(t *testing.T) {
 	}
 }
 
-// The end of the host ends the streams, with all that was said until then.
+// The end of the host ends the streams after their last event.
 func TestAdminLogsEndWithTheHost(t *testing.T) {
 	s, h := adminServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -36,7 +36,7 @@ func scrape(t *testing.T, h *exthost.Host) map[string]string {
 	return lines
 }
 
-// weekday denies the tools of that name.
+// weekday denies tools by name.
 type weekday string
 
 func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for e := range h.Admin().Events(ctx) {
-		if e.Kind == exthost.EventApprovals { // listening has begun
+		if e.Kind == exthost.EventApprovals { // the listener is registered
 			for _, tool := range []string{"say", "say", "grumble", "die", "fail", "not_there"} {
 				_, _ = h.Call(ctx, "ext_kit_"+tool, map[string]int{"n": 1})
 			}
