@@ -20,11 +20,11 @@ var extensionOperations = []operation{
 	{method: "GET", path: "/extensions/{id}", summary: "One extension",
 		answer: exthost.ExtensionStatus{}, handle: getExtension},
 	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes once calls can run again",
-		handle: restart},
+		handle: onExtension(exthost.Admin.Restart)},
 	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension until it is enabled; calls in flight may finish first",
-		handle: disable},
+		handle: onExtension(exthost.Admin.Disable)},
 	{method: "POST", path: "/extensions/{id}/enable", summary: "Run a disabled extension again",
-		handle: enable},
+		handle: onExtension(exthost.Admin.Enable)},
 }
 
 // extensionList is the answer of /extensions.
@@ -45,16 +45,11 @@ func getExtension(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
 }
 
-func restart(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	return done(w, h.Admin().Restart(r.Context(), r.PathValue("id")))
-}
-
-func enable(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	return done(w, h.Admin().Enable(r.Context(), r.PathValue("id")))
-}
-
-func disable(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	return done(w, h.Admin().Disable(r.Context(), r.PathValue("id")))
+// onExtension returns the handler of an action on the extension that the path names.
+func onExtension(act func(exthost.Admin, context.Context, string) error) handler {
+	return func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+		return done(w, act(h.Admin(), r.Context(), r.PathValue("id")))
+	}
 }
 
 // toolOperations concern tools.

@@ -47,24 +47,12 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Listen == "" {
-		o.Listen = defaultListen
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MCP.Logger == nil {
-		o.MCP.Logger = o.Logger
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 4096
-	}
-	if o.MaxBodies == 0 {
-		o.MaxBodies = 8 * cmp.Or(o.MCP.MaxBody, defaultBody)
-	}
-	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = 5 * time.Second
-	}
+	o.Listen = cmp.Or(o.Listen, defaultListen)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MCP.Logger = cmp.Or(o.MCP.Logger, o.Logger)
+	o.MaxConns = cmp.Or(o.MaxConns, 4096)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 8*cmp.Or(o.MCP.MaxBody, defaultBody))
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, 5*time.Second)
 	return o
 }
 

@@ -113,7 +113,7 @@ func (q *clientRequests) deliver(m *jsonrpc.Message) {
 
 // sendRequest implements [requestSender].
 func (c *clientSession) sendRequest(ctx context.Context, method string, params json.RawMessage, write writer) (json.RawMessage, error) {
-	if info := c.current(); info != nil {
+	if info := c.info.Load(); info != nil {
 		if err := wire.CheckCapability(info.Capabilities, method, params); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -57,27 +58,18 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Name, "exthost")
-	setDefault(&o.Version, "0.0.0")
-	setDefault(&o.MaxBody, 16<<20)
-	setDefault(&o.MaxInFlight, 256)
-	setDefault(&o.MaxSessions, 1024)
-	setDefault(&o.SessionIdle, 30*time.Minute)
-	setDefault(&o.DrainTimeout, 5*time.Second)
+	o.Name = cmp.Or(o.Name, "exthost")
+	o.Version = cmp.Or(o.Version, "0.0.0")
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 256)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
+	o.SessionIdle = cmp.Or(o.SessionIdle, 30*time.Minute)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 	if o.Capabilities == nil {
 		o.Capabilities = json.RawMessage(`{"tools":{"listChanged":true}}`)
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Server serves a backend to MCP clients, over any number of transports at once.
@@ -95,8 +87,9 @@ type Server struct {
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions),
-		pending: &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
+	s := &Server{backend: b, options: o, log: o.Logger,
+		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
+		pending:  &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if err := json.Unmarshal(o.Capabilities, new(changeCapabilities)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())

@@ -29,12 +29,11 @@ type clientSession struct {
 
 	attached context.Context // ends with the session
 	detach   context.CancelFunc
-	ready    atomic.Bool // the client has received the answer to initialize
-
+	ready    atomic.Bool                      // the client has received the answer to initialize
+	info     atomic.Pointer[protocol.Session] // nil before initialize
 	toClient clientRequests
 
 	mu       sync.Mutex
-	info     *protocol.Session                  // nil before initialize
 	requests map[string]context.CancelCauseFunc // not answered yet, by raw id
 	running  int                                // requests whose answers are not written yet
 	ended    bool
@@ -80,44 +79,20 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 	}
 	info := c.requester.session(wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
 	info.ID, info.ClientInfo, info.Client = c.id, p.ClientInfo, sessionPeer{c}
-	if !c.setInfo(info) {
+	if !c.info.CompareAndSwap(nil, info) {
 		return nil, errInitialized
 	}
 	attached, detach := context.WithCancel(c.attached)
 	defer func() {
 		if err != nil {
 			detach()
-			c.clearInfo()
+			c.info.Store(nil)
 		}
 	}()
 	if err := c.server.backend.Attach(attached, info); err != nil {
 		return nil, err
 	}
 	return c.server.initializeResult(ctx, info)
-}
-
-// current returns the initialized session, or nil.
-func (c *clientSession) current() *protocol.Session {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.info
-}
-
-// setInfo returns false if the session is initialized already.
-func (c *clientSession) setInfo(info *protocol.Session) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.info != nil {
-		return false
-	}
-	c.info = info
-	return true
-}
-
-func (c *clientSession) clearInfo() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.info = nil
 }
 
 // begin registers a request. The context it returns ends when the client cancels the

@@ -17,10 +17,6 @@ type sessions struct {
 	byID map[string]*clientSession
 }
 
-func newSessions(limit int) *sessions {
-	return &sessions{limit: limit, byID: make(map[string]*clientSession)}
-}
-
 // acquire takes a slot, or returns false if there is none.
 func (s *sessions) acquire() bool {
 	s.mu.Lock()

@@ -119,7 +119,7 @@ func (s *streamSession) listen(ctx context.Context, session *protocol.Session, m
 // initialized returns the session, or nil before initialize. A client that sends
 // other messages has received the answer to initialize.
 func (s *streamSession) initialized() *protocol.Session {
-	info := s.current()
+	info := s.info.Load()
 	if info != nil {
 		s.ready.Store(true)
 	}

@@ -104,7 +104,7 @@ func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	case m.Method == protocol.MethodInitialized:
 		c.ready.Store(true)
 	default:
-		e.notify(r.Context(), c.info, m)
+		e.notify(r.Context(), c.info.Load(), m)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
@@ -123,7 +123,7 @@ func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *client
 	defer c.finish()
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
-	result, err := e.serveLegacy(ctx, c.info, m, &requestPeer{write: reply.Send, requests: c})
+	result, err := e.serveLegacy(ctx, c.info.Load(), m, &requestPeer{write: reply.Send, requests: c})
 	c.release(m.ID)
 	e.answer(reply, http.StatusOK, wire.Response(m.ID, result, err))
 }

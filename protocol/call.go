@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Peer is the other end of a connection: a child or a client. Payloads stay raw.
+// Peer is the other end of a connection: a child or a client. It does not decode
+// payloads.
 type Peer interface {
 	// Call sends a request and waits for its answer or the end of ctx.
 	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)

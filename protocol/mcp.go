@@ -41,7 +41,7 @@ const (
 	MetaClientCapabilities = MetaPrefix + "clientCapabilities" // of a modern request
 	MetaLogLevel           = MetaPrefix + "logLevel"           // of a modern request that wants notifications/message
 	MetaServerInfo         = MetaPrefix + "serverInfo"         // of a modern result
-	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of what subscriptions/listen sends
+	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of the messages of a subscriptions/listen
 	MetaRelatedTask        = MetaPrefix + "related-task"       // names the task that a legacy message belongs to
 	MetaProgressToken      = "progressToken"                   // of a request that wants notifications/progress, which repeat it
 

@@ -123,7 +123,7 @@ func retryAfter(header string) time.Duration {
 	return 0
 }
 
-// maxErrorBody bounds what is read of the body of an error status.
+// maxErrorBody bounds the bytes read of the body of an error status.
 const maxErrorBody = 64 << 10
 
 // snippet returns the beginning of a body of plain text or JSON, on one line.

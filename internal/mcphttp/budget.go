@@ -32,7 +32,7 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(chan struct{})} }
 
 // Meter returns r with a body that counts against the budget as it is read. Reading
-// fails with ErrBudget when the budget stays exhausted for two seconds. release
+// fails with ErrBudget if the budget is exhausted for two seconds. release
 // returns the bytes, or leaves that to the release of the last [HoldBody].
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {

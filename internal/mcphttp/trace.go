@@ -24,7 +24,7 @@ var (
 )
 
 // JoinTrace adds the trace that an HTTP request's headers name to m, a request or
-// notification. A trace that m names itself stays; malformed headers are ignored.
+// notification, unless m names one itself. Malformed headers are ignored.
 func JoinTrace(h http.Header, m *jsonrpc.Message) {
 	parent := h.Get(traceParent)
 	if parent == "" || m.Method == "" || !parentForm.MatchString(parent) {
