@@ -14,14 +14,14 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// forge makes a token that is like the issuer's but for its algorithm and signature.
+// forge makes a token like the issuer's, with another algorithm and signature.
 func (i *issuer) forge(alg string, sign func(signed []byte) []byte) http.Header {
 	claims, _ := json.Marshal(map[string]any{"iss": i.url, "sub": "ada", "aud": resource, "scope": "tools", "exp": time.Now().Add(time.Minute).Unix()})
 	signed := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"`+alg+`","kid":"k"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
 	return authorization("Bearer " + signed + "." + base64.RawURLEncoding.EncodeToString(sign([]byte(signed))))
 }
 
-// credentials are all that a request may show.
+// credentials are all kinds of credentials that a request may have.
 func credentials(i *issuer) map[string]http.Header {
 	public := i.key.Public().(ed25519.PublicKey)
 	stranger := newStranger()
@@ -46,8 +46,8 @@ func credentials(i *issuer) map[string]http.Header {
 
 func newStranger() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
-// TestF2WhoMayReachWhat is the whole table: each route, for each credential, on each
-// kind of server. What is let through is answered by its route, whatever that says.
+// TestF2WhoMayReachWhat checks each route with each credential on each kind of server.
+// A request that passes gets any answer of its route.
 func TestF2WhoMayReachWhat(t *testing.T) {
 	i := newIssuer(t)
 	all := credentials(i)
@@ -79,7 +79,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newFake()
 			o := tt.options
-			o.Backend, o.Serves, o.Metrics, o.OperatorToken = b, one, http.HandlerFunc(metrics), "operators-own"
+			o.Backend, o.Serves, o.Metrics, o.OperatorToken = b, one, http.HandlerFunc(noMetrics), "operators-own"
 			o.Admin = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 			addr := "http://" + serve(t, o, tt.wrap)
 			for credential, header := range all {
@@ -117,7 +117,7 @@ func TestF2WhoMayReachWhat(t *testing.T) {
 	}
 }
 
-// A destination's own port is for who has a token, also where the server has none.
+// The port of a destination needs a token, also on a server without one.
 func TestF2WhoMayReachADestinationsPort(t *testing.T) {
 	i := newIssuer(t)
 	for name, tt := range map[string]struct {
@@ -141,7 +141,7 @@ func TestF2WhoMayReachADestinationsPort(t *testing.T) {
 				}
 				for _, route := range []string{"/mcp", "/message", "/", "/d/mcp", "/api/v1/status", "/ui/", "/metrics", "/healthz"} {
 					if route == "/healthz" && credential == "nothing" {
-						continue // tells nobody anything
+						continue // needs no token
 					}
 					r := send(t, http.MethodDelete, at+route, header, "")
 					if entered := r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden; entered != want {

@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// askAdmin makes a request and decodes the answer.
+// askAdmin sends a request and decodes the answer.
 func askAdmin(t *testing.T, s *httptest.Server, method, path, body string, into any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -73,7 +73,7 @@ func TestAdminAPI(t *testing.T) {
 	}
 }
 
-// However true is spelt, nothing is changed.
+// Every spelling of true changes nothing.
 func TestReloadTakesADryRunForOne(t *testing.T) {
 	s, h := adminServer(t)
 	reloads := 0
@@ -82,7 +82,7 @@ func TestReloadTakesADryRunForOne(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for e := range h.Admin().Events(ctx, status.EventReload, status.EventApprovals) {
-			if e.Kind == status.EventApprovals { // which comes first
+			if e.Kind == status.EventApprovals { // always the first event
 				close(listening)
 				continue
 			}
@@ -189,7 +189,7 @@ func TestAdminLogs(t *testing.T) {
 			t.Fatalf("call: %d", code)
 		}
 	}
-	for range 3 { // each line comes while the stream is open
+	for range 3 { // each line arrives while the stream is open
 		call()
 		if r, ok := follower.next(t); !ok || r.Message != "careful" || r.Extension != "kit" || r.Level != slog.LevelWarn {
 			t.Fatalf("%+v, %v", r, ok)
@@ -210,7 +210,7 @@ func TestAdminLogs(t *testing.T) {
 	}
 }
 
-// The end of the host ends the streams, with all that was said until then.
+// The end of the host ends the streams after their last event.
 func TestAdminLogsEndWithTheHost(t *testing.T) {
 	s, h := adminServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -2,11 +2,11 @@ package httpserver
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	kindStatus = "status" // the whole of [status.Status], again and again
+	kindStatus = "status" // the whole [status.Status]
 	kindLog    = "log"    // a record of the log
 
-	statusEvery = 2 * time.Second        // without a reason
-	statusPause = 250 * time.Millisecond // between two, whatever the reason
+	statusEvery = 2 * time.Second        // without a change
+	statusPause = 250 * time.Millisecond // at least, between two
 )
 
-// eventTypes are the data of the events of each kind.
+// eventTypes returns a value of the data type of each kind of event.
 func eventTypes() map[string]any {
 	types := map[string]any{kindStatus: status.Status{}, kindLog: exthost.LogRecord{}}
 	for _, kind := range status.EventKinds() {
@@ -31,34 +31,34 @@ func eventTypes() map[string]any {
 	return types
 }
 
-// allKinds are the names of the events that there are.
+// allKinds returns the kinds of events.
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
-// events streams what happens in the host as server-sent events.
-func (a *admin) events(w http.ResponseWriter, r *http.Request) error {
+// streamEvents streams the events of the host, the status and the log.
+func streamEvents(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	filter, err := logFilter(r)
 	if err != nil {
 		return err
 	}
 	filter.Follow = true
-	kinds, err := wantedKinds(r.FormValue("kinds"))
+	kinds, err := parseKinds(r.FormValue("kinds"))
 	if err != nil {
 		return err
 	}
 	changed := make(chan struct{}, 1)
 	sources := []source{}
 	if kinds[kindLog] {
-		sources = append(sources, func(ctx context.Context, send func(message) bool) { a.sendLogs(ctx, filter, send) })
+		sources = append(sources, func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) })
 	}
 	if kinds[kindStatus] {
-		sources = append(sources, func(ctx context.Context, send func(message) bool) { a.sendStatus(ctx, changed, send) })
+		sources = append(sources, func(ctx context.Context, send func(message) bool) { sendStatus(ctx, h, changed, send) })
 	}
-	sources = append(sources, func(ctx context.Context, send func(message) bool) { a.sendEvents(ctx, kinds, changed, send) })
+	sources = append(sources, func(ctx context.Context, send func(message) bool) { sendEvents(ctx, h, kinds, changed, send) })
 	return serveStream(w, r, sources...)
 }
 
-// wantedKinds reads a list with commas; "" is all kinds.
-func wantedKinds(list string) (map[string]bool, error) {
+// parseKinds parses a list with commas; "" is all kinds.
+func parseKinds(list string) (map[string]bool, error) {
 	known := allKinds()
 	wanted := known
 	if list != "" {
@@ -75,8 +75,8 @@ func wantedKinds(list string) (map[string]bool, error) {
 }
 
 // sendEvents sends the host's events of these kinds until the host is closed. It
-// says when one may have changed the status, and closes changed in the end.
-func (a *admin) sendEvents(ctx context.Context, kinds map[string]bool, changed chan<- struct{}, send func(message) bool) {
+// signals on changed after events that may change the status, and closes it at the end.
+func sendEvents(ctx context.Context, h *exthost.Host, kinds map[string]bool, changed chan<- struct{}, send func(message) bool) {
 	defer close(changed)
 	listen := []status.EventKind{status.EventState, status.EventBreaker, status.EventTools, status.EventReload}
 	for _, kind := range []status.EventKind{status.EventCall, status.EventApprovals} {
@@ -84,11 +84,11 @@ func (a *admin) sendEvents(ctx context.Context, kinds map[string]bool, changed c
 			listen = append(listen, kind)
 		}
 	}
-	for e := range a.host.Admin().Events(ctx, listen...) {
+	for e := range h.Admin().Events(ctx, listen...) {
 		if e.Kind != status.EventCall && e.Kind != status.EventApprovals {
 			select {
 			case changed <- struct{}{}:
-			default: // it is known already
+			default: // a signal is pending
 			}
 		}
 		if kinds[string(e.Kind)] && !send(message{string(e.Kind), e}) {
@@ -97,11 +97,11 @@ func (a *admin) sendEvents(ctx context.Context, kinds map[string]bool, changed c
 	}
 }
 
-// sendStatus sends the status at once, soon after each change and every now and
-// then, until changed is closed.
-func (a *admin) sendStatus(ctx context.Context, changed <-chan struct{}, send func(message) bool) {
+// sendStatus sends the status at once, soon after each change and at least every
+// statusEvery, until changed is closed.
+func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, send func(message) bool) {
 	for more := true; more; {
-		if !send(message{kindStatus, a.host.Admin().Status()}) || !pause(ctx, statusPause) {
+		if !send(message{kindStatus, h.Admin().Status()}) || !pause(ctx, statusPause) {
 			return
 		}
 		due := time.NewTimer(statusEvery - statusPause)
@@ -114,7 +114,7 @@ func (a *admin) sendStatus(ctx context.Context, changed <-chan struct{}, send fu
 	}
 }
 
-// pause reports whether the time has passed before ctx ended.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -126,44 +126,44 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// source sends messages until it has no more, send says no, or ctx ends.
-type source func(ctx context.Context, send func(message) bool)
-
-type endingKey struct{}
-
-// untilEnding has the streams of next end when the server is about to: calls may
-// finish then, and streams do not by themselves.
-func (s *Server) untilEnding(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endingKey{}, s.ending)))
-	})
+// logQuery selects records of the log, see logFilter.
+var logQuery = []parameter{
+	{"extension", "only records about this extension"},
+	{"level", "the lowest level: trace, debug, info (default), warn or error"},
+	{"last", "at most this many of the stored records; default all"},
 }
 
-// serveStream writes what the sources send until all have ended, the reader is gone
-// or the server is about to end. It waits for the sources.
-func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if ending, ok := ctx.Value(endingKey{}).(context.Context); ok {
-		defer context.AfterFunc(ending, cancel)()
+// streamLogs streams the log.
+func streamLogs(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	filter, err := logFilter(r)
+	if err != nil {
+		return err
 	}
-	messages := make(chan message, streamBuffer)
-	send := func(m message) bool {
-		select {
-		case messages <- m:
-			return true
-		case <-ctx.Done():
-			return false
+	return serveStream(w, r, func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) })
+}
+
+func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(message) bool) {
+	for record := range h.Admin().Logs(ctx, f) {
+		if !send(message{kindLog, record}) {
+			return
 		}
 	}
-	var sending sync.WaitGroup
-	for _, from := range sources {
-		sending.Go(func() { from(ctx, send) })
+}
+
+// logFilter reads the parameters of logQuery, and follow.
+func logFilter(r *http.Request) (f exthost.LogFilter, err error) {
+	f.Extension = r.FormValue("extension")
+	if level := r.FormValue("level"); level == "trace" {
+		f.Level = slog.LevelDebug - 4
+	} else if level != "" && f.Level.UnmarshalText([]byte(level)) != nil {
+		return f, protocol.Errorf(protocol.InvalidArguments, "level is trace, debug, info, warn or error, not %q", level)
 	}
-	ended := make(chan struct{})
-	go func() { sending.Wait(); close(messages); close(ended) }()
-	newEventStream(w).run(messages)
-	cancel()
-	<-ended
-	return nil
+	if f.Last, err = number(r, "last", 0); err != nil {
+		return f, err
+	}
+	if f.Last == 0 && r.FormValue("last") != "" {
+		f.Last = -1 // none; 0 means all
+	}
+	f.Follow, err = boolean(r, "follow")
+	return f, err
 }

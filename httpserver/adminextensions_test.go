@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// rulings is a configuration that can be changed: o is given what the host asks.
+// rulings gives o a configuration that Disable can change.
 func rulings(o *exthost.Options, cfg *config.Config) {
 	var disabled []string
 	o.Disable = func(id string, off bool) error {
@@ -50,7 +50,7 @@ func TestEnableAndDisable(t *testing.T) {
 		path   string
 		status int
 		says   string
-		state  string // of kit then
+		state  string // of kit afterwards
 	}{
 		{"kit/disable", 204, "", status.StateDisabled},
 		{"kit/disable", 204, "", status.StateDisabled},
@@ -65,7 +65,7 @@ func TestEnableAndDisable(t *testing.T) {
 	} {
 		r := send(t, http.MethodPost, api+"/extensions/"+step.path, own, "")
 		var f failure
-		_ = json.NewDecoder(r.Body).Decode(&f) // there is none when it was done
+		_ = json.NewDecoder(r.Body).Decode(&f) // a success has no body
 		if r.StatusCode != step.status || !strings.Contains(f.Error.Message, step.says) {
 			t.Errorf("%s: %s, %q", step.path, r.Status, f.Error.Message)
 		}
@@ -78,7 +78,8 @@ func TestEnableAndDisable(t *testing.T) {
 	}
 }
 
-// A host whose configuration cannot be written to says so, and an allowlist has its word.
+// A read-only configuration is an error, and so is an extension that the allowlist
+// excludes.
 func TestEnableIsRefused(t *testing.T) {
 	s, _ := adminServer(t)
 	var f failure

@@ -14,36 +14,36 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// policyOperations are the operator's side of governance.
+// policyOperations concern governance.
 var policyOperations = []operation{
-	{method: "GET", path: "/policies", summary: "The policies, in the order in which they are asked, and the audit log",
-		answer: policyList{}, handle: (*admin).policies},
-	{method: "POST", path: "/policies/test", summary: "Hold a call against the policies, without making it",
-		body: TestCall{}, answer: TestResult{}, handle: (*admin).testCall},
-	{method: "GET", path: "/decisions", summary: "How the latest exchanges fared, the newest first",
+	{method: "GET", path: "/policies", summary: "The policies, in the order in which they decide, and the audit log",
+		answer: policyList{}, handle: getPolicies},
+	{method: "POST", path: "/policies/test", summary: "Have the policies judge a call without making it",
+		body: TestCall{}, answer: TestResult{}, handle: testCall},
+	{method: "GET", path: "/decisions", summary: "The decisions on the latest exchanges, newest first",
 		query:  []parameter{{"last", "how many; default 100"}},
-		answer: decisionList{}, handle: (*admin).decisions},
+		answer: decisionList{}, handle: getDecisions},
 	{method: "GET", path: "/decisions/{id}", summary: "One decision",
-		answer: exthost.Trace{}, handle: (*admin).decision},
-	{method: "GET", path: "/approvals", summary: "The questions that wait for a person, the oldest first",
-		answer: approvalList{}, handle: (*admin).approvals},
-	{method: "POST", path: "/approvals/{id}/approve", summary: "Let the call be made, once",
-		handle: (*admin).approve},
-	{method: "POST", path: "/approvals/{id}/deny", summary: "End the call; the body may be empty",
-		body: Denial{}, handle: (*admin).deny},
+		answer: exthost.Trace{}, handle: getDecision},
+	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, oldest first",
+		answer: approvalList{}, handle: getApprovals},
+	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once",
+		handle: approve},
+	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
+		body: Denial{}, handle: deny},
 	{method: "GET", path: "/pins", summary: "The descriptors of tools that policies have pinned",
-		answer: pinList{}, handle: (*admin).pins},
-	{method: "POST", path: "/pins/{extension}/approve", summary: "Pin what the tools of an extension say now, those that are held back",
-		handle: (*admin).approvePin},
-	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Pin what one tool says now",
-		handle: (*admin).approvePin},
+		answer: pinList{}, handle: getPins},
+	{method: "POST", path: "/pins/{extension}/approve", summary: "Pin the current descriptors of an extension's tools that are held back",
+		handle: approvePin},
+	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Pin the current descriptor of one tool",
+		handle: approvePin},
 }
 
-// What lists are answered as.
+// The answers of the operations that list.
 type (
 	policyList struct {
 		Policies []status.Policy `json:"policies"`
-		Audit    *status.Audit   `json:"audit,omitempty"` // nil: none is kept
+		Audit    *status.Audit   `json:"audit,omitempty"` // nil without an audit log
 	}
 	decisionList struct {
 		Decisions []exthost.Trace `json:"decisions"`
@@ -56,43 +56,43 @@ type (
 	}
 )
 
-// Denial is why a call is not to be made.
+// Denial is the body of a request to deny a call.
 type Denial struct {
 	Reason string `json:"reason,omitempty"`
 }
 
 type operatorKey struct{}
 
-// WithOperator returns a context whose requests are those of the person of that
-// name: the one who approves. Whoever mounts [Admin] knows who it is.
+// WithOperator returns a context whose requests are made by the named person, who is
+// recorded as the approver. It is for the middleware in front of [Admin].
 func WithOperator(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, operatorKey{}, name)
 }
 
-// operator is who makes a request.
+// operator returns the person who makes a request.
 func operator(r *http.Request) string {
 	name, _ := r.Context().Value(operatorKey{}).(string)
 	return cmp.Or(name, "the operator")
 }
 
-func (a *admin) policies(w http.ResponseWriter, _ *http.Request) error {
-	s := a.host.Status()
+func getPolicies(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
+	s := h.Status()
 	return writeJSON(w, http.StatusOK, policyList{orEmpty(s.Policies), s.Audit})
 }
 
-// TestCall is a call that is held against the policies: of a tool by its registered
-// name, or any other method. What it leaves out is empty.
+// TestCall is a call for the policies to judge, without running it: of a tool by its
+// registered name, or of any other method.
 type TestCall struct {
 	Tool      string          `json:"tool,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // of the tool; default {}
 	Method    string          `json:"method,omitempty"`    // instead of a tool
 	Params    json.RawMessage `json:"params,omitempty"`    // of the method
-	Extension string          `json:"extension,omitempty"` // whose tool or method it is, when it goes by its own name
+	Extension string          `json:"extension,omitempty"` // whose own names tool and method are; "" for registered names
 	Caller    string          `json:"caller,omitempty"`
 	Session   string          `json:"session,omitempty"`
 }
 
-// ReadTestCall reads one, and refuses what it cannot mean.
+// ReadTestCall parses and checks a TestCall. The error is of kind invalid_arguments.
 func ReadTestCall(data []byte) (c TestCall, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -113,24 +113,24 @@ func ReadTestCall(data []byte) (c TestCall, err error) {
 	return c, nil
 }
 
-// Call returns it as a host takes it.
+// Call returns the call for a host.
 func (c TestCall) Call() *protocol.Call {
 	call := &protocol.Call{Session: &protocol.Session{ID: c.Session, Caller: c.Caller}, Extension: c.Extension, Method: c.Method, Params: c.Params}
 	if c.Tool != "" {
 		call.Method = protocol.MethodToolsCall
-		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments}) // both are JSON
+		call.Params, _ = json.Marshal(protocol.ToolsCallParams{Name: c.Tool, Arguments: c.Arguments}) // both are valid JSON
 	}
 	return call
 }
 
-// TestResult is how the policies took a [TestCall].
+// TestResult is the judgement of the policies on a [TestCall].
 type TestResult struct {
 	Trace exthost.Trace `json:"trace"`
-	Error *Fault        `json:"error,omitempty"` // what the caller would get instead of an answer
+	Error *Fault        `json:"error,omitempty"` // the error that the caller would get; nil if the call would run
 }
 
-// NewTestResult returns the result of [exthost.Admin.TestCall]; or its error, when
-// no policy was asked.
+// NewTestResult returns the results of [exthost.Admin.TestCall] as a TestResult, or
+// the error if no policy judged the call.
 func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	if err != nil && t.ID == "" {
 		return TestResult{}, err
@@ -143,7 +143,7 @@ func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	return r, nil
 }
 
-func (a *admin) testCall(w http.ResponseWriter, r *http.Request) error {
+func testCall(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxArguments))
 	if err != nil {
 		return protocol.Errorf(protocol.InvalidArguments, "the call cannot be read: %w", err)
@@ -152,67 +152,52 @@ func (a *admin) testCall(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := NewTestResult(a.host.Admin().TestCall(r.Context(), c.Call()))
+	result, err := NewTestResult(h.Admin().TestCall(r.Context(), c.Call()))
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, result)
 }
 
-// defaultDecisions is how many decisions are listed when nobody says.
+// defaultDecisions is the default number of decisions in a list.
 const defaultDecisions = 100
 
-func (a *admin) decisions(w http.ResponseWriter, r *http.Request) error {
+func getDecisions(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	last, err := number(r, "last", defaultDecisions)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, decisionList{orEmpty(a.host.Admin().Traces(last))})
+	return writeJSON(w, http.StatusOK, decisionList{orEmpty(h.Admin().Traces(last))})
 }
 
-func (a *admin) decision(w http.ResponseWriter, r *http.Request) error {
-	t, err := a.host.Admin().Trace(r.PathValue("id"))
+func getDecision(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	t, err := h.Admin().Trace(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, t)
 }
 
-func (a *admin) approvals(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, approvalList{orEmpty(a.host.Admin().Questions())})
+func getApprovals(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, approvalList{orEmpty(h.Admin().Questions())})
 }
 
-func (a *admin) approve(w http.ResponseWriter, r *http.Request) error {
-	return done(w, a.host.Admin().Approve(r.PathValue("id"), operator(r)))
+func approve(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	return done(w, h.Admin().Approve(r.PathValue("id"), operator(r)))
 }
 
-func (a *admin) deny(w http.ResponseWriter, r *http.Request) error {
+func deny(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	var body Denial
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
-	return done(w, a.host.Admin().Deny(r.PathValue("id"), operator(r), body.Reason))
+	return done(w, h.Admin().Deny(r.PathValue("id"), operator(r), body.Reason))
 }
 
-func (a *admin) pins(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, pinList{orEmpty(a.host.Admin().Pins())})
+func getPins(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, pinList{orEmpty(h.Admin().Pins())})
 }
 
-func (a *admin) approvePin(w http.ResponseWriter, r *http.Request) error {
-	return done(w, a.host.Admin().ApprovePin(r.PathValue("extension"), r.PathValue("tool"), operator(r)))
-}
-
-// done answers a request that has no other answer than that it was done.
-func done(w http.ResponseWriter, err error) error {
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
+func approvePin(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	return done(w, h.Admin().ApprovePin(r.PathValue("extension"), r.PathValue("tool"), operator(r)))
 }

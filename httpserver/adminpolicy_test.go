@@ -19,8 +19,8 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// governedServer serves the API of a host whose policies deny one tool, ask about
-// another and pin all, to an operator called Ada.
+// governedServer serves the API to an operator called Ada. The policies deny one tool,
+// ask about another, and pin all.
 func governedServer(t *testing.T) (*httptest.Server, *exthost.Host) {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +115,7 @@ func TestPolicyAPI(t *testing.T) {
 	}
 }
 
-// A question is answered by whoever the mount says is asking, and by nobody twice.
+// The middleware names the approver, and a question has one answer.
 func TestApprovalAPI(t *testing.T) {
 	s, h := governedServer(t)
 	for answer, want := range map[string]string{"approve": "", "deny": "not approved by Ada: no"} {

@@ -8,91 +8,131 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
 )
 
-// toolOperations are about tools.
-var toolOperations = []operation{
-	{method: "GET", path: "/tools", summary: "The catalog, or what one extension has in it",
-		query:  []parameter{{"extension", "only this one's"}},
-		answer: toolList{}, handle: (*admin).tools},
-	{method: "GET", path: "/tools/export", summary: "The definitions of tools as a model vendor takes them",
-		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only this one's"}},
-		answer: Export{}, handle: (*admin).export},
-	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
-		answer: Tool{}, handle: (*admin).tool},
-	{method: "POST", path: "/tools/{name}/call", summary: "Call a tool; the answer is MCP's CallToolResult as the tool gave it",
-		body: map[string]any{}, answer: json.RawMessage{}, handle: (*admin).call},
+// extensionOperations concern extensions.
+var extensionOperations = []operation{
+	{method: "GET", path: "/extensions", summary: "All extensions, including those that do not run",
+		answer: extensionList{}, handle: getExtensions},
+	{method: "GET", path: "/extensions/{id}", summary: "One extension",
+		answer: status.Extension{}, handle: getExtension},
+	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes once calls can run again",
+		handle: onExtension(exthost.Admin.Restart)},
+	{method: "POST", path: "/extensions/{id}/disable", summary: "Stop an extension until it is enabled; calls in flight may finish first",
+		handle: onExtension(exthost.Admin.Disable)},
+	{method: "POST", path: "/extensions/{id}/enable", summary: "Run a disabled extension again",
+		handle: onExtension(exthost.Admin.Enable)},
 }
 
-// Tool is one tool of the catalog, as the operator sees it.
+// extensionList is the answer of /extensions.
+type extensionList struct {
+	Extensions []status.Extension `json:"extensions"`
+}
+
+func getExtensions(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, extensionList{h.Admin().Status().Extensions})
+}
+
+func getExtension(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	for _, x := range h.Admin().Status().Extensions {
+		if x.ID == r.PathValue("id") {
+			return writeJSON(w, http.StatusOK, x)
+		}
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
+}
+
+// onExtension returns the handler of an action on the extension that the path names.
+func onExtension(act func(exthost.Admin, context.Context, string) error) handler {
+	return func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+		return done(w, act(h.Admin(), r.Context(), r.PathValue("id")))
+	}
+}
+
+// toolOperations concern tools.
+var toolOperations = []operation{
+	{method: "GET", path: "/tools", summary: "The tools in the catalog",
+		query:  []parameter{{"extension", "only tools of this extension"}},
+		answer: toolList{}, handle: getTools},
+	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
+		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}},
+		answer: Export{}, handle: exportTools},
+	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
+		answer: Tool{}, handle: getTool},
+	{method: "POST", path: "/tools/{name}/call", summary: "Call a tool; the answer is MCP's CallToolResult as the tool returned it",
+		body: map[string]any{}, answer: json.RawMessage{}, handle: callTool},
+}
+
+// Tool describes a tool of the catalog to the operator.
 type Tool struct {
 	Name        string          `json:"name"`
-	Extension   string          `json:"extension"` // "" for the host's own
-	Tool        string          `json:"tool"`      // the extension's own name for it
+	Extension   string          `json:"extension"` // "" for a tool of the host
+	Tool        string          `json:"tool"`      // its name in the extension
 	Description string          `json:"description"`
-	Tokens      int             `json:"tokens"`               // what it costs in every model request, about
-	Descriptor  json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it
+	Tokens      int             `json:"tokens"`               // its approximate size in a model's context
+	Descriptor  json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
 }
 
-// ToolOf returns what the operator is told of a tool.
+// ToolOf returns the Tool of an entry, without its descriptor.
 func ToolOf(e *tools.Entry) Tool {
 	return Tool{Name: e.Name, Extension: e.Extension, Tool: e.Tool, Description: e.Description, Tokens: e.Tokens()}
 }
 
-// toolList is what /tools answers.
+// toolList is the answer of /tools.
 type toolList struct {
 	Tools []Tool `json:"tools"`
 }
 
-// Export is what a model vendor takes, and what it would not.
+// Export holds the definitions of tools for a model vendor.
 type Export struct {
 	Format      tools.Format     `json:"format"`
-	Definitions json.RawMessage  `json:"definitions"` // for the vendor, as it is
-	Omitted     []tools.Omission `json:"omitted"`
+	Definitions json.RawMessage  `json:"definitions"` // in the vendor's format
+	Omitted     []tools.Omission `json:"omitted"`     // tools that the format cannot express
 }
 
-// entries are the tools that a request asks for.
-func (a *admin) entries(r *http.Request) []*tools.Entry {
+// entries returns the tools that the parameter extension selects; default all.
+func entries(h *exthost.Host, r *http.Request) []*tools.Entry {
 	if id := r.FormValue("extension"); id != "" {
-		return a.host.Tools().Extension(id)
+		return h.Tools().Extension(id)
 	}
-	return a.host.Tools().Entries()
+	return h.Tools().Entries()
 }
 
-func (a *admin) tools(w http.ResponseWriter, r *http.Request) error {
+func getTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	list := toolList{Tools: []Tool{}}
-	for _, e := range a.entries(r) {
+	for _, e := range entries(h, r) {
 		list.Tools = append(list.Tools, ToolOf(e))
 	}
 	return writeJSON(w, http.StatusOK, list)
 }
 
-func (a *admin) export(w http.ResponseWriter, r *http.Request) error {
+func exportTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	out := Export{Format: tools.MCP, Omitted: []tools.Omission{}}
 	if format := tools.Format(r.FormValue("format")); format != "" {
 		if out.Format = format; !slices.Contains(tools.Formats(), format) {
 			return protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
 		}
 	}
-	definitions, omitted := tools.Export(out.Format, a.entries(r))
+	definitions, omitted := tools.Export(out.Format, entries(h, r))
 	out.Definitions, out.Omitted = definitions, append(out.Omitted, omitted...)
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// startPatience is how long a tool that is not there yet is waited for while
-// extensions start.
-const startPatience = 5 * time.Second
+// startWait is how long a request for an unknown tool waits for extensions that start.
+const startWait = 5 * time.Second
 
-func (a *admin) tool(w http.ResponseWriter, r *http.Request) error {
+func getTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
-	e, ok := a.host.Tools().Lookup(name)
+	e, ok := h.Tools().Lookup(name)
 	if !ok {
-		ctx, cancel := context.WithTimeout(r.Context(), startPatience)
-		_ = a.host.Ready(ctx) // what is there by then counts
+		ctx, cancel := context.WithTimeout(r.Context(), startWait)
+		_ = h.Ready(ctx) // the tools so far count, also after a timeout
 		cancel()
-		e, ok = a.host.Tools().Lookup(name)
+		e, ok = h.Tools().Lookup(name)
 	}
 	if !ok {
 		return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
@@ -102,15 +142,12 @@ func (a *admin) tool(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, t)
 }
 
-// maxArguments bounds the body of a call; no extension takes a longer line.
-const maxArguments = 16 << 20
-
-func (a *admin) call(w http.ResponseWriter, r *http.Request) error {
+func callTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 	arguments, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxArguments))
 	if err != nil {
 		return protocol.Errorf(protocol.InvalidArguments, "the arguments cannot be read: %w", err)
 	}
-	result, err := a.host.Call(r.Context(), r.PathValue("name"), json.RawMessage(arguments))
+	result, err := h.Call(r.Context(), r.PathValue("name"), json.RawMessage(arguments))
 	if err != nil {
 		return err
 	}

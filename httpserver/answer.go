@@ -9,8 +9,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// writeJSON answers a request with v.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	data, ok := v.(json.RawMessage) // which goes out as it is
+	data, ok := v.(json.RawMessage) // written unchanged
 	if !ok {
 		var err error
 		if data, err = json.Marshal(v); err != nil {
@@ -20,11 +21,11 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data[:len(data):len(data)], '\n')) // nobody is left to tell
+	_, _ = w.Write(append(data[:len(data):len(data)], '\n')) // a failed write means that the client has disconnected
 	return nil
 }
 
-// Fault is a *protocol.Error as the operator gets it: with all its evidence.
+// Fault is a *protocol.Error in an answer to the operator, with all its evidence.
 type Fault struct {
 	Kind       protocol.Kind      `json:"kind,omitempty"`
 	Message    string             `json:"message"`
@@ -37,7 +38,7 @@ type Fault struct {
 	Evidence   *protocol.Evidence `json:"evidence,omitempty"`
 }
 
-// Err returns the error that became the fault.
+// Err returns f as an error, a *protocol.Error if f has a kind.
 func (f *Fault) Err() error {
 	if f.Kind == "" {
 		return errors.New(f.Message)
@@ -46,7 +47,7 @@ func (f *Fault) Err() error {
 		Outcome: f.Outcome, RetryAfter: f.RetryAfter, Evidence: f.Evidence}
 }
 
-// failure is what is answered when something fails.
+// failure is the answer of an operation that failed.
 type failure struct {
 	Error Fault `json:"error"`
 }
@@ -60,7 +61,7 @@ func faultOf(err error) Fault {
 
 func writeFault(w http.ResponseWriter, err error) {
 	f := faultOf(err)
-	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // it always encodes
+	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // always encodes
 }
 
 func faultStatus(kind protocol.Kind) int {

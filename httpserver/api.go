@@ -2,51 +2,38 @@ package httpserver
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/protocol"
 )
 
-// Admin returns the operator's API of a host, below /api/v1. It asks nobody for a
-// token: whoever mounts it sees to who may reach it. What it serves is in the
-// OpenAPI document at /api/v1/openapi.json. Whatever fails of that is answered with
-// {"error": [Fault]}.
-func Admin(h *exthost.Host) http.Handler {
-	a := &admin{host: h}
-	mux := http.NewServeMux()
-	for _, o := range operations() {
-		mux.HandleFunc(o.method+" "+apiRoot+o.path, func(w http.ResponseWriter, r *http.Request) {
-			if err := o.handle(a, w, r); err != nil {
-				writeFault(w, err)
-			}
-		})
-	}
-	return mux
-}
+const (
+	apiRoot = "/api/v1"
+	// maxArguments bounds the body of a call. It is the longest line that any
+	// extension takes.
+	maxArguments = 16 << 20
+)
 
-const apiRoot = "/api/v1"
-
-// operation is one request of the operator's API, as it is served and as it is
-// documented. The OpenAPI document is generated from these.
+// operation is one request of the operator's API. The routes and the OpenAPI document
+// are generated from it.
 type operation struct {
 	method, path string // below apiRoot
 	summary      string
 	query        []parameter
-	body         any            // of the type that the body has; nil: none
-	answer       any            // of the type of the answer; nil: 204, no content
-	events       map[string]any // of a stream: of the types of the events' data, by name
+	body         any            // a value of the body's type; nil: no body
+	answer       any            // a value of the answer's type; nil: 204 without content
+	events       map[string]any // of a stream: a value of each event's data type, by the event's name
 	handle       handler
 }
 
-// handler answers one operation. It writes nothing before it returns an error.
-type handler func(a *admin, w http.ResponseWriter, r *http.Request) error
+// handler answers one operation. If it returns an error, it has written nothing.
+type handler func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
 
 // parameter is one of a query.
 type parameter struct{ name, summary string }
 
-// boolean reads a parameter that is true or false, which is the default.
+// boolean reads a parameter that is true or false (default).
 func boolean(r *http.Request, name string) (bool, error) {
 	text := r.FormValue(name)
 	if text == "" {
@@ -72,7 +59,17 @@ func number(r *http.Request, name string, byDefault int) (int, error) {
 	return n, nil
 }
 
-// operations are all there are.
-func operations() []operation {
-	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations)
+// done answers a request that has no other result than success.
+func done(w http.ResponseWriter, err error) error {
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 )
 
-// Each client of a destination has a child of its own, and hears from no other.
+// Each client of a destination has its own child, and gets messages of that child only.
 func TestBridgeNoCrosstalk(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
 	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
@@ -33,7 +33,7 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 	var wg sync.WaitGroup
 	for name, s := range map[string]*sseStream{"a": a, "b": b} {
 		wg.Go(func() {
-			for i := range 200 { // whose ids are the same as the other's
+			for i := range 200 { // both clients use the same ids
 				want := fmt.Sprint(name, i)
 				if got := text(t, s.call("say", `{"text":"`+want+`"}`)); got != want {
 					t.Errorf("%s was answered %s", want, got)
@@ -47,7 +47,7 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 	}
 }
 
-// A destination is who it says that it is, in either era; the host is only itself.
+// A destination has its own serverInfo in both eras, and so has the host.
 func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
 	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`} {
@@ -67,14 +67,14 @@ func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 
 const discover = `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// A client that does not read slows nobody else, and what waits for it is bounded.
+// A client that does not read slows down no other, and its queue is bounded.
 func TestBridgeStalledReader(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	stalled, other := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	const replies, size = 64, 2 << 20 // twice what a client may keep waiting
+	const replies, size = 64, 2 << 20 // twice the bound of the queue
 	for range replies {
 		stalled.send("tools/call", fmt.Sprintf(`{"name":"size","arguments":{"size":%d}}`, size))
 	}
@@ -96,8 +96,8 @@ func TestBridgeStalledReader(t *testing.T) {
 	t.Logf("slowest call beside it %v, the host holds %d MiB more", slowest, held()>>20)
 }
 
-// A child that is killed in the midst of a call is an error at once; the next call
-// has another child, and the client does nothing for that.
+// A child that is killed during a call is an error at once. The next call gets another
+// child without an action of the client.
 func TestBridgeKilledChild(t *testing.T) {
 	addr, h := bridged(t, stdioPeer, Options{})
 	s := openSession(t, "http://"+addr+"/d/mcp", nil)
@@ -110,7 +110,7 @@ func TestBridgeKilledChild(t *testing.T) {
 		underWay := func(n int) func() bool {
 			return func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == n }
 		}
-		eventually(t, underWay(0)) // the call before has been answered, and ends
+		eventually(t, underWay(0)) // the previous call has been answered and ends
 		answered := make(chan string, 1)
 		go func() {
 			_, answer := s.call("hang", `{}`)
@@ -179,8 +179,8 @@ func TestBridgeCannotRun(t *testing.T) {
 	}
 }
 
-// A destination has a port of its own, the next free one when its own is taken, and
-// nobody gets in there without a token.
+// A destination has its own port, or the next free one if that is taken. The port needs
+// a token.
 func TestBridgePorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,8 +222,8 @@ func TestBridgePorts(t *testing.T) {
 	}
 }
 
-// What a client shows to this host stays here, T18; what its operator wants passed on
-// goes to the client's own child alone.
+// T18: credentials for this host stay here. Headers that the operator selects go to the
+// client's own child only.
 func TestBridgeHeaders(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}}}, Options{Token: "gateway"})
 	header := func(key string) http.Header {
@@ -239,7 +239,7 @@ func TestBridgeHeaders(t *testing.T) {
 	}
 }
 
-// upstream is an MCP server elsewhere, which notes what it is sent.
+// upstream is a remote MCP server that records its requests.
 func upstream(t *testing.T) (url string, seen func() []http.Header) {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "upstream", Version: "1"}, nil)
@@ -269,8 +269,8 @@ func upstream(t *testing.T) (url string, seen func() []http.Header) {
 	}
 }
 
-// Servers elsewhere are bridged too. Where their messages go is theirs to say to the
-// host; the client is told where the host takes them.
+// Remote servers are bridged too. Their endpoint event is for the host; the client gets
+// the endpoint of the host.
 func TestBridgeRemote(t *testing.T) {
 	url, seen := upstream(t)
 	addr, _ := bridged(t, config.Destinations{
@@ -294,7 +294,7 @@ func TestBridgeRemote(t *testing.T) {
 	}
 }
 
-// F4: a session belongs to its destination and to the caller that opened it.
+// F4: a session is valid for its destination and the caller that opened it only.
 func TestF4SessionsOfOthers(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}, "e": {Type: config.DestinationStdio}}, Options{})
 	d := openSession(t, "http://"+addr+"/d/mcp", nil)
@@ -305,7 +305,7 @@ func TestF4SessionsOfOthers(t *testing.T) {
 		}
 	}
 	s := openStream(t, "http://"+addr+"/d", nil)
-	if id := s.post[strings.Index(s.post, "=")+1:]; len(id) < 26 { // of base32: 130 bits
+	if id := s.post[strings.Index(s.post, "=")+1:]; len(id) < 26 { // 26 characters of base32 are 130 bits
 		t.Errorf("the id %s is too short to be unguessable", id)
 	}
 	s.post = strings.Replace(s.post, "/d/", "/e/", 1)
@@ -314,7 +314,8 @@ func TestF4SessionsOfOthers(t *testing.T) {
 	}
 }
 
-// What becomes of a task is told to who began it, though others use the same child.
+// The status of a task goes to the caller that started the task, although others use the
+// same child.
 func TestTaskStatusIsForWhoBeganIt(t *testing.T) {
 	addr, _ := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Instances: "shared"}}, Options{})
 	a, b := openStream(t, "http://"+addr+"/d", nil), openStream(t, "http://"+addr+"/d", nil)
@@ -331,7 +332,7 @@ func TestTaskStatusIsForWhoBeganIt(t *testing.T) {
 	if got := b.next(); !strings.Contains(got, "notifications/tasks/status") || !strings.Contains(got, "of-b") {
 		t.Errorf("b hears %s", got)
 	}
-	for range 2 { // a task that has ended is not told of again
+	for range 2 { // an ended task has no further status
 		b.send("tools/call", `{"name":"tell","arguments":{"text":"of-b"}}`)
 		if got := b.next(); !strings.Contains(got, `"content"`) {
 			t.Errorf("b hears %s", got)

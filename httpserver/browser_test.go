@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// browser is one page of a headless Chromium, driven over the pipe that it has for
-// that: objects of JSON, each ended by a NUL.
+// browser is one page of a headless Chromium, controlled over its debugging pipe: JSON
+// objects, each followed by a NUL.
 type browser struct {
 	t       *testing.T
 	to      *os.File
@@ -22,14 +22,14 @@ type browser struct {
 	read    *bufio.Reader
 	session string
 	last    int
-	said    []string // what went wrong in the page: exceptions, console errors, refusals
+	said    []string // exceptions, console errors and policy violations in the page
 }
 
-// browsers are the names that Chromium goes by.
+// browsers are the names of Chromium on PATH.
 var browsers = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"}
 
-// openBrowser starts Chromium with an empty page and ends it with the test. Where
-// there is none it skips the test.
+// openBrowser starts Chromium with an empty page, until the end of the test. It skips the
+// test where no Chromium is installed.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	var program string
@@ -44,7 +44,7 @@ func openBrowser(t *testing.T) *browser {
 	case runtime.GOOS == "windows":
 		t.Skip("SKIPPED: Windows passes a browser no pipe")
 	case program == "" && os.Getenv("EXTHOST_PEERS") != "":
-		t.Fatal(missing) // where everything is to be installed
+		t.Fatal(missing) // EXTHOST_PEERS promises that all is installed
 	case program == "":
 		t.Skip("SKIPPED: " + missing)
 	}
@@ -52,7 +52,7 @@ func openBrowser(t *testing.T) *browser {
 	from, writes := pipe(t)
 	cmd := exec.Command(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "about:blank")
-	cmd.ExtraFiles = []*os.File{reads, writes} // 3 and 4
+	cmd.ExtraFiles = []*os.File{reads, writes} // file descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func openBrowser(t *testing.T) *browser {
 		to.Close()
 		from.Close()
 		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // however it ends
+		_ = cmd.Wait() // the exit status does not matter
 		late.Stop()
 	})
 	var target struct{ TargetID, SessionID string }
@@ -144,33 +144,33 @@ func (b *browser) try(method string, params, into any) error {
 	}
 }
 
-// hear notes what goes wrong in the page.
+// hear records errors in the page.
 func (b *browser) hear(event string, params json.RawMessage) {
 	var p struct {
 		Type  string
 		Entry struct{ Level, Text, URL string }
 	}
-	_ = json.Unmarshal(params, &p) // what has another shape is not wanted
+	_ = json.Unmarshal(params, &p) // other events are ignored
 	if event == "Runtime.exceptionThrown" || event == "Runtime.consoleAPICalled" && p.Type == "error" || event == "Log.entryAdded" && p.Entry.Level == "error" {
 		b.said = append(b.said, string(params))
 	}
 }
 
-// open goes to a URL.
+// open loads a URL.
 func (b *browser) open(url string) {
 	b.t.Helper()
 	b.do("Page.navigate", object{"url": url}, nil)
 }
 
-// look makes the page this wide and high, in light or dark.
+// look sets the size of the page and its colour scheme.
 func (b *browser) look(width, height int, scheme string) {
 	b.t.Helper()
 	b.do("Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.do("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// eval returns what an expression is worth in the page, as JSON. One that waits
-// while another page is loaded is asked again there.
+// eval returns the value of an expression in the page, as JSON. If another page is loaded
+// meanwhile, eval runs again there.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var r struct {
@@ -190,7 +190,7 @@ func (b *browser) eval(expression string) string {
 	return string(r.Result.Value)
 }
 
-// await waits until a condition holds in the page.
+// await waits until a condition is true in the page.
 func (b *browser) await(condition string) {
 	b.t.Helper()
 	script := fmt.Sprintf(`new Promise((ok) => {
@@ -214,7 +214,7 @@ func (b *browser) press(key, text string) {
 	b.do("Input.dispatchKeyEvent", object{"type": "keyUp", "key": key}, nil)
 }
 
-// phone looks at the page as it is on a phone, which it must not be wider than.
+// phone sets the size of a phone and fails if the page is wider.
 func (b *browser) phone(scheme, picture string) {
 	b.t.Helper()
 	b.look(390, 844, scheme)
@@ -223,7 +223,7 @@ func (b *browser) phone(scheme, picture string) {
 	b.look(1440, 900, "light")
 }
 
-// shoot keeps a picture of the page where EXTHOST_SCREENSHOTS says.
+// shoot saves a screenshot in the directory EXTHOST_SCREENSHOTS.
 func (b *browser) shoot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("EXTHOST_SCREENSHOTS")

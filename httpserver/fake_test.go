@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of the tests; nothing is decided by how long a wait takes.
+// patience bounds every wait of the tests. No test depends on the duration of a wait.
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leftBehind returns the stacks of this project's goroutines that do not end.
+// leftBehind returns the stacks of this project's goroutines that still run.
 func leftBehind() string {
 	deadline := time.After(patience)
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -60,7 +60,7 @@ func leftBehind() string {
 
 // fake is a backend with two tools: one answers, one hangs until it is cancelled.
 type fake struct {
-	reached atomic.Int64 // requests and sessions that got through to the backend
+	reached atomic.Int64 // requests and sessions that reached the backend
 	callers chan string
 	hanging chan struct{}
 	finish  chan struct{} // lets a hanging call finish
@@ -89,8 +89,8 @@ func (f *fake) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error
 	return json.RawMessage(`{"content":[]}`), nil
 }
 
-// hang makes the call that hangs and returns once it does; answer holds its body in
-// the end.
+// hang starts a call that hangs and returns once the backend has it. answer gets the body
+// of its answer.
 func (f *fake) hang(t *testing.T, url string, h http.Header) (answer <-chan string) {
 	t.Helper()
 	answered := make(chan string, 1)
@@ -115,7 +115,7 @@ func get[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// abroad is a listener that says it can be reached from everywhere.
+// abroad is a listener with an address that other machines can reach.
 type abroad struct{ net.Listener }
 
 func (abroad) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7800} }

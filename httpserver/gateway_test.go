@@ -47,7 +47,7 @@ func echoNative(string) {
 	os.Exit(x.Main())
 }
 
-// officialEcho is the same by the official SDK.
+// officialEcho is the same with the official SDK.
 func officialEcho() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -60,7 +60,7 @@ func echoOfficial(string) {
 	_ = officialEcho().Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// serveOfficial serves officialEcho over HTTP with nothing in between.
+// serveOfficial serves officialEcho over HTTP without a gateway.
 func serveOfficial(string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,7 @@ func serveOfficial(string) {
 	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
 }
 
-// serveGateway serves a host with one extension, the verb that it is given.
+// serveGateway serves a host with one extension, which runs the given verb.
 func serveGateway(child string) {
 	dir, err := os.MkdirTemp("", "gateway")
 	if err != nil {
@@ -101,9 +101,9 @@ func serveGateway(child string) {
 		panic(err)
 	}
 	fmt.Println(l.Addr())
-	go func() { // until the process ends
+	go func() { // runs until the process ends
 		for asked := bufio.NewScanner(os.Stdin); asked.Scan(); {
-			runtime.GC() // what pools hold survives one
+			runtime.GC() // the content of pools survives one collection
 			debug.FreeOSMemory()
 			fmt.Println("collected")
 		}
@@ -113,8 +113,8 @@ func serveGateway(child string) {
 	_ = New(o).Serve(ctx, l)
 }
 
-// serveLeast is the least that a gateway can be in front of a child by the official
-// SDK: it takes a call off HTTP, makes it on the child's pipes and sends back the result.
+// serveLeast is a minimal gateway in front of a child with the official SDK: it reads a
+// call from HTTP, writes it to the child, and returns the result.
 func serveLeast(string) {
 	exe, _ := os.Executable()
 	child := exec.Command(exe)
@@ -163,7 +163,7 @@ func serveLeast(string) {
 	}))
 }
 
-// running is a server in a process of its own.
+// running is a server in its own process.
 type running struct {
 	addr string
 	pid  int
@@ -196,7 +196,7 @@ func run(t testing.TB, script string) *running {
 	return r
 }
 
-// said is the next line that the server writes.
+// said returns the next line that the server writes.
 func (r *running) said(t testing.TB) string {
 	t.Helper()
 	line, err := r.out.ReadString('\n')
@@ -206,8 +206,8 @@ func (r *running) said(t testing.TB) string {
 	return strings.TrimSpace(line)
 }
 
-// keeps is the memory of a gateway in MiB when it has given back all that it can: what
-// the collector lets it have beside that goes up and down by more than a leak would add.
+// keeps returns the memory of a gateway in MiB after a garbage collection. Without one,
+// the heap varies by more than a leak would add.
 func (r *running) keeps(t *testing.T) float64 {
 	t.Helper()
 	if _, err := io.WriteString(r.in, "\n"); err != nil {
@@ -219,7 +219,7 @@ func (r *running) keeps(t *testing.T) float64 {
 	return float64(r.anonymous(t)) / 1024
 }
 
-// anonymous is the memory that no file backs, in KiB.
+// anonymous returns the anonymous memory of the process in KiB.
 func (r *running) anonymous(tb testing.TB) (kib int64) {
 	tb.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
@@ -242,14 +242,14 @@ func (r *running) descriptors(tb testing.TB) int {
 	return len(list)
 }
 
-// caller is a client with one connection, which it keeps, and one session.
+// caller is a client with one persistent connection and one session.
 type caller struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	request []byte
 }
 
-// dialCaller connects and opens a session; tool is the one that it calls.
+// dialCaller connects and opens a session. The caller calls tool.
 func dialCaller(addr, path, tool string) (*caller, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -295,7 +295,7 @@ func (c *caller) call() error {
 	return err
 }
 
-// way is a way of calling over HTTP, by as many connections as there are callers.
+// way is one of the servers to compare, with one connection for each caller.
 func way(tb testing.TB, name, addr, path, tool string, callers int) benchtest.Way {
 	tb.Helper()
 	free := make(chan *caller, callers)
@@ -314,9 +314,9 @@ func way(tb testing.TB, name, addr, path, tool string, callers int) benchtest.Wa
 	}}
 }
 
-// BenchmarkGateway holds a call through the host against one of the official SDK's
-// server over HTTP with nothing in between. The least says what no gateway can beat
-// in front of that SDK's server on stdio, which is slower than the one over HTTP.
+// BenchmarkGateway compares a call through the host with a call of the official SDK's
+// server over HTTP. The minimal gateway is the lower bound for a gateway in front of that
+// SDK's stdio server, which is slower than its HTTP server.
 func BenchmarkGateway(b *testing.B) {
 	for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers64} {
 		l.Calls /= 5
@@ -333,8 +333,8 @@ func BenchmarkGateway(b *testing.B) {
 	}
 }
 
-// TestStormSessions holds many sessions for a while: nothing fails, nothing grows,
-// and nothing stays.
+// TestStormSessions keeps many sessions open: no call fails, memory does not grow, and
+// nothing is left behind.
 func TestStormSessions(t *testing.T) {
 	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second, 2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
 	gateway := run(t, "gateway echo")
@@ -376,7 +376,7 @@ func TestStormSessions(t *testing.T) {
 		})
 	}
 	slope := growth(ctx, settles, func() float64 {
-		quiet.Lock() // what is in flight is no leak
+		quiet.Lock() // calls in flight are no leak
 		defer quiet.Unlock()
 		return gateway.keeps(t)
 	})
@@ -394,10 +394,9 @@ func TestStormSessions(t *testing.T) {
 	eventually(t, func() bool { return gateway.descriptors(t) <= before })
 }
 
-// growth returns by how much a minute what keeps says grew, from a while after now until
-// ctx ends: by how much its lowest in the second half of that time is above its lowest in
-// the first. A leak raises the lowest too; stopped timers, which the runtime forgets when
-// they have become a quarter of all, and the calls they hold, do not.
+// growth returns the growth of keeps per minute, measured from settles after now until
+// ctx ends: the minimum of the second half above that of the first half. A leak raises
+// the minimum. Stopped timers, which the runtime frees in batches, do not.
 func growth(ctx context.Context, settles time.Duration, keeps func() float64) float64 {
 	began := time.Now()
 	tick := time.NewTicker(settles / 10)

@@ -11,17 +11,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// guard decides who gets through to the routes.
+// guard checks requests before they reach the routes.
 type guard struct {
-	hosts   map[string]bool // names this server goes by, besides addresses
-	origins []string        // other than its own
+	hosts   map[string]bool // names of this server, without addresses
+	origins []string        // allowed besides this server's own
 	cross   *http.CrossOriginProtection
 	doorman *doorman
 	next    http.Handler
 }
 
-// newGuard returns the guard of what listens at an address. private says that
-// everybody must show who he is, exposed that other machines can connect.
+// newGuard returns the guard of a listener. private means that every request needs a
+// token, exposed that other machines can connect.
 func (s *Server) newGuard(listen string, private, exposed bool, next http.Handler) (*guard, error) {
 	o := &s.options
 	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins, cross: http.NewCrossOriginProtection()}
@@ -39,13 +39,13 @@ func (s *Server) newGuard(listen string, private, exposed bool, next http.Handle
 		return nil, protocol.Errorf(protocol.ConfigInvalid,
 			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}
-	g.next = s.metered(next)
+	g.next = s.meterBodies(next)
 	g.doorman = s.newDoorman(private, g.next)
 	return g, nil
 }
 
-// metered has the bodies of requests counted against those of all others.
-func (s *Server) metered(next http.Handler) http.Handler {
+// meterBodies counts the bodies of requests against Options.MaxBodies.
+func (s *Server) meterBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, release := s.bodies.Meter(r)
 		defer release()
@@ -53,32 +53,33 @@ func (s *Server) metered(next http.Handler) http.Handler {
 	})
 }
 
-// ServeHTTP lets a request through or says why not, and no more than that.
+// ServeHTTP passes a request on or refuses it. The refusal says nothing else about the
+// server.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mcphttp.LimitBody(w, r)
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// It may have stated a length too, which something in front has believed: what
-		// follows may not be the next request (RFC 9112, 6.1).
+		// A proxy may have gone by a Content-Length beside it, so the next bytes may not
+		// be the next request (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
-	if !g.knowsHost(r) {
+	if !g.allowsHost(r) {
 		http.Error(w, "this server does not go by that Host; see allowed_hosts", http.StatusForbidden)
 		return
 	}
-	if !g.fromHere(r) {
+	if !g.allowsOrigin(r) {
 		http.Error(w, "cross-origin request; see allowed_origins", http.StatusForbidden)
 		return
 	}
-	if g.shareWith(w, r) {
-		return // a preflight, which carries no token
+	if g.handleCORS(w, r) {
+		return // a preflight carries no token
 	}
 	g.doorman.ServeHTTP(w, r)
 }
 
-// knowsHost reports whether the Host header names this server: by a name it was
-// given, by a loopback address, or by the very address that was connected to. An
-// address cannot be rebound.
-func (g *guard) knowsHost(r *http.Request) bool {
+// allowsHost reports whether the Host header names this server: by a configured name,
+// a loopback address, or the local address of the connection. DNS rebinding needs a
+// name, so addresses are safe.
+func (g *guard) allowsHost(r *http.Request) bool {
 	name := hostName(r.Host)
 	if g.hosts[name] {
 		return true
@@ -94,7 +95,7 @@ func (g *guard) knowsHost(r *http.Request) bool {
 	return ok && local.AddrPort().Addr().Unmap() == ip.Unmap()
 }
 
-// hostName returns the name or address in host[:port], as it is compared.
+// hostName returns the name or address in host[:port], in lower case.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -103,31 +104,31 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// isUnspecified reports whether name is 0.0.0.0 or ::, an address to listen on that
-// browsers take for this machine when they connect to it.
+// isUnspecified reports whether name is 0.0.0.0 or ::. A server may listen there, but
+// a Host header with it must not pass: browsers connect to this machine by it.
 func isUnspecified(name string) bool {
 	ip, err := netip.ParseAddr(name)
 	return err == nil && ip.IsUnspecified()
 }
 
-// fromHere reports whether a request is from no browser, from a page of this
-// server, or from an allowed origin. Reading is no safer than writing here, so
-// the method makes no difference.
-func (g *guard) fromHere(r *http.Request) bool {
+// allowsOrigin reports whether a request comes from a page of this server, from an
+// allowed origin, or from no browser. GET is checked like POST, since answers hold data
+// too.
+func (g *guard) allowsOrigin(r *http.Request) bool {
 	probe := http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
 	return g.cross.Check(&probe) == nil
 }
 
-// shareWith lets a page of an allowed origin read the answer. It reports whether
-// the request was a browser's question about that, and answered.
-func (g *guard) shareWith(w http.ResponseWriter, r *http.Request) bool {
+// handleCORS lets pages of allowed origins read the answer. It returns true after it
+// has answered a preflight request.
+func (g *guard) handleCORS(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if !slices.Contains(g.origins, origin) {
 		return false
 	}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // which leads to an access token
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate") // names the place to get an access token
 	h.Add("Vary", "Origin")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false

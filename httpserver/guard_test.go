@@ -17,15 +17,15 @@ import (
 
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`
 
-// routes are all there are, and one that there is not.
+// routes are all routes, and a path without one.
 var routes = []string{"/mcp", "/sse", "/message", "/message?sessionId=x", "/d/mcp", "/d/sse", "/d/message", "/d/message?sessionId=x",
 	"/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/tools/x/call", "/ui/", metadataPath, metadataPath + "/mcp", "/", "/nothing/here"}
 
-// one is the extension that some of the routes are of.
+// one reports whether id is the extension of some of the routes.
 func one(id string) bool { return id == "d" }
 
-// foreign are the headers of requests by pages of others: by names that lead here
-// (DNS rebinding), and from other origins.
+// foreign are the headers of requests by foreign pages: with rebound names, and from
+// other origins.
 var foreign = []http.Header{
 	{"Host": {"evil.com"}},
 	{"Host": {"evil.com:7800"}},
@@ -53,11 +53,11 @@ var foreign = []http.Header{
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions, http.MethodHead}
 
-func metrics(http.ResponseWriter, *http.Request) {}
+func noMetrics(http.ResponseWriter, *http.Request) {}
 
 func TestF1T12ForeignRequestsReachNoRoute(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(metrics), AllowedHosts: []string{"box.lan"}, Serves: one,
+	addr := serve(t, Options{Backend: b, Listen: "0.0.0.0:7800", Metrics: http.HandlerFunc(noMetrics), AllowedHosts: []string{"box.lan"}, Serves: one,
 		OAuth: &OAuth{Resource: "https://box.lan/mcp", Issuer: "https://auth.example"}, AllowedOrigins: []string{"https://app.example"}}, nil)
 	for _, h := range foreign {
 		for _, route := range routes {
@@ -100,7 +100,7 @@ func TestF1OwnRequestsPass(t *testing.T) {
 	}
 }
 
-// What a client library would not send.
+// Requests that no client library sends.
 func TestF1RawRequests(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake()}, nil)
 	for request, want := range map[string]int{
@@ -149,7 +149,7 @@ func TestF2Token(t *testing.T) {
 	const token = "correct-horse-battery"
 	var log bytes.Buffer
 	b := newFake()
-	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(metrics),
+	o := Options{Backend: b, Token: token, Serves: one, Metrics: http.HandlerFunc(noMetrics),
 		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	t.Run("off loopback", func(t *testing.T) {
 		addr := serve(t, o, func(l net.Listener) net.Listener { return abroad{l} })
@@ -157,7 +157,7 @@ func TestF2Token(t *testing.T) {
 			"Basic " + token, token, "bearer\t" + token, "Bearer " + strings.ToUpper(token)} {
 			for _, route := range routes {
 				if route == "/healthz" && shown == "" {
-					continue // open to probes
+					continue // needs no token
 				}
 				r := send(t, http.MethodGet, "http://"+addr+route, authorization(shown), "")
 				if r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" {

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// exchange sends raw bytes over a connection of their own, and returns the statuses of
-// what is answered until the server ends the connection or has nothing more to say.
+// exchange sends raw bytes over a new connection, and returns the statuses of the answers
+// until the server closes the connection or stops answering.
 func exchange(t *testing.T, addr, raw string) (statuses []int, rest string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -37,8 +37,8 @@ func exchange(t *testing.T, addr, raw string) (statuses []int, rest string) {
 	}
 }
 
-// F3: what one parser could read otherwise than another is refused, and nothing that
-// was smuggled behind it is answered.
+// F3: a request that parsers could read differently is refused, and a request smuggled
+// behind it gets no answer.
 func TestF3SmuggledRequests(t *testing.T) {
 	b := newFake()
 	addr := serve(t, Options{Backend: b}, nil)
@@ -72,7 +72,7 @@ func TestF3SmuggledRequests(t *testing.T) {
 			t.Errorf("%s: %d answers, %v", name, len(statuses), statuses)
 		}
 	}
-	// The same on a connection that is kept: the body that was not read is no request.
+	// On a persistent connection, an unread body does not count as a request.
 	refused := "POST /nothing/here HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(len(inner)) + "\r\n\r\n" + inner
 	if statuses, _ := exchange(t, addr, refused); len(statuses) != 1 || statuses[0] != http.StatusNotFound {
 		t.Errorf("the body of a refused request: %v", statuses)
@@ -82,8 +82,7 @@ func TestF3SmuggledRequests(t *testing.T) {
 	}
 }
 
-// F3: bodies that are no message of MCP, or want to be several, on every front that
-// takes any.
+// F3: bodies that hold no message of MCP or several, on every endpoint that takes POSTs.
 func TestF3HostileBodies(t *testing.T) {
 	b := newFake()
 	o := Options{Backend: b, Serves: one}
@@ -147,10 +146,10 @@ func TestF3HostileBodies(t *testing.T) {
 	}
 }
 
-// T12: no spelling of a path leads where its plain one does not.
+// T12: no spelling of a path reaches more than its plain form.
 func TestT12PathTricks(t *testing.T) {
 	b := newFake()
-	addr := serve(t, Options{Backend: b, Token: "clients", OperatorToken: "own", Serves: one, Metrics: http.HandlerFunc(metrics),
+	addr := serve(t, Options{Backend: b, Token: "clients", OperatorToken: "own", Serves: one, Metrics: http.HandlerFunc(noMetrics),
 		Admin: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the operator's") })}, nil)
 	for _, path := range []string{
 		"//api/v1/status", "/./api/v1/status", "/ui/../api/v1/status", "/ui/..%2fapi/v1/status", "/ui/%2e%2e/api/v1/status", "/ui/%2e%2e%2fapi/v1/status", "/ui\\..\\api/v1/status",
@@ -170,7 +169,7 @@ func TestT12PathTricks(t *testing.T) {
 	}
 }
 
-// F4: the number of the last event that somebody heard brings nobody his stream.
+// F4: a Last-Event-ID of another client gives no access to its stream.
 func TestF4ResumingWithOthersEvents(t *testing.T) {
 	b := newFake()
 	addr := "http://" + serve(t, Options{Backend: b}, nil)
@@ -193,21 +192,21 @@ func TestF4ResumingWithOthersEvents(t *testing.T) {
 			}
 		}
 	}
-	for _, id := range []string{mine, theirs} { // both are as they were
+	for _, id := range []string{mine, theirs} { // both still work
 		if r := send(t, http.MethodPost, addr+"/mcp", http.Header{"Mcp-Session-Id": {id}}, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); r.StatusCode != http.StatusOK {
 			t.Errorf("ping: %s", r.Status)
 		}
 	}
 }
 
-// T18: headers that become variables hold no more than a value, and only the names
-// that the operator chose; what they may not hold is refused before anything starts.
+// T18: headers set the variables that the operator chose and no others. Invalid values are
+// refused before a process starts.
 func TestT18HostileHeaderValues(t *testing.T) {
 	addr, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, EnvFromHeaders: map[string]string{"X-Api-Key": "API_KEY"}}}, Options{})
 	for _, value := range []string{"a\r\nX-Evil: 1", "a\nLD_PRELOAD=/tmp/x.so", "a\x00LD_PRELOAD=/tmp/x.so", "\x7f"} {
 		raw := "POST /d/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Api-Key: " + value + "\r\nContent-Length: " + fmt.Sprint(len(initialize)) + "\r\n\r\n" + initialize
 		statuses, body := exchange(t, addr, raw)
-		if strings.Contains(value, "\r\n") { // two headers, of which one means nothing
+		if strings.Contains(value, "\r\n") { // two headers; the second sets no variable
 			continue
 		}
 		if len(statuses) != 1 || statuses[0] != http.StatusBadRequest {

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// kit is an exec extension with tools that end in every way.
+// kit is an exec extension with one tool for each outcome.
 const kit = `[plugin]
 id = "kit"
 version = "0.1.0"
@@ -41,7 +41,7 @@ description = "Is denied."
 command = ["true"]
 `
 
-// openKit opens a host over kit, and an extension that lacks something.
+// openKit opens a host with kit and an extension that lacks a requirement.
 func openKit(t *testing.T, o exthost.Options) *exthost.Host {
 	t.Helper()
 	return openKitWith(t, config.Default(), o)
@@ -67,7 +67,7 @@ func writeManifest(t testing.TB, dir, id, manifest string) {
 	}
 }
 
-// openHost opens a host, which ends with the test.
+// openHost opens a host until the end of the test.
 func openHost(t testing.TB, cfg *config.Config, o exthost.Options) *exthost.Host {
 	t.Helper()
 	o.StateDir, o.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
@@ -92,7 +92,7 @@ func adminServer(t *testing.T) (*httptest.Server, *exthost.Host) {
 func serveAdmin(t *testing.T, o exthost.Options) (*httptest.Server, *exthost.Host) {
 	t.Helper()
 	var s *httptest.Server
-	t.Cleanup(func() { s.Close() }) // once the end of the host has ended the streams
+	t.Cleanup(func() { s.Close() }) // after the host, which ends the streams
 	h := openKit(t, o)
 	s = httptest.NewServer(Admin(h))
 	return s, h

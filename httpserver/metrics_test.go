@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/httpserver/internal/metrics"
 	"github.com/exthost/exthost/status"
 )
 
@@ -36,7 +37,7 @@ func scrape(t *testing.T, h *exthost.Host) map[string]string {
 	return lines
 }
 
-// weekday denies the tools of that name.
+// weekday denies tools by name.
 type weekday string
 
 func (w weekday) Decide(_ context.Context, _ governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -57,7 +58,7 @@ func TestMetrics(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for e := range h.Admin().Events(ctx) {
-		if e.Kind == status.EventApprovals { // listening has begun
+		if e.Kind == status.EventApprovals { // the listener is registered
 			for _, tool := range []string{"say", "say", "grumble", "die", "fail", "not_there"} {
 				_, _ = h.Call(ctx, "ext_kit_"+tool, map[string]int{"n": 1})
 			}
@@ -102,12 +103,12 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("a caller made up the label of %s %s", name, value)
 		}
 	}
-	problems, err := testutil.CollectAndLint(collector{h})
+	problems, err := testutil.CollectAndLint(metrics.Collector{Host: h})
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(collector{h}); err != nil {
+	if err := r.Register(metrics.Collector{Host: h}); err != nil {
 		t.Error(err)
 	}
 	if _, err := r.Gather(); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// What an intermediary routes on is what is run: a call whose headers do not repeat
-// the arguments that its tool wants repeated is refused, under either of its names.
+// A call whose headers do not repeat the arguments that its tool wants repeated is
+// refused, under either name of the tool.
 func TestHeadersRepeatArguments(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := "http://" + serve(t, Options{Backend: h, Serves: h.Serves}, nil)

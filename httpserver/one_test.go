@@ -8,8 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestOneExtension serves single extensions beside all of them: a session of one
-// is none of another.
+// TestOneExtension serves single extensions beside all of them. A session of one is
+// invalid for another.
 func TestOneExtension(t *testing.T) {
 	b := newFake()
 	addr := "http://" + serve(t, Options{Backend: b, Serves: func(id string) bool { return id == "one" || id == "two" }}, nil)

@@ -57,10 +57,10 @@ func schemaName(t reflect.Type) string {
 	return t.Name()
 }
 
-// generateOpenAPI describes the operations. Comments become descriptions.
+// generateOpenAPI generates the document. Comments of Go types become descriptions.
 func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
-	t.Chdir("..") // comments are found by import path below the module's root
+	t.Chdir("..") // the generator finds comments by import path below the module's root
 	g := generator{&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true}, make(object)}
 	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
@@ -125,7 +125,7 @@ func (g *generator) operation(o *operation) object {
 	return op
 }
 
-// operationID is getStatus for GET /status.
+// operationID returns getStatus for GET /status.
 func operationID(o *operation) string {
 	id := strings.ToLower(o.method)
 	for _, word := range strings.FieldsFunc(o.path, func(r rune) bool { return !('a' <= r && r <= 'z') }) {
@@ -134,10 +134,10 @@ func operationID(o *operation) string {
 	return id
 }
 
-// schema is the schema of the type of v; that of its structs goes to the components.
+// schema returns the schema of the type of v, and adds its structs to the components.
 func (g *generator) schema(v any) any {
 	if _, raw := v.(json.RawMessage); raw {
-		return true // somebody else's
+		return true // a type of another module
 	}
 	s := g.Reflect(v)
 	maps.Copy(g.schemas, map[string]any(definitions(s)))
@@ -153,7 +153,7 @@ func definitions(s *jsonschema.Schema) object {
 	return all
 }
 
-// mapType describes the types that write themselves.
+// mapType returns the schemas of types with their own JSON encoding.
 func mapType(t reflect.Type) *jsonschema.Schema {
 	switch {
 	case t == reflect.TypeFor[slog.Level]():
@@ -171,7 +171,7 @@ func mapType(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// contract is the served document, for those who hold answers against it.
+// contract checks answers against the served document.
 type contract struct {
 	compiler *validator.Compiler
 	paths    map[string]map[string]struct {
@@ -179,8 +179,8 @@ type contract struct {
 	}
 }
 
-// readContract compiles what is served, and strictly: a member that the document
-// does not have is an error.
+// readContract compiles the served document. Members that the document does not have are
+// errors.
 func readContract(t *testing.T, served []byte) *contract {
 	t.Helper()
 
@@ -207,7 +207,7 @@ func readContract(t *testing.T, served []byte) *contract {
 	return c
 }
 
-// check holds a value against the schema at a place of the document.
+// check validates a value by the schema at a place of the document.
 func (c *contract) check(t *testing.T, what string, place []string, value []byte) {
 	t.Helper()
 	escape := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D")
@@ -227,8 +227,8 @@ func (c *contract) check(t *testing.T, what string, place []string, value []byte
 	}
 }
 
-// TestEveryRouteIsDocumented asks for each documented path and finds it served, and
-// finds each operation documented.
+// TestEveryRouteIsDocumented checks that each documented path is served and each
+// operation documented.
 func TestEveryRouteIsDocumented(t *testing.T) {
 	s, _ := adminServer(t)
 	var served string
@@ -258,8 +258,7 @@ func TestEveryRouteIsDocumented(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAsDocumented holds an answer of each operation, and a failure,
-// against the document.
+// TestAnswersAreAsDocumented validates an answer of each operation, and a failure.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
 	o := exthost.Options{Policies: []governance.Member{asks}}
@@ -275,11 +274,11 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
 	var answer string
-	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // leaves evidence
+	askAdmin(t, s, "POST", "/api/v1/tools/ext_kit_die/call", "{}", &answer) // produces evidence
 	c.check(t, "a failure", []string{"components", "schemas", "failure"}, []byte(answer))
 	for _, o := range operations() {
 		if o.events != nil {
-			continue // TestEventsAreAsDocumented
+			continue // see TestEventsAreAsDocumented
 		}
 		id := "kit"
 		if ids[o.path] != nil {
@@ -300,7 +299,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 }
 
-// asking asks about one tool.
+// asking is a policy that asks about one tool.
 type asking struct{}
 
 func (asking) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -310,7 +309,7 @@ func (asking) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 	return governance.Decision{}, nil
 }
 
-// question makes a call that waits for a person, and returns the question's id.
+// question makes a call that waits for approval, and returns the id of the question.
 func question(t *testing.T, h *exthost.Host) string {
 	t.Helper()
 	ended := make(chan struct{})
@@ -328,7 +327,7 @@ func question(t *testing.T, h *exthost.Host) string {
 	}
 }
 
-// TestEventsAreAsDocumented reads an event of each kind.
+// TestEventsAreAsDocumented validates an event of each kind.
 func TestEventsAreAsDocumented(t *testing.T) {
 	asks := governance.Member{Spec: governance.Spec{Name: "asks", Category: governance.Authorization, Required: true}, Policy: asking{}}
 	s, h := serveAdmin(t, exthost.Options{Policies: []governance.Member{asks}})
@@ -353,7 +352,7 @@ func TestEventsAreAsDocumented(t *testing.T) {
 	if data := read("call"); !strings.Contains(data, `"outcome":"child_exited"`) {
 		t.Error(data)
 	}
-	if seen["log"] == 0 { // of its last words, which may come before its end or after it
+	if seen["log"] == 0 { // the last record may arrive before or after the state event
 		read("log")
 	}
 	if id := question(t, h); !strings.Contains(read("approvals"), id) {
@@ -376,7 +375,7 @@ func TestEventsAreAsDocumented(t *testing.T) {
 	}
 }
 
-// openEvents reads the stream of events, with the name and the data of each.
+// openEvents returns a function that reads the name and data of the next event.
 func openEvents(t *testing.T, s *httptest.Server, query string) (next func() (name, data string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -407,7 +406,7 @@ func openEvents(t *testing.T, s *httptest.Server, query string) (next func() (na
 	}
 }
 
-// Only what was asked for comes, and what there is not is refused.
+// The stream has the requested kinds only, and unknown kinds are refused.
 func TestEventsAreChosen(t *testing.T) {
 	s, h := adminServer(t)
 	next := openEvents(t, s, "?kinds=call")

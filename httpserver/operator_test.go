@@ -7,9 +7,9 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// TestT12TheAPIIsTheOperators tries every route of the API without the operator's
-// token: with none, with another, with that of clients, from other pages, by other
-// names, on paths that lead there.
+// TestT12TheAPIIsTheOperators requests every route of the API without the operator's
+// token: with none, with a wrong one, with that of clients, from foreign pages, by foreign
+// names, and by other spellings of the path.
 func TestT12TheAPIIsTheOperators(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own", Token: "clients"}, nil)
@@ -65,8 +65,7 @@ func TestT12TheAPIIsTheOperators(t *testing.T) {
 	}
 }
 
-// Without the operator's API there is no dashboard either, and with it no host
-// without a token.
+// Without the API there is no dashboard either. The API needs an operator's token.
 func TestAPIOnlyWithToken(t *testing.T) {
 	addr := serve(t, Options{Backend: newFake()}, nil)
 	for _, path := range []string{"/ui/", "/api/v1/status"} {

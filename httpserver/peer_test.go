@@ -25,8 +25,8 @@ var verbs = map[string]processtest.Verb{
 	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial, "least": serveLeast,
 }
 
-// servePeer is an MCP server on stdin and stdout with four tools: say returns its
-// text, size as many bytes as it is asked for, environ a variable, die nothing.
+// servePeer is an MCP server on stdin and stdout with four tools: say returns its text,
+// size that many bytes, environ a variable; die exits.
 func servePeer(string) {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -59,7 +59,7 @@ func servePeer(string) {
 			switch m.Params.Name {
 			case "die":
 				os.Exit(3)
-			case "task": // whose status is told now, and would be by the next call with the same text
+			case "task": // sends a status now, and again at the next call with the same text
 				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":%q,"status":"working"}}}`+"\n", m.ID, text)
 				continue
 			case "tell":
@@ -81,8 +81,8 @@ func servePeer(string) {
 	}
 }
 
-// bridged serves a host with these destinations and returns its address. One of
-// type stdio is a peer unless it says otherwise.
+// bridged serves a host with these destinations and returns its address. A destination of
+// type stdio without a command runs servePeer.
 func bridged(t testing.TB, all config.Destinations, o Options) (addr string, h *exthost.Host) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -112,7 +112,7 @@ type sseStream struct {
 	t      testing.TB
 	base   string
 	header http.Header
-	post   string // where its messages go
+	post   string // the URL for its messages
 	body   io.ReadCloser
 	events *bufio.Reader
 	id     int
@@ -130,7 +130,7 @@ func openStream(t testing.TB, base string, h http.Header) *sseStream {
 	return s
 }
 
-// dial opens the stream on a connection of its own, whose buffers stay small.
+// dial opens the stream on a new connection with small buffers.
 func (s *sseStream) dial() {
 	s.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -189,7 +189,7 @@ func (s *sseStream) send(method, params string) int {
 	return s.id
 }
 
-// call calls a tool and returns the answer, which must be the next.
+// call calls a tool and returns the answer, which must be the next event.
 func (s *sseStream) call(tool, arguments string) string {
 	s.t.Helper()
 	id := s.send("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
@@ -200,7 +200,7 @@ func (s *sseStream) call(tool, arguments string) string {
 	return answer
 }
 
-// text is the text of a tool's answer.
+// text returns the text of a tool's result.
 func text(t testing.TB, answer string) string {
 	t.Helper()
 	var m struct {
@@ -248,7 +248,7 @@ func (s *session) call(tool, arguments string) (*http.Response, string) {
 	return r, string(body)
 }
 
-// eventually polls for what cannot be awaited from outside.
+// eventually polls until a condition is true.
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

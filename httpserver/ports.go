@@ -15,24 +15,24 @@ import (
 	"github.com/exthost/exthost"
 )
 
-// ports are the listeners of destinations, each on an address of its own on this
-// machine, where /mcp, /sse and /message are the destination's.
+// ports are the loopback listeners of destinations. Each serves /mcp, /sse and
+// /message of its destination.
 type ports struct {
 	server *Server
-	open   map[string]*port
+	open   map[string]*port // by destination
 }
 
 // port is one such listener.
 type port struct {
-	asked  int
-	url    string
-	http   *http.Server
-	cancel context.CancelFunc // of the requests that came by it
-	served chan struct{}      // closed when it no longer accepts
+	requested int // the configured port; the real one may be another
+	url       string
+	http      *http.Server
+	cancel    context.CancelFunc // of its requests
+	done      chan struct{}      // closed when it no longer accepts
 }
 
-// run keeps a listener open for each destination that has a port until ctx ends, and
-// with them waits for their requests, whose contexts come of requests.
+// run keeps a listener open for each destination with a port until ctx ends. Then it
+// closes the listeners and waits for their requests, which run under requests.
 func (p *ports) run(ctx, requests context.Context) {
 	for list := range p.server.options.Bridge.Destinations(ctx) {
 		wanted := make(map[string]exthost.Destination, len(list))
@@ -41,13 +41,13 @@ func (p *ports) run(ctx, requests context.Context) {
 				wanted[d.Name] = d
 			}
 		}
-		p.close(lastWords, func(name string, open *port) bool {
+		p.close(cancelGrace, func(name string, open *port) bool {
 			d, ok := wanted[name]
-			return !ok || d.Port != open.asked
+			return !ok || d.Port != open.requested
 		})
 		for name, d := range wanted {
 			if open := p.open[name]; open != nil {
-				p.server.options.Bridge.Listens(name, open.url) // which a new build does not know
+				p.server.options.Bridge.Listens(name, open.url) // a new snapshot has lost the URL
 			} else {
 				p.listen(ctx, requests, d)
 			}
@@ -56,29 +56,29 @@ func (p *ports) run(ctx, requests context.Context) {
 	p.close(p.server.options.ShutdownTimeout, func(string, *port) bool { return true })
 }
 
-// close closes the ports that are which, whose requests may still run that long, and
-// waits for them together.
-func (p *ports) close(patience time.Duration, which func(name string, open *port) bool) {
+// close closes the ports for which match is true and waits for their requests, for
+// timeout before it cancels them.
+func (p *ports) close(timeout time.Duration, match func(name string, open *port) bool) {
 	var closing sync.WaitGroup
 	for name, open := range p.open {
-		if !which(name, open) {
+		if !match(name, open) {
 			continue
 		}
 		delete(p.open, name)
 		p.server.options.Bridge.Listens(name, "")
 		closing.Go(func() {
-			p.server.shutdown(open.http, patience, open.cancel)
+			p.server.shutdown(open.http, timeout, open.cancel)
 			open.cancel()
-			<-open.served
+			<-open.done
 		})
 	}
 	closing.Wait()
 }
 
-// maxPortTries is how many ports after a taken one are tried.
+// maxPortTries bounds the ports that are tried after one that is taken.
 const maxPortTries = 100
 
-// listen opens the port of a destination, or the next one that is free.
+// listen opens the port of a destination, or the next free one.
 func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	log := p.server.options.Logger.With("extension", d.Name)
 	l, err := listenFrom(ctx, d.Port)
@@ -91,9 +91,9 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 		log.Warn("the port of the destination is taken, and the next free one is used", "port", d.Port, "listens", address)
 	}
 	guard, err := p.server.newGuard(address, true, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.server.serveOne(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
+		p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
 	}))
-	if err != nil { // of allowed_origins, which the server's own guard has refused before
+	if err != nil { // an invalid allowed origin, which Serve has refused before
 		log.Error("no port for the destination", "error", err)
 		_ = l.Close()
 		return
@@ -103,10 +103,10 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 		scheme = "https://"
 	}
 	requests, cancel := context.WithCancel(requests)
-	open := &port{asked: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), cancel: cancel, served: make(chan struct{})}
+	open := &port{requested: d.Port, url: scheme + address, http: p.server.newHTTP(requests, guard), cancel: cancel, done: make(chan struct{})}
 	p.open[d.Name] = open
 	go func() {
-		defer close(open.served)
+		defer close(open.done)
 		if err := p.server.accept(open.http, l); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("the port of the destination is closed", "listens", address, "error", err)
 		}
@@ -115,7 +115,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	log.LogAttrs(ctx, slog.LevelDebug, "the destination listens", slog.String("at", address))
 }
 
-// listenFrom listens on 127.0.0.1, on the given port or one of the next that is free.
+// listenFrom listens on 127.0.0.1 on the given port, or on the next free one.
 func listenFrom(ctx context.Context, port int) (net.Listener, error) {
 	var lc net.ListenConfig
 	for try := 0; ; try++ {

@@ -14,62 +14,45 @@ import (
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
-	"github.com/exthost/exthost/protocol"
 )
 
 // Options configures a Server.
 type Options struct {
-	Backend mcpserver.Backend // what MCP clients reach; required
-	MCP     mcpserver.Options // the server's name towards them, and the limits, among them MaxBody
-	Serves  func(string) bool // whether /{id}/mcp is of an extension; nil: there are no such routes
-	Ready   func() error      // why /readyz is to say 503; nil is always ready
-	Bridge  Bridge            // the destinations among these, and their ports; nil: there are none
+	Backend mcpserver.Backend // serves MCP clients; required
+	MCP     mcpserver.Options // name of the server towards MCP clients, and limits such as MaxBody
+	Serves  func(string) bool // reports whether /{id}/mcp is served for an id; nil: never
+	Ready   func() error      // returns why /readyz answers 503; nil is always ready
+	Bridge  Bridge            // the destinations and their ports; nil: there are none
 	Metrics http.Handler      // served on /metrics; nil: no such route
-	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with its dashboard on /ui; nil: no such routes
+	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // also opens everything, alone the API, and the ports of destinations where there is no Token; required with Admin
-	OAuth          *OAuth   // also takes access tokens, but for the API; nil takes none
-	Token          string   // what Authorization: Bearer must show everywhere but on /healthz; "" allows loopback only
+	OperatorToken  string   // valid everywhere, as the only one for the API and, without Token, for the ports of destinations; required with Admin
+	OAuth          *OAuth   // access tokens that are valid everywhere but for the API; nil takes none
+	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
-	AllowedHosts   []string // names this server goes by, besides localhost and the host in Listen
+	AllowedHosts   []string // names of this server, besides localhost and the host in Listen
 	CertFile       string   // PEM; with KeyFile, serves TLS; "" serves plain HTTP
 	KeyFile        string
 
 	Logger          *slog.Logger  // nil logs nothing
-	MaxBodies       int64         // bytes that the bodies of requests hold together, the first 16 KiB of each aside; default 8 times MCP.MaxBody
-	MaxConns        int           // connections at once, more are closed; default 4096
-	ShutdownTimeout time.Duration // how long requests may still run when Serve is to end; default 5 s
+	MaxBodies       int64         // bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody
+	MaxConns        int           // concurrent connections, more are closed; default 4096
+	ShutdownTimeout time.Duration // for requests to finish when Serve is to end; default 5 s
 }
 
 const (
 	defaultListen = "127.0.0.1:7800"
 	defaultBody   = 16 << 20
-	headerTimeout = 10 * time.Second
-	headerBytes   = 64 << 10
-	idleTimeout   = 2 * time.Minute
-	lastWords     = time.Second // for requests to end once they are cancelled
 )
 
 func (o Options) withDefaults() Options {
-	if o.Listen == "" {
-		o.Listen = defaultListen
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MCP.Logger == nil {
-		o.MCP.Logger = o.Logger
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 4096
-	}
-	if o.MaxBodies == 0 {
-		o.MaxBodies = 8 * cmp.Or(o.MCP.MaxBody, defaultBody)
-	}
-	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = 5 * time.Second
-	}
+	o.Listen = cmp.Or(o.Listen, defaultListen)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MCP.Logger = cmp.Or(o.MCP.Logger, o.Logger)
+	o.MaxConns = cmp.Or(o.MaxConns, 4096)
+	o.MaxBodies = cmp.Or(o.MaxBodies, 8*cmp.Or(o.MCP.MaxBody, defaultBody))
+	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, 5*time.Second)
 	return o
 }
 
@@ -82,14 +65,14 @@ type Server struct {
 	bodies  *mcphttp.Budget
 	tokens  *accesstoken.Verifier // nil without OAuth
 	conns   atomic.Int64
-	ending  context.Context // ends when streams are to
+	ending  context.Context // ends when streams must end
 	end     context.CancelFunc
 
 	certificate atomic.Pointer[tls.Certificate]
 }
 
-// New returns a Server, which does not listen yet. It panics without a backend, and
-// with an operator's API that anybody could reach.
+// New returns a Server, which does not listen yet. It panics without a backend, and if
+// it has an operator's API but no operator's token.
 func New(o Options) *Server {
 	if o.Backend == nil {
 		panic("httpserver: no backend")
@@ -105,22 +88,11 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen opens the address that Options.Listen states. The error is a
-// *protocol.Error of kind config_invalid.
-func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", s.options.Listen)
-	if err != nil {
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "cannot listen: %w; choose another address with listen", err)
-	}
-	return l, nil
-}
-
-// Serve serves connections of l until ctx ends, which is no error: streams are
-// then ended, requests may finish within ShutdownTimeout and are cancelled after
-// it. It refuses, with a *protocol.Error of kind config_invalid, an address that
-// other machines can reach when there is no token, and an allowed origin that is
-// none. It closes l and may be called once.
+// Serve serves connections of l until ctx ends, which is no error: streams then end,
+// and requests may finish within ShutdownTimeout before they are cancelled. It returns
+// a *protocol.Error of kind config_invalid for an address that other machines can
+// reach without a token, and for an invalid allowed origin. It closes l and may be
+// called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.endStreams()
 	guard, err := s.newGuard(s.options.Listen, false, !isLoopback(l.Addr()), s.routes)
@@ -134,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := s.newHTTP(running, guard)
-	defer s.bridge(ctx, running)()
+	defer s.servePorts(ctx, running)()
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(server, l) }()
 	select {
@@ -150,15 +122,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// endStreams ends what lasts until somebody ends it, in good order.
+// endStreams ends sessions, subscriptions and event streams, which do not end by
+// themselves.
 func (s *Server) endStreams() {
 	s.mcp.Close()
 	s.end()
 }
 
-// bridge opens the ports of destinations until ctx ends. The function it returns
-// closes them, and waits for the requests that came by them.
-func (s *Server) bridge(ctx, requests context.Context) (end func()) {
+// servePorts serves the ports of destinations until ctx ends. end closes the ports and
+// waits for their requests.
+func (s *Server) servePorts(ctx, requests context.Context) (end func()) {
 	if s.options.Bridge == nil {
 		return func() {}
 	}
@@ -170,65 +143,4 @@ func (s *Server) bridge(ctx, requests context.Context) (end func()) {
 		stop()
 		running.Wait()
 	}
-}
-
-func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    headerBytes,
-		ConnState:         s.count,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
-	}
-}
-
-func (s *Server) accept(server *http.Server, l net.Listener) error {
-	if s.options.CertFile != "" {
-		server.TLSConfig = s.tlsConfig()
-		return server.ServeTLS(l, "", "")
-	}
-	return server.Serve(l)
-}
-
-// count keeps the number of connections bounded.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.conns.Add(1) > int64(s.options.MaxConns) {
-			_ = c.Close() // counted down when the server notices
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.conns.Add(-1)
-	}
-}
-
-// shutdown ends a server: new requests are refused, requests may finish, are
-// cancelled, are cut off.
-func (s *Server) shutdown(server *http.Server, patience time.Duration, cancel context.CancelFunc) {
-	if shutdownWithin(server, patience) != nil {
-		cancel()
-		if shutdownWithin(server, lastWords) != nil {
-			s.options.Logger.Warn("some HTTP requests did not end and were cut off")
-			_ = server.Close()
-		}
-	}
-}
-
-func shutdownWithin(server *http.Server, d time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	return server.Shutdown(ctx)
-}
-
-// isLoopback reports whether only this machine can connect to addr.
-func isLoopback(addr net.Addr) bool {
-	switch addr := addr.(type) {
-	case *net.TCPAddr:
-		return addr.IP.IsLoopback()
-	case *net.UnixAddr:
-		return true
-	}
-	return false
 }

@@ -49,7 +49,7 @@ func TestHealthAndReadiness(t *testing.T) {
 			t.Errorf("%s: %s %s", test.path, r.Status, body)
 		}
 		select {
-		case <-ready: // not asked
+		case <-ready: // must not be called
 		default:
 		}
 	}
@@ -59,7 +59,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 }
 
-// withToken shows a token with every request.
+// withToken adds a token to every request.
 type withToken struct{ http.RoundTripper }
 
 func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -91,7 +91,7 @@ func TestClientsOffLoopback(t *testing.T) {
 	}
 }
 
-// Streams end at once, calls may finish, and what does not is cancelled.
+// At shutdown streams end at once, and calls may finish until they are cancelled.
 func TestShutdown(t *testing.T) {
 	for _, finishes := range []bool{true, false} {
 		b := newFake()
@@ -129,7 +129,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// bridge is a Bridge with one destination, which says where that listens.
+// bridge is a Bridge with one destination. It records where that listens.
 type bridge struct{ listens chan string }
 
 func (bridge) Destinations(ctx context.Context) iter.Seq[[]exthost.Destination] {
@@ -149,7 +149,7 @@ func (b bridge) Listens(_, address string) {
 func (bridge) EnvHeaders(string) map[string]string { return nil }
 func (bridge) Refuses(*protocol.Session) error     { return nil }
 
-// What came by a destination's port may finish as all else may.
+// At shutdown, requests on a destination's port may finish too.
 func TestShutdownOfPorts(t *testing.T) {
 	b, ports := newFake(), bridge{make(chan string, 1)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -175,7 +175,7 @@ func TestShutdownOfPorts(t *testing.T) {
 	}
 }
 
-// Who watches the host does not keep it from ending.
+// An open event stream does not delay shutdown.
 func TestShutdownEndsTheOperatorsStreams(t *testing.T) {
 	h := openKit(t, exthost.Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -229,8 +229,7 @@ func TestF3TooManyConnections(t *testing.T) {
 	first.Close()
 }
 
-// pipes is a listener on this machine whose connections are in memory, so that
-// time can be made to pass.
+// pipes is a loopback listener with in-memory connections, for tests with fake time.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -255,7 +254,7 @@ func TestF3SlowClients(t *testing.T) {
 	for name, test := range map[string]struct {
 		sent   string
 		within time.Duration
-		want   string // the status line; "" when the connection just ends
+		want   string // the status line; "" if the connection is closed without one
 	}{
 		"header": {"GET /healthz HTTP/1.1\r\nHost: loc", 11 * time.Second, ""},
 		"body": {"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{",

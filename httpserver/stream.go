@@ -1,67 +1,85 @@
 package httpserver
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/exthost/exthost/internal/sse"
 )
 
-const (
-	streamWrite     = 30 * time.Second // how long one write to a reader may take
-	streamKeepAlive = 20 * time.Second // the pause after which a silent stream says that it is alive
-	streamBuffer    = 64               // what waits for a reader here; the rest waits where it comes from
-)
+// streamBuffer bounds the events that wait for a slow reader. Sources wait beyond it.
+const streamBuffer = 64
 
-// message is one server-sent event.
+// message is one event of a stream.
 type message struct {
 	event string
 	data  any
 }
 
-// eventStream writes server-sent events to one reader.
-type eventStream struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
+// source sends messages until it has no more, send returns false, or ctx ends.
+type source func(ctx context.Context, send func(message) bool)
+
+type streamEndKey struct{}
+
+// withStreamEnd makes the streams of next end with ending. Without it they would delay
+// the server's shutdown, which waits for requests.
+func withStreamEnd(ending context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamEndKey{}, ending)))
+	})
 }
 
-func newEventStream(w http.ResponseWriter) *eventStream {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	return &eventStream{w, http.NewResponseController(w)}
-}
-
-// run writes until there are no more messages or the reader is gone. What comes at
-// once is flushed at once.
-func (s *eventStream) run(messages <-chan message) {
-	alive := time.NewTicker(streamKeepAlive)
-	defer alive.Stop()
-	if s.write(": \n\n", true) != nil { // the reader learns that it is one
-		return
+// serveStream writes the messages of the sources as server-sent events, until all
+// sources have ended, the reader has disconnected, or the server is about to end. It
+// waits for the sources.
+func serveStream(w http.ResponseWriter, r *http.Request, sources ...source) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if ending, ok := ctx.Value(streamEndKey{}).(context.Context); ok {
+		defer context.AfterFunc(ending, cancel)()
 	}
-	for {
+	messages := make(chan message, streamBuffer)
+	send := func(m message) bool {
+		select {
+		case messages <- m:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	var sending sync.WaitGroup
+	for _, from := range sources {
+		sending.Go(func() { from(ctx, send) })
+	}
+	ended := make(chan struct{})
+	go func() { sending.Wait(); close(messages); close(ended) }()
+	writeMessages(w, messages)
+	cancel()
+	<-ended
+	return nil
+}
+
+// writeMessages writes until messages is closed or a write fails. It flushes once for
+// messages that arrive together.
+func writeMessages(w http.ResponseWriter, messages <-chan message) {
+	events := sse.NewWriter(w, "no-store")
+	alive := time.NewTicker(sse.KeepAlive)
+	defer alive.Stop()
+	for err := events.Comment(); err == nil; { // the first bytes make proxies pass the headers on
 		select {
 		case m, ok := <-messages:
 			if !ok {
 				return
 			}
-			data, err := json.Marshal(m.data)
-			if err != nil || s.write("event: "+m.event+"\ndata: "+string(data)+"\n\n", len(messages) == 0) != nil {
-				return
-			}
+			err = events.Event(m.event, func(b []byte) ([]byte, error) {
+				data, err := json.Marshal(m.data)
+				return append(b, data...), err
+			}, len(messages) == 0)
 		case <-alive.C:
-			if s.write(": \n\n", true) != nil {
-				return
-			}
+			err = events.Comment()
 		}
 	}
-}
-
-func (s *eventStream) write(event string, flush bool) error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(streamWrite)) // not every ResponseWriter has deadlines
-	if _, err := s.w.Write([]byte(event)); err != nil || !flush {
-		return err
-	}
-	return s.rc.Flush()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// seer is a backend that tells what params it is given.
+// seer is a backend that records the params of its calls.
 type seer chan string
 
 func (s seer) Attach(context.Context, *protocol.Session) error { return nil }
@@ -20,7 +20,7 @@ func (s seer) Do(_ context.Context, c *protocol.Call) (json.RawMessage, error) {
 	return json.RawMessage(`{"content":[]}`), nil
 }
 
-// The trace that HTTP's headers name is that of the call, in either era.
+// The trace in HTTP headers becomes that of the call, in both eras.
 func TestTraceContext(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	seen := make(seer, 1)

@@ -12,17 +12,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of the tests; nothing is decided by how long a wait takes.
+// patience bounds every wait of the tests. No test depends on the duration of a wait.
 const patience = 20 * time.Second
 
 // fake is a backend with scripted tools.
 type fake struct {
-	attached chan *protocol.Session // every session, as it attaches
+	attached chan *protocol.Session // every attached session
 	detached chan string            // the ids of sessions whose context has ended
-	calls    chan *protocol.Call    // calls of the tool "hang" and all but tools/*
-	ended    chan error             // why the tool "hang" ended
-	refuse   error                  // what Attach returns
-	eager    bool                   // Attach tries to tell the client something before it returns
+	calls    chan *protocol.Call    // calls of the tool "hang", and of all methods but tools/*
+	ended    chan error             // the cause for which a call of the tool "hang" ended
+	refuse   error                  // the error of Attach
+	eager    bool                   // Attach notifies the client before it returns
 
 	mu   sync.Mutex
 	live map[*protocol.Session]context.Context
@@ -55,7 +55,7 @@ func (f *fake) Attach(ctx context.Context, s *protocol.Session) error {
 	return nil
 }
 
-// announce tells every live session that the tools have changed.
+// announce sends tools/list_changed to every attached session.
 func (f *fake) announce() {
 	f.mu.Lock()
 	var clients []protocol.Peer

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// childEnv makes the test binary a stdio server.
+// childEnv is the variable that makes the test binary a stdio server.
 const childEnv = "MCPSERVER_TEST_STDIO"
 
 func TestMain(m *testing.M) {
@@ -37,8 +37,8 @@ func serveChild() int {
 	return 0
 }
 
-// leftBehind returns the stacks of this package's goroutines that are still there
-// when the time is up.
+// leftBehind returns the stacks of this package's goroutines that still run when the
+// time is up.
 func leftBehind(within time.Duration) string {
 	deadline := time.After(within)
 	tick := time.NewTicker(10 * time.Millisecond)

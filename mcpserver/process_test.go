@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// childCommand is the test binary as a server on inherited pipes, which unlike
-// those of the other tests are in blocking mode.
+// childCommand returns the test binary as a server on inherited pipes, which are in
+// blocking mode, unlike those of the other tests.
 func childCommand(t *testing.T) (cmd *exec.Cmd, in io.WriteCloser, out *os.File) {
 	t.Helper()
 	self, err := os.Executable()
@@ -34,7 +34,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout.(*os.File).Close() // the child's end
+	cmd.Stdout.(*os.File).Close() // the copy that the child has inherited
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 }
 
@@ -47,7 +47,7 @@ func TestF5StdoutClosed(t *testing.T) {
 	_, _ = io.WriteString(in, initialize+"\n")
 	readLine()
 	out.Close()
-	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // and stdin stays open
+	_, _ = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n") // stdin stays open
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	get(t, ended, "the server to end")
@@ -67,7 +67,7 @@ func lineReader(r io.Reader) func() {
 	}
 }
 
-// What is logged while nobody reads it must not be the end either.
+// A closed stderr must not end the process when it logs.
 func TestF5StderrClosed(t *testing.T) {
 	cmd, in, out := childCommand(t)
 	defer out.Close()

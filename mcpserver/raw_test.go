@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// exotic are arguments that no decoder and encoder would give back like this.
+// exotic are arguments that change when they are decoded and encoded again.
 const exotic = `{"n":12345678901234567890,"z":1e400,"b":{"é":"日本 \u00e9\/ 🎈","a":1.10},"a":-0,"dup":1,"dup":2,"html":"<&>"}`
 
 func TestBytesSurvive(t *testing.T) {
@@ -26,7 +26,7 @@ func TestBytesSurvive(t *testing.T) {
 			{`-1`, "x/custom", `"unknown":` + exotic, ""},
 		} {
 			c.request(test.id, test.method, test.members)
-			if test.want == "" { // the backend returns the params it was called with
+			if test.want == "" { // the backend returns its params
 				test.want = `{` + added + string(get(t, b.calls, "the call").Params[1:])
 			}
 			want := `{"jsonrpc":"2.0","id":` + test.id + `,"result":` + test.want + `}`
@@ -50,11 +50,11 @@ func TestParamsReachTheBackendAsSent(t *testing.T) {
 	})
 }
 
-func TestEverythingOfACallComesBeforeItsAnswer(t *testing.T) {
+func TestMessagesOfACallPrecedeItsAnswer(t *testing.T) {
 	eachRaw(t, mcpserver.Options{}, func(t *testing.T, _ *fake, c *rawClient) {
 		members := `"name":"count","_meta":{"progressToken":"p"}`
 		want := []string{"progress", "progress", "progress", "message", "result"}
-		if c.stateless { // which has not asked for log messages
+		if c.stateless { // the request has no logLevel
 			members = `"name":"count"`
 			want = slices.Delete(want, 3, 4)
 		}
@@ -67,7 +67,7 @@ func TestEverythingOfACallComesBeforeItsAnswer(t *testing.T) {
 	})
 }
 
-func TestLogMessagesAreForThoseWhoAsk(t *testing.T) {
+func TestLogMessagesNeedALevel(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	c := postingClient(t, url, nil, true)
 	meta := strings.TrimSuffix(metaOnly, "}") + `,"io.modelcontextprotocol/logLevel":"info","progressToken":1}`
@@ -97,7 +97,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-func TestLateWordsAreDropped(t *testing.T) {
+func TestMessagesAfterTheAnswerAreDropped(t *testing.T) {
 	eachRaw(t, mcpserver.Options{}, func(t *testing.T, b *fake, c *rawClient) {
 		c.request(`1`, "x/custom", ``)
 		client := get(t, b.calls, "the call").Client
@@ -121,7 +121,7 @@ func TestC1TooManyInFlight(t *testing.T) {
 		if strings.HasSuffix(t.Name(), "/http/stateless") {
 			t.Skip("such requests have nothing in common to count them by")
 		}
-		go c.request(`1`, "tools/call", `"name":"hang"`) // over HTTP it returns with the answer
+		go c.request(`1`, "tools/call", `"name":"hang"`) // over HTTP request returns with the answer
 		get(t, b.calls, "the first call")
 		c.request(`2`, "x/custom", ``)
 		if got := get(t, c.heard, "the refusal"); !strings.Contains(got, `"id":2,"error":{"code":-32016`) {

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// rawClient speaks to one front in frames of text. It has opened a session where
-// the era has them, and hears everything in the order in which it came.
+// rawClient exchanges frames of text over one transport. For the legacy era it has
+// opened a session. It gets all messages in the order of their arrival.
 type rawClient struct {
 	stateless bool
 	send      func(frame string)
@@ -35,7 +35,7 @@ func (c *rawClient) request(id, method, members string) {
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"raw","version":"1"}}}`
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 
-// eachRaw runs f as a subtest with a client on every front and era.
+// eachRaw runs f as a subtest for every transport and era.
 func eachRaw(t *testing.T, o mcpserver.Options, f func(t *testing.T, b *fake, c *rawClient)) {
 	for name, open := range map[string]func(*testing.T, *mcpserver.Server) *rawClient{
 		"stdio/session": rawStdio, "http/session": rawHTTP, "sse/session": rawSSE,
@@ -60,7 +60,7 @@ func writeLines(w *os.File) func(string) {
 	return func(frame string) { _, _ = io.WriteString(w, frame+"\n") }
 }
 
-// lines delivers the lines of r; it never blocks the reader for long.
+// lines delivers the lines of r through a buffered channel.
 func lines(r io.Reader) <-chan string {
 	c := make(chan string, 4096)
 	go func() {
@@ -74,7 +74,8 @@ func lines(r io.Reader) <-chan string {
 	return c
 }
 
-// events delivers the data of the events of r, "name data" unless it is a message.
+// events delivers the data of the events of r, preceded by the event's name unless that
+// is "message".
 func events(r io.Reader) <-chan string {
 	c := make(chan string, 4096)
 	go func() {
@@ -144,7 +145,7 @@ func openSession(t testing.TB, url string, h http.Header) string {
 	return id
 }
 
-// postingClient sends each frame as a POST and hears what all of them answer.
+// postingClient sends each frame as a POST and collects the answers of all.
 func postingClient(t *testing.T, url string, h http.Header, stateless bool) *rawClient {
 	heard := make(chan string, 4096)
 	return &rawClient{stateless: stateless, heard: heard, send: func(frame string) {
@@ -166,7 +167,7 @@ func postingClient(t *testing.T, url string, h http.Header, stateless bool) *raw
 	}}
 }
 
-// mirrored returns the headers that a stateless request needs.
+// mirrored returns the headers that a modern request needs.
 func mirrored(frame string) http.Header {
 	var m struct {
 		Method string
@@ -180,7 +181,7 @@ func mirrored(frame string) http.Header {
 	return h
 }
 
-// do sends a request; the body of the response is closed with the test.
+// do sends a request. The end of the test closes the body of the response.
 func do(t testing.TB, method, url string, h http.Header, body string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// fronts are the ways in, each with the eras it serves.
+// fronts are the transports, each with a revision that a client asks for.
 var fronts = []struct {
 	name, version string
 	connect       func(t *testing.T, s *mcpserver.Server) mcp.Transport
@@ -25,10 +25,10 @@ var fronts = []struct {
 	{"http", "2025-11-25", httpTransport},
 	{"http", "2026-07-28", httpTransport},
 	{"sse", "2024-11-05", sseTransport},
-	{"sse", "2026-07-28", sseTransport}, // falls back to the handshake
+	{"sse", "2026-07-28", sseTransport}, // the client falls back to initialize
 }
 
-// eachFront runs f as a subtest with a client on every front.
+// eachFront runs f as a subtest with a client on every transport.
 func eachFront(t *testing.T, o *mcp.ClientOptions, f func(t *testing.T, b *fake, c *mcp.ClientSession)) {
 	for _, front := range fronts {
 		t.Run(front.name+"/"+front.version, func(t *testing.T) {
@@ -53,8 +53,8 @@ func stdioTransport(t *testing.T, s *mcpserver.Server) mcp.Transport {
 	return &mcp.IOTransport{Reader: out, Writer: in}
 }
 
-// serveStdio runs s over two pipes and returns the client's ends. When the test
-// ends the server must have ended in good order.
+// serveStdio runs s over two pipes and returns the client's ends. At the end of the
+// test ServeStdio must return no error.
 func serveStdio(t *testing.T, s *mcpserver.Server) (in, out *os.File) {
 	t.Helper()
 	r, in, err := os.Pipe()
@@ -77,7 +77,7 @@ func serveStdio(t *testing.T, s *mcpserver.Server) (in, out *os.File) {
 	return in, out
 }
 
-// serveHTTP runs the HTTP fronts of s on a loopback port.
+// serveHTTP serves s over HTTP on a loopback port.
 func serveHTTP(t testing.TB, s *mcpserver.Server) *httptest.Server {
 	mux := http.NewServeMux()
 	sse, message := s.SSE("")
@@ -92,15 +92,15 @@ func serveHTTP(t testing.TB, s *mcpserver.Server) *httptest.Server {
 	return server
 }
 
-// asCaller takes the word of the header Caller for who is calling.
+// asCaller takes the caller from the header Caller.
 func asCaller(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(mcpserver.WithCaller(r.Context(), r.Header.Get("Caller"))))
 	})
 }
 
-// httpClient is not the default one, whose idle connections every closing
-// httptest.Server closes.
+// httpClient is not http.DefaultClient, whose idle connections httptest.Server.Close
+// closes.
 var httpClient = &http.Client{Transport: &http.Transport{}}
 
 func httpTransport(t *testing.T, s *mcpserver.Server) mcp.Transport {
@@ -131,7 +131,7 @@ func TestClientListsAndCalls(t *testing.T) {
 	})
 }
 
-func TestClientHearsOfFailures(t *testing.T) {
+func TestClientGetsFailures(t *testing.T) {
 	eachFront(t, nil, func(t *testing.T, _ *fake, c *mcp.ClientSession) {
 		result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "bad"})
 		if err != nil {
@@ -173,7 +173,7 @@ func TestClientCancels(t *testing.T) {
 	})
 }
 
-func TestClientIsAskedDuringItsCall(t *testing.T) {
+func TestClientGetsRequestsDuringItsCall(t *testing.T) {
 	eachFront(t, nil, func(t *testing.T, _ *fake, c *mcp.ClientSession) {
 		result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
 		if err != nil {
@@ -185,7 +185,7 @@ func TestClientIsAskedDuringItsCall(t *testing.T) {
 	})
 }
 
-func TestClientHearsProgressAndChanges(t *testing.T) {
+func TestClientGetsProgressAndChanges(t *testing.T) {
 	progress, changes := make(chan float64, 64), make(chan string, 64)
 	o := &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -9,30 +10,31 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Backend is what a Server serves.
+// Backend runs the requests of a Server's clients.
 type Backend interface {
-	// Attach registers s for what the backend tells its clients unasked, such as
-	// notifications/tools/list_changed, until ctx ends. It returns at once. An
-	// error refuses the session.
+	// Attach registers s until ctx ends for notifications that belong to no request,
+	// such as notifications/tools/list_changed. It returns at once. An error refuses
+	// the session.
 	Attach(ctx context.Context, s *protocol.Session) error
-	// Do runs one request or notification, whatever its method, and returns the
-	// raw result. ctx ends when the client cancels the request or is gone.
-	// c.Client must not be used after Do has returned.
+	// Do runs one request or notification of any method and returns the raw result.
+	// ctx ends when the client cancels the request or disconnects. c.Client must not
+	// be used after Do has returned.
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 }
 
-// Describer is a Backend that knows what it offers. Of others Options say it.
+// Describer is a Backend that describes itself to clients. For other backends the
+// Options do.
 type Describer interface {
-	// Describe returns what a client gets to know in the handshake of s, whose
-	// Extension and Version are known by then. An error refuses the session.
+	// Describe returns the description for the handshake of s, whose Extension and
+	// Version are set. An error refuses the session.
 	Describe(ctx context.Context, s *protocol.Session) (protocol.Description, error)
 }
 
-// Mirrored is a Backend that knows what its tools want repeated in headers, for who
-// routes by them.
+// Mirrored is a Backend whose tools may want arguments repeated in HTTP headers, for
+// intermediaries that route by them.
 type Mirrored interface {
-	// Mirrored returns the input schema of the tool that the client of s knows by that
-	// name, if it has x-mcp-header anywhere; else nil.
+	// Mirrored returns the input schema of the tool that the client of s calls by that
+	// name, or nil if the schema has no x-mcp-header.
 	Mirrored(s *protocol.Session, tool string) json.RawMessage
 }
 
@@ -40,53 +42,43 @@ type Mirrored interface {
 type Options struct {
 	Name         string // the server's name in the handshake; default "exthost"
 	Version      string // the server's version in the handshake; default "0.0.0"
-	Instructions string // advice to the client's model; "" sends none. A Describer knows better
+	Instructions string // advice to the client's model; "" sends none; a Describer overrides it
 
 	// Capabilities are the server's MCP capabilities, a JSON object; default
-	// {"tools":{"listChanged":true}}. Which notifications a client may subscribe
-	// to follows from them. A Describer knows better.
+	// {"tools":{"listChanged":true}}. They determine the notifications that clients may
+	// subscribe to. A Describer overrides them.
 	Capabilities json.RawMessage
 	Logger       *slog.Logger // nil logs nothing
 
 	MaxBody      int64         // bytes in one message of a client; default 16 MiB
-	MaxInFlight  int           // requests one conversation may have running, more are answered overloaded; default 256
-	MaxSessions  int           // HTTP sessions and subscriptions at once, idle ones make room, beyond that 429; default 1024
-	SessionIdle  time.Duration // how long an HTTP session lives without request or stream; default 30 min
-	DrainTimeout time.Duration // how long requests may still run after the end of stdin; default 5 s
+	MaxInFlight  int           // concurrent requests of one session, more are answered overloaded; default 256
+	MaxSessions  int           // concurrent HTTP sessions and subscriptions, idle sessions make room, beyond that 429; default 1024
+	SessionIdle  time.Duration // until an HTTP session without request and stream ends; default 30 min
+	DrainTimeout time.Duration // for requests to finish after the end of stdin; default 5 s
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Name, "exthost")
-	setDefault(&o.Version, "0.0.0")
-	setDefault(&o.MaxBody, 16<<20)
-	setDefault(&o.MaxInFlight, 256)
-	setDefault(&o.MaxSessions, 1024)
-	setDefault(&o.SessionIdle, 30*time.Minute)
-	setDefault(&o.DrainTimeout, 5*time.Second)
+	o.Name = cmp.Or(o.Name, "exthost")
+	o.Version = cmp.Or(o.Version, "0.0.0")
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxBody = cmp.Or(o.MaxBody, 16<<20)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 256)
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
+	o.SessionIdle = cmp.Or(o.SessionIdle, 30*time.Minute)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 	if o.Capabilities == nil {
 		o.Capabilities = json.RawMessage(`{"tools":{"listChanged":true}}`)
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Server speaks MCP to clients on behalf of a backend. It may serve any number of
-// fronts at once.
+// Server serves a backend to MCP clients, over any number of transports at once.
 type Server struct {
 	backend  Backend
 	options  Options
 	log      *slog.Logger
 	sessions *sessions
-	holds    *holds
+	pending  *pendingRequests
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -95,18 +87,19 @@ type Server struct {
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger, sessions: newSessions(o.MaxSessions),
-		holds: &holds{limit: o.MaxSessions, byName: make(map[string]*held)}}
+	s := &Server{backend: b, options: o, log: o.Logger,
+		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
+		pending:  &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
 	s.closing, s.close = context.WithCancel(context.Background())
-	if err := json.Unmarshal(o.Capabilities, new(offers)); err != nil {
+	if err := json.Unmarshal(o.Capabilities, new(changeCapabilities)); err != nil {
 		panic("mcpserver: capabilities: " + err.Error())
 	}
 	return s
 }
 
-// Close ends every session, stream and subscription in good order and refuses new
-// ones with 503. Requests in flight over HTTP go on: their contexts are the HTTP
-// server's. It does not wait and is idempotent.
+// Close ends all sessions, streams and subscriptions after the messages that wait on
+// them, and refuses new ones with 503. Requests in flight over HTTP go on, because
+// the HTTP server owns their contexts. Close is idempotent and does not wait.
 func (s *Server) Close() {
 	s.close()
 	for _, c := range s.sessions.all() {
@@ -114,35 +107,40 @@ func (s *Server) Close() {
 	}
 }
 
-// visit is who makes an HTTP request, and what he brings.
-type visit struct {
+// requester is the sender of an HTTP request, as the middleware identified it.
+type requester struct {
 	caller string
-	env    map[string]string
+	env    map[string]string // see [WithEnv]
 }
 
-type visitKey struct{}
+type requesterKey struct{}
 
 // WithCaller returns a context whose HTTP request is made by the named,
-// authenticated caller. It is for the middleware in front of a Server: sessions
-// belong to the caller that opened them.
+// authenticated caller. It is for the middleware in front of a Server: only the
+// caller that opened a session may use it.
 func WithCaller(ctx context.Context, caller string) context.Context {
-	v := visitOf(ctx)
-	v.caller = caller
-	return context.WithValue(ctx, visitKey{}, v)
+	by := requesterOf(ctx)
+	by.caller = caller
+	return context.WithValue(ctx, requesterKey{}, by)
 }
 
-// WithEnv returns a context whose HTTP request, if it opens a session, brings these
-// variables for the environment of an instance of its own.
+// WithEnv returns a context whose HTTP request, if it opens a session, sets these
+// environment variables for the session's own instance.
 func WithEnv(ctx context.Context, env map[string]string) context.Context {
-	v := visitOf(ctx)
-	v.env = env
-	return context.WithValue(ctx, visitKey{}, v)
+	by := requesterOf(ctx)
+	by.env = env
+	return context.WithValue(ctx, requesterKey{}, by)
 }
 
-// CallerOf returns the caller that [WithCaller] named; "" when there is none.
-func CallerOf(ctx context.Context) string { return visitOf(ctx).caller }
+// CallerOf returns the caller that [WithCaller] named, or "".
+func CallerOf(ctx context.Context) string { return requesterOf(ctx).caller }
 
-func visitOf(ctx context.Context) visit {
-	v, _ := ctx.Value(visitKey{}).(visit)
-	return v
+func requesterOf(ctx context.Context) requester {
+	by, _ := ctx.Value(requesterKey{}).(requester)
+	return by
+}
+
+// session returns a session of the requester.
+func (r requester) session(version, extension string, capabilities json.RawMessage) *protocol.Session {
+	return &protocol.Session{Caller: r.caller, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

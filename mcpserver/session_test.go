@@ -84,7 +84,7 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 	for _, caller := range []string{"mallory", "", "alice"} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			if caller == "alice" && method == http.MethodGet {
-				continue // it would stay open
+				continue // the stream would stay open
 			}
 			r := do(t, method, url, http.Header{"Caller": {caller}, "Mcp-Session-Id": {id}}, ping)
 			if theirs := r.StatusCode == http.StatusNotFound; theirs == (caller == "alice") {
@@ -99,7 +99,7 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 			t.Errorf("POST to alice's stream by %q: %s", caller, r.Status)
 		}
 	}
-	// The id of the one transport means nothing to the other.
+	// A session id is valid on the transport that issued it only.
 	_, sse, _ := strings.Cut(endpoint, "sessionId=")
 	r := do(t, http.MethodPost, url, http.Header{"Caller": {"alice"}, "Mcp-Session-Id": {sse}}, ping)
 	if r.StatusCode != http.StatusNotFound {
@@ -131,7 +131,7 @@ func TestF4ClientVanishes(t *testing.T) {
 	}
 }
 
-// An idle session makes room for a new one; what is in use does not.
+// A new session evicts an idle one, but none that is in use.
 func TestF3TooManySessions(t *testing.T) {
 	b := newFake()
 	server := serveHTTP(t, mcpserver.New(b, mcpserver.Options{MaxSessions: 2}))
@@ -143,7 +143,7 @@ func TestF3TooManySessions(t *testing.T) {
 	if r := do(t, http.MethodPost, url, http.Header{"Mcp-Session-Id": {idle}}, ping); r.StatusCode != http.StatusNotFound {
 		t.Errorf("the session that had to go: %s", r.Status)
 	}
-	do(t, http.MethodGet, url, http.Header{"Mcp-Session-Id": {busy}}, "") // its stream keeps it in use
+	do(t, http.MethodGet, url, http.Header{"Mcp-Session-Id": {busy}}, "") // the stream keeps the session in use
 	for method, at := range map[string]string{http.MethodPost: "/mcp", http.MethodGet: "/sse"} {
 		r := do(t, method, server.URL+at, nil, initialize)
 		if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
@@ -157,7 +157,7 @@ func TestF3TooManySessions(t *testing.T) {
 	openSession(t, url, nil)
 }
 
-// F4: who opens more sessions than there is room for loses his own first.
+// F4: a caller who opens too many sessions loses its own first.
 func TestF4ManySessionsCostTheirOwner(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{MaxSessions: 3})).URL + "/mcp"
 	alice, mallory := http.Header{"Caller": {"alice"}}, http.Header{"Caller": {"mallory"}}
@@ -189,11 +189,10 @@ func TestRefusedSessionTakesNoPlace(t *testing.T) {
 	openSession(t, url, nil)
 }
 
-// Sessions nobody uses end; a request that runs or a stream that is open is use.
-// slow is a backend that knows what it offers once its extension has started.
+// slow is a backend whose Describe waits, as for an extension that starts.
 type slow struct {
 	*fake
-	starting chan error // nil as it begins to wait, and why it no longer does
+	starting chan error // nil at the start of the wait, then the error that ended it
 }
 
 func (s slow) Describe(ctx context.Context, _ *protocol.Session) (d protocol.Description, err error) {
@@ -215,7 +214,7 @@ func TestF4InitializeEndsWithItsClient(t *testing.T) {
 		mcpserver.New(b, mcpserver.Options{}).Handler("").ServeHTTP(httptest.NewRecorder(), r)
 	}()
 	get(t, b.starting, "the start")
-	cancel() // as the server does when the client is gone
+	cancel() // as net/http does when the client disconnects
 	if err := get(t, b.starting, "the wait to end"); err == nil {
 		t.Error("the start was waited for")
 	}
@@ -223,6 +222,7 @@ func TestF4InitializeEndsWithItsClient(t *testing.T) {
 	get(t, b.detached, "the session to be detached")
 }
 
+// An unused session ends. A running request or an open stream counts as use.
 func TestF3SessionIdles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newFake()
@@ -244,7 +244,7 @@ func TestF3SessionIdles(t *testing.T) {
 			}
 			time.Sleep(59 * time.Minute)
 		}
-		if got := <-b.detached; got != unused { // after its first minute
+		if got := <-b.detached; got != unused { // unused for a minute
 			t.Errorf("detached %s, want the one that was never used", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
@@ -283,7 +283,7 @@ func TestSessionStream(t *testing.T) {
 	if _, err := client.Call(t.Context(), "roots/list", nil); err == nil {
 		t.Error("a client without a stream was asked")
 	}
-	b.announce() // before there is a stream, for the one to come
+	b.announce() // waits for the stream
 	stream := do(t, http.MethodGet, url, named, "")
 	if got := stream.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Fatalf("GET: %s %s", stream.Status, got)
@@ -298,7 +298,7 @@ func TestSessionStream(t *testing.T) {
 		answered <- string(answer) + errorText(err)
 	}()
 	question := get(t, heard, "the question")
-	if question != `{"jsonrpc":"2.0","id":2,"method":"roots/list"}` { // 1 was the one that found no stream
+	if question != `{"jsonrpc":"2.0","id":2,"method":"roots/list"}` { // request 1 failed for lack of a stream
 		t.Errorf("question %s", question)
 	}
 	r := do(t, http.MethodPost, url, named, `{"jsonrpc":"2.0","id":2,"result":{"roots":[12345678901234567890]}}`)
@@ -321,7 +321,7 @@ func TestSessionStream(t *testing.T) {
 	}
 }
 
-func TestSessionTellsTheBackend(t *testing.T) {
+func TestSessionNotifiesTheBackend(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	h := http.Header{"Mcp-Session-Id": {openSession(t, url, nil)}}
@@ -334,7 +334,7 @@ func TestSessionTellsTheBackend(t *testing.T) {
 	}
 }
 
-// Pretty-printed bodies lose their line breaks and nothing else.
+// Pretty-printed bodies lose only their line breaks.
 func TestLineBreaksDoNotReachTheBackend(t *testing.T) {
 	b := newFake()
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
@@ -345,7 +345,7 @@ func TestLineBreaksDoNotReachTheBackend(t *testing.T) {
 	}
 }
 
-// Clients that accept no event stream get the answer without what precedes it.
+// Clients that accept no event stream get the answer alone.
 func TestClientThatAcceptsNoStream(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
 	h := http.Header{"Mcp-Session-Id": {openSession(t, url, nil)}, "Accept": {"application/json"}}
@@ -355,7 +355,7 @@ func TestClientThatAcceptsNoStream(t *testing.T) {
 	}
 }
 
-// again is a client that uses an id again as soon as the answer is on its way.
+// again is a client that reuses an id as soon as the first byte of the answer arrives.
 type again struct {
 	*httptest.ResponseRecorder
 	use func()

@@ -7,43 +7,47 @@ import (
 	"time"
 )
 
-// sessions are the conversations held over HTTP, and a count of all that occupies
-// the server for longer than a request.
+// sessions is the table of the sessions over HTTP. It bounds them together with the
+// subscriptions, by slots.
 type sessions struct {
 	limit int
 
-	mu    sync.RWMutex
-	taken int
-	byID  map[string]*conversation
+	mu   sync.RWMutex
+	used int // slots
+	byID map[string]*clientSession
 }
 
-func newSessions(limit int) *sessions {
-	return &sessions{limit: limit, byID: make(map[string]*conversation)}
-}
-
-// take takes one of the places there are; give gives it back.
-func (s *sessions) take() bool {
+// acquire takes a slot, or returns false if there is none.
+func (s *sessions) acquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= s.limit {
+	if s.used >= s.limit {
 		return false
 	}
-	s.taken++
+	s.used++
 	return true
 }
 
-// evict ends the session that has been idle longest, one of caller's own if there is
-// any, and reports whether there was one: who opens many sessions loses his own before
-// others lose theirs. The client learns that it is gone and initializes anew.
+// release returns a slot.
+func (s *sessions) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+}
+
+// evict ends the session that has been idle longest, and reports whether there was
+// one. Sessions of the caller go first, so that a caller who opens many sessions
+// loses its own before those of others. The client gets 404 and initializes again.
 func (s *sessions) evict(caller string) bool {
-	var oldest *conversation
+	var oldest *clientSession
 	var since time.Time
 	for _, c := range s.all() {
 		idle, ok := c.idleSince()
 		if !ok {
 			continue
 		}
-		if own, has := c.caller == caller, oldest != nil && oldest.caller == caller; oldest == nil || own && !has || own == has && idle.Before(since) {
+		own, has := c.requester.caller == caller, oldest != nil && oldest.requester.caller == caller
+		if oldest == nil || own && !has || own == has && idle.Before(since) {
 			oldest, since = c, idle
 		}
 	}
@@ -53,38 +57,32 @@ func (s *sessions) evict(caller string) bool {
 	return oldest != nil
 }
 
-func (s *sessions) give() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken--
-}
-
-func (s *sessions) add(c *conversation) {
+func (s *sessions) add(c *clientSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID[c.id] = c
 }
 
-// remove forgets c and gives its place back.
-func (s *sessions) remove(c *conversation) {
+// remove removes c and returns its slot.
+func (s *sessions) remove(c *clientSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, c.id)
-	s.taken--
+	s.used--
 }
 
-// get returns the conversation id names if it is caller's own and of that front: to
-// anybody else, and elsewhere, it does not exist.
-func (s *sessions) get(id, caller, front string) *conversation {
+// get returns the session with the given id, or nil unless it belongs to the caller
+// and the extension.
+func (s *sessions) get(id, caller, extension string) *clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if c := s.byID[id]; c != nil && c.caller == caller && c.front == front {
+	if c := s.byID[id]; c != nil && c.requester.caller == caller && c.extension == extension {
 		return c
 	}
 	return nil
 }
 
-func (s *sessions) all() []*conversation {
+func (s *sessions) all() []*clientSession {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Collect(maps.Values(s.byID))

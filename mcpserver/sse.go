@@ -12,60 +12,60 @@ import (
 	"github.com/exthost/exthost/internal/mcphttp"
 )
 
-// SSE returns the two handlers of HTTP with server-sent events, the transport of
-// revision 2024-11-05, for the named extension, or for "" for all of them: a GET of
-// the first is a session that lasts as long as its stream, and names the URL to POST
-// to, "message" beside its own; the second takes those POSTs. Whatever is answered
-// goes to the stream of the session that asked and to no other.
+// SSE returns the two handlers of HTTP with server-sent events, the transport of MCP
+// 2024-11-05, for the named extension, or for all if it is "". A GET of the first
+// opens a session that lasts as long as its stream, and sends the URL to POST to:
+// "message" beside its own. The second takes the POSTs. All messages to a client go
+// to the stream of its session.
 func (s *Server) SSE(extension string) (sse, message http.Handler) {
-	f := &httpFront{s, extension}
-	return http.HandlerFunc(f.serveSSE), http.HandlerFunc(f.serveMessage)
+	e := &endpoint{s, extension}
+	return http.HandlerFunc(e.serveSSE), http.HandlerFunc(e.serveMessage)
 }
 
-func (s *httpFront) serveSSE(w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		notAllowed(w, http.MethodGet)
 		return
 	}
-	if !s.admit(w, r) {
+	if !e.admit(w, r) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(r.Context(), rand.Text(), visitOf(r.Context()), s.extension, outbox.Put)
+	c := e.newSession(r.Context(), rand.Text(), requesterOf(r.Context()), e.extension, outbox.Put)
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
-		s.sessions.remove(c)
+		e.sessions.remove(c)
 	})
-	c.channel = &duplex{conversation: c, running: r.Context(), tell: func(m *jsonrpc.Message) {
-		if session := c.channel.opened(); session != nil {
-			s.tell(r.Context(), session, m)
+	c.stream = &streamSession{clientSession: c, running: r.Context(), notify: func(m *jsonrpc.Message) {
+		if session := c.stream.initialized(); session != nil {
+			e.notify(r.Context(), session, m)
 		}
 	}}
-	s.sessions.add(c)
-	if s.closing.Err() != nil { // Close may have come before add
+	e.sessions.add(c)
+	if e.closing.Err() != nil { // Close may have run before add
 		c.end(errEnded)
 	}
-	endpoint := url.URL{Path: path.Join(path.Dir(r.URL.Path), "message"), RawQuery: "sessionId=" + c.id}
-	if err := outbox.Serve(r.Context(), w, endpoint.String()); err != nil && r.Context().Err() == nil {
-		s.log.Debug("a client stopped reading its stream", "error", err)
+	message := url.URL{Path: path.Join(path.Dir(r.URL.Path), "message"), RawQuery: "sessionId=" + c.id}
+	if err := outbox.Serve(r.Context(), w, message.String()); err != nil && r.Context().Err() == nil {
+		e.log.Debug("a client stopped reading its stream", "error", err)
 	}
 	c.end(errEnded)
-	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
+	ctx, cancel := context.WithTimeout(context.Background(), cancelGrace)
 	defer cancel()
 	c.wait(ctx)
 }
 
-func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		notAllowed(w, http.MethodPost)
 		return
 	}
-	c := s.sessions.get(r.URL.Query().Get("sessionId"), CallerOf(r.Context()), s.extension)
-	if c == nil || c.channel == nil {
+	c := e.sessions.get(r.URL.Query().Get("sessionId"), CallerOf(r.Context()), e.extension)
+	if c == nil || c.stream == nil {
 		unknownSession(w)
 		return
 	}
-	body, ok := mcphttp.ReadBody(w, r, s.options.MaxBody)
+	body, ok := mcphttp.ReadBody(w, r, e.options.MaxBody)
 	if !ok {
 		return
 	}
@@ -75,6 +75,6 @@ func (s *httpFront) serveMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	mcphttp.JoinTrace(r.Header, &m)
-	c.channel.receive(&m, mcphttp.HoldBody(r.Context()))
+	c.stream.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

@@ -26,7 +26,7 @@ func TestSSERepliesAreNotBroadcast(t *testing.T) {
 	}
 }
 
-func TestSSEHearsOfChangesOnceInitialized(t *testing.T) {
+func TestSSESendsChangesOnceInitialized(t *testing.T) {
 	b := newFake()
 	c := rawSSE(t, mcpserver.New(b, mcpserver.Options{}))
 	b.announce()

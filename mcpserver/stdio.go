@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	maxNoise = 64          // lines in a row that are no messages
-	maxTold  = 256         // notifications that wait for the backend
-	stopWait = time.Second // for requests to end once they are cancelled
+	maxInvalidLines  = 64          // in a row
+	maxNotifications = 256         // that wait for the backend
+	cancelGrace      = time.Second // for cancelled requests to end
 )
 
-// ServeStdio serves one client over lines of JSON, both eras on the one stream.
-// It blocks until r ends, which is the client's way to leave and no error:
-// requests in flight may then finish within DrainTimeout. When w fails or ctx
-// ends they are cancelled at once, and the error says which. r and w are closed.
+// ServeStdio serves one client over lines of JSON, both eras on one stream. It blocks
+// until r ends, which is how a client disconnects and no error: requests in flight
+// may then finish within DrainTimeout. A failed write to w and the end of ctx cancel
+// them at once and are the error. r and w are closed.
 //
-// While it runs, a write to a closed stdout is an error and not the death by
-// SIGPIPE that it is elsewhere, and pipes and sockets are in non-blocking mode. A
-// read of anything else that blocks, such as a terminal, cannot be interrupted:
-// its goroutine then lives until the next byte.
+// While ServeStdio runs, a write to a closed stdout is an error instead of a fatal
+// SIGPIPE, and pipes and sockets are in non-blocking mode. A blocked read of anything
+// else, such as a terminal, cannot be interrupted: its goroutine then lives until the
+// next byte.
 func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	defer ignoreBrokenPipes()()
 	r, closeInput := jsonrpc.Pollable(r)
@@ -40,13 +40,13 @@ func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteClos
 	d := s.newStdio(running, r, w)
 	read := make(chan error, 1)
 	go func() { read <- d.readAll() }()
-	told := make(chan struct{})
-	go func() { defer close(told); d.tellAll() }()
+	forwarded := make(chan struct{})
+	go func() { defer close(forwarded); d.forwardNotifications() }()
 
 	var err error
 	select {
 	case err = <-read:
-		d.end(nil) // subscriptions, for nothing more can come of them
+		d.end(nil) // ends subscriptions, which would outlast the drain
 		d.drain(ctx, s.options.DrainTimeout)
 	case err = <-d.broken:
 		err = fmt.Errorf("stdout closed: %w", err)
@@ -54,41 +54,41 @@ func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteClos
 		err = ctx.Err()
 	}
 	d.end(errEnded)
-	d.drain(context.WithoutCancel(ctx), stopWait)
-	_ = d.transport.Close() // a client that has not read yet does not read any more
+	d.drain(context.WithoutCancel(ctx), cancelGrace)
+	_ = d.transport.Close() // drops answers that the client has not read by now
 	cancel()
 	select {
-	case <-told:
-	case <-time.After(stopWait): // a backend that ignores its context
+	case <-forwarded:
+	case <-time.After(cancelGrace): // the backend ignores its context
 	}
 	return err
 }
 
-// drain waits for requests to end and for the client to take their answers.
-func (d *stdio) drain(ctx context.Context, within time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// drain waits for requests to end and for their answers to be written.
+func (d *stdio) drain(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	d.wait(ctx)
-	_ = d.transport.Flush(ctx) // the same error meets the next write
+	_ = d.transport.Flush(ctx) // a write error is reported through broken
 }
 
-// stdio is the conversation of ServeStdio.
+// stdio is the session of ServeStdio.
 type stdio struct {
-	duplex
-	transport *jsonrpc.Line
-	noise     int                   // lines in a row that were no messages; the reader's
-	broken    chan error            // the first failure to write
-	told      chan *jsonrpc.Message // notifications for the backend
+	streamSession
+	transport     *jsonrpc.Line
+	invalidLines  int                   // in a row; used by the reader alone
+	broken        chan error            // the first failed write
+	notifications chan *jsonrpc.Message // for the backend
 }
 
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
-	d := &stdio{broken: make(chan error, 1), told: make(chan *jsonrpc.Message, maxTold)}
-	d.transport = jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{MaxLineBytes: int(s.options.MaxBody), Noise: d.hearNoise})
-	d.duplex = duplex{conversation: s.newConversation(ctx, rand.Text(), visit{}, "", d.send), stateless: true, running: ctx, tell: d.queue}
+	d := &stdio{broken: make(chan error, 1), notifications: make(chan *jsonrpc.Message, maxNotifications)}
+	d.transport = jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
+	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), requester{}, "", d.send), modern: true, running: ctx, notify: d.enqueue}
 	return d
 }
 
-// readAll takes messages until there are no more; their end is no error.
+// readAll handles messages until the end of the stream, which is no error.
 func (d *stdio) readAll() error {
 	for {
 		m, err := d.transport.Read()
@@ -98,18 +98,18 @@ func (d *stdio) readAll() error {
 		if err != nil {
 			return err
 		}
-		d.noise = 0
+		d.invalidLines = 0
 		d.receive(&m, func() {})
 	}
 }
 
-// hearNoise answers a line that is no message and gives up on a client that sends
-// nothing else.
-func (d *stdio) hearNoise(line []byte, err error) error {
-	d.noise++
+// handleInvalid answers a line that is no message. Too many in a row are an error,
+// which ends the session.
+func (d *stdio) handleInvalid(line []byte, err error) error {
+	d.invalidLines++
 	d.server.log.Warn("a line on stdin is not a message", "bytes", len(line), "error", err)
-	if d.noise >= maxNoise {
-		return fmt.Errorf("%d lines in a row are not messages: %w", d.noise, err)
+	if d.invalidLines >= maxInvalidLines {
+		return fmt.Errorf("%d lines in a row are not messages: %w", d.invalidLines, err)
 	}
 	parse := &jsonrpc.Error{Code: jsonrpc.CodeParse, Message: "not a JSON-RPC message: " + err.Error()}
 	d.respond([]byte("null"), nil, parse)
@@ -127,21 +127,22 @@ func (d *stdio) send(ctx context.Context, m *jsonrpc.Message) error {
 	return err
 }
 
-// queue hands a notification to tellAll, so that the reader waits for nobody.
-func (d *stdio) queue(m *jsonrpc.Message) {
+// enqueue queues a notification for forwardNotifications, so that the reader does
+// not wait for the backend.
+func (d *stdio) enqueue(m *jsonrpc.Message) {
 	select {
-	case d.told <- m:
+	case d.notifications <- m:
 	default:
 		d.server.log.Warn("too many notifications wait; one was dropped", "method", m.Method)
 	}
 }
 
-func (d *stdio) tellAll() {
+func (d *stdio) forwardNotifications() {
 	for {
 		select {
-		case m := <-d.told:
-			if session := d.opened(); session != nil {
-				d.server.tell(d.running, session, m)
+		case m := <-d.notifications:
+			if session := d.initialized(); session != nil {
+				d.server.notify(d.running, session, m)
 			}
 		case <-d.running.Done():
 			return
@@ -149,8 +150,8 @@ func (d *stdio) tellAll() {
 	}
 }
 
-// ignoreBrokenPipes keeps a write to a closed stdout from killing the process
-// until the function it returns is called.
+// ignoreBrokenPipes keeps a write to a closed stdout from killing the process, until
+// restore is called.
 func ignoreBrokenPipes() (restore func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A client may write everything and close its end before it reads anything.
-func TestStdioAnswersWhatCameBeforeEOF(t *testing.T) {
+// A client may write all requests and close stdin before it reads an answer.
+func TestStdioAnswersRequestsBeforeEOF(t *testing.T) {
 	r, in, _ := os.Pipe()
 	out, w, _ := os.Pipe()
 	defer out.Close()
@@ -37,7 +37,7 @@ func TestStdioAnswersWhatCameBeforeEOF(t *testing.T) {
 	}
 }
 
-// The answer is longer than the pipe, and read only when nothing more is asked.
+// An answer larger than the pipe is delivered although the client reads late.
 func TestStdioAnswersAreFlushed(t *testing.T) {
 	r, in, _ := os.Pipe()
 	out, w, _ := os.Pipe()
@@ -128,7 +128,7 @@ func TestStdioRefusals(t *testing.T) {
 	}
 }
 
-func TestStdioEndsWithNothingButNoise(t *testing.T) {
+func TestStdioEndsAfterInvalidLines(t *testing.T) {
 	r, in, _ := os.Pipe()
 	out, w, _ := os.Pipe()
 	defer in.Close()
@@ -156,7 +156,7 @@ func TestStdioRefusedSession(t *testing.T) {
 	}
 }
 
-func TestStdioTellsTheBackend(t *testing.T) {
+func TestStdioNotifiesTheBackend(t *testing.T) {
 	b := newFake()
 	c := rawStdio(t, mcpserver.New(b, mcpserver.Options{}))
 	c.send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
@@ -165,7 +165,7 @@ func TestStdioTellsTheBackend(t *testing.T) {
 	}
 }
 
-// Messages for a session reach it outside its requests, questions included.
+// Notifications and requests reach a session outside of its requests.
 func TestStdioSessionClient(t *testing.T) {
 	b := newFake()
 	in, out := serveStdio(t, mcpserver.New(b, mcpserver.Options{}))
@@ -189,7 +189,7 @@ func TestStdioSessionClient(t *testing.T) {
 	if got := get(t, c.heard, "the question"); got != `{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"a":1}}` {
 		t.Errorf("question %s", got)
 	}
-	c.send(`{"jsonrpc":"2.0","id":77,"result":{}}`) // nobody asked
+	c.send(`{"jsonrpc":"2.0","id":77,"result":{}}`) // a response to no request
 	c.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"no","data":[12345678901234567890]}}`)
 	if got := get(t, answered, "the answer"); got != "no (extension_error)" {
 		t.Errorf("answer %s", got)
@@ -216,7 +216,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Over stdio many subscriptions share the stream, and end with it in good order.
+// Over stdio, subscriptions share the stream and are answered when it ends.
 func TestStdioSubscription(t *testing.T) {
 	b := newFake()
 	r, in, _ := os.Pipe()

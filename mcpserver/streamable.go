@@ -13,36 +13,37 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
 	"github.com/exthost/exthost/protocol"
 )
 
-// httpFront is a Server on one URL of HTTP.
-type httpFront struct {
+// endpoint is a Server at one URL.
+type endpoint struct {
 	*Server
-	extension string // the one it is about; "" for all
+	extension string // the one that is served; "" for all
 }
 
-// Handler returns the streamable HTTP front, both eras on one URL, of the named
-// extension, or for "" of all of them. It checks what MCP lays down; hosts, origins
-// and tokens are for the handler in front of it.
+// Handler returns the streamable HTTP endpoint, for both eras, of the named extension,
+// or of all if it is "". It checks the rules of MCP only: Host, Origin and tokens are
+// for middleware.
 func (s *Server) Handler(extension string) http.Handler {
-	return http.HandlerFunc((&httpFront{s, extension}).serveHTTP)
+	return http.HandlerFunc((&endpoint{s, extension}).serveHTTP)
 }
 
-func (s *httpFront) serveHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		s.post(w, r)
+		e.post(w, r)
 		return
 	}
-	if v := r.Header.Get(mcphttp.VersionHeader); v != "" && !slices.Contains(legacy, v) {
-		notAllowed(w, http.MethodPost) // from 2026-07-28 on there is nothing else
+	if v := r.Header.Get(mcphttp.VersionHeader); v != "" && !slices.Contains(wire.Legacy, v) {
+		notAllowed(w, http.MethodPost) // modern clients only POST
 		return
 	}
 	switch r.Method {
 	case http.MethodGet:
-		s.get(w, r)
+		e.get(w, r)
 	case http.MethodDelete:
-		if c := s.session(w, r); c != nil {
+		if c := e.session(w, r); c != nil {
 			c.end(errEnded)
 			w.WriteHeader(http.StatusNoContent)
 		}
@@ -56,9 +57,10 @@ func notAllowed(w http.ResponseWriter, allow string) {
 	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 }
 
-// post takes one message and finds out which era it belongs to.
-func (s *httpFront) post(w http.ResponseWriter, r *http.Request) {
-	body, ok := mcphttp.ReadBody(w, r, s.options.MaxBody)
+// post handles one message. Its era follows from the version header, else from the
+// session header or initialize, else from _meta.
+func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
+	body, ok := mcphttp.ReadBody(w, r, e.options.MaxBody)
 	if !ok {
 		return
 	}
@@ -69,49 +71,46 @@ func (s *httpFront) post(w http.ResponseWriter, r *http.Request) {
 	}
 	mcphttp.JoinTrace(r.Header, &m)
 	version := r.Header.Get(mcphttp.VersionHeader)
+	legacy := version == "" || slices.Contains(wire.Legacy, version)
 	if version == "" && m.Method != protocol.MethodInitialize && r.Header.Get(mcphttp.SessionHeader) == "" {
-		if meta := readMeta(m.Params); meta.version != "" {
-			s.postStateless(w, r, &m)
-			return
-		}
+		legacy = wire.ReadMeta(m.Params).Version == ""
 	}
-	if version == "" || slices.Contains(legacy, version) {
-		s.postSession(w, r, &m)
-		return
+	if legacy {
+		e.postLegacy(w, r, &m)
+	} else {
+		e.postModern(w, r, &m)
 	}
-	s.postStateless(w, r, &m)
 }
 
-// postSession takes a message of a client that has initialized a session, or is
-// about to.
-func (s *httpFront) postSession(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+// postLegacy handles a message of a session, or the initialize that opens one.
+func (e *endpoint) postLegacy(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	if m.Method == protocol.MethodInitialize && m.ID != nil && r.Header.Get(mcphttp.SessionHeader) == "" {
-		s.postInitialize(w, r, m)
+		e.postInitialize(w, r, m)
 		return
 	}
-	c := s.session(w, r)
+	c := e.session(w, r)
 	if c == nil {
 		return
 	}
 	switch {
 	case m.Method == "":
-		c.answered(m)
+		c.toClient.deliver(m)
 	case m.ID != nil:
 		c.ready.Store(true)
-		s.postRequest(w, r, c, m)
+		e.postRequest(w, r, c, m)
 		return
 	case m.Method == protocol.MethodCancelled:
 		c.cancel(m.Params)
 	case m.Method == protocol.MethodInitialized:
 		c.ready.Store(true)
 	default:
-		s.tell(r.Context(), c.session, m)
+		e.notify(r.Context(), c.info.Load(), m)
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// postRequest runs a request in the handler's own goroutine.
-func (s *httpFront) postRequest(w http.ResponseWriter, r *http.Request, c *conversation, m *jsonrpc.Message) {
+// postRequest runs a request in the goroutine of the HTTP handler.
+func (e *endpoint) postRequest(w http.ResponseWriter, r *http.Request, c *clientSession, m *jsonrpc.Message) {
 	ctx, err := c.begin(r.Context(), m.ID)
 	if errors.Is(err, errEnded) {
 		unknownSession(w)
@@ -124,48 +123,47 @@ func (s *httpFront) postRequest(w http.ResponseWriter, r *http.Request, c *conve
 	defer c.finish()
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
-	result, err := s.serveLegacy(ctx, c.session, m, &requestClient{write: reply.Send, asks: c})
+	result, err := e.serveLegacy(ctx, c.info.Load(), m, &requestPeer{write: reply.Send, requests: c})
 	c.release(m.ID)
-	s.answer(reply, http.StatusOK, respond(m.ID, result, err))
+	e.answer(reply, http.StatusOK, wire.Response(m.ID, result, err))
 }
 
-// postInitialize opens a session.
-func (s *httpFront) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-	if !s.admit(w, r) {
+func (e *endpoint) postInitialize(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	if !e.admit(w, r) {
 		return
 	}
-	c, result, err := s.openSession(r.Context(), m.Params)
+	c, result, err := e.openSession(r.Context(), m.Params)
 	if err != nil {
 		refuse(w, http.StatusOK, m.ID, err)
 		return
 	}
 	w.Header().Set(mcphttp.SessionHeader, c.id)
-	if err := mcphttp.WriteJSON(w, http.StatusOK, respond(m.ID, result, nil)); err != nil {
-		c.end(errEnded) // nobody knows its id
+	if err := mcphttp.WriteJSON(w, http.StatusOK, wire.Response(m.ID, result, nil)); err != nil {
+		c.end(errEnded) // the client does not know the id
 	}
 }
 
-// unusedTimeout is how long a session may live before its first request or
-// stream: whoever only opens sessions must not lock others out for long.
+// unusedTimeout is how long a session lives before its first request or stream. It
+// keeps a client that only opens sessions from exhausting the slots for long.
 const unusedTimeout = time.Minute
 
-// openSession initializes a session, in the place that admit has taken for it, for a
-// client that waits as long as ctx.
-func (s *httpFront) openSession(ctx context.Context, params json.RawMessage) (*conversation, json.RawMessage, error) {
+// openSession initializes a session, for which admit has taken a slot. ctx ends when
+// the client no longer waits.
+func (e *endpoint) openSession(ctx context.Context, params json.RawMessage) (*clientSession, json.RawMessage, error) {
 	outbox := mcphttp.NewOutbox()
-	c := s.newConversation(context.Background(), rand.Text(), visitOf(ctx), s.extension, outbox.Offer)
+	c := e.newSession(context.Background(), rand.Text(), requesterOf(ctx), e.extension, outbox.Offer)
 	c.outbox = outbox
 	c.onEnd = sync.OnceFunc(func() {
 		outbox.Close()
-		s.sessions.remove(c)
+		e.sessions.remove(c)
 	})
-	result, err := c.initialize(ctx, params) // which may wait for its extension to start
+	result, err := c.initialize(ctx, params) // may wait for the extension to start
 	c.mu.Lock()
-	c.rested = time.Now()
-	c.idle = time.AfterFunc(min(unusedTimeout, s.options.SessionIdle), c.idleEnd)
+	c.idle.since = time.Now()
+	c.idle.expiry = time.AfterFunc(min(unusedTimeout, e.options.SessionIdle), c.expire)
 	c.mu.Unlock()
-	s.sessions.add(c)
-	if err == nil && s.closing.Err() != nil { // Close may have come before add
+	e.sessions.add(c)
+	if err == nil && e.closing.Err() != nil { // Close may have run before add
 		err = protocol.Errorf(protocol.ShuttingDown, "the server is shutting down")
 	}
 	if err != nil {
@@ -175,29 +173,29 @@ func (s *httpFront) openSession(ctx context.Context, params json.RawMessage) (*c
 	return c, result, nil
 }
 
-// get serves the stream of what the session is told outside its requests. The
-// newest stream of a session is the one that counts.
-func (s *httpFront) get(w http.ResponseWriter, r *http.Request) {
-	c := s.session(w, r)
+// get serves the standalone stream of a session. A new stream replaces the one
+// before.
+func (e *endpoint) get(w http.ResponseWriter, r *http.Request) {
+	c := e.session(w, r)
 	if c == nil {
 		return
 	}
-	c.stream(1)
-	defer c.stream(-1)
+	c.addStreams(1)
+	defer c.addStreams(-1)
 	if err := c.outbox.Serve(r.Context(), w, ""); err != nil && r.Context().Err() == nil {
-		s.log.Debug("a client stopped reading its stream", "error", err)
+		e.log.Debug("a client stopped reading its stream", "error", err)
 	}
 }
 
-// session returns the session that r names. When there is none of that id, or not
-// for this caller, it answers and returns nil.
-func (s *httpFront) session(w http.ResponseWriter, r *http.Request) *conversation {
+// session returns the session that r names. Without one of that id and caller,
+// session answers r and returns nil.
+func (e *endpoint) session(w http.ResponseWriter, r *http.Request) *clientSession {
 	id := r.Header.Get(mcphttp.SessionHeader)
 	if id == "" {
 		http.Error(w, "header "+mcphttp.SessionHeader+" is required; initialize gives one", http.StatusBadRequest)
 		return nil
 	}
-	c := s.sessions.get(id, CallerOf(r.Context()), s.extension)
+	c := e.sessions.get(id, CallerOf(r.Context()), e.extension)
 	if c == nil || c.outbox == nil {
 		unknownSession(w)
 		return nil
@@ -205,21 +203,21 @@ func (s *httpFront) session(w http.ResponseWriter, r *http.Request) *conversatio
 	return c
 }
 
-// unknownSession tells the client to initialize anew.
+// unknownSession makes the client initialize again.
 func unknownSession(w http.ResponseWriter) {
 	http.Error(w, "no such session", http.StatusNotFound)
 }
 
-// admit takes a place for something that lasts, at the cost of the session that has
-// been idle longest if need be. When there is none it answers and returns false.
-func (s *httpFront) admit(w http.ResponseWriter, r *http.Request) bool {
-	if s.closing.Err() != nil {
+// admit takes a slot for a session or subscription, and evicts an idle session if all
+// are in use. Without a slot, admit answers r and returns false.
+func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) bool {
+	if e.closing.Err() != nil {
 		http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 		return false
 	}
-	if !s.sessions.take() && !(s.sessions.evict(CallerOf(r.Context())) && s.sessions.take()) {
+	if !e.sessions.acquire() && !(e.sessions.evict(CallerOf(r.Context())) && e.sessions.acquire()) {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", s.options.MaxSessions), http.StatusTooManyRequests)
+		http.Error(w, fmt.Sprintf("all %d sessions are in use; try again later", e.options.MaxSessions), http.StatusTooManyRequests)
 		return false
 	}
 	return true
@@ -227,11 +225,11 @@ func (s *httpFront) admit(w http.ResponseWriter, r *http.Request) bool {
 
 // refuse answers a request that was not run.
 func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
-	_ = mcphttp.WriteJSON(w, status, respond(id, nil, err)) // nobody is left to tell
+	_ = mcphttp.WriteJSON(w, status, wire.Response(id, nil, err)) // a failed write means that the client has disconnected
 }
 
-func (s *httpFront) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {
+func (e *endpoint) answer(reply *mcphttp.Reply, status int, m *jsonrpc.Message) {
 	if err := reply.Answer(status, m); err != nil {
-		s.log.Debug("a client did not take its answer", "error", err)
+		e.log.Debug("a client did not take its answer", "error", err)
 	}
 }

@@ -10,13 +10,13 @@ type Level string
 
 // The levels of a diagnostic.
 const (
-	LevelInfo  Level = "info"  // worth knowing, nothing is missing
+	LevelInfo  Level = "info"  // nothing is missing
 	LevelWarn  Level = "warn"  // something was skipped or changed
 	LevelError Level = "error" // something cannot be used
 )
 
-// Diagnostic is one finding about the operator's or an author's files. Nothing
-// is dropped silently: whatever the host leaves out has one.
+// Diagnostic is one finding about the files of an operator or author. Everything that
+// the host leaves out has a diagnostic.
 type Diagnostic struct {
 	Level     Level  `json:"level"`
 	Code      string `json:"code"` // stable, snake_case

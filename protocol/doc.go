@@ -1,14 +1,12 @@
-// Package protocol holds what the host and extension authors share: the wire
-// structs, the method names and the closed set of errors. It has no behaviour
-// beyond reading and writing those values.
+// Package protocol holds the types that the host and extension authors share: wire
+// structs, method names and the closed set of errors. It only reads and writes those
+// values.
 //
-// Three conversations meet here. The host speaks the native protocol (or MCP,
-// or lite) to its extensions; agent loops and MCP clients speak to the host
-// through [Session] and [Call]; and every failure anywhere in between is one
-// [Error] whose [Kind] is the same string in JSON, in the CLI and over MCP.
+// The host speaks the native protocol, MCP or lite to its extensions. Agent loops and
+// MCP clients reach the host through [Session] and [Call]. Every failure on the way is
+// an [Error], whose [Kind] is the same string in JSON, in the CLI and over MCP.
 package protocol
 
-// Version is the version of the native protocol. Additive changes keep it,
-// breaking ones raise it, and either side may refuse the other's
-// (kind [ProtocolVersion]).
+// Version is the version of the native protocol. Breaking changes raise it, additive
+// changes do not. Either side may refuse the other's version (kind [ProtocolVersion]).
 const Version = 1

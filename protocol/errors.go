@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Kind names what went wrong. The set is closed: its strings and JSON-RPC codes
-// are part of the contract and appear unchanged in Go, JSON, the CLI and MCP.
+// Kind classifies an error. The set is closed. Its strings and JSON-RPC codes never
+// change, and are the same in Go, JSON, the CLI and MCP.
 type Kind string
 
 // The kinds, each with the moment it occurs.
@@ -46,8 +46,8 @@ const (
 	ExtensionError        Kind = "extension_error"        // the extension's own error: its code and data
 )
 
-// codes are fixed for ever; -32000 itself stays free because children use it
-// for errors of their own.
+// codes never change. -32000 is not among them, because children use it for errors of
+// their own.
 var codes = map[Kind]int{
 	InvalidJSON:           -32700,
 	InvalidResponse:       -32600,
@@ -95,29 +95,30 @@ func (k Kind) Code() int {
 	return -32603
 }
 
-// Error is the one error type of the host. Message says what happened and, where
-// there is one, the next step; the other fields say to whom and with what proof.
+// Error is the error type of the host. Message describes the failure and, if there is
+// one, the next step.
 type Error struct {
 	Kind      Kind
 	Message   string
-	Extension string // the culprit's id; "" when none is to blame
+	Extension string // the id of the extension that failed; "" if none did
 	Tool      string // the registered tool name; "" outside a tool call
 
-	// Code overrides Kind.Code on the wire: the child's own code of an ExtensionError.
+	// Code is the child's own code of an ExtensionError. It replaces Kind.Code on the
+	// wire.
 	Code int
-	// Data is the child's own error data, or details for a program to read.
+	// Data is the error data of the child, or details for programs.
 	Data json.RawMessage
-	// Outcome is "unknown" when the request had been written and may have run.
+	// Outcome is "unknown" if the request was written and may have run.
 	Outcome string
-	// RetryAfter is how long to wait before trying again; 0 when that is not known to help.
+	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration
-	// Evidence is what is known about a process that failed; nil when none did.
+	// Evidence describes the process that failed; nil if none did.
 	Evidence *Evidence
 
 	cause error
 }
 
-// Evidence is what a failed process left behind.
+// Evidence describes how a process failed.
 type Evidence struct {
 	ExitCode    *int          `json:"exit_code,omitempty"`
 	Signal      string        `json:"signal,omitempty"`
@@ -128,27 +129,28 @@ type Evidence struct {
 	NextRetry   time.Duration `json:"next_retry_ns,omitempty"`
 }
 
-// complaints are words of the lines of stack traces and the like that say what is wrong.
-var complaints = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found", "denied", "refused", "missing"}
+// errorWords occur in lines of stderr that name an error.
+var errorWords = []string{"error", "exception", "panic", "fatal", "fail", "cannot", "can't", "no such", "not found", "denied", "refused", "missing"}
 
-// complains reports whether a line says what is wrong. Those that are indented say where.
-func complains(line string) bool {
+// namesError reports whether a line of stderr names an error. Indented lines of a stack
+// trace name positions.
+func namesError(line string) bool {
 	lower := strings.ToLower(line)
 	return strings.TrimLeft(line, " \t") == line &&
-		slices.ContainsFunc(complaints, func(word string) bool { return strings.Contains(lower, word) })
+		slices.ContainsFunc(errorWords, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// Complaint is the line of Stderr that says the most: the last one that reads like a
-// complaint, else the last one; "" when there is none. Stack traces do not always end
-// in what is wrong.
-func (e *Evidence) Complaint() (words string) {
+// Complaint returns the line of Stderr that most likely names the error: the last one
+// with a word such as "error", else the last one, else "". The last line alone would
+// not do, because stack traces may end with positions.
+func (e *Evidence) Complaint() (last string) {
 	for _, line := range slices.Backward(e.Stderr) {
-		if complains(line) {
+		if namesError(line) {
 			return line
 		}
-		words = cmp.Or(words, strings.TrimSpace(line))
+		last = cmp.Or(last, strings.TrimSpace(line))
 	}
-	return words
+	return last
 }
 
 // Errorf returns an *Error of the given kind. A %w operand becomes its cause.
@@ -157,7 +159,7 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// Error names the culprit once, then what happened.
+// Error returns the tool or extension, the message and the kind.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -181,8 +183,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Kind == e.Kind
 }
 
-// KindOf returns the kind of err: its own when it is an *Error, Canceled or
-// CallTimeout for the context's errors, and "" for nil and everything else.
+// KindOf returns the kind of err if it is an *Error, Canceled or CallTimeout for the
+// errors of package context, and "" for nil and all others.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
@@ -199,14 +201,14 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// WireError is an error as JSON-RPC carries it.
+// WireError is a JSON-RPC error object.
 type WireError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// errorData is the data member of every error the host itself makes.
+// errorData is the data member of the host's own errors.
 type errorData struct {
 	Kind         Kind            `json:"kind"`
 	Extension    string          `json:"extension,omitempty"`
@@ -219,8 +221,8 @@ type errorData struct {
 	Line         string          `json:"line,omitempty"`
 }
 
-// Wire returns e as JSON-RPC carries it. An ExtensionError keeps the child's code
-// and data as they were; stderr lines stay with the host.
+// Wire returns e as a JSON-RPC error object. An ExtensionError keeps the code and data
+// of the child. Lines of stderr are left out, because they may hold secrets.
 func (e *Error) Wire() WireError {
 	if e.Kind == ExtensionError {
 		code := e.Code
@@ -235,7 +237,7 @@ func (e *Error) Wire() WireError {
 		d.ExitCode, d.Signal, d.Line = ev.ExitCode, ev.Signal, ev.Line
 	}
 	data, err := json.Marshal(d)
-	if err != nil { // only Data can be at fault
+	if err != nil { // Data is not JSON
 		d.Details = nil
 		data, _ = json.Marshal(d)
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The codes are part of the contract: no two kinds of the host's own share one,
-// and none is a child's.
+// The codes are part of the contract: each kind of the host has its own code, outside
+// of the range of extensions' codes.
 func TestCodesAreFixed(t *testing.T) {
 	seen := map[int]Kind{}
 	for _, k := range Kinds() {
@@ -23,7 +23,7 @@ func TestCodesAreFixed(t *testing.T) {
 		}
 		seen[c] = k
 	}
-	if len(Kinds()) != len(codes)+1 { // extension_error has the child's
+	if len(Kinds()) != len(codes)+1 { // extension_error has the code of the extension's error
 		t.Errorf("%d kinds, %d codes", len(Kinds()), len(codes))
 	}
 }

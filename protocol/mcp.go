@@ -41,11 +41,53 @@ const (
 	MetaClientCapabilities = MetaPrefix + "clientCapabilities" // of a modern request
 	MetaLogLevel           = MetaPrefix + "logLevel"           // of a modern request that wants notifications/message
 	MetaServerInfo         = MetaPrefix + "serverInfo"         // of a modern result
-	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of what subscriptions/listen sends
+	MetaSubscriptionID     = MetaPrefix + "subscriptionId"     // of the messages of a subscriptions/listen
 	MetaRelatedTask        = MetaPrefix + "related-task"       // names the task that a legacy message belongs to
 	MetaProgressToken      = "progressToken"                   // of a request that wants notifications/progress, which repeat it
 
 	// ExtensionTasks is the capability of modern tasks; legacy tasks are a
 	// capability of their own, "tasks".
 	ExtensionTasks = MetaPrefix + "tasks"
+)
+
+// Methods of MCP.
+const (
+	MethodInitialize           = "initialize"      // legacy, native
+	MethodDiscover             = "server/discover" // modern
+	MethodPing                 = "ping"            // legacy, native
+	MethodToolsList            = "tools/list"
+	MethodToolsCall            = "tools/call"
+	MethodPromptsList          = "prompts/list"
+	MethodPromptsGet           = "prompts/get"
+	MethodResourcesList        = "resources/list"
+	MethodResourceTemplates    = "resources/templates/list"
+	MethodResourcesRead        = "resources/read"
+	MethodResourcesSubscribe   = "resources/subscribe"   // legacy
+	MethodResourcesUnsubscribe = "resources/unsubscribe" // legacy
+	MethodListen               = "subscriptions/listen"  // modern
+	MethodComplete             = "completion/complete"
+	MethodSetLevel             = "logging/setLevel" // legacy
+	MethodTasksList            = "tasks/list"       // legacy
+	MethodTasksGet             = "tasks/get"
+	MethodTasksResult          = "tasks/result" // legacy; waits for the result of the call that became a task
+	MethodTasksUpdate          = "tasks/update" // modern
+	MethodTasksCancel          = "tasks/cancel"
+
+	// Requests to a client. Modern servers put them into results instead (MCP
+	// 2026-07-28, basic/patterns/mrtr).
+	MethodSample    = "sampling/createMessage"
+	MethodElicit    = "elicitation/create"
+	MethodRootsList = "roots/list"
+
+	// Notifications.
+	MethodInitialized              = "notifications/initialized" // legacy
+	MethodProgress                 = "notifications/progress"
+	MethodMessage                  = "notifications/message"
+	MethodCancelled                = "notifications/cancelled"
+	MethodToolsListChanged         = "notifications/tools/list_changed"
+	MethodPromptsListChanged       = "notifications/prompts/list_changed"
+	MethodResourcesListChanged     = "notifications/resources/list_changed"
+	MethodResourceUpdated          = "notifications/resources/updated"
+	MethodSubscriptionAcknowledged = "notifications/subscriptions/acknowledged" // modern
+	MethodTaskStatus               = "notifications/tasks/status"               // legacy
 )

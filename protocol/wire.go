@@ -6,62 +6,24 @@ import (
 	"strings"
 )
 
-// Method names. The native protocol uses MCP's wherever one exists.
+// Methods of the native protocol alone. For the rest it uses MCP's.
 const (
-	MethodInitialize = "initialize"
-	MethodDiscover   = "server/discover"
-	MethodPing       = "ping"
-	MethodShutdown   = "shutdown"          // native only
-	MethodHookPrefix = "hooks/"            // native only; followed by the hook's snake_case name
-	MethodDecide     = "governance/decide" // native only
-
-	MethodToolsList            = "tools/list"
-	MethodToolsCall            = "tools/call"
-	MethodPromptsList          = "prompts/list"
-	MethodPromptsGet           = "prompts/get"
-	MethodResourcesList        = "resources/list"
-	MethodResourceTemplates    = "resources/templates/list"
-	MethodResourcesRead        = "resources/read"
-	MethodResourcesSubscribe   = "resources/subscribe"   // legacy
-	MethodResourcesUnsubscribe = "resources/unsubscribe" // legacy
-	MethodListen               = "subscriptions/listen"  // modern
-	MethodComplete             = "completion/complete"
-	MethodSetLevel             = "logging/setLevel" // legacy
-	MethodTasksList            = "tasks/list"       // legacy
-	MethodTasksGet             = "tasks/get"
-	MethodTasksResult          = "tasks/result" // legacy; waits for the result of the call that became a task
-	MethodTasksUpdate          = "tasks/update" // modern
-	MethodTasksCancel          = "tasks/cancel"
-
-	// Requests of a server to its client. A modern server sends none: it answers
-	// with the questions instead.
-	MethodSample    = "sampling/createMessage"
-	MethodElicit    = "elicitation/create"
-	MethodRootsList = "roots/list"
-
-	MethodInitialized              = "notifications/initialized" // legacy
-	MethodProgress                 = "notifications/progress"
-	MethodMessage                  = "notifications/message"
-	MethodCancelled                = "notifications/cancelled"
-	MethodToolsListChanged         = "notifications/tools/list_changed"
-	MethodPromptsListChanged       = "notifications/prompts/list_changed"
-	MethodResourcesListChanged     = "notifications/resources/list_changed"
-	MethodResourceUpdated          = "notifications/resources/updated"
-	MethodSubscriptionAcknowledged = "notifications/subscriptions/acknowledged" // modern
-	MethodTaskStatus               = "notifications/tasks/status"               // legacy
+	MethodShutdown   = "shutdown"
+	MethodHookPrefix = "hooks/" // followed by the hook's snake_case name
+	MethodDecide     = "governance/decide"
 )
 
-// InitializeParams opens a native conversation (request id 0).
+// InitializeParams are the params of initialize (request id 0) to a native extension.
 type InitializeParams struct {
 	AgentVersion    string          `json:"agent_version"` // the host's version
 	ExtensionID     string          `json:"extension_id"`
 	ProtocolVersion int             `json:"protocol_version"`
-	Capabilities    json.RawMessage `json:"capabilities"` // what the host can relay, e.g. {"progress":{}}
+	Capabilities    json.RawMessage `json:"capabilities"` // features that the host relays, e.g. {"progress":{}}
 	Config          json.RawMessage `json:"config"`       // the extension's merged [config]
 	StateDir        string          `json:"state_dir"`    // private to the extension, survives restarts
 }
 
-// InitializeResult is a native extension's answer.
+// InitializeResult is the result of initialize of a native extension.
 type InitializeResult struct {
 	ServerVersion   string            `json:"server_version,omitempty"`
 	ProtocolVersion int               `json:"protocol_version,omitempty"` // 0 means 1
@@ -69,53 +31,54 @@ type InitializeResult struct {
 	Hooks           []string          `json:"hooks,omitempty"`
 }
 
-// DecideParams asks a native policy about one flow of an exchange.
+// DecideParams are the params of governance/decide: one flow of an exchange, for a
+// native policy to decide.
 type DecideParams struct {
-	ID        string          `json:"id,omitempty"`        // of the decision; the same in both flows
+	ID        string          `json:"id,omitempty"`        // of the exchange; the same in both flows
 	Flow      string          `json:"flow"`                // request or response
-	Direction string          `json:"direction"`           // to_extension, or to_caller: what an extension asks or tells
-	Method    string          `json:"method"`              // of MCP
+	Direction string          `json:"direction"`           // to_extension, or to_caller for requests and notifications of an extension
+	Method    string          `json:"method"`              // an MCP method name
 	Caller    string          `json:"caller,omitempty"`    // authenticated; "" when anonymous
 	Session   string          `json:"session,omitempty"`   // "" for stateless callers
-	Extension string          `json:"extension,omitempty"` // whom it is for; "" for a method of the host
+	Extension string          `json:"extension,omitempty"` // the target; "" for a method of the host
 	Tool      string          `json:"tool,omitempty"`      // the registered name; "" outside tools/call
 	Request   json.RawMessage `json:"request,omitempty"`   // the params
-	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, what of that may be changed
-	Error     *WireError      `json:"error,omitempty"`     // why there is no result; only content and audit see one
-	Verdict   *Verdict        `json:"verdict,omitempty"`   // what ended the exchange; only audit sees it
+	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, the part of the error that may be changed
+	Error     *WireError      `json:"error,omitempty"`     // instead of a result; for categories content and audit only
+	Verdict   *Verdict        `json:"verdict,omitempty"`   // the decision that ended the exchange; for category audit only
 }
 
-// Verdict is the decision that counted.
+// Verdict is the decision that took effect.
 type Verdict struct {
-	Decision string `json:"decision"`         // a decision's word, see [DecideResult]
-	Policy   string `json:"policy,omitempty"` // whose it was; "" when all let it pass
+	Decision string `json:"decision"`         // a value of [DecideResult].Decision
+	Policy   string `json:"policy,omitempty"` // that decided; "" when all allowed
 	Code     string `json:"code,omitempty"`
 }
 
-// The words of a decision.
+// The values of [DecideResult].Decision.
 const (
-	DecisionAllow   = "allow"   // as it is
+	DecisionAllow   = "allow"   // unchanged
 	DecisionDeny    = "deny"    // with code and reason
-	DecisionModify  = "modify"  // with request or response, by the flow; category content only
-	DecisionRespond = "respond" // with response, in the request flow: the extension is not asked; category content only
-	DecisionAsk     = "ask"     // a person
+	DecisionModify  = "modify"  // replaces request or response, by the flow; category content only
+	DecisionRespond = "respond" // answers with response in place of the extension, in the request flow; category content only
+	DecisionAsk     = "ask"     // wait for a person's approval
 )
 
-// DecideResult is a native policy's answer. Nothing is implied: without a decision
-// it is not one.
+// DecideResult is the result of governance/decide. Decision has no default: a result
+// without one is invalid.
 type DecideResult struct {
 	Decision   string          `json:"decision"`
 	Code       string          `json:"code,omitempty"`        // stable, for programs
 	Reason     string          `json:"reason,omitempty"`      // for people and models
-	Data       json.RawMessage `json:"data,omitempty"`        // more for programs
+	Data       json.RawMessage `json:"data,omitempty"`        // details for programs
 	RetryAfter float64         `json:"retry_after,omitempty"` // seconds until a denied call may be tried again
-	Expiry     float64         `json:"expiry,omitempty"`      // seconds that a question waits for a person; 0 is the host's default
-	Request    json.RawMessage `json:"request,omitempty"`     // instead of the params
-	Response   json.RawMessage `json:"response,omitempty"`    // instead of the result
+	Expiry     float64         `json:"expiry,omitempty"`      // seconds to wait for a person's approval; 0 is the host's default
+	Request    json.RawMessage `json:"request,omitempty"`     // replaces the params
+	Response   json.RawMessage `json:"response,omitempty"`    // replaces the result
 }
 
-// Tool is a descriptor as an extension offers it. InputSchema may be spelled
-// input_schema or inputSchema; Raw keeps every field as it was sent.
+// Tool is the descriptor of an extension's tool. On the wire InputSchema is
+// input_schema or inputSchema. Raw holds the bytes that the extension sent.
 type Tool struct {
 	Name         string
 	Title        string
@@ -126,18 +89,18 @@ type Tool struct {
 	Raw          json.RawMessage
 }
 
-// ToolsCallParams is the payload of tools/call.
+// ToolsCallParams are the params of tools/call.
 type ToolsCallParams struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Meta      json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ToolResult is the answer to tools/call, kept as the bytes the extension sent.
-// Its shape is MCP's CallToolResult.
+// ToolResult is the result of tools/call, MCP's CallToolResult, as the bytes that the
+// extension sent.
 type ToolResult json.RawMessage
 
-// toolResult is the part of a CallToolResult that ToolResult's methods read.
+// toolResult is the part of a CallToolResult that the methods of ToolResult read.
 type toolResult struct {
 	Content []struct {
 		Type string `json:"type"`
@@ -148,7 +111,7 @@ type toolResult struct {
 }
 
 func (r ToolResult) parse() (p toolResult) {
-	_ = json.Unmarshal(r, &p) // a result that is not an object reads as an empty one
+	_ = json.Unmarshal(r, &p) // a result that is no object counts as empty
 	return p
 }
 
@@ -163,13 +126,13 @@ func (r ToolResult) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// Structured returns structuredContent as it was sent, nil when there is none.
+// Structured returns the bytes of structuredContent, or nil.
 func (r ToolResult) Structured() json.RawMessage { return r.parse().StructuredContent }
 
-// IsError reports whether the tool itself says that it failed.
+// IsError reports whether the tool failed, by the result's isError.
 func (r ToolResult) IsError() bool {
 	return bytes.Contains(r, []byte(`"isError"`)) && r.parse().IsError
 }
 
-// MarshalJSON returns the result as it was sent.
+// MarshalJSON returns the bytes that the extension sent.
 func (r ToolResult) MarshalJSON() ([]byte, error) { return json.RawMessage(r).MarshalJSON() }

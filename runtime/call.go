@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
-	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/mcpclient"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -96,7 +96,7 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
-	case errors.As(err, &invalid) && errors.Is(err, mcphttp.ErrSessionGone): // and did not act on it
+	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // and did not act on it
 		return c.fate(ctx)
 	case errors.As(err, &invalid):
 		fault = protocol.Errorf(protocol.InvalidResponse, "its answer is not a valid response: %v", invalid.Err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcpclient"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -37,10 +38,10 @@ type remote struct {
 	close  func()
 }
 
-// transport is a client of mcphttp.
+// transport is a transport of mcpclient.
 type transport interface {
 	jsonrpc.Transport
-	Hangup(ctx context.Context)
+	EndSession(ctx context.Context)
 }
 
 var _ body = (*remote)(nil)
@@ -53,9 +54,9 @@ func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	}
 	var t transport
 	if s.Manifest.Transport.Kind == manifest.KindSSE {
-		t, err = mcphttp.NewEvents(o)
+		t, err = mcpclient.NewEvents(o)
 	} else {
-		t, err = mcphttp.NewStreamable(o)
+		t, err = mcpclient.NewStreamable(o)
 	}
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ManifestInvalid, "transport.url: %w", err)
@@ -67,9 +68,9 @@ func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	return c, nil
 }
 
-func clientOptions(s *Spec) (mcphttp.ClientOptions, error) {
+func clientOptions(s *Spec) (mcpclient.Options, error) {
 	t := &s.Manifest.Transport
-	o := mcphttp.ClientOptions{URL: t.URL, MaxBytes: s.Options.MaxLineBytes,
+	o := mcpclient.Options{URL: t.URL, MaxBytes: s.Options.MaxLineBytes,
 		Header: http.Header{"User-Agent": {"exthost/" + cmp.Or(s.HostVersion, "0")}}}
 	for name, value := range t.Headers {
 		o.Header.Set(name, value)
@@ -148,14 +149,14 @@ const hangupTimeout = time.Second
 func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, min(grace, hangupTimeout))
 	defer cancel()
-	r.Hangup(ctx)
+	r.EndSession(ctx)
 	r.close()
 	return nil
 }
 
 // offered has the headers of calls repeat what the schemas of the tools ask for.
 func (r *remote) offered(tools []protocol.Tool) {
-	s, ok := r.transport.(*mcphttp.Streamable)
+	s, ok := r.transport.(*mcpclient.Streamable)
 	if !ok {
 		return
 	}
@@ -165,14 +166,14 @@ func (r *remote) offered(tools []protocol.Tool) {
 			mirrors[t.Name] = found
 		}
 	}
-	s.Mirror(mirrors)
+	s.SetMirrors(mirrors)
 }
 
 // remoteFault says what err of an exchange over HTTP means, nil for other errors.
 // Those that end the run are told by its end.
 func remoteFault(err error) *protocol.Error {
-	var status *mcphttp.StatusError
-	var broken *mcphttp.BrokenError
+	var status *mcpclient.StatusError
+	var broken *mcpclient.BrokenError
 	switch {
 	case errors.Is(err, jsonrpc.ErrClosed):
 	case errors.As(err, &status):
@@ -200,12 +201,12 @@ func remoteFault(err error) *protocol.Error {
 
 // hungUp says why the connection to a server ended, nil when err is none of HTTP.
 func hungUp(err error, ready bool) *protocol.Error {
-	var unreachable *mcphttp.UnreachableError
+	var unreachable *mcpclient.UnreachableError
 	kind := protocol.ChildExited
 	switch {
 	case errors.As(err, &unreachable) && !ready:
 		kind = protocol.SpawnFailed
-	case errors.As(err, &unreachable), errors.Is(err, mcphttp.ErrSessionGone), errors.Is(err, mcphttp.ErrStreamEnded):
+	case errors.As(err, &unreachable), errors.Is(err, mcpclient.ErrSessionGone), errors.Is(err, mcpclient.ErrStreamEnded):
 	default:
 		fault := remoteFault(err)
 		if fault != nil && !ready {

@@ -13,15 +13,15 @@ import (
 // bodyTimeout is how long a client may take to send one body.
 const bodyTimeout = time.Minute
 
-// LimitBody gives a request's body a minute to arrive, whoever reads it: also who
-// answers without it, because the server then waits for the rest. Once it is there the
-// connection may be silent as long as it likes.
+// LimitBody gives the body of r one minute to arrive. The limit holds for handlers
+// that do not read the body too, because net/http reads the rest before it answers.
+// After the last byte the connection has no read deadline.
 func LimitBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody || isLimited(r.Body) {
 		return
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has deadlines
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // some ResponseWriters have no deadlines
 	r.Body = &limitedBody{r.Body, rc}
 }
 
@@ -30,7 +30,7 @@ type limitedBody struct {
 	rc *http.ResponseController
 }
 
-// isLimited reports whether somebody in front has seen to it.
+// isLimited reports whether [LimitBody] has seen the body before.
 func isLimited(body io.Reader) bool {
 	if metered, ok := body.(*meteredBody); ok {
 		body = metered.ReadCloser
@@ -48,17 +48,17 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadBody reads the JSON body of a POST of at most limit bytes. When it returns
-// false it has answered: 415 for another content type, 413 for a body over the
-// limit, 408 for one that took more than a minute, 503 for one that there is no
-// memory for now, 400 for one cut short.
+// ReadBody reads the JSON body of a POST of at most limit bytes. It returns false
+// after it has answered the request itself: 415 for another content type, 413 for a
+// body over the limit, 408 for one that took more than a minute, 503 for one over
+// the [Budget], 400 for one cut short.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return nil, false
 	}
 	if r.ContentLength > limit {
-		refuseBody(w, &http.MaxBytesError{Limit: limit}) // rather than read it all to keep the connection
+		refuseBody(w, &http.MaxBytesError{Limit: limit}) // without reading, which would only save the connection
 		return nil, false
 	}
 	LimitBody(w, r)
@@ -70,14 +70,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, bool
 	return body, true
 }
 
-// firstRead is what is allocated for a body before any of it has come: a claim is
-// no reason to allocate more.
+// firstRead bounds the buffer for a body of which nothing has arrived: a
+// Content-Length alone must not make the server allocate more.
 const firstRead = 64 << 10
 
-// readAll is io.ReadAll for a body of the claimed length, -1 for none, which it
-// comes to hold without the usual spare room.
-func readAll(r io.Reader, claimed int64) ([]byte, error) {
-	exact := int(claimed) + 1 // one more, to see the end without growing
+// readAll is io.ReadAll for a body whose Content-Length is known, or -1. The slice
+// it returns has no spare capacity then.
+func readAll(r io.Reader, contentLength int64) ([]byte, error) {
+	exact := int(contentLength) + 1 // the extra byte lets Read report the end without growth
 	b := make([]byte, 0, max(512, min(exact, firstRead)))
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
@@ -98,7 +98,8 @@ func readAll(r io.Reader, claimed int64) ([]byte, error) {
 	}
 }
 
-// refuseBody says why a body was not read to its end, and ends the connection.
+// refuseBody answers a request whose body was not read to its end, and closes the
+// connection.
 func refuseBody(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	var tooLarge *http.MaxBytesError

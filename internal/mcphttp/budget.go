@@ -9,37 +9,36 @@ import (
 	"time"
 )
 
-// ErrBudget means that the bodies of other requests leave no memory for this one's.
+// ErrBudget means that the bodies of other requests leave too little of the budget.
 var ErrBudget = errors.New("mcphttp: too many large bodies at once")
 
 const (
-	// smallBody is what every request may send whatever others do: the number of
-	// connections bounds the sum.
+	// smallBody is the size up to which bodies do not count: the limit on
+	// connections bounds their sum.
 	smallBody = 16 << 10
-	// budgetWait is how long a body waits for others to be done with.
+	// budgetWait is how long a body waits for others to be released.
 	budgetWait = 2 * time.Second
 )
 
-// Budget bounds the memory that the bodies of requests take together, from their
-// first byte until nobody needs them any more. Its methods may be called by many
-// goroutines.
+// Budget bounds the memory that request bodies take together, from their first byte
+// until their release. Its methods may be called by many goroutines.
 type Budget struct {
 	mu    sync.Mutex
 	left  int64
-	freed chan struct{} // closed when there is more left
+	freed chan struct{} // closed and replaced at each release
 }
 
 // NewBudget returns a Budget of that many bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(chan struct{})} }
 
-// Meter returns r with a body that counts what is read of it, for which reading
-// fails with ErrBudget when there is nothing left for two seconds. release gives
-// the bytes back, unless [HoldBody] has been called and its release has not.
+// Meter returns r with a body that counts against the budget as it is read. Reading
+// fails with ErrBudget if the budget is exhausted for two seconds. release
+// returns the bytes, or leaves that to the release of the last [HoldBody].
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
-	m := &meter{budget: b, holders: 1}
+	m := &meter{budget: b, refs: 1}
 	r = r.WithContext(context.WithValue(r.Context(), meterKey{}, m))
 	r.Body = &meteredBody{ReadCloser: r.Body, meter: m, ctx: r.Context()}
 	return r, m.release
@@ -48,7 +47,7 @@ func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) 
 type meterKey struct{}
 
 // HoldBody keeps the body of the metered request of ctx counted until release is
-// called: what is made of it outlives the request.
+// called. It is for callers that use the body after the request has been answered.
 func HoldBody(ctx context.Context) (release func()) {
 	m, ok := ctx.Value(meterKey{}).(*meter)
 	if !ok {
@@ -56,23 +55,25 @@ func HoldBody(ctx context.Context) (release func()) {
 	}
 	m.budget.mu.Lock()
 	defer m.budget.mu.Unlock()
-	m.holders++
+	m.refs++
 	return sync.OnceFunc(m.release)
 }
 
 // meter counts one body.
 type meter struct {
-	budget  *Budget
-	read    int64 // by the one goroutine that reads
-	taken   int64 // of the budget; guarded by its lock, as what follows
-	holders int
+	budget *Budget
+	read   int64 // used by the goroutine that reads the body alone
+
+	// Guarded by budget.mu.
+	taken int64 // bytes of the budget
+	refs  int
 }
 
 func (m *meter) release() {
 	b := m.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if m.holders--; m.holders > 0 || m.taken == 0 {
+	if m.refs--; m.refs > 0 || m.taken == 0 {
 		return
 	}
 	b.left += m.taken
@@ -81,26 +82,26 @@ func (m *meter) release() {
 	b.freed = make(chan struct{})
 }
 
-// grow counts n bytes more.
+// grow counts n bytes more and waits for them if it must.
 func (m *meter) grow(ctx context.Context, n int64) error {
 	m.read += n
 	if m.read <= smallBody {
 		return nil
 	}
-	var patience <-chan time.Time
+	var timeout <-chan time.Time
 	for {
 		freed := m.take(n)
 		if freed == nil {
 			return nil
 		}
-		if patience == nil {
+		if timeout == nil {
 			timer := time.NewTimer(budgetWait)
 			defer timer.Stop()
-			patience = timer.C
+			timeout = timer.C
 		}
 		select {
 		case <-freed:
-		case <-patience:
+		case <-timeout:
 			return ErrBudget
 		case <-ctx.Done():
 			return ctx.Err()
@@ -108,7 +109,8 @@ func (m *meter) grow(ctx context.Context, n int64) error {
 	}
 }
 
-// take takes n bytes and returns nil, or what is closed when it is worth another try.
+// take takes n bytes of the budget and returns nil. If the budget has fewer, it
+// returns a channel that is closed at the next release.
 func (m *meter) take(n int64) <-chan struct{} {
 	b := m.budget
 	b.mu.Lock()

@@ -9,18 +9,18 @@ import (
 	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
-// Decode reads the one JSON-RPC message that body holds, by the strict rules of
-// [jsonrpc.Decode] and those MCP adds: no batch, a string or number as id, an
-// object as params. The payload keeps its bytes, but for line breaks between its
-// tokens, which would break the framing of line-based wires behind this one. The
-// error is a *jsonrpc.Error; the message beside it holds the id, if there is one.
+// Decode parses the one JSON-RPC message of a body, by the strict rules of
+// [jsonrpc.Decode] and those of [Check]. The payload keeps its bytes except line
+// breaks between tokens, which would end a message on the line-based wires to
+// children. The error is a *jsonrpc.Error, and the message then holds the id if the
+// body had one.
 func Decode(body []byte) (m jsonrpc.Message, err error) {
 	m, err = jsonrpc.Decode(body)
 	if err == nil {
 		err = m.Invalid
 	}
 	if err != nil {
-		return jsonrpc.Message{ID: m.ID}, &jsonrpc.Error{Code: faultOf(body), Message: err.Error()}
+		return jsonrpc.Message{ID: m.ID}, &jsonrpc.Error{Code: errorCode(body), Message: err.Error()}
 	}
 	if problem := Check(&m); problem != nil {
 		return jsonrpc.Message{ID: m.ID}, problem
@@ -35,12 +35,13 @@ func Decode(body []byte) (m jsonrpc.Message, err error) {
 	return m, nil
 }
 
-// maxID is how long the id of a request may be, which is kept and sent back: those of
-// clients are numbers, or as long as a UUID.
+// maxID bounds the id of a request, which the server stores and sends back. Clients
+// use numbers and UUIDs.
 const maxID = 1 << 10
 
-// Check refuses a message that is JSON-RPC but not MCP, with a *jsonrpc.Error. It
-// clears an id that cannot be answered to and params that are null.
+// Check returns a *jsonrpc.Error for a message that is JSON-RPC but not MCP: an id
+// must be a string or number, params an object (MCP, basic, "Messages"). It clears
+// an id that no answer can carry, and params that are null.
 func Check(m *jsonrpc.Message) error {
 	problem := ""
 	switch {
@@ -63,8 +64,9 @@ func Check(m *jsonrpc.Message) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: problem}
 }
 
-// faultOf tells what is no JSON from what is no message.
-func faultOf(body []byte) int64 {
+// errorCode returns the code for a body that is not a message: invalid request if
+// the body is JSON, else parse error.
+func errorCode(body []byte) int64 {
 	if utf8.Valid(body) && json.Valid(body) {
 		return jsonrpc.CodeInvalidRequest
 	}

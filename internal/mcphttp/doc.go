@@ -1,8 +1,6 @@
-// Package mcphttp moves MCP messages over HTTP: bodies in, JSON or server-sent
-// events out, and the headers that mirror a message.
+// Package mcphttp maps MCP messages to HTTP for a server: it reads request bodies,
+// checks the headers that repeat a message, and writes answers as JSON or as an
+// event stream. It knows no methods, sessions and eras: those are for its callers.
 //
-// The server's end ([Reply], [Outbox], [Decode]) knows frames and streams, not
-// what the methods mean; sessions and eras are its callers' business. The client's
-// end is a pair of [jsonrpc.Transport]s ([Streamable], [Events]), which keep the
-// session they were given and take up streams that break off.
+// The headers themselves, with [SetHeaders] and [SetTrace], serve clients too.
 package mcphttp

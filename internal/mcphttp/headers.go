@@ -20,16 +20,17 @@ const (
 	NameHeader    = "Mcp-Name"
 )
 
-// named maps the methods that need Mcp-Name to the member of params it mirrors.
-// Those about tasks are of MCP's extension for them.
-var named = map[string]string{protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
+// namedBy maps the methods that need Mcp-Name to the member of params that the
+// header repeats. The methods about tasks are of MCP's extension for tasks.
+var namedBy = map[string]string{protocol.MethodToolsCall: "name", protocol.MethodPromptsGet: "name", protocol.MethodResourcesRead: "uri",
 	protocol.MethodTasksGet: "taskId", protocol.MethodTasksUpdate: "taskId", protocol.MethodTasksCancel: "taskId"}
 
-// CheckHeaders reports how the headers that mirror a request's method and name
-// fall short of the request: what an intermediary routed on must be what is run.
+// CheckHeaders returns an error if Mcp-Method or Mcp-Name do not repeat the method
+// and name of m. An intermediary may have routed by them, so that a mismatch would
+// run something else than it let through.
 func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	for _, name := range []string{VersionHeader, MethodHeader, NameHeader} {
-		if n := len(h[name]); n > 1 { // the intermediary may have read another of them
+		if n := len(h[name]); n > 1 { // an intermediary may have read another one of them
 			return fmt.Errorf("header %s is there %d times", name, n)
 		}
 	}
@@ -40,7 +41,7 @@ func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	default:
 		return fmt.Errorf("header %s is %q, the body's method %q", MethodHeader, method, m.Method)
 	}
-	member, ok := named[m.Method]
+	member, ok := namedBy[m.Method]
 	if !ok {
 		return nil
 	}
@@ -59,7 +60,40 @@ func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	return nil
 }
 
-// decodeValue undoes the =?base64?…?= form of values that are no plain ASCII.
+// SetHeaders sets the headers that repeat the method and name of m and, for a
+// tools/call, the arguments that mirrors lists for the tool.
+func SetHeaders(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
+	h[MethodHeader] = []string{m.Method}
+	member, ok := namedBy[m.Method]
+	if !ok {
+		return
+	}
+	name, _ := rawjson.Text(rawjson.Get(m.Params, member))
+	h[NameHeader] = []string{encodeValue(name)}
+	if m.Method != protocol.MethodToolsCall {
+		return
+	}
+	for _, mirror := range mirrors[name] {
+		if text, ok := headerText(mirror.argument(m.Params)); ok {
+			h[mirror.Header] = []string{encodeValue(text)}
+		}
+	}
+}
+
+// encodeValue returns v as a header value: in the form =?base64?…?= if v is not
+// plain ASCII or looks encoded, else as it is.
+func encodeValue(v string) string {
+	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(v, "=?base64?")
+	for i := 0; i < len(v) && plain; i++ {
+		plain = v[i] >= ' ' && v[i] < 0x7f
+	}
+	if plain {
+		return v
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
+}
+
+// decodeValue reverses encodeValue.
 func decodeValue(v string) (string, error) {
 	encoded, ok := strings.CutPrefix(v, "=?base64?")
 	if !ok {
@@ -72,8 +106,8 @@ func decodeValue(v string) (string, error) {
 	return string(text), err
 }
 
-// acceptsEvents reports whether the client can be answered with an event stream.
-// A client that does not say what it accepts takes anything.
+// acceptsEvents reports whether the client takes an event stream as an answer. A
+// request without Accept takes anything (RFC 9110, 12.5.1).
 func acceptsEvents(h http.Header) bool {
 	accept := strings.ToLower(strings.Join(h["Accept"], ","))
 	return accept == "" || strings.Contains(accept, "text/event-stream") ||

@@ -2,7 +2,6 @@ package mcphttp
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,30 +9,38 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/protocol"
 )
 
-// Mirror is an argument of a tool that a header repeats: a property of its input
-// schema with x-mcp-header.
+// Mirror is an argument of a tool that a header repeats, because its property in the
+// input schema has x-mcp-header (MCP 2026-07-28, basic/transports/streamable-http).
 type Mirror struct {
-	Header string   // with its prefix
+	Header string   // with the prefix Mcp-Param-
 	Path   []string // of the property, from the outermost
+}
+
+// argument returns the mirrored argument in the params of a tools/call.
+func (m *Mirror) argument(params json.RawMessage) json.RawMessage {
+	value := rawjson.Get(params, "arguments")
+	for _, key := range m.Path {
+		value = rawjson.Get(value, key)
+	}
+	return value
 }
 
 const (
 	paramPrefix = "Mcp-Param-"
-	// maxSafe is the largest integer that every client and server reads the same.
+	// maxSafe is the largest integer that a float64 holds exactly, which is how many
+	// peers decode numbers.
 	maxSafe = 1<<53 - 1
-	// maxMirrorDepth bounds how deep properties are looked for.
+	// maxMirrorDepth bounds the nesting of properties that are searched.
 	maxMirrorDepth = 32
 )
 
 var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// Mirrors returns the arguments that the schema wants repeated in headers. The
-// error is one of them that cannot be: clients must not use such a tool.
+// Mirrors returns the arguments that a tool's input schema wants repeated in
+// headers. An invalid x-mcp-header is an error, and clients must not use the tool.
 func Mirrors(schema json.RawMessage) ([]Mirror, error) {
 	if !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return nil, nil
@@ -77,71 +84,46 @@ func findMirrors(schema json.RawMessage, path []string, add func(Mirror) error) 
 	return nil
 }
 
-// mirror sets the headers that repeat what m says.
-func mirror(h http.Header, m *jsonrpc.Message, mirrors map[string][]Mirror) {
-	h[MethodHeader] = []string{m.Method}
-	member, ok := named[m.Method]
-	if !ok {
-		return
-	}
-	name, _ := rawjson.Text(rawjson.Get(m.Params, member))
-	h[NameHeader] = []string{encodeValue(name)}
-	if m.Method != protocol.MethodToolsCall {
-		return
-	}
-	for _, p := range mirrors[name] {
-		value := rawjson.Get(m.Params, "arguments")
-		for _, key := range p.Path {
-			value = rawjson.Get(value, key)
-		}
-		if text, ok := headerText(value); ok {
-			h[p.Header] = []string{encodeValue(text)}
-		}
-	}
-}
-
-// CheckParams reports how the headers of a tools/call fall short of repeating what the
-// schema of the tool's input wants repeated.
+// CheckParams returns an error if the headers of a tools/call do not repeat the
+// arguments that the tool's input schema wants repeated.
 func CheckParams(h http.Header, params, schema json.RawMessage) error {
 	mirrors, err := Mirrors(schema)
 	if err != nil {
-		return nil // clients do not know what to repeat
+		return nil // no client can know which headers such a schema needs
 	}
 	for _, m := range mirrors {
-		value := rawjson.Get(params, "arguments")
-		for _, key := range m.Path {
-			value = rawjson.Get(value, key)
-		}
+		value := m.argument(params)
 		argument, sent := strings.Join(m.Path, "."), h[m.Header]
-		_, sayable := headerText(value)
+		_, hasText := headerText(value)
 		switch {
-		case !sayable && len(sent) == 0:
+		case !hasText && len(sent) == 0:
 		case len(value) == 0 || string(value) == "null":
 			return fmt.Errorf("header %s is there, the argument %s is not", m.Header, argument)
 		case len(sent) == 0:
 			return fmt.Errorf("header %s is required: it repeats the argument %s", m.Header, argument)
-		case len(sent) > 1 || !repeats(sent[0], value):
+		case len(sent) > 1 || !headerEqual(sent[0], value):
 			return fmt.Errorf("header %s is not what the argument %s is", m.Header, argument)
 		}
 	}
 	return nil
 }
 
-// repeats reports whether a header says what the value of an argument is.
-func repeats(header string, value json.RawMessage) bool {
+// headerEqual reports whether a header has the value of an argument.
+func headerEqual(header string, value json.RawMessage) bool {
 	want, ok := headerText(value)
 	if !ok {
 		return false
 	}
 	got, err := decodeValue(header)
 	if err == nil && value[0] != '"' && got != want {
-		got, _ = headerText(json.RawMessage(got)) // 1.0 is 1
+		got, _ = headerText(json.RawMessage(got)) // 1.0 equals 1
 	}
 	return err == nil && got == want
 }
 
-// headerText is the value of an argument as a header states it.
-func headerText(value json.RawMessage) (string, bool) {
+// headerText returns the text of an argument in a header. ok is false for values
+// that no header can hold: objects, arrays, null, fractions and unsafe integers.
+func headerText(value json.RawMessage) (text string, ok bool) {
 	if text, ok := rawjson.Text(value); ok {
 		return text, true
 	}
@@ -154,17 +136,4 @@ func headerText(value json.RawMessage) (string, bool) {
 		return "", false
 	}
 	return strconv.FormatInt(int64(n), 10), true
-}
-
-// encodeValue gives a value that is no plain ASCII, or could be taken for one that
-// is encoded, the =?base64?…?= form.
-func encodeValue(v string) string {
-	plain := strings.TrimSpace(v) == v && !strings.HasPrefix(v, "=?base64?")
-	for i := 0; i < len(v) && plain; i++ {
-		plain = v[i] >= ' ' && v[i] < 0x7f
-	}
-	if plain {
-		return v
-	}
-	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
 }

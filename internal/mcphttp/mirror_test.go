@@ -31,7 +31,7 @@ func TestMirror(t *testing.T) {
 		`{"name":"other","arguments":{"region":"eu"}}`: {"Mcp-Name": {"other"}},
 	} {
 		h := make(http.Header)
-		mirror(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}, byTool)
+		SetHeaders(h, &jsonrpc.Message{Method: "tools/call", Params: json.RawMessage(params)}, byTool)
 		want["Mcp-Method"] = []string{"tools/call"}
 		if diff := cmp.Diff(want, h); diff != "" {
 			t.Errorf("%s\n%s", params, diff)
@@ -45,7 +45,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// What a header says must be what the argument is; what no header can say needs none.
+// A header must equal its argument. An argument that no header can hold needs none.
 func TestCheckParams(t *testing.T) {
 	const params = `{"name":"x","arguments":{"region":"eu","n":7.0,"deep":{"on":true}}}`
 	good := http.Header{"Mcp-Param-Region": {"eu"}, "Mcp-Param-N": {"7"}, "Mcp-Param-On": {"true"}}

@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/sse"
 )
 
-// Outbox holds the messages that wait for a client's event stream: its own
-// stream, not the reply to one of its requests. What is put in while no stream
-// is open is there for the next one, as far as there is room.
+// Outbox queues messages for a client's standalone event stream, as opposed to the
+// reply to one of its requests. While no stream is open, messages wait for the next
+// one, up to the queue's bound.
 type Outbox struct {
 	queue  chan *jsonrpc.Message
 	closed chan struct{}
 
 	mu      sync.Mutex
-	waiting int           // bytes of the messages that no stream has written
+	waiting int           // bytes of the messages not yet written
 	current chan struct{} // closed to end the stream being served; nil when there is none
 	ended   bool
 }
 
 const (
 	outboxSize  = 64       // messages that wait for one client
-	outboxBytes = 64 << 20 // of what they and those that wait for room hold
+	outboxBytes = 64 << 20 // bytes of the answers in the queue and of those that wait for room in it
 )
 
 // NewOutbox returns an empty outbox.
@@ -33,29 +34,29 @@ func NewOutbox() *Outbox {
 	return &Outbox{queue: make(chan *jsonrpc.Message, outboxSize), closed: make(chan struct{})}
 }
 
-// Offer takes m if there is room and never waits. It refuses, with ErrNoStream,
-// what there is no room for and a request when no stream is open to ask on.
+// Offer queues m without waiting. It returns ErrNoStream if the queue is full, or if
+// m is a request and no stream is open.
 func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
-	if m.Method != "" && m.ID != nil && !o.open() {
+	if m.Method != "" && m.ID != nil && !o.isOpen() {
 		return ErrNoStream
 	}
-	o.count(weight(m))
+	o.count(size(m))
 	select {
 	case o.queue <- m:
 		return nil
 	default:
-		o.count(-weight(m))
+		o.count(-size(m))
 		return ErrNoStream
 	}
 }
 
-// Put takes m, waiting for room until ctx ends or the outbox is closed. An answer
-// that would have a client that does not read hold more than 64 MiB becomes an error.
+// Put queues m and waits for room until ctx ends or the outbox is closed. If more
+// than 64 MiB of answers would wait for the client, m is replaced by an error.
 func (o *Outbox) Put(ctx context.Context, m *jsonrpc.Message) error {
 	m = o.reserve(m)
 	err := o.put(ctx, m)
 	if err != nil {
-		o.count(-weight(m))
+		o.count(-size(m))
 	}
 	return err
 }
@@ -76,14 +77,14 @@ func (o *Outbox) put(ctx context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// reserve counts m, or what takes its place.
+// reserve counts m and returns it, or the error that replaces it.
 func (o *Outbox) reserve(m *jsonrpc.Message) *jsonrpc.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting > 0 && o.waiting+weight(m) > outboxBytes && m.Method == "" {
-		m = &jsonrpc.Message{ID: m.ID, Error: unread}
+	if o.waiting > 0 && o.waiting+size(m) > outboxBytes && m.Method == "" {
+		m = &jsonrpc.Message{ID: m.ID, Error: tooManyAnswers}
 	}
-	o.waiting += weight(m)
+	o.waiting += size(m)
 	return m
 }
 
@@ -93,12 +94,12 @@ func (o *Outbox) count(bytes int) {
 	o.waiting += bytes
 }
 
-func weight(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.Params) }
+func size(m *jsonrpc.Message) int { return len(m.Result) + len(m.Error) + len(m.Params) }
 
-var unread = json.RawMessage(`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
+var tooManyAnswers = json.RawMessage(`{"code":-32016,"message":"the answer was dropped: more than 64 MiB of answers wait for this client to read them","data":{"kind":"overloaded","outcome":"unknown"}}`)
 
-// Close ends the stream being served, once it has delivered what is waiting, and
-// every later one at once. It is idempotent and does not wait.
+// Close ends the stream being served, once the queue is written, and every later
+// stream at once. It is idempotent and does not wait.
 func (o *Outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,36 +109,32 @@ func (o *Outbox) Close() {
 	}
 }
 
-// Serve answers a request with the stream of what comes out of the box, opened
-// by the endpoint event unless endpoint is "". It blocks until ctx ends, the box
-// is closed, the client stops reading, or another Serve takes its place.
+// Serve answers a request with an event stream of the queue, which begins with the
+// endpoint event of revision 2024-11-05 unless endpoint is "". It blocks until ctx
+// ends, the outbox is closed, a write fails, or a later Serve replaces it.
 func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint string) error {
-	stop := o.take()
-	defer o.leave(stop)
-	e := newEventWriter(w)
-	hello := e.comment // so that proxies pass the headers on
-	if endpoint != "" {
-		hello = func() error { return e.endpoint(endpoint) }
-	}
-	if err := hello(); err != nil {
+	replaced := o.replaceStream()
+	defer o.endStream(replaced)
+	events := sse.NewWriter(w, cacheControl)
+	if err := writeFirst(events, endpoint); err != nil {
 		return err
 	}
-	alive := time.NewTicker(keepAlive)
+	alive := time.NewTicker(sse.KeepAlive)
 	defer alive.Stop()
 	for {
 		var err error
 		select {
 		case m := <-o.queue:
-			err = e.message(m)
-			o.count(-weight(m))
+			err = writeEvent(events, m)
+			o.count(-size(m))
 		case <-alive.C:
-			err = e.comment()
+			err = events.Comment()
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stop:
+		case <-replaced:
 			return nil
 		case <-o.closed:
-			return o.deliver(e)
+			return o.drain(events)
 		}
 		if err != nil {
 			return err
@@ -145,13 +142,21 @@ func (o *Outbox) Serve(ctx context.Context, w http.ResponseWriter, endpoint stri
 	}
 }
 
-// deliver writes what is still waiting.
-func (o *Outbox) deliver(e *eventWriter) error {
+// writeFirst opens a stream. Proxies pass the headers on with the first bytes only.
+func writeFirst(events *sse.Writer, endpoint string) error {
+	if endpoint == "" {
+		return events.Comment()
+	}
+	return events.Event("endpoint", func(b []byte) ([]byte, error) { return append(b, endpoint...), nil }, true)
+}
+
+// drain writes the messages that are still queued.
+func (o *Outbox) drain(events *sse.Writer) error {
 	for {
 		select {
 		case m := <-o.queue:
-			err := e.message(m)
-			o.count(-weight(m))
+			err := writeEvent(events, m)
+			o.count(-size(m))
 			if err != nil {
 				return err
 			}
@@ -161,8 +166,9 @@ func (o *Outbox) deliver(e *eventWriter) error {
 	}
 }
 
-// take ends the stream that was there and announces a new one.
-func (o *Outbox) take() chan struct{} {
+// replaceStream ends the stream being served and registers a new one. The channel it
+// returns is closed when another stream replaces the new one.
+func (o *Outbox) replaceStream() chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.current != nil {
@@ -172,15 +178,15 @@ func (o *Outbox) take() chan struct{} {
 	return o.current
 }
 
-func (o *Outbox) leave(stop chan struct{}) {
+func (o *Outbox) endStream(replaced chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.current == stop {
+	if o.current == replaced {
 		o.current = nil
 	}
 }
 
-func (o *Outbox) open() bool {
+func (o *Outbox) isOpen() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.current != nil && !o.ended

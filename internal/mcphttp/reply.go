@@ -10,51 +10,56 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/sse"
 )
 
-// ErrNoStream means that the client cannot be told anything here: it does not
-// accept event streams, has none open, or has been answered.
+// ErrNoStream means that a message cannot reach the client here: the client accepts
+// no event streams, has none open, or has its answer already.
 var ErrNoStream = errors.New("mcphttp: the client has no event stream open here")
 
-// Reply is the answer to one POSTed request. It is a plain JSON object when
-// nothing was said before it; the first message that comes earlier, or 20 s of
-// silence, makes it an event stream. Its methods may be called from any
-// goroutine; a write takes at most 30 s.
+const (
+	// writeTimeout is how long writing a JSON answer may take.
+	writeTimeout = 30 * time.Second
+	// cacheControl is that of MCP's event streams.
+	cacheControl = "no-cache, no-transform"
+)
+
+// Reply is the answer to one POSTed request. It is a plain JSON object, unless a
+// message is sent before the answer or 20 s pass: then it becomes an event stream.
+// Its methods may be called by many goroutines; a write takes at most 30 s.
 type Reply struct {
 	w       http.ResponseWriter
-	accepts bool
+	accepts bool // event streams
 
-	mu     sync.Mutex // held while writing: every write has a deadline
-	events *eventWriter
-	done   bool
-	alive  *time.Timer
+	mu        sync.Mutex // held while writing, since every write has a deadline
+	events    *sse.Writer
+	done      bool
+	keepAlive *time.Timer
 }
 
-// NewReply returns the reply to r. Close must be called before the handler
-// returns.
+// NewReply returns the reply to r. Close must be called before the handler returns.
 func NewReply(w http.ResponseWriter, r *http.Request) *Reply {
 	p := &Reply{w: w, accepts: acceptsEvents(r.Header)}
 	if p.accepts {
 		p.mu.Lock()
-		p.alive = time.AfterFunc(keepAlive, p.keepAlive)
+		p.keepAlive = time.AfterFunc(sse.KeepAlive, p.sendKeepAlive)
 		p.mu.Unlock()
 	}
 	return p
 }
 
-// Send sends m ahead of the answer. The error is ErrNoStream when that is not
-// possible, otherwise that of the connection.
+// Send sends m ahead of the answer. The error is ErrNoStream or the connection's.
 func (p *Reply) Send(_ context.Context, m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done || !p.accepts {
 		return ErrNoStream
 	}
-	return p.streamLocked().message(m)
+	return writeEvent(p.streamLocked(), m)
 }
 
-// Answer ends the reply with the response m. The status counts only while the
-// reply is still a plain JSON object.
+// Answer ends the reply with the response m. status applies only if the reply is
+// still a plain JSON object.
 func (p *Reply) Answer(status int, m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +68,7 @@ func (p *Reply) Answer(status int, m *jsonrpc.Message) error {
 	}
 	p.closeLocked()
 	if p.events != nil {
-		return p.events.message(m)
+		return writeEvent(p.events, m)
 	}
 	return WriteJSON(p.w, status, m)
 }
@@ -77,30 +82,35 @@ func (p *Reply) Close() {
 
 func (p *Reply) closeLocked() {
 	p.done = true
-	if p.alive != nil {
-		p.alive.Stop()
+	if p.keepAlive != nil {
+		p.keepAlive.Stop()
 	}
 }
 
-func (p *Reply) keepAlive() {
+func (p *Reply) sendKeepAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done {
 		return
 	}
-	if err := p.streamLocked().comment(); err == nil { // else the request's context ends too
-		p.alive.Reset(keepAlive)
+	if err := p.streamLocked().Comment(); err == nil { // a failed write ends the request's context too
+		p.keepAlive.Reset(sse.KeepAlive)
 	}
 }
 
-func (p *Reply) streamLocked() *eventWriter {
+func (p *Reply) streamLocked() *sse.Writer {
 	if p.events == nil {
-		p.events = newEventWriter(p.w)
+		p.events = sse.NewWriter(p.w, cacheControl)
 	}
 	return p.events
 }
 
-// WriteJSON answers a request with m as a JSON object.
+// writeEvent writes m as one event.
+func writeEvent(w *sse.Writer, m *jsonrpc.Message) error {
+	return w.Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, m) }, true)
+}
+
+// WriteJSON answers a request with the response m as a JSON object.
 func WriteJSON(w http.ResponseWriter, status int, m *jsonrpc.Message) error {
 	name, payload := `,"result":`, m.Result
 	if m.Error != nil {
@@ -110,7 +120,7 @@ func WriteJSON(w http.ResponseWriter, status int, m *jsonrpc.Message) error {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
-	// The payload is written as it is, between the two halves of its envelope.
+	// Three writes keep the payload, which may be large, from being copied.
 	head := make([]byte, 0, 64)
 	head = append(append(append(head, `{"jsonrpc":"2.0","id":`...), id...), name...)
 	h := w.Header()

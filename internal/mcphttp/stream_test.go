@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/sse"
 )
 
 var (
@@ -35,7 +36,7 @@ func newReply(accept string) (*Reply, *httptest.ResponseRecorder) {
 	return NewReply(w, r), w
 }
 
-func TestReplyIsPlainUntilSomethingComesFirst(t *testing.T) {
+func TestReplyWithoutOtherMessagesIsPlain(t *testing.T) {
 	p, w := newReply("application/json, text/event-stream")
 	defer p.Close()
 	if err := p.Answer(http.StatusNotFound, answer); err != nil {
@@ -70,21 +71,21 @@ func TestReplyToAClientWithoutStreams(t *testing.T) {
 		if err := p.Send(t.Context(), notice); !errors.Is(err, ErrNoStream) {
 			t.Errorf("Send: %v", err)
 		}
-		time.Sleep(10 * keepAlive)
+		time.Sleep(10 * sse.KeepAlive)
 		if err := p.Answer(http.StatusOK, answer); err != nil || w.Body.String() != answerText {
 			t.Errorf("%v, %s", err, w.Body)
 		}
 	})
 }
 
-func TestSilentReplySaysItIsAlive(t *testing.T) {
+func TestSilentReplySendsKeepAlives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, w := newReply("*/*")
-		time.Sleep(2*keepAlive + time.Second)
+		time.Sleep(2*sse.KeepAlive + time.Second)
 		if err := p.Answer(http.StatusOK, answer); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * keepAlive) // nothing comes after the answer
+		time.Sleep(2 * sse.KeepAlive) // no keep-alive follows the answer
 		p.Close()
 		if want := ": \n\n: \n\n" + event(answerText); w.Body.String() != want {
 			t.Errorf("got %q, want %q", w.Body, want)
@@ -92,7 +93,7 @@ func TestSilentReplySaysItIsAlive(t *testing.T) {
 	})
 }
 
-// A payload with line breaks would otherwise end the event in its middle.
+// A line break in the payload would end the event early.
 func TestLineBreaksStayInsideAnEvent(t *testing.T) {
 	p, w := newReply("")
 	defer p.Close()
@@ -105,7 +106,7 @@ func TestLineBreaksStayInsideAnEvent(t *testing.T) {
 	}
 }
 
-func TestOutboxKeepsWhatWaitsForAStream(t *testing.T) {
+func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOutbox()
 		for range outboxSize {
@@ -134,7 +135,7 @@ func TestOutboxKeepsWhatWaitsForAStream(t *testing.T) {
 	})
 }
 
-func TestOutboxAsksOnlyWhoListens(t *testing.T) {
+func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOutbox()
 		question := &jsonrpc.Message{ID: json.RawMessage("1"), Method: "roots/list"}
@@ -154,7 +155,7 @@ func TestOutboxAsksOnlyWhoListens(t *testing.T) {
 			t.Errorf("with a stream: %v", err)
 		}
 		synctest.Wait()
-		time.Sleep(keepAlive)
+		time.Sleep(sse.KeepAlive)
 		synctest.Wait()
 		_ = o.Offer(t.Context(), notice)
 		o.Close()
@@ -172,7 +173,7 @@ func TestOutboxAsksOnlyWhoListens(t *testing.T) {
 	})
 }
 
-// deaf is a client that does not take a byte.
+// deaf is a client that reads no byte.
 type deaf struct{ http.ResponseWriter }
 
 var errDeaf = errors.New("nobody reads")

@@ -9,20 +9,22 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// A trace that a message belongs to (W3C Trace Context) stands in its _meta, by the
-// names that HTTP's headers have for it.
+// A message names its trace (W3C Trace Context) in _meta, under the names of the
+// HTTP headers.
 const (
 	traceParent = "traceparent"
 	traceState  = "tracestate"
 
-	maxTraceState = 512 // bytes, which is what everybody must be able to pass on
+	maxTraceState = 512 // bytes, which vendors should propagate at least (Trace Context, 3.3.1.5)
 )
 
-var parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?$`)
+var (
+	parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?$`)
+	stateForm  = regexp.MustCompile(`^[ -~]*$`) // without line breaks, which would end the header
+)
 
-// JoinTrace puts m, a request or a notification, into the trace that the headers of
-// its HTTP request name. What m says itself stays, and headers that are malformed do
-// not count.
+// JoinTrace adds the trace that an HTTP request's headers name to m, a request or
+// notification, unless m names one itself. Malformed headers are ignored.
 func JoinTrace(h http.Header, m *jsonrpc.Message) {
 	parent := h.Get(traceParent)
 	if parent == "" || m.Method == "" || !parentForm.MatchString(parent) {
@@ -46,8 +48,8 @@ func JoinTrace(h http.Header, m *jsonrpc.Message) {
 	m.Params = rawjson.Set(params, "_meta", meta)
 }
 
-// nameTrace sets the headers that name the trace of params, if they belong to one.
-func nameTrace(h http.Header, params json.RawMessage) {
+// SetTrace sets the headers that name the trace of params, if params name one.
+func SetTrace(h http.Header, params json.RawMessage) {
 	meta := rawjson.Get(params, "_meta")
 	parent, _ := rawjson.Text(rawjson.Get(meta, traceParent))
 	if !parentForm.MatchString(parent) {
@@ -58,6 +60,3 @@ func nameTrace(h http.Header, params json.RawMessage) {
 		h.Set(traceState, state)
 	}
 }
-
-// stateForm leaves out what would end a header.
-var stateForm = regexp.MustCompile(`^[ -~]*$`)

@@ -37,7 +37,7 @@ func TestJoinTrace(t *testing.T) {
 	}
 }
 
-func TestNameTrace(t *testing.T) {
+func TestSetTrace(t *testing.T) {
 	for _, tt := range []struct{ params, parent, state string }{
 		{``, "", ""}, {`{}`, "", ""}, {`{"_meta":7}`, "", ""},
 		{`{"_meta":{"traceparent":"` + parent + `"}}`, parent, ""},
@@ -46,7 +46,7 @@ func TestNameTrace(t *testing.T) {
 		{`{"_meta":{"traceparent":"` + parent + `\r\nEvil: 1"}}`, "", ""},
 	} {
 		h := http.Header{}
-		nameTrace(h, json.RawMessage(tt.params))
+		SetTrace(h, json.RawMessage(tt.params))
 		if h.Get("Traceparent") != tt.parent || h.Get("Tracestate") != tt.state {
 			t.Errorf("%s: %v", tt.params, h)
 		}

@@ -1,0 +1,44 @@
+// Package dashboard serves the pages of the operator's dashboard. They hold no data:
+// scripts in them call the operator's API.
+package dashboard
+
+import (
+	"embed"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed ui
+var pages embed.FS
+
+// policy is the Content-Security-Policy of the pages. They may load their own files
+// and call their own server only, no text of an extension can run as a script, and no
+// page may frame them.
+var policy = strings.Join([]string{
+	"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'",
+	"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+}, "; ")
+
+// Handler serves the pages below /ui/.
+func Handler() http.Handler {
+	files, err := fs.Sub(pages, "ui")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	serve := http.StripPrefix("/ui/", http.FileServerFS(files))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-cache")
+		if path.Ext(r.URL.Path) == ".js" {
+			h.Set("Content-Type", "text/javascript; charset=utf-8") // the system's MIME table may differ
+		}
+		serve.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,65 @@
+// Requests to the host's API. The token is stored for this tab only.
+
+const KEY = "exthost-token";
+const ROOT = "/api/v1";
+
+/** takeToken stores the token in the address bar and removes it from there. */
+export function takeToken() {
+  const match = /^#token=([A-Za-z0-9_.~-]+)$/.exec(location.hash);
+  if (!match) return;
+  sessionStorage.setItem(KEY, match[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export const hasToken = () => Boolean(sessionStorage.getItem(KEY));
+export const setToken = (text) => sessionStorage.setItem(KEY, text.trim());
+export const dropToken = () => sessionStorage.removeItem(KEY);
+
+/** Unauthorized means that the host rejects the token. */
+export class Unauthorized extends Error {}
+
+async function request(method, path, { body, signal } = {}) {
+  const response = await fetch(ROOT + path, {
+    method, body, signal, cache: "no-store",
+    headers: { Authorization: "Bearer " + sessionStorage.getItem(KEY), ...(body ? { "Content-Type": "application/json" } : {}) },
+  });
+  if (response.status === 401) throw new Unauthorized("the host does not take this token");
+  if (!response.ok) throw new Error(await reason(response));
+  return response;
+}
+
+/** reason returns the error message in a response. */
+async function reason(response) {
+  const text = await response.text();
+  try {
+    return JSON.parse(text).error.message;
+  } catch {
+    return text.trim() || `the host answers ${response.status}`;
+  }
+}
+
+export const get = async (path) => (await request("GET", path)).json();
+export const post = (path, body) => request("POST", path, { body: body === undefined ? undefined : JSON.stringify(body) });
+/** postText sends and returns JSON text: parsing would lose digits of large numbers. */
+export const postText = async (path, body) => (await request("POST", path, { body })).text();
+
+/** listen calls on(kind, data) for each server-sent event until the stream ends. */
+export async function listen(path, on, signal) {
+  const response = await request("GET", path, { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      let kind = "", data = "";
+      for (const line of block.split("\n")) {
+        if (line.startsWith("event: ")) kind = line.slice(7);
+        else if (line.startsWith("data: ")) data += line.slice(6);
+      }
+      if (kind) on(kind, JSON.parse(data));
+    }
+  }
+}

@@ -1,0 +1,164 @@
+// The frame around the views: routing, search and keys.
+
+import { dropToken, hasToken, setToken, takeToken } from "./api.js";
+import { approvals } from "./approvals.js";
+import { calls } from "./calls.js";
+import { el, setAttr, put, setText } from "./dom.js";
+import { extensions } from "./extensions.js";
+import { count, since } from "./format.js";
+import { governance } from "./governance.js";
+import { logs } from "./logs.js";
+import { overview } from "./overview.js";
+import { refresh, run, store, subscribe } from "./store.js";
+import { tools } from "./tools.js";
+
+const nav = (hash) => { location.hash = hash; };
+
+const views = [
+  ["overview", "Overview", overview], ["extensions", "Extensions", extensions], ["tools", "Tools", tools], ["calls", "Calls", calls],
+  ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals],
+].map(([name, title, make]) => ({ name, title, make, badge: el("b.count", { hidden: true }) }));
+
+const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${i + 1})` }, v.title, v.badge)));
+const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
+const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => refresh() });
+const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });
+const main = el("main", { tabindex: "-1", id: "main" });
+let current = "auto", at = null, query = "";
+
+function frame() {
+  put(document.body, el("a.skip", { href: "#main", onclick: (e) => { e.preventDefault(); main.focus(); } }, "To the content"),
+    el("header.top", {}, el("a.brand", { href: "#/overview" }, el("img", { src: "icon.svg", alt: "", width: "22", height: "22" }), "exthost"), el("div.host", {}, dot, phase, facts),
+      el("div.tools", {}, search, theme, el("button", { type: "button", title: "Keys", "aria-label": "Keys", onclick: help }, "?"))),
+    el("nav", { "aria-label": "Views" }, ...links), main);
+}
+
+/** route parses the address: #/view/rest?params. */
+function route() {
+  const [path, text = ""] = location.hash.slice(1).split("?");
+  const [, name, ...rest] = path.split("/");
+  return { view: views.find((v) => v.name === name) ?? views[0], rest: decoded(rest.join("/")), params: new URLSearchParams(text) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // not valid percent-encoding
+  }
+}
+
+function show() {
+  const { view, rest, params } = route();
+  view.made ??= view.make(nav);
+  if (at !== view) {
+    at = view;
+    put(main, view.made.node);
+    search.value = "";
+    search.hidden = !view.made.search;
+    setAttr(search, "placeholder", `${view.made.search ?? ""}  /`);
+    for (const v of views) setAttr(v.link, "aria-current", v === view ? "page" : null);
+    scrollTo(0, 0);
+  }
+  query = search.value.trim();
+  view.made.update(store, { query, rest, params });
+}
+
+function render() {
+  if (store.phase === "locked") {
+    lock("The host does not take this token: each start makes a new one.");
+    return;
+  }
+  const s = store.status;
+  setAttr(dot, "data-phase", store.phase);
+  setText(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again" }[store.phase]);
+  if (s) {
+    const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
+    const wanted = s.runs.filter((x) => x.state !== "disabled").length;
+    setText(facts, `${s.version} · up ${since(s.host?.started_at)} · ${run} of ${wanted} extensions · ${count(store.tools.length)} tools`);
+    document.title = `${run < wanted ? `${wanted - run} down · ` : ""}exthost`;
+    setBadge("extensions", wanted - run, "bad");
+    setBadge("approvals", store.approvals.length, "ask");
+  }
+  show();
+}
+
+function setBadge(name, n, tone) {
+  const { badge } = views.find((v) => v.name === name);
+  badge.hidden = !n;
+  setText(badge, count(n));
+  setAttr(badge, "data-tone", tone);
+}
+
+function setTheme(name) {
+  current = ["light", "dark"].includes(name) ? name : "auto";
+  localStorage.setItem("exthost-theme", current);
+  setAttr(document.documentElement, "data-theme", current);
+  setText(theme, { auto: "◐", light: "☀", dark: "☾" }[current]);
+  setAttr(theme, "aria-label", `Colours: ${current}`);
+  setAttr(theme, "title", `Colours: ${current}`);
+}
+
+/** lock replaces the page with a form for the token. */
+function lock(why) {
+  dropToken();
+  const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
+  put(document.body, el("form.lock", { onsubmit: (e) => { e.preventDefault(); setToken(input.value); location.reload(); } },
+    el("img", { src: "icon.svg", alt: "", width: "44", height: "44" }), el("h1", {}, "exthost"), el("p", {}, why),
+    el("p", {}, "Open the address that exthost serve prints on its terminal, or paste the token, which is in the file that its log names."), input, el("button", { type: "submit" }, "Open")));
+  input.focus();
+}
+
+const keys = [["/", "search"], ["1 – 7", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
+
+function help() {
+  const dialog = el("dialog.help", { onclose: () => dialog.remove(), onclick: (e) => { if (e.target === dialog) dialog.close(); } },
+    el("h2", {}, "Keys"), el("dl", {}, ...keys.flatMap(([key, what]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, what)])));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/** step moves the focus by a number of rows of the view. */
+function step(by) {
+  const rows = [...main.querySelectorAll("tbody a, .trouble .title, .card, .stages .policy a")].filter((n) => n.offsetParent);
+  if (!rows.length) return;
+  const i = rows.indexOf(document.activeElement);
+  rows[i < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, i + by))].focus();
+}
+
+function key(e) {
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName);
+  if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+  if (e.key === "Escape") {
+    if (typing) {
+      search.value = "";
+      document.activeElement.blur();
+      refresh();
+    } else if (route().rest) nav(`#/${route().view.name}`);
+    return;
+  }
+  if (typing) {
+    if (e.key === "ArrowDown" && document.activeElement === search) step(1), e.preventDefault();
+    return;
+  }
+  const does = { "/": () => search.focus(), j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), t: () => theme.click(), "?": help }[e.key]
+    ?? (views[Number(e.key) - 1] && (() => nav(`#/${views[Number(e.key) - 1].name}`)));
+  if (!does) return;
+  e.preventDefault();
+  does();
+}
+
+takeToken();
+setTheme(localStorage.getItem("exthost-theme"));
+if (hasToken()) {
+  frame();
+  render();
+  subscribe(render);
+  addEventListener("hashchange", () => (store.phase === "locked" ? null : location.hash.startsWith("#token=") ? (takeToken(), location.reload()) : render()));
+  addEventListener("keydown", key);
+  setInterval(() => store.phase === "live" && refresh(), 1000); // ages and countdowns
+  run();
+} else {
+  lock("This dashboard is for the operator of the host.");
+  addEventListener("hashchange", () => { takeToken(); if (hasToken()) location.reload(); });
+}

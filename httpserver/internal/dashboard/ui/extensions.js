@@ -1,0 +1,169 @@
+// The table of extensions, and the details of one.
+
+import { el, setAttr, put, setText, Rows } from "./dom.js";
+import { curve } from "./chart.js";
+import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
+import { action, badge, empty, matches, stateTone, stateBadge } from "./parts.js";
+import { memory, serves } from "./store.js";
+import { post } from "./api.js";
+
+const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
+
+/** byUrgency sorts extensions by the severity of their state, then by calls. */
+export const byUrgency = (list) => list.toSorted((a, b) => order[stateTone[a.state] ?? "rest"] - order[stateTone[b.state] ?? "rest"] || b.calls - a.calls);
+
+/** extensionTable returns {node, update(store, list)}. */
+export function extensionTable(nav, { brief = false } = {}) {
+  const columns = ["Extension", "State", ...(brief ? ["Calls", "Errors", "p50 / p95"] : ["Up", "Calls", "Errors", "p50", "p95", "Memory", "Breaker", "Restarts", "Activity"])];
+  const body = el("tbody");
+  const rows = new Rows(body, (x) => row(x, nav, brief));
+  return {
+    node: el("table.extensions" + (brief ? ".brief" : ""), {}, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, c)))), body),
+    update(s, list) { rows.update(list.map((x) => ({ ...x, activity: s.activity.get(x.id) })), (x) => x.id + x.path); },
+  };
+}
+
+function row(x, nav, brief) {
+  const href = `#/extensions/${encodeURIComponent(x.id)}`;
+  const state = stateBadge(), breaker = badge((b) => ({ open: "bad", "half open": "busy" })[b] ?? "off");
+  const version = el("small"), note = el("small.note");
+  const cell = (name, child) => el("td", { "data-name": name }, child ?? null);
+  const line = brief ? null : curve(`calls of ${x.id} over the last five minutes`);
+  const cells = {
+    up: cell("Up"), calls: cell("Calls"), errors: cell("Errors"), p50: cell("p50"), p95: cell("p95"), both: cell("p50 / p95"), memory: cell("Memory"), restarts: cell("Restarts"),
+  };
+  const node = el("tr", { onclick: (e) => { if (!e.target.closest("a,button")) nav(href); } },
+    el("th", { scope: "row" }, el("a", { href }, x.id), version, note), cell("State", state.node),
+    ...(brief ? [cells.calls, cells.errors, cells.both]
+      : [cells.up, cells.calls, cells.errors, cells.p50, cells.p95, cells.memory, cell("Breaker", breaker.node), cells.restarts, cell("Activity", line.node)]));
+  return {
+    node,
+    update(x) {
+      state.update(x.state);
+      setText(version, x.version ?? "");
+      setText(note, x.state === "ready" || x.state === "idle" ? "" : x.reason ?? "");
+      setText(cells.calls, count(x.calls));
+      setText(cells.errors, percent(x.errors + x.refused, x.calls + x.refused));
+      setAttr(cells.errors, "data-tone", x.errors + x.refused > 0.05 * (x.calls + x.refused) ? "bad" : null);
+      if (brief) {
+        setText(cells.both, x.latency ? `${duration(x.latency.p50_ns)} / ${duration(x.latency.p95_ns)}` : "–");
+        return;
+      }
+      setText(cells.up, since(x.instances?.find((i) => i.pid)?.started_at));
+      setText(cells.p50, duration(x.latency?.p50_ns));
+      setText(cells.p95, duration(x.latency?.p95_ns));
+      setText(cells.memory, bytes(memory(x)));
+      const worst = worstBreaker(x);
+      breaker.update(worst || "–");
+      setText(cells.restarts, count(x.restarts));
+      line.draw(x.activity ?? []);
+    },
+  };
+}
+
+function worstBreaker(x) {
+  const all = (x.instances ?? []).map((i) => i.breaker).filter(Boolean);
+  return (all.find((b) => b === "open") ?? all.find((b) => b === "half_open") ?? all[0] ?? "").replace("_", " ");
+}
+
+export function extensions(nav) {
+  const table = extensionTable(nav);
+  const none = empty("No extension matches, or there is none.", "exthost init NAME writes one into ./extensions.");
+  const detail = details(nav);
+  const node = el("div.extensions-view", {}, el("div.scroll", {}, table.node, none), detail.node);
+  return {
+    node,
+    search: "Find by name, state or reason",
+    update(s, { query, rest }) {
+      if (!s.status) return;
+      const list = byUrgency(s.status.runs.filter((x) => matches(query, x.id, x.name ?? "", x.description ?? "", x.state, x.reason ?? "")));
+      table.update(s, list);
+      none.hidden = list.length > 0;
+      detail.update(s, rest);
+    },
+  };
+}
+
+/** details returns the side panel about one extension. */
+function details(nav) {
+  const title = el("h2"), state = stateBadge(), actions = el("div.actions"), body = el("div.body");
+  const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/extensions") }, "✕");
+  const node = el("aside.details", { hidden: true, "aria-label": "Extension" }, el("header", {}, title, state.node, close), actions, body);
+  let shown = null, drawn = "";
+  return {
+    node,
+    update(s, id) {
+      const x = [...s.status.runs, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])].find((x) => x.id === id);
+      node.hidden = !x;
+      if (!x) {
+        shown = null;
+        return;
+      }
+      setText(title, x.id);
+      state.update(x.state);
+      if (shown !== id + x.state) {
+        shown = id + x.state;
+        put(actions, ...actionsFor(x));
+      }
+      const now = JSON.stringify([x, s.tools.length]); // redrawing would drop the user's selection of text
+      if (now !== drawn && !(drawn && String(getSelection()) && node.contains(getSelection().anchorNode))) {
+        drawn = now;
+        put(body, ...content(x, s));
+      }
+    },
+  };
+}
+
+function actionsFor(x) {
+  const path = `/extensions/${encodeURIComponent(x.id)}`;
+  const list = [];
+  if (serves("post", "/extensions/{id}/restart") && !["skipped", "disabled"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
+  if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.bridged && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
+  if (serves("post", "/extensions/{id}/enable") && x.state === "disabled") list.push(action("Enable", () => post(path + "/enable")));
+  list.push(el("a.button", { href: `#/logs?ext=${encodeURIComponent(x.id)}` }, "Logs"));
+  return list;
+}
+
+function content(x, s) {
+  return [
+    x.description ? el("p", {}, x.description) : null,
+    x.reason ? el("p.reason", { "data-tone": stateTone[x.state] }, x.reason) : null,
+    ...crashDetails(x),
+    facts([
+      ["version", x.version], ["runs as", [...new Set([x.transport, x.protocol])].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
+      ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state directory", x.state_dir],
+      ["calls", `${count(x.calls)}, ${count(x.errors)} failed, ${count(x.refused)} refused`],
+      ["latency", x.latency ? `half within ${duration(x.latency.p50_ns)}, 95 % within ${duration(x.latency.p95_ns)}` : ""],
+      ["secrets passed", (x.env_passed_secrets ?? []).join(", ")], ["withheld", (x.env_withheld ?? []).join(", ")], ["containment", x.containment],
+      ["hooks", (x.hooks ?? []).join(", ")],
+    ]),
+    x.instances?.length ? el("h3", {}, plural(x.instances.length, "instance")) : null,
+    ...(x.instances ?? []).map((i) => facts([
+      [i.key || "process", [i.state, i.pid ? `pid ${i.pid}` : "", i.pid ? `up ${since(i.started_at)}` : "", bytes(i.rss_bytes) === "–" ? "" : bytes(i.rss_bytes)].filter(Boolean).join(", ")],
+      ["load", `${i.in_flight} in flight, ${i.queued} queued`],
+      ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
+      ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${retryText(i.next_retry)}` : "") : ""],
+    ])),
+    x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
+    el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
+  ];
+}
+
+/** evidence returns the evidence of the last failed process; undefined if none failed. */
+export const evidence = (x) => x.last_crash?.evidence ?? (x.instances ?? []).find((i) => i.evidence)?.evidence;
+
+/** crashDetails describes the last crash. */
+function crashDetails(x) {
+  const e = evidence(x);
+  return [
+    x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "Last exit") : null,
+    x.last_crash ? facts([["when", `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash.reason]]) : null,
+    e ? facts([["exit", e.signal || (e.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
+    e?.stderr?.length ? el("pre", {}, e.stderr.join("\n")) : null,
+  ];
+}
+
+/** facts lists names and values, and omits empty values. */
+export function facts(pairs) {
+  return el("dl", {}, ...pairs.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}

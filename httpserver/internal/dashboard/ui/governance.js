@@ -1,0 +1,118 @@
+// The policies by category, their denials, and the steps of one decision.
+
+import { el, setAttr, put, setText, Rows } from "./dom.js";
+import { clock, count, duration } from "./format.js";
+import { badge, empty, matches, panel, stateBadge } from "./parts.js";
+import { facts } from "./extensions.js";
+import { serves } from "./store.js";
+import { get } from "./api.js";
+
+const stages = ["observability", "authentication", "authorization", "rate_limiting", "validation", "content", "audit"];
+
+export function governance() {
+  const columns = stages.map(stage);
+  const denials = panel("Denials");
+  const list = el("tbody");
+  const rows = new Rows(list, denial);
+  const none = empty("Nothing was denied.", "Calls that policies deny appear here, with the reason.");
+  put(denials.body, el("table.denials", {}, el("thead", {}, el("tr", {}, ...["Time", "Call", "Policy", "Code", "Reason", "Decision"].map((c) => el("th", { scope: "col" }, c)))), list), none);
+  const explained = el("div.explained", { hidden: true });
+  let past = null, asked = 0;
+  async function load() { // denials from before the page was opened
+    asked = Date.now();
+    try {
+      past = serves("get", "/decisions") ? (await get("/decisions?last=200")).decisions.filter((d) => d.verdict?.action === "deny").map(fromTrace) : [];
+    } catch {
+      past = null; // loaded again later
+    }
+  }
+  return {
+    node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained),
+    search: "Find denials by tool, policy, code or reason",
+    update(s, { query, rest }) {
+      if (!s.status) return;
+      if (past === null && Date.now() - asked > 10_000) load();
+      for (const c of columns) c.update((s.status.policies ?? []).filter((p) => p.category === c.name));
+      const known = new Set(s.denials.map((d) => d.decision_id));
+      const all = [...s.denials, ...(past ?? []).filter((d) => !known.has(d.decision_id))].filter((d) => matches(query, d.tool ?? "", d.method, d.policy ?? "", d.code ?? "", d.message ?? "", d.caller ?? "", d.decision_id ?? ""));
+      rows.update(all.slice(0, 100), (d) => d.decision_id || d.key);
+      none.hidden = all.length > 0;
+      explain(explained, rest);
+    },
+  };
+}
+
+/** fromTrace returns a denial in the form that events have. */
+const fromTrace = (d) => ({
+  time: d.time, tool: d.tool, method: d.method, caller: d.caller, policy: d.verdict.policy, code: d.verdict.code, decision_id: d.id,
+  message: d.steps.findLast((step) => step.policy === d.verdict.policy && step.reason)?.reason ?? "",
+});
+
+function stage(name) {
+  const list = el("div.policies");
+  const rows = new Rows(list, policy);
+  const none = el("small.none", {}, "–");
+  return {
+    name,
+    node: el("section.stage", {}, el("h3", {}, name.replace("_", " ")), list, none),
+    update(policies) {
+      rows.update(policies, (p) => p.name);
+      none.hidden = policies.length > 0;
+    },
+  };
+}
+
+function policy(p) {
+  const state = stateBadge(), mode = badge((m) => (m === "shadow" ? "busy" : "rest")), numbers = el("span.numbers"), time = el("small"), reason = el("small.reason");
+  return {
+    node: el("article.policy", {}, el("header", {}, el("strong", {}, p.name), state.node), el("div.kind", {}, p.builtin || p.kind, p.required ? null : " · optional"), mode.node, numbers, time, reason),
+    update(p) {
+      state.update(p.state);
+      mode.update(p.mode);
+      setAttr(mode.node, "hidden", p.mode === "shadow" ? null : "");
+      const sum = (key) => (p.calls ?? []).reduce((n, c) => n + c[key], 0);
+      const rejected = sum("rejected") + sum("shadow"), failed = sum("plugin_error"), asked = sum("continue") + sum("rejected") + failed;
+      setText(numbers, asked ? `${count(asked)} decisions, ${p.mode === "shadow" ? `would deny ${count(rejected)}` : `${count(rejected)} denied`}${failed ? `, ${count(failed)} errors` : ""}` : "no decisions yet");
+      setAttr(numbers, "data-tone", failed ? "bad" : rejected ? "warn" : null);
+      const slowest = (p.calls ?? []).map((c) => c.latency).filter(Boolean).toSorted((a, b) => b.p95_ns - a.p95_ns)[0];
+      setText(time, slowest ? `${duration(slowest.p50_ns)} / ${duration(slowest.p95_ns)}` : "");
+      setText(reason, p.state === "ready" ? "" : p.reason ?? "");
+    },
+  };
+}
+
+function denial(d) {
+  const id = d.decision_id ?? "";
+  return {
+    node: el("tr", {}, el("td", {}, el("time", { datetime: d.time }, clock(d.time))), el("th", { scope: "row" }, d.tool || d.method, d.caller ? el("small", {}, ` by ${d.caller}`) : null),
+      el("td", { "data-name": "Policy" }, d.policy || "–"), el("td", { "data-name": "Code" }, d.code || d.outcome), el("td.note", {}, d.message),
+      el("td", { "data-name": "Decision" }, id && serves("get", "/decisions/{id}") ? el("a", { href: `#/governance/${id}` }, id) : id)),
+  };
+}
+
+let explaining = null;
+
+/** explain shows each step of one decision. */
+function explain(box, id) {
+  if (!id) {
+    box.hidden = true;
+    explaining = null;
+    return;
+  }
+  if (explaining === id) return;
+  explaining = id;
+  get(`/decisions/${encodeURIComponent(id)}`).then((t) => {
+    if (explaining !== id) return;
+    const p = panel(`Decision ${t.id}`, facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["forwarded", t.sent ? "yes" : "no"],
+      ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
+      el("ol.steps", {}, ...t.steps.map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
+        el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))));
+    reveal(p);
+  }, (e) => explaining === id && reveal(panel(`Decision ${id}`, el("p", {}, e.message))));
+  function reveal(p) {
+    box.hidden = false;
+    put(p.extra, el("a", { href: "#/governance" }, "close"));
+    put(box, p.node);
+    box.scrollIntoView({ block: "nearest" });
+  }
+}

@@ -1,0 +1,44 @@
+// The log of the host, and what extensions write to stderr.
+
+import { el, Rows } from "./dom.js";
+import { clock } from "./format.js";
+import { empty, levelTone, matches, select } from "./parts.js";
+import { setLevel } from "./store.js";
+
+const levels = ["DEBUG", "INFO", "WARN", "ERROR"];
+
+export function logs(nav) {
+  const list = el("ol.log");
+  const rows = new Rows(list, row);
+  let least = "INFO";
+  const level = select("Level", [["INFO", "info and above"], ["WARN", "warnings and errors"], ["ERROR", "errors"], ["DEBUG", "debug, from now on"]], (v) => {
+    least = v;
+    setLevel(v === "DEBUG" ? "debug" : "info");
+  });
+  const by = select("Extension", [["", "host and extensions"]], (v) => nav("#/logs" + (v ? `?ext=${encodeURIComponent(v)}` : "")));
+  const none = empty("Nothing to show.", "Choose another level or extension, or wait.");
+  return {
+    node: el("div", {}, el("div.bar", {}, level.node, by.node), list, none),
+    search: "Find words in the log",
+    update(s, { query, params }) {
+      const ids = new Set([...(s.status?.runs ?? []).map((x) => x.id), ...s.logs.map((r) => r.extension).filter(Boolean)]);
+      by.fill([["", "host and extensions"], ["-", "the host"], ...[...ids].sort().map((id) => [id, id])]);
+      const ext = params.get("ext") ?? "";
+      if (by.node.value !== ext) by.node.value = ext;
+      const shown = s.logs.filter((r) => rank(r.level) >= levels.indexOf(least) && (!ext || (ext === "-" ? !r.extension : r.extension === ext)) && matches(query, r.msg, r.extension ?? "", JSON.stringify(r.attrs ?? {})))
+        .slice(0, 400);
+      rows.update(shown, (r) => r.key);
+      none.hidden = shown.length > 0;
+    },
+  };
+}
+
+const rank = (level) => (level.startsWith("ERROR") ? 3 : level.startsWith("WARN") ? 2 : level.startsWith("INFO") ? 1 : 0);
+
+function row(r) {
+  const attrs = Object.entries(r.attrs ?? {}).map(([k, v]) => el("span.attr", {}, el("b", {}, k), "=", typeof v === "string" ? v : JSON.stringify(v)));
+  return {
+    node: el("li", { "data-tone": levelTone(r.level) }, el("time", { datetime: r.time }, clock(r.time)), el("span.level", {}, r.level.slice(0, 5).toLowerCase()),
+      el("span.who", {}, r.extension || "host"), el("span.said", {}, r.msg.slice(0, 4000), ...attrs)),
+  };
+}

@@ -1,0 +1,96 @@
+// Elements that several views share.
+
+import { el, setText, setAttr } from "./dom.js";
+
+/** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
+export const stateTone = {
+  ready: "good", idle: "rest", spawning: "busy", restarting: "busy", draining: "busy",
+  failed: "bad", skipped: "warn", disabled: "rest", shutdown: "rest",
+};
+
+/** badge returns {node, update(word)}: a word with the colour and shape of its tone. */
+export function badge(toneOf) {
+  const node = el("span.badge");
+  return {
+    node,
+    update(word) {
+      setText(node, word);
+      setAttr(node, "data-tone", toneOf(word));
+    },
+  };
+}
+
+export const stateBadge = () => badge((state) => stateTone[state] ?? "rest");
+
+/** outcomeTone: ok is good, errors of tools or callers and denials are warnings, all others are bad. */
+export const outcomeTone = (outcome) =>
+  outcome === "ok" ? "good" : ["tool_error", "rejected", "canceled", "invalid_arguments", "tool_not_found"].includes(outcome) ? "warn" : "bad";
+
+export const levelTone = (level) => ({ ERROR: "bad", WARN: "warn", INFO: "rest" })[level] ?? "faint";
+
+/** panel returns a box with a title. */
+export function panel(title, ...children) {
+  const extra = el("div.extra");
+  const body = el("div.body", {}, ...children);
+  return { node: el("section.panel", {}, el("header", {}, el("h2", {}, title), extra), body), extra, body };
+}
+
+/** empty returns the text for an empty list, with a hint. */
+export const empty = (text, hint) => el("p.empty", {}, text, hint ? el("span", {}, hint) : null);
+
+/** action returns a button that runs act, after a confirmation if there is one, and reports the outcome. */
+export function action(label, act, { tone = "", confirm = "" } = {}) {
+  let armed = 0;
+  const button = el("button", { type: "button", "data-tone": tone, onclick: press }, label);
+  async function press() {
+    if (confirm && !armed) {
+      setText(button, confirm);
+      armed = setTimeout(reset, 3000);
+      return;
+    }
+    clearTimeout(armed);
+    button.disabled = true;
+    setText(button, "…");
+    try {
+      await act();
+      toast(`${label}: done`, "good");
+    } catch (error) {
+      toast(`${label}: ${error.message}`, "bad");
+    }
+    button.disabled = false;
+    reset();
+  }
+  function reset() {
+    armed = 0;
+    setText(button, label);
+  }
+  return button;
+}
+
+/** toast shows a text for six seconds. */
+export function toast(text, tone) {
+  const node = el("div.toast", { role: "status", "data-tone": tone }, text);
+  let box = document.querySelector(".toasts");
+  if (!box) document.body.append((box = el("div.toasts", { "aria-live": "polite" })));
+  box.append(node);
+  setTimeout(() => node.remove(), 6000);
+}
+
+/** matches reports whether each word of the query occurs in the texts. */
+export function matches(query, ...texts) {
+  const all = texts.join(" ").toLowerCase();
+  return query.toLowerCase().split(/\s+/).every((word) => all.includes(word));
+}
+
+/** select returns a labelled drop-down list. */
+export function select(label, choices, onchange) {
+  const node = el("select", { "aria-label": label, onchange: () => onchange(node.value) });
+  const fill = (list) => {
+    const value = node.value;
+    if (list.length === node.options.length && list.every(([v], i) => node.options[i].value === v)) return;
+    node.replaceChildren(...list.map(([v, text]) => el("option", { value: v }, text)));
+    if (list.some(([v]) => v === value)) node.value = value;
+  };
+  fill(choices);
+  return { node, fill };
+}

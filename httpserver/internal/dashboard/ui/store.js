@@ -1,0 +1,156 @@
+// The state of the host, updated by its events.
+
+import { get, listen, Unauthorized } from "./api.js";
+
+const POINTS = 150; // of each curve: five minutes
+const KEPT = { calls: 500, logs: 1000, denials: 100, news: 50 };
+
+export const store = {
+  phase: "connecting", // connecting, live, lost, locked
+  status: null,        // the last one; its runs are extensions and destinations
+  tools: [],
+  approvals: [],
+  paths: {},           // of the API, from its OpenAPI document
+  calls: [], logs: [], denials: [], news: [], // the newest first
+  missed: 0,           // events that arrived too fast to be sent
+  curves: { rate: [], p95: [], errors: [], memory: [], busy: [] },
+  activity: new Map(), // calls per second of each extension
+};
+
+const subscribers = new Set();
+let due = 0;
+
+/** subscribe adds a callback for changes of the store, at most four times a second. */
+export const subscribe = (callback) => subscribers.add(callback);
+
+export function changed() {
+  if (due) return;
+  due = setTimeout(() => requestAnimationFrame(() => {
+    due = 0;
+    for (const callback of subscribers) callback(store);
+  }), 250);
+}
+
+/** refresh calls all subscribers at once, after an action of the user. */
+export function refresh() {
+  for (const callback of subscribers) callback(store);
+}
+
+function keep(list, item, limit) {
+  list.unshift(item);
+  if (list.length > limit) list.length = limit;
+}
+
+let sequence = 0;
+
+const handlers = {
+  status(s) {
+    s.runs = [...s.extensions, ...(s.destinations ?? []).map((d) => ({ ...d, version: "destination", bridged: true, reason: d.refuses || d.reason }))];
+    sample(store.status, s);
+    store.status = s;
+  },
+  call(e) {
+    store.missed += e.lost ?? 0;
+    const call = { ...e.call, time: e.time, key: ++sequence };
+    recent.push(call.took_ns);
+    keep(store.calls, call, KEPT.calls);
+    if (call.outcome === "rejected" || call.outcome === "governance_unavailable") keep(store.denials, call, KEPT.denials);
+  },
+  log(r) {
+    store.missed += r.lost ?? 0;
+    keep(store.logs, { ...r, key: ++sequence }, KEPT.logs);
+  },
+  state: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
+  breaker: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
+  reload: (e) => keep(store.news, { ...e, key: ++sequence }, KEPT.news),
+  approvals(e) { store.approvals = e.approvals; },
+  tools: () => loadTools(),
+};
+
+let recent = []; // latencies since the last sample
+let last = null; // {time, calls, errors, each} of the last sample
+
+/** sample adds a point to the curves, at most one every 1.5 s. */
+function sample(before, s) {
+  const time = performance.now();
+  const each = new Map(s.runs.map((x) => [x.id, x.calls + x.refused]));
+  const sum = (of) => s.runs.reduce((n, x) => n + of(x), 0);
+  const point = { time, calls: sum((x) => x.calls + x.refused), errors: sum((x) => x.errors + x.refused), each };
+  if (last && time - last.time < 1500) return;
+  if (last && before) {
+    const seconds = (time - last.time) / 1000;
+    const calls = Math.max(0, point.calls - last.calls);
+    push(store.curves.rate, calls / seconds);
+    push(store.curves.errors, calls ? Math.min(1, Math.max(0, point.errors - last.errors) / calls) : 0);
+    push(store.curves.p95, quantile(recent, 0.95));
+    push(store.curves.memory, (s.host?.rss_bytes ?? 0) + sum((x) => memory(x)));
+    push(store.curves.busy, sum((x) => (x.instances ?? []).reduce((n, i) => n + i.in_flight + i.queued, 0)));
+    for (const [id, n] of each) {
+      if (!store.activity.has(id)) store.activity.set(id, []);
+      push(store.activity.get(id), Math.max(0, n - (last.each.get(id) ?? n)) / seconds);
+    }
+    recent = [];
+  }
+  last = point;
+}
+
+function push(curve, value) {
+  curve.push(value);
+  if (curve.length > POINTS) curve.shift();
+}
+
+function quantile(values, q) {
+  if (!values.length) return null;
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+}
+
+/** memory returns the bytes of all processes of an extension. */
+export const memory = (x) => (x.instances ?? []).reduce((n, i) => n + (i.rss_bytes ?? 0), 0);
+
+async function loadTools() {
+  store.tools = (await get("/tools")).tools;
+  changed();
+}
+
+let level = "info";
+let stream = null; // aborted to restart it
+
+/** setLevel sets the lowest level of the log. */
+export function setLevel(wanted) {
+  if (wanted === level) return;
+  level = wanted;
+  stream?.abort();
+}
+
+/** run updates the store until the token is rejected, and reconnects after failures. */
+export async function run() {
+  for (let wait = 500; ; wait = Math.min(wait * 2, 8000)) {
+    stream = new AbortController();
+    try {
+      store.paths = (await get("/openapi.json")).paths;
+      await loadTools();
+      store.logs = [];
+      store.phase = "live";
+      wait = 500;
+      await listen(`/events?last=300&level=${level}`, (kind, data) => {
+        handlers[kind]?.(data);
+        changed();
+      }, stream.signal);
+    } catch (error) {
+      if (stream.signal.aborted) continue; // setLevel restarts the stream
+      if (error instanceof Unauthorized) {
+        store.phase = "locked";
+        refresh();
+        return;
+      }
+    }
+    store.phase = "lost";
+    last = null;
+    refresh();
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}
+
+/** serves reports whether the host's API has an operation. */
+export const serves = (method, path) => Boolean(store.paths["/api/v1" + path]?.[method]);

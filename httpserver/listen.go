@@ -1,0 +1,116 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	headerBytes   = 64 << 10
+	idleTimeout   = 2 * time.Minute
+	cancelGrace   = time.Second // for cancelled requests to end
+)
+
+// Listen opens the address of Options.Listen. The error is a *protocol.Error of kind
+// config_invalid.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.options.Listen)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "cannot listen: %w; choose another address with listen", err)
+	}
+	return l, nil
+}
+
+// newHTTP returns an HTTP server whose requests run under ctx.
+func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ConnState:         s.countConn,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
+	}
+}
+
+func (s *Server) accept(server *http.Server, l net.Listener) error {
+	if s.options.CertFile != "" {
+		server.TLSConfig = s.tlsConfig()
+		return server.ServeTLS(l, "", "")
+	}
+	return server.Serve(l)
+}
+
+// countConn closes new connections over MaxConns.
+func (s *Server) countConn(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.conns.Add(1) > int64(s.options.MaxConns) {
+			_ = c.Close() // the server then reports StateClosed
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns.Add(-1)
+	}
+}
+
+// shutdown stops a server: it refuses new requests, lets the others finish within
+// timeout, then cancels them, and after a second more closes their connections.
+func (s *Server) shutdown(server *http.Server, timeout time.Duration, cancel context.CancelFunc) {
+	if shutdownWithin(server, timeout) != nil {
+		cancel()
+		if shutdownWithin(server, cancelGrace) != nil {
+			s.options.Logger.Warn("some HTTP requests did not end and were cut off")
+			_ = server.Close()
+		}
+	}
+}
+
+func shutdownWithin(server *http.Server, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// isLoopback reports whether addr is reachable from this machine only.
+func isLoopback(addr net.Addr) bool {
+	switch addr := addr.(type) {
+	case *net.TCPAddr:
+		return addr.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return false
+}
+
+// ReloadTLS reads the certificate and its key again, for later connections. On
+// failure the old ones stay in use, and the error is a *protocol.Error of kind
+// config_invalid. Without TLS, ReloadTLS does nothing.
+func (s *Server) ReloadTLS() error {
+	if s.options.CertFile == "" {
+		return nil
+	}
+	cert, err := tls.LoadX509KeyPair(s.options.CertFile, s.options.KeyFile)
+	if err != nil {
+		return protocol.Errorf(protocol.ConfigInvalid, "server.tls: %w", err)
+	}
+	s.certificate.Store(&cert)
+	return nil
+}
+
+// tlsConfig returns a configuration that uses the certificate of the last ReloadTLS.
+func (s *Server) tlsConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.certificate.Load(), nil },
+	}
+}

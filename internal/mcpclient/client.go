@@ -1,0 +1,243 @@
+// Package mcpclient reaches MCP servers over HTTP. [Streamable] and [Events] are
+// [jsonrpc.Transport]s for one server each: they keep its session and reconnect
+// streams that break.
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+)
+
+const (
+	dialTimeout  = 10 * time.Second // for a connection, and again for its TLS handshake
+	postTimeout  = 10 * time.Second // for the server to accept a message that has no answer
+	idleConn     = 60 * time.Second // until an unused connection is closed
+	maxHeaders   = 64 << 10         // bytes of headers in an answer
+	maxRedirects = 3
+)
+
+// Options says how to reach a server.
+type Options struct {
+	URL    string      // absolute, http or https
+	Header http.Header // sent with every request; nil is none
+	// Token returns the bearer token. It is called for each request, so that a new
+	// token takes effect. Nil sends none.
+	Token func() (string, error)
+	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
+	MaxBytes int
+}
+
+const defaultMaxBytes = 16 << 20
+
+// client is the part that both transports share. Its connections are not shared with
+// others, trust the system's certificates, and use the proxy of the environment.
+type client struct {
+	inbox
+	o       Options
+	url     *url.URL
+	http    *http.Client
+	in, out atomic.Uint64 // bytes of bodies
+}
+
+func (c *client) init(o Options) error {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("the url is not an absolute http or https url")
+	}
+	c.o, c.url = o, u
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	c.http = &http.Client{
+		CheckRedirect: sameOrigin,
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+			TLSHandshakeTimeout: dialTimeout, IdleConnTimeout: idleConn, MaxIdleConnsPerHost: 16,
+			MaxResponseHeaderBytes: maxHeaders,
+		},
+	}
+	c.inbox.init()
+	return nil
+}
+
+// sameOrigin follows a redirect only within the origin and with the same method: no
+// other server may see the credentials and the request.
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > maxRedirects || r.URL.Scheme != first.URL.Scheme || r.URL.Host != first.URL.Host || r.Method != first.Method {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// Close implements [jsonrpc.Transport]. It waits for all requests to end.
+func (c *client) Close() error {
+	c.end()
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// Traffic returns the bytes of all bodies so far.
+func (c *client) Traffic() jsonrpc.Traffic {
+	return jsonrpc.Traffic{BytesIn: c.in.Load(), BytesOut: c.out.Load()}
+}
+
+// newRequest returns a request with the headers that every request has.
+func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body []byte, header http.Header) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range []http.Header{c.o.Header, header} {
+		for name, values := range h {
+			r.Header[name] = values
+		}
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	} else {
+		r.Body = http.NoBody
+	}
+	if c.o.Token != nil {
+		token, err := c.o.Token()
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	c.out.Add(uint64(len(body)))
+	return r, nil
+}
+
+// do sends a request and waits for the headers of the answer. written is called once
+// the request is written. The error is an *UnreachableError without a connection,
+// else a *BrokenError.
+func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { written() },
+	}
+	ctx := r.Context()
+	resp, err := c.http.Do(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	switch {
+	case err == nil:
+		resp.Body = &countedBody{resp.Body, &c.in}
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err // without the URL, which may hold secrets
+	}
+	if !connected.Load() {
+		return nil, &UnreachableError{public(c.url), err}
+	}
+	return nil, &BrokenError{"the connection broke before the answer", err}
+}
+
+type countedBody struct {
+	io.ReadCloser
+	n *atomic.Uint64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(uint64(n))
+	return n, err
+}
+
+// postRequest posts a request with the given id and returns once it is written. A
+// goroutine passes the answer to handle; the error of that or of the connection
+// becomes the outcome of the request. The exchange runs under running, and done ends
+// it.
+func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage, handle func(*http.Response) error, done func()) error {
+	written, failed := make(chan struct{}), make(chan error, 1)
+	setWritten := sync.OnceFunc(func() { close(written) })
+	started := c.start(func() {
+		defer done()
+		resp, err := c.do(r, setWritten)
+		if err != nil && (isUnreachable(err) || running.Err() != nil) {
+			failed <- err
+			c.failOn(err)
+			return
+		}
+		setWritten()
+		if err == nil {
+			err = handle(resp)
+			_ = resp.Body.Close()
+		}
+		if err != nil && running.Err() == nil {
+			c.deliver(jsonrpc.Message{ID: id, Invalid: err})
+		}
+		c.failOn(err)
+	})
+	if !started {
+		done()
+		return c.closedError()
+	}
+	select {
+	case <-written:
+		return nil
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	done()
+	select {
+	case <-written:
+		return jsonrpc.MaybeWritten(ctx.Err())
+	case <-failed:
+		return ctx.Err()
+	}
+}
+
+// post posts a message that has no answer and waits until the server accepts it.
+func (c *client) post(ctx context.Context, r *http.Request) error {
+	resp, err := c.do(r, func() {})
+	if err == nil {
+		defer resp.Body.Close()
+		err = c.checkStatus(resp)
+	}
+	c.failOn(err)
+	return err
+}
+
+// checkStatus returns an error for an answer with another status than 2xx.
+func (c *client) checkStatus(resp *http.Response) error {
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return nil
+	}
+	if resp.StatusCode == http.StatusNotFound && resp.Request.Header.Get(mcphttp.SessionHeader) != "" {
+		return ErrSessionGone
+	}
+	return newStatusError(resp)
+}
+
+// failOn ends the transport if err means that no later request can succeed.
+func (c *client) failOn(err error) {
+	if isUnreachable(err) || errors.Is(err, ErrSessionGone) {
+		c.fail(err)
+	}
+}
+
+// isUnreachable reports whether err kept a request from being written.
+func isUnreachable(err error) bool {
+	var unreachable *UnreachableError
+	return errors.As(err, &unreachable)
+}

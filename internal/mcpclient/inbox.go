@@ -1,0 +1,72 @@
+package mcpclient
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+)
+
+// inbox merges the messages of a transport's streams for its one reader, and owns
+// the goroutines of the streams.
+type inbox struct {
+	messages chan jsonrpc.Message
+	ctx      context.Context // of all requests; its cause is why the transport ended
+	cancel   context.CancelCauseFunc
+
+	mu    sync.Mutex // keeps start from adding to tasks after the end
+	tasks sync.WaitGroup
+}
+
+func (b *inbox) init() {
+	b.messages = make(chan jsonrpc.Message)
+	b.ctx, b.cancel = context.WithCancelCause(context.Background())
+}
+
+// Read implements [jsonrpc.Transport].
+func (b *inbox) Read() (jsonrpc.Message, error) {
+	select {
+	case m := <-b.messages:
+		return m, nil
+	case <-b.ctx.Done():
+		return jsonrpc.Message{}, context.Cause(b.ctx)
+	}
+}
+
+// deliver passes m to the reader. After the end m is dropped.
+func (b *inbox) deliver(m jsonrpc.Message) {
+	select {
+	case b.messages <- m:
+	case <-b.ctx.Done():
+	}
+}
+
+// start runs f in a goroutine that end waits for. It returns false after the end.
+func (b *inbox) start(f func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		return false
+	}
+	b.tasks.Go(f)
+	return true
+}
+
+// fail ends the transport. The first cause counts.
+func (b *inbox) fail(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancel(cause)
+}
+
+// closedError is the error of a call after the end.
+func (b *inbox) closedError() error {
+	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, context.Cause(b.ctx))
+}
+
+// end ends the transport and waits for its goroutines.
+func (b *inbox) end() {
+	b.fail(jsonrpc.ErrClosed)
+	b.tasks.Wait()
+}

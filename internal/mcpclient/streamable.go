@@ -1,0 +1,241 @@
+package mcpclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/sse"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Streamable is a [jsonrpc.Transport] over MCP's streamable HTTP, for both eras. A
+// request whose _meta names a protocol version is modern: headers repeat its method,
+// name and mirrored arguments, and closing its stream cancels it. All other messages
+// belong to the legacy session that initialize opens. The transport keeps the
+// session's standalone stream open and resumes it after the last event it got.
+type Streamable struct {
+	client
+
+	mu        sync.Mutex
+	session   string               // "" before initialize, and for a server without sessions
+	version   string               // of the session
+	exchanges map[string]*exchange // by raw id
+	mirrors   map[string][]mcphttp.Mirror
+}
+
+// exchange is a request that has not been answered.
+type exchange struct {
+	id     json.RawMessage
+	method string
+	modern bool
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// NewStreamable returns a transport that connects with its first message. The error
+// is about the URL.
+func NewStreamable(o Options) (*Streamable, error) {
+	s := &Streamable{exchanges: make(map[string]*exchange)}
+	return s, s.init(o)
+}
+
+// SetMirrors sets, by tool, the arguments that the headers of a modern tools/call
+// repeat.
+func (s *Streamable) SetMirrors(mirrors map[string][]mcphttp.Mirror) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mirrors = mirrors
+}
+
+// Write implements [jsonrpc.Transport]. It returns once a request is written, or
+// once any other message is accepted.
+func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
+	body, err := jsonrpc.Append(nil, &m)
+	switch {
+	case err != nil:
+		return err
+	case m.Method != "" && m.ID != nil:
+		return s.request(ctx, &m, body)
+	case m.Method == protocol.MethodCancelled:
+		if x := s.exchange(rawjson.Get(m.Params, "requestId")); x != nil {
+			defer x.cancel()
+			if x.modern {
+				return nil
+			}
+		}
+	}
+	if err := s.postNotification(ctx, &m, body); err != nil {
+		return err
+	}
+	if m.Method == protocol.MethodInitialized {
+		s.start(s.listen)
+	}
+	return nil
+}
+
+// request posts a request. Its answer is delivered later.
+func (s *Streamable) request(ctx context.Context, m *jsonrpc.Message, body []byte) error {
+	x := &exchange{id: bytes.Clone(m.ID), method: m.Method, modern: versionOf(m) != ""}
+	x.ctx, x.cancel = context.WithCancel(s.ctx)
+	r, err := s.newRequest(x.ctx, http.MethodPost, s.url, body, s.header(m))
+	if err != nil {
+		x.cancel()
+		return err
+	}
+	s.mu.Lock()
+	s.exchanges[string(x.id)] = x
+	s.mu.Unlock()
+	return s.postRequest(ctx, x.ctx, r, x.id, func(resp *http.Response) error { return s.handle(x, resp) }, func() { s.remove(x) })
+}
+
+// postNotification posts a notification or a response.
+func (s *Streamable) postNotification(ctx context.Context, m *jsonrpc.Message, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	r, err := s.newRequest(ctx, http.MethodPost, s.url, body, s.header(m))
+	if err != nil {
+		return err
+	}
+	return s.post(ctx, r)
+}
+
+func (s *Streamable) exchange(id json.RawMessage) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exchanges[string(id)]
+}
+
+func (s *Streamable) remove(x *exchange) {
+	x.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.exchanges, string(x.id))
+}
+
+// header returns the MCP headers of m.
+func (s *Streamable) header(m *jsonrpc.Message) http.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := http.Header{"Accept": {"application/json, text/event-stream"}}
+	mcphttp.SetTrace(h, m.Params)
+	if version := versionOf(m); version != "" {
+		h[mcphttp.VersionHeader] = []string{version}
+		mcphttp.SetHeaders(h, m, s.mirrors)
+		return h
+	}
+	s.setSessionLocked(h)
+	return h
+}
+
+func (s *Streamable) setSessionLocked(h http.Header) {
+	if s.session != "" {
+		h[mcphttp.SessionHeader] = []string{s.session}
+	}
+	if s.version != "" {
+		h[mcphttp.VersionHeader] = []string{s.version}
+	}
+}
+
+// versionOf returns the protocol version in the _meta of a modern message, or "".
+func versionOf(m *jsonrpc.Message) string {
+	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProtocolVersion))
+	return text
+}
+
+// handle delivers the messages in the answer to x. It returns nil once the response
+// is delivered.
+func (s *Streamable) handle(x *exchange, resp *http.Response) error {
+	if err := s.checkStatus(resp); err != nil {
+		if m, ok := errorResponse(x, resp, err); ok {
+			s.deliver(m)
+			return nil
+		}
+		return err
+	}
+	if x.method == protocol.MethodInitialize {
+		s.mu.Lock()
+		s.session = resp.Header.Get(mcphttp.SessionHeader)
+		s.mu.Unlock()
+	}
+	switch media := mediaType(resp); media {
+	case "application/json":
+		body, err := io.ReadAll(io.LimitReader(resp.Body, int64(s.o.MaxBytes)+1))
+		switch {
+		case err != nil:
+			return &BrokenError{"the connection broke in the middle of the answer", err}
+		case len(body) > s.o.MaxBytes:
+			return &BrokenError{"the answer is too large for max_line_bytes", sse.ErrTooLarge}
+		}
+		return s.handleJSON(x, body)
+	case "text/event-stream":
+		return s.handleStream(x, resp)
+	default:
+		return &BrokenError{What: "the server answered with " + resp.Status + " and content type " + quoted(media) + ", which is not MCP; check the url"}
+	}
+}
+
+// handleJSON delivers the response that is the whole answer.
+func (s *Streamable) handleJSON(x *exchange, body []byte) error {
+	m, err := jsonrpc.Decode(body)
+	if err != nil || m.Method != "" || string(m.ID) != string(x.id) {
+		return &BrokenError{"the server answered with something else than the answer", err}
+	}
+	s.deliverFor(x, m)
+	return nil
+}
+
+// deliverFor delivers a message of the answer to x. The response to initialize sets
+// the session's version before the reader can act on it.
+func (s *Streamable) deliverFor(x *exchange, m jsonrpc.Message) {
+	if x.method == protocol.MethodInitialize && m.Method == "" && m.Error == nil {
+		s.mu.Lock()
+		s.version, _ = rawjson.Text(rawjson.Get(m.Result, "protocolVersion"))
+		s.mu.Unlock()
+	}
+	m.Of = x.id
+	s.deliver(m)
+}
+
+// errorResponse returns the JSON-RPC error in the body of an error status, if there
+// is one: it says more than the status.
+func errorResponse(x *exchange, resp *http.Response, status error) (jsonrpc.Message, bool) {
+	var e *StatusError
+	if !errors.As(status, &e) || len(e.body) == 0 || mediaType(resp) != "application/json" {
+		return jsonrpc.Message{}, false
+	}
+	m, err := jsonrpc.Decode(e.body)
+	if err != nil || m.Error == nil || m.Invalid != nil || string(m.ID) != string(x.id) && m.ID != nil && string(m.ID) != "null" {
+		return jsonrpc.Message{}, false
+	}
+	m.ID = x.id
+	return m, true
+}
+
+// EndSession tells the server that the session is over, and waits for the answer
+// until ctx ends.
+func (s *Streamable) EndSession(ctx context.Context) {
+	s.mu.Lock()
+	h := make(http.Header)
+	s.setSessionLocked(h)
+	none := s.session == ""
+	s.mu.Unlock()
+	if none {
+		return
+	}
+	r, err := s.newRequest(ctx, http.MethodDelete, s.url, nil, h)
+	if err != nil {
+		return
+	}
+	if resp, err := s.do(r, func() {}); err == nil {
+		_ = resp.Body.Close() // servers may refuse to end sessions
+	}
+}

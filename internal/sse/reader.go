@@ -1,0 +1,97 @@
+package sse
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// ErrTooLarge is wrapped by the error for an event over a reader's limit.
+var ErrTooLarge = errors.New("too large")
+
+// Event is one server-sent event.
+type Event struct {
+	Name string // "" means "message"
+	Data []byte // owns its memory
+}
+
+// Reader parses an event stream.
+type Reader struct {
+	LastID string        // id of the last event that had one
+	Retry  time.Duration // pause that the server wants before a reconnection; 0 when it named none
+
+	r   *bufio.Reader
+	max int // bytes of one event
+}
+
+// NewReader returns a reader of r whose events hold at most limit bytes each.
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: limit}
+}
+
+// Next returns the next event that has data. An event that the end of the stream
+// cuts off is dropped. The error is the stream's, or wraps [ErrTooLarge].
+func (r *Reader) Next() (Event, error) {
+	var event Event
+	for size := 0; ; {
+		line, err := r.line(r.max - size)
+		if err != nil {
+			return Event{}, err
+		}
+		size += len(line)
+		if len(line) == 0 {
+			size = 0
+			if event.Data != nil {
+				event.Data = bytes.TrimSuffix(event.Data, []byte("\n"))
+				return event, nil
+			}
+			event = Event{}
+			continue
+		}
+		r.field(&event, line)
+	}
+}
+
+// field applies one line of an event. A line that begins with a colon is a comment.
+func (r *Reader) field(event *Event, line []byte) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "event":
+		event.Name = string(value)
+	case "data":
+		event.Data = append(append(event.Data, value...), '\n')
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 {
+			r.LastID = string(value)
+		}
+	case "retry":
+		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+			r.Retry = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
+
+// line returns the next line without its end. The line is valid until the next call.
+func (r *Reader) line(most int) ([]byte, error) {
+	line, err := r.r.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		long := bytes.Clone(line)
+		for errors.Is(err, bufio.ErrBufferFull) && len(long) <= most {
+			line, err = r.r.ReadSlice('\n')
+			long = append(long, line...)
+		}
+		line = long
+	}
+	if len(line) > most+len("data: \r\n") { // the limit counts values, not field names
+		return nil, fmt.Errorf("an event of more than %d bytes: %w", r.max, ErrTooLarge)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
+}

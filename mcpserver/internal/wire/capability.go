@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// CheckCapability returns an error if a client with these capabilities must not be
+// sent a request with this method and params, because it has not declared the
+// capability for it (MCP, basic/lifecycle).
+func CheckCapability(capabilities json.RawMessage, method string, params json.RawMessage) error {
+	need, mode := "", ""
+	switch method {
+	case protocol.MethodSample:
+		need = "sampling"
+	case protocol.MethodRootsList:
+		need = "roots"
+	case protocol.MethodElicit:
+		need = "elicitation"
+		if mode, _ = rawjson.Text(rawjson.Get(params, "mode")); mode == "" {
+			mode = "form"
+		}
+	default:
+		return nil
+	}
+	has := rawjson.Get(capabilities, need)
+	if has == nil || mode == "url" && rawjson.Get(has, mode) == nil ||
+		mode == "form" && rawjson.Get(has, mode) == nil && rawjson.Get(has, "url") != nil {
+		return protocol.Errorf(protocol.ToolNotFound, "%s: the client has not declared the capability %s", method, need)
+	}
+	return nil
+}
+
+// TakesRequests reports whether a client with these capabilities takes any request.
+func TakesRequests(capabilities json.RawMessage) bool {
+	for _, key := range []string{"sampling", "roots", "elicitation"} {
+		if rawjson.Get(capabilities, key) != nil {
+			return true
+		}
+	}
+	return false
+}

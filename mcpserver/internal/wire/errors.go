@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Error codes of MCP 2026-07-28.
+const (
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
+	codeUnsupportedVersion = -32022
+)
+
+// InvalidParams returns the error for a request with unusable params.
+func InvalidParams(text string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: text}
+}
+
+// MethodNotFound returns the error for a method that is not served.
+func MethodNotFound(method string) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method " + method + " is not served here"}
+}
+
+// HeaderMismatch returns the error for HTTP headers that do not match the request.
+func HeaderMismatch(text string) error {
+	return &jsonrpc.Error{Code: codeHeaderMismatch, Message: text}
+}
+
+// UnsupportedVersion returns the error for a revision that is not served.
+func UnsupportedVersion(requested string, supported []string) error {
+	data, _ := json.Marshal(struct { // strings always encode
+		Supported []string `json:"supported"`
+		Requested string   `json:"requested"`
+	}{supported, requested})
+	return &jsonrpc.Error{Code: codeUnsupportedVersion, Message: "unsupported protocol version", Data: data}
+}
+
+// Status returns the HTTP status of the answer to a modern request that ended with
+// err: 404 for a method that is not served, but not for an unknown tool; 400 for
+// requests that this server refuses and for MCP's own codes; else 200, also for
+// failures of an extension.
+func Status(method string, err error) int {
+	var own *jsonrpc.Error
+	var e *protocol.Error
+	code := 0
+	switch {
+	case errors.As(err, &own):
+		if own.Code == jsonrpc.CodeMethodNotFound {
+			return http.StatusNotFound
+		}
+		return http.StatusBadRequest
+	case errors.As(err, &e):
+		code = e.Wire().Code
+	}
+	switch code {
+	case jsonrpc.CodeMethodNotFound:
+		if method != protocol.MethodToolsCall {
+			return http.StatusNotFound
+		}
+	case codeHeaderMismatch, codeMissingCapability, codeUnsupportedVersion:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// encodeError returns err as an error object: a *jsonrpc.Error as it is, a
+// *protocol.Error by its Wire, any other as an internal error.
+func encodeError(err error) json.RawMessage {
+	var own *jsonrpc.Error
+	if errors.As(err, &own) {
+		object, _ := json.Marshal(own) // Data is this server's, or was checked on arrival
+		return object
+	}
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		kind := protocol.KindOf(err)
+		if kind == "" {
+			kind = protocol.ExtensionError
+		}
+		e = protocol.Errorf(kind, "%w", err)
+	}
+	wire := e.Wire()
+	object := append(make([]byte, 0, 128), `{"code":`...)
+	code, _ := json.Marshal(wire.Code)
+	message, _ := json.Marshal(wire.Message)
+	object = append(append(append(object, code...), `,"message":`...), message...)
+	if len(wire.Data) > 0 {
+		object = append(append(object, `,"data":`...), wire.Data...) // the bytes that the extension sent
+	}
+	return append(object, '}')
+}

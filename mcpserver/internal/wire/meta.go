@@ -1,0 +1,63 @@
+// Package wire reads the members that MCP adds to requests, and builds the results
+// and errors that MCP clients get. It keeps no state.
+package wire
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// The MCP revisions served, newest first.
+var (
+	Revisions = []string{protocol.MCP20260728, protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
+	Legacy    = Revisions[1:]
+)
+
+// Negotiate returns the revision for a client that initializes: the requested one if
+// it is a legacy revision served here, else the newest of those (MCP 2025-11-25,
+// basic/lifecycle, "Version Negotiation").
+func Negotiate(requested string) string {
+	if slices.Contains(Legacy, requested) {
+		return requested
+	}
+	return Legacy[0]
+}
+
+// Meta is the part of a modern request's _meta that replaces the handshake.
+type Meta struct {
+	Version      string          // "" for a legacy request
+	Capabilities json.RawMessage // of the client
+	WantsLogs    bool            // as notifications/message
+}
+
+// ReadMeta returns the Meta in the params of a request.
+func ReadMeta(params json.RawMessage) (m Meta) {
+	for key, value := range rawjson.Members(rawjson.Get(params, "_meta")) {
+		switch key {
+		case protocol.MetaProtocolVersion:
+			_ = json.Unmarshal(value, &m.Version) // a value that is no string counts as missing
+		case protocol.MetaClientCapabilities:
+			m.Capabilities = value
+		case protocol.MetaLogLevel:
+			m.WantsLogs = true
+		}
+	}
+	return m
+}
+
+// Check returns an error for a request without the members that every modern request
+// needs, or of another revision.
+func (m *Meta) Check() error {
+	switch {
+	case m.Version == "":
+		return InvalidParams("_meta needs " + protocol.MetaProtocolVersion)
+	case m.Version != protocol.MCP20260728:
+		return UnsupportedVersion(m.Version, Revisions)
+	case len(m.Capabilities) == 0 || m.Capabilities[0] != '{':
+		return InvalidParams("_meta needs " + protocol.MetaClientCapabilities)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Response returns the response to the request with the given id.
+func Response(id, result json.RawMessage, err error) *jsonrpc.Message {
+	if err != nil {
+		return &jsonrpc.Message{ID: id, Error: encodeError(err)}
+	}
+	return &jsonrpc.Message{ID: id, Result: result}
+}
+
+// ClientResult returns the result or error in the response of a client.
+func ClientResult(m *jsonrpc.Message) (json.RawMessage, error) {
+	if m.Invalid != nil {
+		return nil, protocol.Errorf(protocol.InvalidResponse, "the client's answer: %w", m.Invalid)
+	}
+	if m.Error == nil {
+		return m.Result, nil
+	}
+	var e protocol.WireError
+	if err := json.Unmarshal(m.Error, &e); err != nil {
+		return nil, protocol.Errorf(protocol.InvalidResponse, "the client's error is malformed: %w", err)
+	}
+	return nil, &protocol.Error{Kind: protocol.ExtensionError, Code: e.Code, Message: e.Message, Data: e.Data}
+}
+
+// failureKey is the _meta key of a tool failure's error data. structuredContent would
+// be the wrong place: clients validate it against the tool's outputSchema and drop
+// the whole result.
+const failureKey = "exthost/error"
+
+// ToolFailure returns the result that explains to a model why its tools/call was not
+// run, or nil if err is not for models. Models can correct bad arguments and report
+// a refusal.
+func ToolFailure(method string, err error) json.RawMessage {
+	var e *protocol.Error
+	if method != protocol.MethodToolsCall || !errors.As(err, &e) ||
+		e.Kind != protocol.InvalidArguments && e.Kind != protocol.Rejected {
+		return nil
+	}
+	type text struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	result, err := json.Marshal(struct {
+		Content []text                     `json:"content"`
+		IsError bool                       `json:"isError"`
+		Meta    map[string]json.RawMessage `json:"_meta"`
+	}{[]text{{"text", e.Message}}, true, map[string]json.RawMessage{failureKey: e.Wire().Data}})
+	if err != nil {
+		return nil // Data is not JSON, so the caller sends err itself
+	}
+	return result
+}
+
+// cacheable are the methods whose complete results need ttlMs and cacheScope.
+var cacheable = map[string]bool{
+	protocol.MethodDiscover: true, protocol.MethodToolsList: true, protocol.MethodPromptsList: true,
+	protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true, protocol.MethodResourcesRead: true,
+}
+
+// Complete returns the result of a modern request with the members that 2026-07-28
+// requires and result lacks: resultType and, for cacheable methods, values that
+// forbid caching. They come first; the rest keeps its bytes.
+func Complete(method string, result json.RawMessage) json.RawMessage {
+	body := bytes.TrimLeft(result, " \t\r\n")
+	if len(body) == 0 || body[0] != '{' {
+		return result
+	}
+	var missing []byte
+	kind := Member(body, "resultType")
+	if kind == nil {
+		missing = append(missing, `"resultType":"complete",`...)
+	}
+	if cacheable[method] && (kind == nil || string(kind) == `"complete"`) {
+		if Member(body, "ttlMs") == nil {
+			missing = append(missing, `"ttlMs":0,`...)
+		}
+		if Member(body, "cacheScope") == nil {
+			missing = append(missing, `"cacheScope":"private",`...)
+		}
+	}
+	return prepend(missing, body)
+}
+
+// ListenResult returns the result of the subscriptions/listen with the given id when
+// the server ends the subscription.
+func ListenResult(id json.RawMessage) json.RawMessage {
+	result := append([]byte(`{"resultType":"complete","_meta":{"`+protocol.MetaSubscriptionID+`":`), id...)
+	return append(result, "}}"...)
+}
+
+// prepend puts members, each followed by a comma, in front of those of object.
+func prepend(members []byte, object json.RawMessage) json.RawMessage {
+	if len(members) == 0 {
+		return object
+	}
+	rest := object[1:]
+	if bytes.TrimLeft(rest, " \t\r\n")[0] == '}' {
+		members = members[:len(members)-1]
+	}
+	out := make([]byte, 0, len(object)+len(members))
+	return append(append(append(out, '{'), members...), rest...)
+}
+
+// Member is rawjson.Get for keys that are rare in large objects: it parses only
+// objects that may have the key.
+func Member(object json.RawMessage, key string) json.RawMessage {
+	if !bytes.Contains(object, []byte(key)) && !bytes.Contains(object, []byte(`\u`)) { // the key may be escaped
+		return nil
+	}
+	return rawjson.Get(object, key)
+}

@@ -1,0 +1,104 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// postModern handles a POST with a modern message.
+func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
+	by, meta := requesterOf(r.Context()), wire.ReadMeta(m.Params)
+	switch {
+	case m.Method == "":
+		http.Error(w, "responses are not accepted in "+protocol.MCP20260728, http.StatusBadRequest)
+		return
+	case m.ID == nil:
+		// 2026-07-28 has no notifications of clients over HTTP; an extension of it may.
+		e.notify(r.Context(), by.session(protocol.MCP20260728, e.extension, nil), m)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	session := by.session(meta.Version, e.extension, meta.Capabilities)
+	err := checkModern(r.Header, &meta, m)
+	if err == nil {
+		err = e.checkMirrored(r.Header, session, m)
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, m.ID, err)
+		return
+	}
+	if m.Method == protocol.MethodListen {
+		e.postListen(w, r, session, m)
+		return
+	}
+	reply := mcphttp.NewReply(w, r)
+	defer reply.Close()
+	peer := &requestPeer{write: reply.Send, noLogs: !meta.WantsLogs}
+	result, err := e.serveModern(r.Context(), session, m, peer)
+	e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
+}
+
+// checkModern returns an error for a request whose headers and _meta differ or lack
+// a required member.
+func checkModern(h http.Header, meta *wire.Meta, m *jsonrpc.Message) error {
+	version := h.Get(mcphttp.VersionHeader)
+	switch {
+	case version == "":
+		return wire.HeaderMismatch("header " + mcphttp.VersionHeader + " is required")
+	case meta.Version != "" && version != meta.Version:
+		return wire.HeaderMismatch("header " + mcphttp.VersionHeader + " is " + version + ", " + protocol.MetaProtocolVersion + " " + meta.Version)
+	case version != protocol.MCP20260728:
+		return wire.UnsupportedVersion(version, wire.Revisions)
+	}
+	if err := mcphttp.CheckHeaders(h, m); err != nil {
+		return wire.HeaderMismatch(err.Error())
+	}
+	return meta.Check()
+}
+
+// checkMirrored returns an error for a tools/call whose headers do not repeat the
+// arguments that the tool wants repeated. An intermediary may have routed by them.
+func (e *endpoint) checkMirrored(h http.Header, session *protocol.Session, m *jsonrpc.Message) error {
+	mirrored, ok := e.backend.(Mirrored)
+	if !ok || m.Method != protocol.MethodToolsCall {
+		return nil
+	}
+	name, _ := rawjson.Text(rawjson.Get(m.Params, "name"))
+	schema := mirrored.Mirrored(session, name)
+	if schema == nil {
+		return nil
+	}
+	if err := mcphttp.CheckParams(h, m.Params, schema); err != nil {
+		return wire.HeaderMismatch(err.Error())
+	}
+	return nil
+}
+
+// postListen serves a subscription until the client disconnects or the server ends.
+func (e *endpoint) postListen(w http.ResponseWriter, r *http.Request, session *protocol.Session, m *jsonrpc.Message) {
+	if !e.admit(w, r) {
+		return
+	}
+	defer e.sessions.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	outbox := mcphttp.NewOutbox()
+	if err := e.subscribe(ctx, session, m, outbox.Offer); err != nil {
+		refuse(w, wire.Status(m.Method, err), m.ID, err)
+		return
+	}
+	stop := context.AfterFunc(e.closing, func() {
+		_ = outbox.Offer(ctx, wire.Response(m.ID, wire.ListenResult(m.ID), nil))
+		outbox.Close()
+	})
+	defer stop()
+	if err := outbox.Serve(ctx, w, ""); err != nil && ctx.Err() == nil {
+		e.log.Debug("a client stopped reading its subscription", "error", err)
+	}
+}

@@ -1,0 +1,227 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcphttp"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// writer sends one message to a client. It may block until ctx ends.
+type writer func(ctx context.Context, m *jsonrpc.Message) error
+
+// clientSession is the session of one client: a stdio stream, an HTTP session or an
+// SSE stream. It tracks the requests in flight, so that the client can cancel them,
+// and the requests to the client, so that responses find them.
+type clientSession struct {
+	server    *Server
+	id        string // unguessable
+	requester requester
+	extension string // the one that is served; "" for all
+	write     writer // reaches the client outside of any request
+
+	attached context.Context // ends with the session
+	detach   context.CancelFunc
+	ready    atomic.Bool                      // the client has received the answer to initialize
+	info     atomic.Pointer[protocol.Session] // nil before initialize
+	toClient clientRequests
+
+	mu       sync.Mutex
+	requests map[string]context.CancelCauseFunc // not answered yet, by raw id
+	running  int                                // requests whose answers are not written yet
+	ended    bool
+	drained  chan struct{} // closed when no request runs; nil unless wait is called
+	idle     idleState     // of an HTTP session
+
+	// Set before the session is shared.
+	onEnd  func()          // called at least once when the session ends
+	outbox *mcphttp.Outbox // of an HTTP session
+	stream *streamSession  // of an SSE stream
+}
+
+// idleState ends an HTTP session that is idle for too long.
+type idleState struct {
+	streams int         // open GET streams, which keep the session alive
+	since   time.Time   // end of the last request or stream
+	expiry  *time.Timer // runs while the session is idle; nil for other sessions
+}
+
+var (
+	errCancelled = protocol.Errorf(protocol.Canceled, "cancelled by the client")
+	errEnded     = protocol.Errorf(protocol.ShuttingDown, "the session has ended")
+)
+
+func (s *Server) newSession(ctx context.Context, id string, by requester, extension string, write writer) *clientSession {
+	c := &clientSession{server: s, id: id, requester: by, extension: extension, write: write,
+		onEnd: func() {}, requests: make(map[string]context.CancelCauseFunc), toClient: clientRequests{byID: make(map[string]chan *jsonrpc.Message)}}
+	c.attached, c.detach = context.WithCancel(ctx)
+	return c
+}
+
+// initialize attaches the session to the backend and returns the result for the
+// client. ctx ends when the client no longer waits. After an error the client may
+// send initialize again.
+func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) (result json.RawMessage, err error) {
+	var p struct {
+		ProtocolVersion string          `json:"protocolVersion"`
+		Capabilities    json.RawMessage `json:"capabilities"`
+		ClientInfo      json.RawMessage `json:"clientInfo"`
+	}
+	if err := json.Unmarshal(orEmpty(params), &p); err != nil || p.ProtocolVersion == "" {
+		return nil, wire.InvalidParams("initialize needs protocolVersion")
+	}
+	info := c.requester.session(wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
+	info.ID, info.ClientInfo, info.Client = c.id, p.ClientInfo, sessionPeer{c}
+	if !c.info.CompareAndSwap(nil, info) {
+		return nil, errInitialized
+	}
+	attached, detach := context.WithCancel(c.attached)
+	defer func() {
+		if err != nil {
+			detach()
+			c.info.Store(nil)
+		}
+	}()
+	if err := c.server.backend.Attach(attached, info); err != nil {
+		return nil, err
+	}
+	return c.server.initializeResult(ctx, info)
+}
+
+// begin registers a request. The context it returns ends when the client cancels the
+// request. release must be called before the answer is written, and finish after.
+func (c *clientSession) begin(ctx context.Context, id json.RawMessage) (context.Context, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended:
+		return nil, errEnded
+	case c.requests[string(id)] != nil:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in flight"}
+	case c.running >= c.server.options.MaxInFlight:
+		return nil, protocol.Errorf(protocol.Overloaded, "%d requests of this client are in flight", c.running)
+	}
+	c.running++
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.requests[string(id)] = cancel
+	return ctx, nil
+}
+
+// release frees the id of a request: the client may use the id again as soon as it
+// reads the answer.
+func (c *clientSession) release(id json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests[string(id)](nil)
+	delete(c.requests, string(id))
+}
+
+func (c *clientSession) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running--
+	c.settleLocked()
+}
+
+// settleLocked wakes wait and restarts the expiry if the session has become idle.
+func (c *clientSession) settleLocked() {
+	if c.running > 0 {
+		return
+	}
+	if c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+	if c.idle.expiry != nil && c.idle.streams == 0 && !c.ended {
+		c.idle.since = time.Now()
+		c.idle.expiry.Reset(c.server.options.SessionIdle)
+	}
+}
+
+// idleSince returns the start of an HTTP session's idle time. ok is false for busy
+// sessions and for those that end with their connection.
+func (c *clientSession) idleSince() (since time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.idle.since, c.idle.expiry != nil && c.running == 0 && c.idle.streams == 0 && !c.ended
+}
+
+// expire ends an idle session. A session that has become busy restarts the timer
+// when it is idle again.
+func (c *clientSession) expire() {
+	c.mu.Lock()
+	idle := c.running == 0 && c.idle.streams == 0
+	c.ended = c.ended || idle
+	c.mu.Unlock()
+	if idle {
+		c.end(errEnded)
+	}
+}
+
+// addStreams counts the open GET streams: n is 1 or -1.
+func (c *clientSession) addStreams(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle.streams += n
+	c.settleLocked()
+}
+
+// wait waits until no request runs or ctx ends.
+func (c *clientSession) wait(ctx context.Context) {
+	c.mu.Lock()
+	if c.running == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.drained == nil {
+		c.drained = make(chan struct{})
+	}
+	drained := c.drained
+	c.mu.Unlock()
+	select {
+	case <-drained:
+	case <-ctx.Done():
+	}
+}
+
+// cancel cancels the request that the params of a notifications/cancelled name.
+func (c *clientSession) cancel(params json.RawMessage) {
+	id := rawjson.Get(params, "requestId")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.requests[string(id)]; cancel != nil {
+		cancel(errCancelled)
+	}
+}
+
+// end detaches the session from the backend and, if cause is not nil, cancels the
+// requests in flight. It is idempotent and does not wait.
+func (c *clientSession) end(cause error) {
+	c.mu.Lock()
+	c.ended = true
+	if c.idle.expiry != nil {
+		c.idle.expiry.Stop()
+	}
+	if cause != nil {
+		for _, cancel := range c.requests {
+			cancel(cause)
+		}
+	}
+	c.mu.Unlock()
+	c.detach()
+	c.onEnd()
+}
+
+func orEmpty(params json.RawMessage) json.RawMessage {
+	if params == nil {
+		return emptyObject
+	}
+	return params
+}

@@ -1,0 +1,142 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/mcpserver/internal/wire"
+	"github.com/exthost/exthost/protocol"
+)
+
+// changeCapabilities are the server capabilities for notifications about changes.
+type changeCapabilities struct {
+	Tools     changeCapability `json:"tools"`
+	Prompts   changeCapability `json:"prompts"`
+	Resources changeCapability `json:"resources"`
+}
+
+type changeCapability struct {
+	ListChanged bool `json:"listChanged"`
+	Subscribe   bool `json:"subscribe"` // of resources
+}
+
+// subscriptionFilter selects the notifications of a subscription. A client requests
+// one in subscriptions/listen, and the acknowledgement says how much of it is granted.
+type subscriptionFilter struct {
+	Tools     bool `json:"toolsListChanged,omitempty"`
+	Prompts   bool `json:"promptsListChanged,omitempty"`
+	Resources bool `json:"resourcesListChanged,omitempty"`
+
+	URIs []string `json:"resourceSubscriptions,omitempty"`
+}
+
+// maxSubscribedResources bounds the resources of one subscription.
+const maxSubscribedResources = 256
+
+func (f *subscriptionFilter) matches(method string, params json.RawMessage) bool {
+	switch method {
+	case protocol.MethodResourceUpdated:
+		uri, _ := rawjson.Text(rawjson.Get(params, "uri"))
+		return slices.Contains(f.URIs, uri)
+	case protocol.MethodToolsListChanged:
+		return f.Tools
+	case protocol.MethodPromptsListChanged:
+		return f.Prompts
+	case protocol.MethodResourcesListChanged:
+		return f.Resources
+	}
+	return false
+}
+
+// subscription is the [protocol.Peer] of a session that lasts as long as one
+// subscriptions/listen. It passes on the notifications that match its filter, with
+// the id of that request, and takes no requests.
+type subscription struct {
+	id           json.RawMessage
+	filter       subscriptionFilter
+	write        writer
+	acknowledged chan struct{} // closed once the acknowledgement is written
+}
+
+// subscribe opens the subscription of the request m until ctx ends. It writes the
+// acknowledgement before any notification.
+func (s *Server) subscribe(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, write writer) error {
+	var requested *subscriptionFilter
+	if err := json.Unmarshal(rawjson.Get(m.Params, "notifications"), &requested); err != nil || requested == nil {
+		return wire.InvalidParams(protocol.MethodListen + " needs notifications, an object")
+	}
+	d, err := s.describe(ctx, session)
+	if err != nil {
+		return err
+	}
+	var offered changeCapabilities
+	_ = json.Unmarshal(d.Capabilities, &offered) // a malformed capability counts as missing
+	sub := &subscription{id: m.ID, write: write, acknowledged: make(chan struct{}), filter: subscriptionFilter{
+		Tools:     requested.Tools && offered.Tools.ListChanged,
+		Prompts:   requested.Prompts && offered.Prompts.ListChanged,
+		Resources: requested.Resources && offered.Resources.ListChanged,
+	}}
+	session.Client = sub
+	if !offered.Resources.Subscribe {
+		requested.URIs = nil
+	}
+	if len(requested.URIs) > maxSubscribedResources {
+		return wire.InvalidParams(fmt.Sprintf("%s follows at most %d resources", protocol.MethodListen, maxSubscribedResources))
+	}
+	sub.filter.URIs = requested.URIs
+	if err := s.backend.Attach(ctx, session); err != nil {
+		return err
+	}
+	granted := sub.filter
+	granted.URIs = s.subscribeResources(ctx, session, requested.URIs)
+	notifications, _ := json.Marshal(granted) // booleans and strings always encode
+	params := append(append([]byte(`{"notifications":`), notifications...), '}')
+	if err := write(ctx, &jsonrpc.Message{Method: protocol.MethodSubscriptionAcknowledged, Params: sub.withID(params)}); err != nil {
+		return err
+	}
+	close(sub.acknowledged)
+	return nil
+}
+
+// subscribeResources subscribes a subscription's session to resources and returns
+// the URIs for which that worked. The end of the session unsubscribes.
+func (s *Server) subscribeResources(ctx context.Context, session *protocol.Session, uris []string) (granted []string) {
+	for _, uri := range uris {
+		params := append(rawjson.AppendText([]byte(`{"uri":`), uri), '}')
+		_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: protocol.MethodResourcesSubscribe, Params: params})
+		if err != nil {
+			s.log.Debug("a resource cannot be followed", "uri", uri, "error", err)
+			continue
+		}
+		granted = append(granted, uri)
+	}
+	return granted
+}
+
+// Notify implements [protocol.Peer].
+func (s *subscription) Notify(ctx context.Context, method string, params json.RawMessage) error {
+	if !s.filter.matches(method, params) {
+		return nil
+	}
+	select {
+	case <-s.acknowledged:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.write(ctx, &jsonrpc.Message{Method: method, Params: s.withID(params)})
+}
+
+// Call implements [protocol.Peer].
+func (s *subscription) Call(_ context.Context, method string, _ json.RawMessage) (json.RawMessage, error) {
+	return nil, protocol.Errorf(protocol.ToolNotFound, "a subscription cannot be asked %s", method)
+}
+
+// withID returns params with the subscription's id in their _meta.
+func (s *subscription) withID(params json.RawMessage) json.RawMessage {
+	meta := rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaSubscriptionID, s.id)
+	return rawjson.Set(params, "_meta", meta)
+}

@@ -1,0 +1,48 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Peer is the other end of a connection: a child or a client. It does not decode
+// payloads.
+type Peer interface {
+	// Call sends a request and waits for its answer or the end of ctx.
+	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// Notify sends a notification. It may block until ctx ends if the peer reads slowly.
+	Notify(ctx context.Context, method string, params json.RawMessage) error
+}
+
+// Session is one client's session with the host, or the context of one request of a
+// modern MCP client.
+type Session struct {
+	ID      string // unique among live sessions; "" for a modern request
+	Caller  string // the authenticated caller; "" when anonymous
+	Version string // MCP revision of the client; "" for Go callers
+	// Env are environment variables for the session's own instance, from the headers
+	// of the client's request, see env_from_headers. Usually nil.
+	Env map[string]string
+
+	Extension    string          // the extension that the session is limited to, whose tools keep their own names; "" for all
+	Capabilities json.RawMessage // the client's MCP capabilities, as sent
+	ClientInfo   json.RawMessage // as the client sent it; nil if it sent none
+	Client       Peer            // reaches the client outside of any request; nil if that is impossible
+}
+
+// Description describes the server in the handshake of a session.
+type Description struct {
+	Capabilities json.RawMessage // MCP server capabilities, an object
+	Instructions string          // advice for the client's model; "" is none
+	ServerInfo   json.RawMessage // of the session's one extension, as that sent it; nil for the host's own
+}
+
+// Call is one request or notification to an extension or the host.
+type Call struct {
+	Session   *Session        // nil for an anonymous Go caller
+	Extension string          // the target, whose tools have their own names; "" for all, with prefixed names
+	Method    string          // an MCP method name
+	Params    json.RawMessage // raw; nil means {}
+	Notify    bool            // a notification: no answer is expected
+	Client    Peer            // takes the messages of the extension during this request; nil drops them
+}
