@@ -126,6 +126,9 @@ func (l *lease[S]) release(err error) {
 		}
 		if inst.gone = inst.gone || ended; !inst.gone { // the next one has a breaker of its own
 			g.report(sl, l.ticket, o)
+			if o == succeeded && g.o.Restart.Cooldown > 0 {
+				sl.policy.reset()
+			}
 		}
 		if sl.state == Draining && inst.inFlight == 0 {
 			inst.cancel()

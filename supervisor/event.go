@@ -26,7 +26,7 @@ type Event struct {
 	MaxAttempts int       // of how many; negative: unlimited
 	Err         error     // Restarting and Failed: why
 	Asked       bool      // Failed: Start or Restart waited for this and returns Err
-	Next        time.Time // Restarting: when the next instance is due; Breaker open: when the probe may pass
+	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the probe may pass
 	Breaker     BreakerState
 
 	Lost int // events dropped just before this one because OnEvent lagged
@@ -50,7 +50,7 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 	case sl.state == Restarting:
 		e.Err, e.Next = sl.err, sl.next
 	case sl.state == Failed:
-		e.Err, e.Asked = sl.err, sl.asked
+		e.Err, e.Asked, e.Next = sl.err, sl.asked, sl.next
 	}
 	st.lost = 0
 	st.pending = append(st.pending, e)

@@ -28,6 +28,8 @@ type groupState[S Service] struct {
 	now      time.Time           // of the update under way; see Group.now
 	pools    map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
 	slots    []*slot[S]          // of all pools, in order of creation; also those of released keys until they have stopped
+	starts   policy              // of a PerKey group with a Cooldown: starts that failed in a row, whatever their key
+	startErr error               // of the latest of them
 	stopping bool
 	busy     int           // goroutines of the group
 	changed  chan struct{} // closed by the next change that wait may wait for; nil when nobody does
@@ -45,6 +47,7 @@ type groupState[S Service] struct {
 func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S] {
 	g := &Group[S]{start: start, o: o.withDefaults()}
 	g.st.pools = make(map[string]*pool[S])
+	g.st.starts = policy{Restart: g.o.Restart, rand: g.o.Rand}
 	switch {
 	case o.Mode == Shared:
 		g.newPool("", "")
@@ -147,6 +150,9 @@ func (g *Group[S]) Start(ctx context.Context) error {
 func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	var slots []*slot[S]
 	g.update(nil, func() {
+		if len(keys) == 0 {
+			g.st.starts.reset()
+		}
 		for _, sl := range g.st.slots {
 			if sl.state != Idle && (len(keys) == 0 || slices.Contains(keys, sl.key)) {
 				slots = append(slots, sl)

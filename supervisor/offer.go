@@ -26,7 +26,9 @@ const (
 
 func (g *Group[S]) prospectOf(sl *slot[S]) prospect {
 	switch due := sl.next.Sub(g.now()); {
-	case sl.state == Idle, sl.state == Restarting && due <= 0:
+	case g.coolingDown(sl):
+		return never
+	case sl.state == Idle, sl.state == Restarting && due <= 0, sl.state == Failed && !sl.failedForGood():
 		return startable
 	case sl.state == Spawning:
 		return starting
@@ -50,7 +52,7 @@ func (g *Group[S]) offer(p *pool[S], waiting int) (*lease[S], error) {
 	for _, sl := range p.slots {
 		k := g.prospectOf(sl)
 		count[k]++
-		if slots[k] == nil || slots[k].state == Failed { // among refusals a passing one says more
+		if slots[k] == nil || slots[k].failedForGood() { // among refusals a passing one says more
 			slots[k] = sl
 		}
 	}
@@ -105,30 +107,36 @@ func (g *Group[S]) hasRoom() bool {
 
 // refusal is the error of a slot whose prospect is never.
 func (g *Group[S]) refusal(sl *slot[S]) error {
-	switch sl.state {
-	case Ready:
+	switch {
+	case sl.state == Ready:
 		e := protocol.Errorf(protocol.BreakerOpen, "the last calls got no usable answer; the circuit breaker lets no more through for now")
 		e.RetryAfter = probeRetry
 		if sl.breaker.state == BreakerOpen {
 			e.RetryAfter = sl.breaker.until.Sub(g.now())
 		}
 		return e
-	case Restarting:
-		wait := sl.next.Sub(g.now())
-		e := protocol.Errorf(protocol.NotReady, "restarting in %s after: %w", wait.Round(time.Millisecond), sl.err)
-		e.RetryAfter, e.Evidence = wait, g.evidence(sl, wait)
+	case sl.failedForGood():
+		e := protocol.Errorf(protocol.Failed, "given up, restart it to try again: %w", sl.err)
+		e.Evidence = g.evidence(sl, sl.err, 0)
+		return e
+	case g.coolingDown(sl):
+		until, cause := g.cooldown(sl)
+		wait := until.Sub(g.now())
+		e := protocol.Errorf(protocol.NotReady, "it keeps failing, the last time: %w; the next try is in %s", cause, wait.Round(time.Second))
+		e.RetryAfter, e.Evidence = wait, g.evidence(sl, cause, wait)
 		return e
 	default:
-		e := protocol.Errorf(protocol.Failed, "given up, restart it to try again: %w", sl.err)
-		e.Evidence = g.evidence(sl, 0)
+		wait := sl.next.Sub(g.now())
+		e := protocol.Errorf(protocol.NotReady, "restarting in %s after: %w", wait.Round(time.Millisecond), sl.err)
+		e.RetryAfter, e.Evidence = wait, g.evidence(sl, sl.err, wait)
 		return e
 	}
 }
 
-// evidence is what the slot's latest failure left behind, and what comes next.
-func (g *Group[S]) evidence(sl *slot[S], next time.Duration) *protocol.Evidence {
+// evidence is what a failure left behind, and what comes next for the slot.
+func (g *Group[S]) evidence(sl *slot[S], cause error, next time.Duration) *protocol.Evidence {
 	var ev protocol.Evidence
-	if e := (*protocol.Error)(nil); errors.As(sl.err, &e) && e.Evidence != nil {
+	if e := (*protocol.Error)(nil); errors.As(cause, &e) && e.Evidence != nil {
 		ev = *e.Evidence
 	}
 	ev.Attempt, ev.MaxAttempts, ev.NextRetry = sl.attempt, g.o.Restart.MaxAttempts, next

@@ -78,12 +78,18 @@ type Options struct {
 }
 
 // Restart is the budget of a slot. The zero value allows no restart.
+//
+// With a Cooldown, [Failed] is not final, and failures count only while they come
+// in a row: a call that the instance answers clears those of its slot. In a PerKey
+// group the failed starts of all keys also share one such budget, which a start
+// that succeeds clears. An error wrapping [ErrPermanent] stays final.
 type Restart struct {
 	MaxAttempts  int           // restarts within any Window; 0: never, negative: unlimited
 	Window       time.Duration // default 5 min
 	BaseBackoff  time.Duration // bound of the second restart's delay, doubled by each one after; default 1 s, negative: no delays
 	MaxBackoff   time.Duration // bound of that doubling; default 16 s, negative: no delays
 	HealthyAfter time.Duration // Ready for this long, a slot starts over with an immediate restart; default 60 s, negative: no matter how long
+	Cooldown     time.Duration // how long a slot stays Failed before one trial start, by itself if eager, else by a call; 0: until Group.Restart
 }
 
 // Breaker bounds the harm of an instance that runs but does not answer.

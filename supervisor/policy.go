@@ -12,6 +12,7 @@ type policy struct {
 	rand   *rand.Rand
 	recent []time.Time // failures answered by a restart within the window, oldest first; unused when unlimited
 	streak int         // restarts since the slot was last healthy
+	until  time.Time   // once the budget is spent and there is a Cooldown: when a trial may start
 }
 
 // failed answers a failure at now, after healthy of being Ready (0: it never
@@ -20,6 +21,9 @@ type policy struct {
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
 	if healthy > 0 && healthy >= p.HealthyAfter {
 		p.streak = 0
+	}
+	if !p.until.IsZero() { // the trial has failed
+		return 0, false
 	}
 	if p.MaxAttempts >= 0 {
 		expired := 0
@@ -59,5 +63,13 @@ func (p *policy) attempt() int {
 	return len(p.recent)
 }
 
+// exhaust begins a Cooldown, if the policy has one. Until reset, every further
+// failure is refused a restart.
+func (p *policy) exhaust(now time.Time) {
+	if p.Cooldown > 0 {
+		p.until = now.Add(p.Cooldown)
+	}
+}
+
 // reset forgets every failure.
-func (p *policy) reset() { p.recent, p.streak = nil, 0 }
+func (p *policy) reset() { p.recent, p.streak, p.until = nil, 0, time.Time{} }

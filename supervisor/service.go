@@ -30,6 +30,6 @@ const (
 	Ready      State = "ready"      // the instance takes calls
 	Restarting State = "restarting" // the instance died; the next one is due at a known time
 	Draining   State = "draining"   // the instance takes no more calls and ends
-	Failed     State = "failed"     // given up; only Restart leads out
+	Failed     State = "failed"     // given up until its Cooldown has passed, if it has one; Restart leads out at once
 	Shutdown   State = "shutdown"   // ended for good
 )

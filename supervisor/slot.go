@@ -21,7 +21,7 @@ type slot[S Service] struct {
 	breaker  *breaker  // of the instance, or of the next one
 	attempt  int       // the restart that is under way or led here; 0: none
 	restarts int       // instances started again after a failure, in all
-	next     time.Time // Restarting: when the next instance is due; Draining: when its calls' time is up
+	next     time.Time // Restarting: when the next instance is due; Draining: when its calls' time is up; Failed: when a trial may start, zero for never
 	err      error     // of the latest failure
 	asked    bool      // Start or Restart waits for this instance: its failing to start is final
 	then     State     // Draining: what follows, Idle, Spawning or Shutdown
@@ -68,7 +68,7 @@ func (sl *slot[S]) clearAlarm() {
 // ring is what a slot's state waited for.
 func (g *Group[S]) ring(sl *slot[S]) {
 	switch sl.state {
-	case Restarting:
+	case Restarting, Failed:
 		if !g.o.onDemand() {
 			g.spawn(sl, false)
 		} // else settle does if a call waits
@@ -94,6 +94,9 @@ func (g *Group[S]) ring(sl *slot[S]) {
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	if sl.attempt > 0 {
 		sl.restarts++
+	}
+	if !g.st.starts.until.IsZero() { // this is its trial: no other for another Cooldown
+		g.st.starts.exhaust(g.now())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	inst := &instance[S]{cancel: cancel}
@@ -130,6 +133,7 @@ func (g *Group[S]) ready(sl *slot[S], inst *instance[S], service S) {
 	if !sl.pool.has(Ready) {
 		sl.pool.served = g.now()
 	}
+	g.st.starts.reset()
 	sl.asked, sl.used = false, g.now()
 	g.setState(sl, Ready)
 	if g.o.IdleTimeout > 0 {
@@ -143,6 +147,9 @@ func (g *Group[S]) ended(sl *slot[S], err error, replaced bool) {
 	was, asked := sl.state, sl.asked
 	sl.inst, sl.asked = nil, false
 	g.freshBreaker(sl)
+	if was == Spawning {
+		g.startFailed(err)
+	}
 	switch {
 	case was == Draining:
 		g.drained(sl)
@@ -171,20 +178,32 @@ func (g *Group[S]) died(sl *slot[S], err error, replaced bool) {
 	}
 	if errors.Is(err, ErrPermanent) || !ok {
 		g.fail(sl, err, false)
-		return
+		if sl.next.IsZero() {
+			return
+		}
+	} else {
+		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
+		g.setState(sl, Restarting)
+		g.setAlarm(sl, delay)
 	}
-	sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
-	g.setState(sl, Restarting)
-	g.setAlarm(sl, delay)
 	if g.o.onDemand() && !started && !sl.pool.has(Ready, Spawning) {
 		g.refuse(sl.pool, err) // the calls that wanted this instance learn why there is none
 	}
 }
 
+// fail ends the restarts of a slot: for good, or until its Cooldown has passed.
 func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
-	sl.err, sl.asked = err, asked // for the event
+	sl.policy.until = time.Time{}
+	if !errors.Is(err, ErrPermanent) {
+		sl.policy.exhaust(g.now())
+	}
+	sl.err, sl.next = err, sl.policy.until
+	sl.asked = asked // for the event
 	g.setState(sl, Failed)
 	sl.asked = false
+	if !sl.next.IsZero() {
+		g.setAlarm(sl, g.o.Restart.Cooldown)
+	}
 }
 
 // freshBreaker puts a closed breaker in place for the next instance.

@@ -9,7 +9,7 @@ type SlotStatus struct {
 	Since       time.Time // of the state
 	Attempt     int       // the restart under way or the one that led here; 0: none
 	MaxAttempts int       // within the window; negative: unlimited
-	Next        time.Time // Restarting: when the next instance is due
+	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never
 	Restarts    int       // in all
 	Err         error     // of the latest failure; nil if there was none, or it was cleared
 
@@ -35,7 +35,7 @@ func (g *Group[S]) Status() []SlotStatus {
 func (sl *slot[S]) status() SlotStatus {
 	s := SlotStatus{Key: sl.key, State: sl.state, Since: sl.since, Attempt: sl.attempt,
 		MaxAttempts: sl.policy.MaxAttempts, Restarts: sl.restarts, Err: sl.err, Breaker: sl.breaker.state}
-	if sl.state == Restarting {
+	if sl.state == Restarting || sl.state == Failed {
 		s.Next = sl.next
 	}
 	if sl.breaker.state == BreakerOpen {
