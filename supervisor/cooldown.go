@@ -22,7 +22,7 @@ func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 		}
 		for _, sl := range slots {
 			switch {
-			case sl.inst != nil && sl.inst.gone:
+			case sl.inst != nil && sl.inst.exiting:
 				ending = true
 			case !g.coolingDown(sl):
 				return true
@@ -36,8 +36,8 @@ func (g *Group[S]) Refusal(ctx context.Context, key string) (err error) {
 	return err
 }
 
-// cooldown returns when the Cooldown ends that keeps sl without an instance, its own
-// or that of the group's starts, and the failure that began it.
+// cooldown returns the end of the Cooldown that applies to sl, the slot's own or that
+// of the group's starts, and the failure that caused it. The zero time is no Cooldown.
 func (g *Group[S]) cooldown(sl *slot[S]) (until time.Time, cause error) {
 	if g.st.starts.until.After(sl.policy.until) {
 		return g.st.starts.until, g.st.startErr
@@ -57,9 +57,8 @@ func (g *Group[S]) coolingDown(sl *slot[S]) bool {
 // failedForGood reports whether only Restart starts another instance.
 func (sl *slot[S]) failedForGood() bool { return sl.state == Failed && sl.next.IsZero() }
 
-// startFailed counts a failed start against the budget that the keys of a PerKey
-// group share, so that callers with ever new keys do not start a broken program
-// each.
+// startFailed counts a failed start against the budget that all keys of a PerKey
+// group share. Without it, every new key would start a broken program again.
 func (g *Group[S]) startFailed(err error) {
 	if g.o.Mode != PerKey || g.o.Restart.Cooldown <= 0 {
 		return

@@ -7,62 +7,64 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// soon is how far off a restart may be for calls to wait for it.
-const soon = time.Second
+// maxRestartWait is the longest time until a restart that calls wait for. Calls are
+// refused when the restart is due later.
+const maxRestartWait = time.Second
 
-// probeRetry is what calls refused because of a probe are told to wait, as it is
-// not known when the probe ends.
-const probeRetry = time.Second
+// probeRetryAfter is the RetryAfter of calls that are refused during a probe. The
+// end of a probe is not known in advance.
+const probeRetryAfter = time.Second
 
-// prospect is what a slot that cannot serve a call at once has for it.
-type prospect int
+// availability says how a slot that cannot serve a call now could serve it later.
+type availability int
 
 const (
-	startable prospect = iota // to be started for it
-	starting                  // an instance that will be ready
-	later                     // an instance without room, a restart due soon, or a change of instances
-	never                     // an error
+	startable   availability = iota // a new instance can be started
+	starting                        // an instance starts and will be Ready
+	busy                            // the instance has no room, is about to be replaced, or is due to restart soon
+	unavailable                     // calls are refused; see refusal
 )
 
-func (g *Group[S]) prospectOf(sl *slot[S]) prospect {
+func (g *Group[S]) availabilityOf(sl *slot[S]) availability {
 	switch due := sl.next.Sub(g.now()); {
 	case g.coolingDown(sl):
-		return never
+		return unavailable
 	case sl.state == Idle, sl.state == Restarting && due <= 0, sl.state == Failed && !sl.failedForGood():
 		return startable
 	case sl.state == Spawning:
 		return starting
-	case sl.state == Draining, sl.state == Restarting && due <= soon, sl.state == Ready && g.permits(sl):
-		return later
+	case sl.state == Draining, sl.state == Restarting && due <= maxRestartWait, sl.state == Ready && g.permits(sl):
+		return busy
 	}
-	return never
+	return unavailable
 }
 
-// offer says what p has for a call now: an instance, an error, or neither, which
-// means to wait. It starts what waiting calls, that many in all, need.
-func (g *Group[S]) offer(p *pool[S], waiting int) (*lease[S], error) {
-	if g.st.stopping || p.leaving {
+// tryAcquire returns a lease on an instance of p or the error for a call; it returns
+// neither when the call has to wait. It starts an instance if those that start
+// already have not enough room for that many waiting calls.
+func (g *Group[S]) tryAcquire(p *pool[S], waiting int) (*lease[S], error) {
+	if g.st.stopping || p.released {
 		return nil, errShuttingDown
 	}
 	if sl := g.pick(p); sl != nil {
 		return g.admit(sl), nil
 	}
-	var slots [never + 1]*slot[S]
-	var count [never + 1]int
+	var slots [unavailable + 1]*slot[S]
+	var count [unavailable + 1]int
 	for _, sl := range p.slots {
-		k := g.prospectOf(sl)
+		k := g.availabilityOf(sl)
 		count[k]++
-		if slots[k] == nil || slots[k].failedForGood() { // among refusals a passing one says more
+		if slots[k] == nil || slots[k].failedForGood() { // report a temporary refusal rather than a final one
 			slots[k] = sl
 		}
 	}
 	if count[startable] > 0 && count[starting]*g.o.MaxInFlight < waiting && g.hasRoom() {
 		g.spawn(slots[startable], false)
 	}
-	if count[never] < len(p.slots) {
+	if count[unavailable] < len(p.slots) {
 		return nil, nil
 	}
-	return nil, g.refusal(slots[never])
+	return nil, g.refusal(slots[unavailable])
 }
 
 // permits reports whether sl's breaker lets a call through.
@@ -74,8 +76,8 @@ func (g *Group[S]) permits(sl *slot[S]) bool {
 func (g *Group[S]) pick(p *pool[S]) *slot[S] {
 	var best *slot[S]
 	for i := range p.slots {
-		sl := p.slots[(p.turn+i)%len(p.slots)]
-		if sl.state == Ready && !sl.inst.gone && sl.inst.inFlight < g.o.MaxInFlight &&
+		sl := p.slots[(p.nextSlot+i)%len(p.slots)]
+		if sl.state == Ready && !sl.inst.exiting && sl.inst.inFlight < g.o.MaxInFlight &&
 			(best == nil || sl.inst.inFlight < best.inst.inFlight) && g.permits(sl) {
 			best = sl
 		}
@@ -84,7 +86,7 @@ func (g *Group[S]) pick(p *pool[S]) *slot[S] {
 }
 
 func (g *Group[S]) admit(sl *slot[S]) *lease[S] {
-	sl.pool.turn++
+	sl.pool.nextSlot++
 	sl.inst.inFlight++
 	was := sl.breaker.state
 	l := &lease[S]{g: g, slot: sl, inst: sl.inst, ticket: sl.breaker.admit()}
@@ -105,12 +107,12 @@ func (g *Group[S]) hasRoom() bool {
 	return g.o.Mode != PerKey || running < g.o.MaxInstances
 }
 
-// refusal is the error of a slot whose prospect is never.
+// refusal is the error for calls to a slot whose availability is unavailable.
 func (g *Group[S]) refusal(sl *slot[S]) error {
 	switch {
 	case sl.state == Ready:
 		e := protocol.Errorf(protocol.BreakerOpen, "the last calls got no usable answer; the circuit breaker lets no more through for now")
-		e.RetryAfter = probeRetry
+		e.RetryAfter = probeRetryAfter
 		if sl.breaker.state == BreakerOpen {
 			e.RetryAfter = sl.breaker.until.Sub(g.now())
 		}
@@ -133,7 +135,8 @@ func (g *Group[S]) refusal(sl *slot[S]) error {
 	}
 }
 
-// evidence is what a failure left behind, and what comes next for the slot.
+// evidence is the Evidence of the failure cause, with the restart count of sl and
+// the time until the next start.
 func (g *Group[S]) evidence(sl *slot[S], cause error, next time.Duration) *protocol.Evidence {
 	var ev protocol.Evidence
 	if e := (*protocol.Error)(nil); errors.As(cause, &e) && e.Evidence != nil {
