@@ -257,7 +257,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 		return
 	}
 	if c.traits.mute && !c.silent(ctx, cmp.Or(c.spec.pingTimeout, pingTimeout)) {
-		c.conn.Forgive()
+		c.conn.ForgetAbandoned()
 		return
 	}
 	c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", n))

@@ -64,7 +64,7 @@ func (c *child) bury() {
 // any more, and reports whether it did: a grandchild out of reach may hold the other
 // end of the pipe.
 func (c *child) drained() bool {
-	c.conn.Rush()
+	c.conn.DrainFast()
 	select {
 	case <-c.served:
 		return true

@@ -13,8 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/benchtest"
 )
 
-// BenchmarkRatio measures a conversation with a child that answers at once
-// against the floor.
+// BenchmarkRatio compares a connection to a child that answers at once with the floor.
 func BenchmarkRatio(b *testing.B) {
 	for _, l := range benchtest.Loads() {
 		b.Run(l.Name, func(b *testing.B) {
@@ -31,7 +30,7 @@ func BenchmarkRatio(b *testing.B) {
 	}
 }
 
-// answering is a connection to a child whose results have so many bytes.
+// answering is a connection to a child whose results have size bytes.
 func answering(b *testing.B, size int) *Conn {
 	in, out := benchtest.Start(b, fmt.Sprintf("answer %d", size))
 	conn := NewConn(NewLineTransport(out, in, LineOptions{}), Options{})

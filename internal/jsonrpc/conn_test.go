@@ -71,8 +71,8 @@ func (w *wire) say(t *testing.T, format string, args ...any) {
 	w.toConn <- m
 }
 
-// serve starts a connection and, at the end of the test, checks that Serve
-// returns and nothing is left in flight.
+// serve starts a connection. At the end of the test it checks that Serve returns and
+// no call is left in flight.
 func serve(t *testing.T, tr Transport, o Options) *Conn {
 	t.Helper()
 	c := NewConn(tr, o)
@@ -81,7 +81,7 @@ func serve(t *testing.T, tr Transport, o Options) *Conn {
 	t.Cleanup(func() {
 		c.Close()
 		<-served
-		if n := len(c.state.flights) + len(c.state.tokens); n != 0 {
+		if n := len(c.state.calls) + len(c.state.tokens); n != 0 {
 			t.Errorf("%d calls left", n)
 		}
 	})
@@ -135,7 +135,7 @@ func TestCallOutOfOrder(t *testing.T) {
 	})
 }
 
-// TestW3Ids answers with ids that other parsers take for the right one.
+// TestW3Ids answers with ids that some parsers confuse with the right one.
 func TestW3Ids(t *testing.T) {
 	bubble(t, Options{FirstID: 9007199254740993}, func(t *testing.T, c *Conn, w *wire) {
 		done := call(t.Context(), c, "{}", nil)
@@ -189,7 +189,7 @@ func TestCallErrors(t *testing.T) {
 				if !errors.As(got.err, &invalid) || string(invalid.Line) != line || c.want != nil && !errors.Is(invalid, c.want) {
 					t.Errorf("%v", got.err)
 				}
-				done = call(t.Context(), conn, "{}", nil) // the connection lives on
+				done = call(t.Context(), conn, "{}", nil) // the connection is still open
 				<-w.fromConn
 				w.say(t, `{"jsonrpc":"2.0","id":1,"result":1}`)
 				if got := <-done; got.err != nil {
@@ -222,7 +222,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// TestW4Strays counts answers that nobody waits for.
+// TestW4Strays counts answers that no call waits for.
 func TestW4Strays(t *testing.T) {
 	var told []string
 	o := Options{Abandoned: func(_ context.Context, id uint64, method string, cause error) {
@@ -263,12 +263,12 @@ func TestW4Strays(t *testing.T) {
 	})
 }
 
-// Whoever settles a conversation has seen it told of the calls given up before.
+// Settle returns after Abandoned was called for all calls abandoned before.
 func TestSettle(t *testing.T) {
 	var tell chan struct{}
 	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }}, func(t *testing.T, c *Conn, w *wire) {
-		tell = make(chan struct{}) // of the bubble
-		c.Settle(t.Context())      // there is nothing to wait for
+		tell = make(chan struct{}) // made inside the bubble
+		c.Settle(t.Context())      // nothing to wait for
 		ctx, cancel := context.WithCancel(t.Context())
 		given := call(ctx, c, "{}", nil)
 		<-w.fromConn
@@ -293,8 +293,8 @@ func TestSettle(t *testing.T) {
 func TestAbandonedIsBounded(t *testing.T) {
 	c := NewConn(newWire(), Options{})
 	for range maxAbandoned + 10 {
-		fl := c.newFlight("m", nil)
-		if err := c.state.add(fl); err != nil || !c.abandon(fl, io.EOF) {
+		pc := c.newPendingCall("m", nil)
+		if err := c.state.add(pc); err != nil || !c.abandon(pc, io.EOF) {
 			t.Fatal(err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestAbandonedIsBounded(t *testing.T) {
 func TestCallNotWritten(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
-		done := call(ctx, c, "{}", nil) // nobody takes the frame
+		done := call(ctx, c, "{}", nil) // no peer reads the frame
 		synctest.Wait()
 		cancel()
 		if got := <-done; got.err != context.Canceled || Written(got.err) {
@@ -324,8 +324,8 @@ func TestCallNotWritten(t *testing.T) {
 	})
 }
 
-// TestEnd ends conversations in each way while a call waits for its answer and
-// another for its frame to be taken.
+// TestEnd ends connections in each way while one call waits for its answer and another
+// for its frame to be read.
 func TestEnd(t *testing.T) {
 	for _, e := range []struct {
 		name string
@@ -383,8 +383,8 @@ func pipes(t testing.TB) (a, b *Line) {
 	return NewLineTransport(ar, aw, LineOptions{}), NewLineTransport(br, bw, LineOptions{})
 }
 
-// TestStorm has 64 callers cancel at random against a peer that answers in any
-// order, then closes in the middle of it all.
+// TestStorm runs 64 callers that cancel at random against a peer that answers in any
+// order and then closes while calls are in flight.
 func TestStorm(t *testing.T) {
 	near, far := pipes(t)
 	peer := serve(t, far, Options{MaxHandlers: 1000, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {

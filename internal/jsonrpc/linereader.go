@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-// lineReader splits a stream into lines and holds little more than one of them, or
-// two for the moment in which a long one is put together.
+// lineReader splits a stream into lines. It holds little more than one line, or twice
+// that while it joins the parts of a long line.
 type lineReader struct {
-	r     io.ReadCloser
-	max   int
-	small []byte // the buffer for ordinary lines
-	parts []part // what came before buf of a line that outgrew the biggest buffer
-	long  int    // bytes in parts
-	buf   []byte // small or a bigger one; what was read is buf[start:end]
-	start int
-	end   int
-	seen  int  // buf[start:seen] holds no newline
-	lines int  // found since the last read
-	full  bool // the last read left no room: there was more to be had
-	ended bool // the stream ended within a line, which is the next one returned
-	total atomic.Uint64
-	once  sync.Once
+	r          io.ReadCloser
+	max        int
+	small      []byte // the buffer for short lines
+	parts      []part // the beginning of a line that is longer than the biggest buffer
+	partBytes  int    // bytes in parts
+	buf        []byte // small or a bigger one; unread data is buf[start:end]
+	start      int
+	end        int
+	scanned    int  // buf[start:seen] holds no newline
+	linesFound int  // lines found since the last read
+	filled     bool // the last read filled buf, so more input may be ready
+	ended      bool // the stream ended within a line, which line returns next
+	total      atomic.Uint64
+	once       sync.Once
 
 	deadline interface{ SetReadDeadline(time.Time) error } // r when it supports that
 }
 
 const smallBuffer = 2 << 10
 
-// bigBuffers are four, 16 and 64 times smallBuffer long. A line that does not fit
-// moves to the next size, and beyond the biggest it is read in parts of that; the
-// buffers go back when they are empty, so that idle connections hold none.
+// bigBuffers are pools of buffers of 4, 16 and 64 times smallBuffer. A line that does
+// not fit moves to the next size. A line longer than the biggest buffer is read in
+// parts. Empty buffers return to the pool, so that idle connections hold none.
 var bigBuffers [3]sync.Pool
 
 const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
 
-// part is a piece of a long line, and the buffer that it is in.
+// part is a part of a long line, and its buffer.
 type part struct{ buf, text []byte }
 
 func (l *lineReader) init(r io.ReadCloser, max int) {
@@ -52,22 +52,23 @@ func (l *lineReader) init(r io.ReadCloser, max int) {
 	}
 }
 
-// line returns the next line without its line ending, if all of it has been read.
-// It is the caller's own, or, if shared, valid until the next call of fill.
+// line returns the next line without its line ending; ok is false when the line has not
+// been read to its end. The caller owns the line, but a shared line is valid only until
+// the next fill.
 func (l *lineReader) line() (line []byte, shared, ok bool, err error) {
-	i := bytes.IndexByte(l.buf[l.seen:l.end], '\n')
+	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
 	if i < 0 {
-		l.seen = l.end
-		if l.long+l.end-l.start > l.max {
+		l.scanned = l.end
+		if l.partBytes+l.end-l.start > l.max {
 			err = ErrLineTooLong
 		}
 		return nil, false, false, err
 	}
-	line = l.buf[l.start : l.seen+i]
-	l.start = l.seen + i + 1
-	l.seen = l.start
-	l.lines++
-	if l.long+len(line) > l.max {
+	line = l.buf[l.start : l.scanned+i]
+	l.start = l.scanned + i + 1
+	l.scanned = l.start
+	l.linesFound++
+	if l.partBytes+len(line) > l.max {
 		return nil, false, false, ErrLineTooLong
 	}
 	shared = len(l.parts) == 0
@@ -77,38 +78,38 @@ func (l *lineReader) line() (line []byte, shared, ok bool, err error) {
 	return bytes.TrimSuffix(line, []byte("\r")), shared, true, nil
 }
 
-// join puts a long line together. It copies in pieces on purpose: a copy cannot be
-// preempted, and one of megabytes would keep all of the program waiting when the
-// garbage collector is about to begin.
+// join joins the parts of a long line. It copies part by part on purpose: a copy cannot
+// be preempted, and one of megabytes would block the whole program when a garbage
+// collection is about to start.
 func (l *lineReader) join(last []byte) []byte {
-	whole := make([]byte, 0, l.long+len(last))
+	whole := make([]byte, 0, l.partBytes+len(last))
 	for _, p := range l.parts {
 		whole = append(whole, p.text...)
-		release(p.buf)
+		releaseBuffer(p.buf)
 	}
-	l.parts, l.long = nil, 0
+	l.parts, l.partBytes = nil, 0
 	return append(whole, last...)
 }
 
-// fill reads once. A last line without a newline is given one.
+// fill reads once. It adds a newline to a last line that has none.
 func (l *lineReader) fill() error {
 	l.makeRoom()
-	l.lines = 0
+	l.linesFound = 0
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
-		l.full = l.end == len(l.buf)
+		l.filled = l.end == len(l.buf)
 		l.total.Add(uint64(n))
 		switch {
 		case n > 0:
 			return nil
-		case err == io.EOF && l.long+l.end-l.start > 0:
+		case err == io.EOF && l.partBytes+l.end-l.start > 0:
 			l.ended = true
 			l.buf = append(l.buf[:l.end], '\n')
 			l.end++
 			return nil
 		case l.deadline != nil && errors.Is(err, os.ErrDeadlineExceeded):
-			_ = l.deadline.SetReadDeadline(time.Time{}) // or the next read says what is wrong
+			_ = l.deadline.SetReadDeadline(time.Time{}) // if this fails, the next read fails too
 			return errInterrupted
 		case err != nil:
 			return err
@@ -117,55 +118,55 @@ func (l *lineReader) fill() error {
 	return io.ErrNoProgress
 }
 
-// makeRoom makes sure that something can be read behind what is there.
+// makeRoom makes room in buf for the next read.
 func (l *lineReader) makeRoom() {
 	switch {
 	case l.start == l.end:
-		l.use(l.small)
-		if l.full { // who has much to say is read in bigger pieces
-			l.use(bigBuffer(16 * smallBuffer))
+		l.moveTo(l.small)
+		if l.filled { // a peer that sends much is read in bigger pieces
+			l.moveTo(bigBuffer(16 * smallBuffer))
 		}
 	case l.start > 0 && len(l.buf)-l.end < len(l.buf)/2:
-		l.use(l.buf)
+		l.moveTo(l.buf)
 	}
 	switch {
 	case l.end < len(l.buf):
 	case len(l.buf) == biggestBuffer:
 		l.parts = append(l.parts, part{l.buf, l.buf[l.start:l.end]})
-		l.long += l.end - l.start
-		l.buf, l.start, l.seen, l.end = bigBuffer(biggestBuffer), 0, 0, 0
+		l.partBytes += l.end - l.start
+		l.buf, l.start, l.scanned, l.end = bigBuffer(biggestBuffer), 0, 0, 0
 	default:
-		l.use(bigBuffer(4 * len(l.buf)))
+		l.moveTo(bigBuffer(4 * len(l.buf)))
 	}
 }
 
-// drop lets go of the line that will not be read to its end: the reader may be around
-// for long after that.
-func (l *lineReader) drop() {
+// discard frees the buffers of a line that will not be read to its end. The reader may
+// live on long after that.
+func (l *lineReader) discard() {
 	for _, p := range l.parts {
-		release(p.buf)
+		releaseBuffer(p.buf)
 	}
-	l.parts, l.long = nil, 0
-	l.start, l.seen, l.end = 0, 0, 0
-	l.use(l.small)
+	l.parts, l.partBytes = nil, 0
+	l.start, l.scanned, l.end = 0, 0, 0
+	l.moveTo(l.small)
 }
 
 func bigBuffer(size int) []byte {
-	if b, ok := poolOf(size).Get().(*[]byte); ok {
+	if b, ok := bufferPool(size).Get().(*[]byte); ok {
 		return *b
 	}
 	return make([]byte, size)
 }
 
-// release gives a buffer back, unless it is a small one.
-func release(buf []byte) {
-	if pool := poolOf(len(buf)); pool != nil {
+// releaseBuffer returns a buffer to its pool, unless it is a small one.
+func releaseBuffer(buf []byte) {
+	if pool := bufferPool(len(buf)); pool != nil {
 		pool.Put(&buf)
 	}
 }
 
-// poolOf returns the pool for big buffers of this size.
-func poolOf(size int) *sync.Pool {
+// bufferPool returns the pool of buffers of this size, nil if there is none.
+func bufferPool(size int) *sync.Pool {
 	for i := range bigBuffers {
 		if size == smallBuffer<<(2*i+2) {
 			return &bigBuffers[i]
@@ -174,13 +175,13 @@ func poolOf(size int) *sync.Pool {
 	return nil
 }
 
-// use moves what was not yet returned to the front of buf.
-func (l *lineReader) use(buf []byte) {
+// moveTo moves the unread data to the front of buf and reads into buf from then on.
+func (l *lineReader) moveTo(buf []byte) {
 	n := copy(buf, l.buf[l.start:l.end])
 	if &l.buf[0] != &buf[0] {
-		release(l.buf)
+		releaseBuffer(l.buf)
 	}
-	l.buf, l.seen, l.start, l.end = buf, l.seen-l.start, 0, n
+	l.buf, l.scanned, l.start, l.end = buf, l.scanned-l.start, 0, n
 }
 
 func (l *lineReader) close() (err error) {

@@ -12,43 +12,43 @@ import (
 )
 
 const (
-	maxPending   = 4 << 20   // bytes waiting for the pipe, before a frame is added
-	enough       = 6 << 10   // bytes of frames that are worth a write: the peer begins on them while others come
-	maxHeld      = 6 << 10   // bytes of answers held back: each lets its caller go on
-	keepBuffer   = 256 << 10 // a bigger buffer is not kept for the next write
-	inlineRounds = 8         // writes a caller makes for others before a goroutine does
-	lastWords    = time.Second
+	maxUnwritten    = 4 << 20     // bytes waiting for the pipe above which Write blocks
+	batchBytes      = 6 << 10     // bytes of frames that are written without waiting for more
+	maxHeld         = 6 << 10     // bytes of answers that may be held back
+	maxKeptBuffer   = 256 << 10   // larger buffers are not kept for the next write
+	maxInlineWrites = 8           // writes by one caller for others before a goroutine takes over
+	readGrace       = time.Second // reading goes on this long after a failed write
 )
 
-// lineWriter collects frames and writes them together. Whoever finds nobody
-// writing writes, without ever blocking; what the pipe does not take at once is
-// left to a goroutine that lives only as long as something waits.
+// lineWriter collects frames and writes them together. A caller that finds no writer
+// active writes itself, without blocking. A goroutine writes the bytes that the pipe
+// does not take at once; it exists only while bytes wait.
 type lineWriter struct {
 	w         io.WriteCloser
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
-	burst     atomic.Bool // the last read brought several lines
+	burst     atomic.Bool // the last read returned several lines
 	total     atomic.Uint64
 	wg        sync.WaitGroup // the writing goroutine
-	held      bool           // the reading goroutine holds answers back
+	held      bool           // answers are held back; used by the reading goroutine only
 
 	mu        sync.Mutex
-	buf       []byte // whole frames that nobody is writing yet
-	flying    []byte // whole frames that are being written
-	rest      int    // how many bytes of flying the pipe has not taken
-	busy      bool   // somebody is writing and will look at buf again
-	gathering bool   // busy, and waits for more frames to write with
-	err       error  // why nothing can be written any more
+	buf       []byte // whole frames that wait for a writer
+	writing   []byte // whole frames that are being written
+	unwritten int    // bytes of writing that the pipe has not taken
+	busy      bool   // a writer is active and will look at buf again
+	batching  bool   // busy, and the writer waits for more frames
+	err       error  // why no more can be written
 	progress  chan struct{}
-	grace     *time.Timer
+	readTimer *time.Timer
 }
 
-// sink is where bytes go.
+// sink writes bytes to the peer.
 type sink interface {
-	// try writes what can be written at once, maybe nothing.
+	// try writes as much as possible without blocking, maybe nothing.
 	try(b []byte) (int, error)
-	// write writes something, or fails with ErrStalled after timeout.
+	// write writes at least one byte, or fails with ErrStalled after timeout.
 	write(b []byte, timeout time.Duration) (int, error)
 }
 
@@ -57,11 +57,10 @@ func (w *lineWriter) init(wc io.WriteCloser, timeout time.Duration, closeRead fu
 	w.sink = newSink(wc)
 }
 
-// write queues m and, unless somebody else is writing or it may be held back,
-// writes.
+// write queues m. It also writes, unless another writer is active or m may be held back.
 func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
 	w.mu.Lock()
-	err := w.await(ctx, func() bool { return len(w.buf)+w.rest <= maxPending })
+	err := w.await(ctx, func() bool { return len(w.buf)+w.unwritten <= maxUnwritten })
 	if err != nil {
 		w.mu.Unlock()
 		return err
@@ -75,33 +74,33 @@ func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
 	if hold = hold && len(w.buf) < maxHeld; hold {
 		w.held = true
 	}
-	full := w.gathering && len(w.buf) >= enough
+	full := w.batching && len(w.buf) >= batchBytes
 	if w.busy && !full || hold {
 		w.mu.Unlock()
 		return nil
 	}
 	w.busy = true
-	w.gathering = w.burst.Load() && !full
-	gathers := w.gathering
+	w.batching = w.burst.Load() && !full
+	batches := w.batching
 	w.mu.Unlock()
-	if gathers && !w.gathered() {
+	if batches && !w.waitForBatch() {
 		return nil
 	}
 	return w.writeInline()
 }
 
-// gathered lets the callers of answers that came together write together, and
-// reports whether the writing is still to be done.
-func (w *lineWriter) gathered() bool {
+// waitForBatch yields once, so that callers whose answers arrived together can add their
+// next frames to the same write. It reports whether this goroutine still has to write.
+func (w *lineWriter) waitForBatch() bool {
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine := w.gathering
-	w.gathering = false
+	mine := w.batching
+	w.batching = false
 	return mine
 }
 
-// flushHeld writes the answers held back. Only the reading goroutine calls it.
+// flushHeld writes the answers held back. Only the reading goroutine may call it.
 func (w *lineWriter) flushHeld() {
 	if !w.held {
 		return
@@ -112,20 +111,20 @@ func (w *lineWriter) flushHeld() {
 	w.busy = w.busy || mine
 	w.mu.Unlock()
 	if mine {
-		_ = w.writeInline() // the next read will tell
+		_ = w.writeInline() // the next read reports the error
 	}
 }
 
-// writeInline writes what the pipe takes at once. The caller has set busy. Its
-// error concerns the first frames, among them the caller's.
+// writeInline writes as much as the pipe takes without blocking. The caller has set
+// busy. The error is that of the first write, which holds the caller's own frame.
 func (w *lineWriter) writeInline() error {
-	for round := range inlineRounds {
-		b := w.next()
+	for round := range maxInlineWrites {
+		b := w.nextBatch()
 		if b == nil {
 			return nil
 		}
 		n, err := w.sink.try(b)
-		w.took(n)
+		w.written(n)
 		switch {
 		case err != nil && round == 0 && n > 0:
 			return writtenError{w.fail(err)}
@@ -135,50 +134,50 @@ func (w *lineWriter) writeInline() error {
 			w.fail(err)
 			return nil
 		case n < len(b):
-			w.handOver(b[n:])
+			w.writeInBackground(b[n:])
 			return nil
 		}
 	}
-	w.handOver(nil)
+	w.writeInBackground(nil)
 	return nil
 }
 
-// next takes what is to be written next; with nothing left it gives up being busy.
-func (w *lineWriter) next() []byte {
+// nextBatch returns the frames to write next. If there are none, it clears busy.
+func (w *lineWriter) nextBatch() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.buf) == 0 || w.err != nil {
 		w.busy = false
-		w.tell()
+		w.wake()
 		return nil
 	}
-	spare := w.flying
-	if cap(spare) > keepBuffer {
+	spare := w.writing
+	if cap(spare) > maxKeptBuffer {
 		spare = nil
 	}
-	w.flying, w.buf = w.buf, spare[:0]
-	w.rest = len(w.flying)
-	return w.flying
+	w.writing, w.buf = w.buf, spare[:0]
+	w.unwritten = len(w.writing)
+	return w.writing
 }
 
-// took counts bytes that the pipe has taken.
-func (w *lineWriter) took(n int) {
+// written counts bytes that the pipe has taken.
+func (w *lineWriter) written(n int) {
 	w.total.Add(uint64(n))
 	w.mu.Lock()
-	w.rest -= n
-	w.tell()
+	w.unwritten -= n
+	w.wake()
 	w.mu.Unlock()
 }
 
-// tell wakes those who wait for progress; mu is held.
-func (w *lineWriter) tell() {
+// wake wakes the goroutines in await; mu is held.
+func (w *lineWriter) wake() {
 	if w.progress != nil {
 		close(w.progress)
 		w.progress = nil
 	}
 }
 
-// await returns when ok does or nothing can be written any more; mu is held.
+// await waits until ok returns true, writing has failed, or ctx ends; mu is held.
 func (w *lineWriter) await(ctx context.Context, ok func() bool) error {
 	for w.err == nil && !ok() {
 		if w.progress == nil {
@@ -197,8 +196,8 @@ func (w *lineWriter) await(ctx context.Context, ok func() bool) error {
 	return w.err
 }
 
-// handOver leaves the writing to a goroutine.
-func (w *lineWriter) handOver(b []byte) {
+// writeInBackground starts a goroutine that writes b and all further frames.
+func (w *lineWriter) writeInBackground(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -210,21 +209,21 @@ func (w *lineWriter) writeAll(b []byte) {
 	for {
 		for len(b) > 0 {
 			n, err := w.sink.write(b, w.timeout)
-			w.took(n)
+			w.written(n)
 			if err != nil {
 				w.fail(err)
 				return
 			}
 			b = b[n:]
 		}
-		if b = w.next(); b == nil {
+		if b = w.nextBatch(); b == nil {
 			return
 		}
 	}
 }
 
-// fail ends the writing and returns why. A peer that only closed its end may have
-// answers on the way: reading goes on a little.
+// fail ends the writing and returns the reason. A peer that only closed its input may
+// have sent answers, so reading goes on for readGrace.
 func (w *lineWriter) fail(err error) error {
 	stalled := errors.Is(err, ErrStalled)
 	if !stalled {
@@ -236,17 +235,17 @@ func (w *lineWriter) fail(err error) error {
 		return w.err
 	}
 	w.err = closed(err)
-	patience := lastWords
+	grace := readGrace
 	if stalled {
-		patience = 0
+		grace = 0
 	}
-	w.grace = time.AfterFunc(patience, func() { _ = w.closeRead() })
-	w.buf, w.flying, w.rest = nil, nil, 0
-	w.tell()
+	w.readTimer = time.AfterFunc(grace, func() { _ = w.closeRead() })
+	w.buf, w.writing, w.unwritten = nil, nil, 0
+	w.wake()
 	return w.err
 }
 
-// flush waits until the pipe has taken everything.
+// flush waits until the pipe has taken all frames.
 func (w *lineWriter) flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,8 +256,8 @@ func (w *lineWriter) flush(ctx context.Context) error {
 	return w.await(ctx, func() bool { return !w.busy })
 }
 
-// reason returns why reading really failed with err.
-func (w *lineWriter) reason(err error) error {
+// readError returns the cause of a read that failed with err, which may be a failed write.
+func (w *lineWriter) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil || err == io.EOF && !errors.Is(w.err, ErrStalled) {
@@ -267,15 +266,15 @@ func (w *lineWriter) reason(err error) error {
 	return w.err
 }
 
-// close ends the writing and waits for the goroutine.
+// close ends the writing and waits for the writing goroutine.
 func (w *lineWriter) close() error {
 	w.mu.Lock()
 	if w.err == nil {
 		w.err = ErrClosed
-		w.tell()
+		w.wake()
 	}
-	if w.grace != nil {
-		w.grace.Stop()
+	if w.readTimer != nil {
+		w.readTimer.Stop()
 	}
 	w.mu.Unlock()
 	err := w.w.Close()

@@ -4,5 +4,6 @@ package jsonrpc
 
 import "io"
 
-// pollable is for systems where inherited files can be polled or never can.
+// Pollable returns f: on these systems an inherited file needs no change, or cannot be
+// polled at all.
 func Pollable[F io.Closer](f F) (F, func()) { return f, func() {} }

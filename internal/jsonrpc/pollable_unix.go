@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pollable returns the file f such that its reads and writes can be interrupted,
-// where that takes putting an inherited pipe or socket into non-blocking mode.
-// Release puts it back, as other processes may share it, and closes f. Anything
-// else is returned as it is.
+// Pollable puts an inherited pipe or socket f into non-blocking mode and returns a file
+// for it whose reads and writes can be interrupted. Other processes may share the pipe,
+// so release sets the old mode again; it also closes f. Any other f is returned
+// unchanged, with a release that does nothing.
 func Pollable[F io.Closer](f F) (p F, release func()) {
 	release = func() {}
 	file, ok := any(f).(*os.File)

@@ -14,8 +14,8 @@ import (
 
 func echo(_ context.Context, m *Message) (json.RawMessage, error) { return m.Params, nil }
 
-// TestInlineHandlerMayBlock has inline handlers wait for later requests, which
-// therefore need another reader.
+// TestInlineHandlerMayBlock runs inline handlers that wait for later requests, which
+// another goroutine has to read.
 func TestInlineHandlerMayBlock(t *testing.T) {
 	near, far := pipes(t)
 	arrived := make(chan struct{}, 10)
@@ -44,7 +44,7 @@ func TestInlineHandlerMayBlock(t *testing.T) {
 	}
 }
 
-// TestInlineHandlerMayCall has an inline handler call the peer back.
+// TestInlineHandlerMayCall runs an inline handler that calls the peer.
 func TestInlineHandlerMayCall(t *testing.T) {
 	near, far := pipes(t)
 	var server *Conn
@@ -100,7 +100,7 @@ func (p *scriptedPeer) answer(id string) { p.say(`{"jsonrpc":"2.0","id":%s,"resu
 // lendReading makes calls until Serve has lent the reading.
 func lendReading(t *testing.T, c *Conn, p *scriptedPeer) {
 	t.Helper()
-	for is := serving; is != lent; c.update(func(s *state) { is = s.reading.role }) {
+	for is := serveReads; is != lent; c.update(func(s *state) { is = s.reading.role }) {
 		done := call(t.Context(), c, "{}", nil)
 		p.answer(p.next())
 		if got := <-done; got.err != nil {
@@ -109,8 +109,8 @@ func lendReading(t *testing.T, c *Conn, p *scriptedPeer) {
 	}
 }
 
-// TestLentReading has each thing happen right after the reading has been lent or
-// while a caller may have it.
+// TestLentReading covers the events that can happen while the reading is lent or a caller
+// reads.
 func TestLentReading(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -184,7 +184,7 @@ func TestLentReading(t *testing.T) {
 	}
 }
 
-// TestEndWhileLent ends conversations while nobody reads, and while a caller does.
+// TestEndWhileLent ends connections while the reading is lent, and while a caller reads.
 func TestEndWhileLent(t *testing.T) {
 	for name, end := range map[string]func(c *Conn, p *scriptedPeer){
 		"Close": func(c *Conn, _ *scriptedPeer) { c.Close() },
@@ -217,7 +217,7 @@ func TestEndWhileLent(t *testing.T) {
 	}
 }
 
-// TestDrain has the peer close its end while a handler is at work.
+// TestDrain closes the end of the peer while a handler runs.
 func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		drain    time.Duration
@@ -243,7 +243,7 @@ func TestDrain(t *testing.T) {
 			}
 			near.out.w.Close()
 			if c.answered {
-				<-conn.unread
+				<-conn.readDone
 				if _, err := conn.Call(t.Context(), "m", nil, nil); !errors.Is(err, ErrClosed) {
 					t.Error(err)
 				}

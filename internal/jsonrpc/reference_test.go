@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// choppy gives a stream in pieces of random lengths, and sometimes nothing, an
-// interruption or, at the end, data with the EOF.
+// choppy returns a stream in pieces of random lengths. Sometimes it returns no data, an
+// interruption or, at the end, data together with EOF.
 type choppy struct {
 	rest []byte
 	r    *rand.Rand
@@ -37,7 +37,7 @@ func (c *choppy) Read(p []byte) (int, error) {
 func (c *choppy) Close() error                    { return nil }
 func (c *choppy) SetReadDeadline(time.Time) error { return nil }
 
-// splitLines is what a lineReader is to return for a stream, byte for byte.
+// splitLines returns the expected lines of a stream, byte for byte.
 func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 	for len(stream) > 0 {
 		line, rest, _ := bytes.Cut(stream, []byte("\n"))
@@ -50,8 +50,8 @@ func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 	return lines, io.EOF
 }
 
-// readLines returns the lines of r as they were when they were returned, and as
-// those that are the caller's own are after everything has been read.
+// readLines returns the lines of r twice: copied when each was returned, and as the lines
+// owned by the caller are after the whole stream has been read.
 func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 	var l lineReader
 	l.init(r, max)
@@ -74,8 +74,7 @@ func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 	}
 }
 
-// randomStream has lines about as long as the buffers are, where the reader changes
-// from one to another.
+// randomStream has lines about as long as the buffers, where the reader changes buffers.
 func randomStream(r *rand.Rand) (stream []byte) {
 	sizes := []int{0, 1, 30, smallBuffer, 4 * smallBuffer, 16 * smallBuffer, biggestBuffer, 2 * biggestBuffer, 3 * biggestBuffer}
 	for i := range 1 + r.IntN(12) {
@@ -92,8 +91,8 @@ func randomStream(r *rand.Rand) (stream []byte) {
 	return stream
 }
 
-// TestLinesAgainstReference reads random streams, several at a time for they share
-// their buffers, and compares with a reader that is too simple to be wrong.
+// TestLinesAgainstReference reads random streams and compares with a simple reader. The
+// subtests run in parallel because readers share the buffer pools.
 func TestLinesAgainstReference(t *testing.T) {
 	for range 4 {
 		t.Run("", func(t *testing.T) {
@@ -136,8 +135,7 @@ func equalLines(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, []byte("\n")), bytes.Join(b, []byte("\n"))) && len(a) == len(b)
 }
 
-// TestReadOwnsItsMemory checks that messages survive what is read after them, by the
-// same reader and by others.
+// TestReadOwnsItsMemory checks that later reads, by any reader, do not change a message.
 func TestReadOwnsItsMemory(t *testing.T) {
 	for range 4 {
 		t.Run("", func(t *testing.T) {

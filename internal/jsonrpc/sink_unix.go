@@ -12,7 +12,7 @@ import (
 
 func newSink(w io.WriteCloser) sink {
 	f, ok := w.(*os.File)
-	if !ok || f.SetWriteDeadline(time.Time{}) != nil { // it can be polled, so it does not block
+	if !ok || f.SetWriteDeadline(time.Time{}) != nil { // a deadline works only on a file that can be polled
 		return streamSink{w}
 	}
 	raw, err := f.SyscallConn()
@@ -30,13 +30,13 @@ func newSink(w io.WriteCloser) sink {
 type fileSink struct {
 	f          *os.File
 	raw        syscall.RawConn
-	once, wait func(fd uintptr) bool // made once, to spare an allocation per write
+	once, wait func(fd uintptr) bool // bound methods, made once to save an allocation per write
 	b          []byte
 	n          int
 	err        error
 }
 
-// step writes once and reports whether that led to anything.
+// step writes once. It reports false when the file has no room.
 func (s *fileSink) step(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), s.b)
@@ -74,6 +74,6 @@ func (s *fileSink) write(b []byte, timeout time.Duration) (int, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, ErrStalled
 	}
-	_ = s.f.SetWriteDeadline(time.Time{}) // or the next try would fail; a closed file will tell anyway
+	_ = s.f.SetWriteDeadline(time.Time{}) // or the next try would fail; on a closed file the next write fails
 	return n, err
 }

@@ -24,7 +24,7 @@ func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, keep, err := os.Pipe() // what the transport reads: nothing, until closed
+	in, keep, err := os.Pipe() // input of the transport, empty until closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +41,13 @@ func request(id int, size int) Message {
 	return Message{ID: raw(fmt.Sprint(id)), Method: "m", Params: raw(`"` + strings.Repeat("x", size) + `"`)}
 }
 
-// TestW7BlockedPeer writes to a pipe that nobody reads until writing has to wait,
-// and expects the writer back when its ctx ends.
+// TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must
+// return when its ctx ends.
 func TestW7BlockedPeer(t *testing.T) {
 	l, peer := osPipe(t, LineOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted, blocked := 0, make(chan error)
-	for ; l.out.queued() <= maxPending; accepted++ {
+	for ; l.out.queued() <= maxUnwritten; accepted++ {
 		if err := l.Write(ctx, request(accepted, 100_000)); err != nil {
 			t.Fatal(err)
 		}
@@ -81,11 +81,11 @@ func TestW7BlockedPeer(t *testing.T) {
 func (w *lineWriter) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.buf) + w.rest
+	return len(w.buf) + w.unwritten
 }
 
-// TestNoTornFrames has writers give up at random while the peer reads slowly: what
-// was accepted arrives whole and once, what was refused does not arrive.
+// TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames
+// arrive whole and once, refused ones do not arrive.
 func TestNoTornFrames(t *testing.T) {
 	l, peer := osPipe(t, LineOptions{})
 	const writers, each = 8, 50
@@ -145,8 +145,8 @@ func TestW7StalledPipe(t *testing.T) {
 	}
 }
 
-// TestW7StalledStream has a peer that takes a little just before each timeout, and
-// then nothing.
+// TestW7StalledStream has a peer that reads a little just before each timeout, and then
+// nothing.
 func TestW7StalledStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keep := io.Pipe()
@@ -174,7 +174,7 @@ func TestW7StalledStream(t *testing.T) {
 	})
 }
 
-// TestLastWords has the peer answer, then close its end: what it said still counts.
+// TestLastWords has the peer answer and then close its input: the answer still counts.
 func TestLastWords(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, answers, err := os.Pipe()
@@ -197,8 +197,8 @@ func TestLastWords(t *testing.T) {
 	answers.Close()
 }
 
-// TestWriteLater checks that answers held back leave together, and no later than
-// when the reader waits.
+// TestWriteLater checks that answers held back are written together, at the latest when
+// the reader waits for input.
 func TestWriteLater(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, requests, err := os.Pipe()
@@ -233,7 +233,7 @@ func TestWriteLater(t *testing.T) {
 		_, err := io.Copy(io.Discard, peer)
 		drained <- err
 	}()
-	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full hold does not wait
+	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full buffer is written at once
 		if err := l.WriteLater(t.Context(), request(1, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -262,11 +262,11 @@ func TestWriteRefusesBrokenPayload(t *testing.T) {
 	}
 }
 
-// TestCloseUnblocks closes while a reader, a writer waiting for room and the
-// writing goroutine are all stuck.
+// TestCloseUnblocks closes while a reader, a writer that waits for room and the writing
+// goroutine are blocked.
 func TestCloseUnblocks(t *testing.T) {
 	l, _ := osPipe(t, LineOptions{})
-	for l.out.queued() <= maxPending {
+	for l.out.queued() <= maxUnwritten {
 		if err := l.Write(t.Context(), request(1, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
