@@ -38,7 +38,7 @@ var house = map[string]struct {
 
 	"manifest":             {[]string{"protocol", "internal/nearest", "internal/toolmatch"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
-	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcphttp", "internal/rawjson", "internal/wiretap"}, "a worker: runs one instance"},
+	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/jsonrpc/ndjson", "internal/process", "internal/mcphttp", "internal/rawjson", "internal/wiretap"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process", "internal/rawjson", "internal/toolmatch"}, "a worker: ordered callbacks"},
@@ -51,7 +51,7 @@ var house = map[string]struct {
 	"config":               {[]string{"manifest", "protocol", "discovery", "supervisor", "tools", "hooks", "governance", "governance/builtin", "config/internal/edit", "config/internal/tree"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/edit": {[]string{"config/internal/tree"}, "changes lists in texts"},
 	"config/internal/tree": {[]string{"protocol", "internal/nearest"}, "decodes any format into positioned nodes"},
-	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
+	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/jsonrpc/ndjson", "internal/rawjson"}, "the author's side of the wire"},
 	"sdk/python":           {nil, "a file to embed"},
 	"sdk/node":             {nil, "files to embed"},
 
@@ -62,13 +62,14 @@ var house = map[string]struct {
 
 	"": {[]string{"config", "discovery", "runtime", "supervisor", "tools", "hooks", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/grpcpolicy", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "manifest", "protocol", "internal/process", "internal/rawjson", "internal/nearest", "internal/redact", "internal/latency", "internal/broadcast", "internal/journal", "internal/wiretap"},
 		"glue between the workers, which never import each other"},
-	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
+	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/jsonrpc/ndjson", "internal/mcphttp", "internal/rawjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "mcpserver", "config", "protocol", "tools", "governance", "supervisor", "internal/mcphttp", "internal/jwt"}, "mounts the fronts on HTTP"},
 
-	"internal/check":    {[]string{"", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
+	"internal/check":    {[]string{"", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/jsonrpc/ndjson", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
+	"internal/jsonrpc/ndjson":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
 	"internal/process/processtest": {[]string{"internal/process"}, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":           {nil, "sizes of tests, and the clock"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 )
 
 const (
@@ -31,9 +32,9 @@ const (
 // its goroutine then lives until the next byte.
 func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	defer ignoreBrokenPipes()()
-	r, closeInput := jsonrpc.Pollable(r)
+	r, closeInput := ndjson.Pollable(r)
 	defer closeInput()
-	w, closeOutput := jsonrpc.Pollable(w)
+	w, closeOutput := ndjson.Pollable(w)
 	defer closeOutput()
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -75,7 +76,7 @@ func (d *stdio) drain(ctx context.Context, within time.Duration) {
 // stdio is the conversation of ServeStdio.
 type stdio struct {
 	duplex
-	transport *jsonrpc.Line
+	transport *ndjson.Transport
 	noise     int                   // lines in a row that were no messages; the reader's
 	broken    chan error            // the first failure to write
 	told      chan *jsonrpc.Message // notifications for the backend
@@ -83,7 +84,7 @@ type stdio struct {
 
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
 	d := &stdio{broken: make(chan error, 1), told: make(chan *jsonrpc.Message, maxTold)}
-	d.transport = jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{MaxLineBytes: int(s.options.MaxBody), Noise: d.hearNoise})
+	d.transport = ndjson.New(r, w, ndjson.Options{MaxLineBytes: int(s.options.MaxBody), Noise: d.hearNoise})
 	d.duplex = duplex{conversation: s.newConversation(ctx, rand.Text(), visit{}, "", d.send), stateless: true, running: ctx, tell: d.queue}
 	return d
 }

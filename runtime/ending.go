@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -112,12 +113,12 @@ func (c *child) abuse() *protocol.Error {
 		return fault
 	}
 	switch {
-	case errors.Is(c.broken, jsonrpc.ErrLineTooLong):
+	case errors.Is(c.broken, ndjson.ErrLineTooLong):
 		return protocol.Errorf(protocol.LineTooLong,
 			"it wrote a line longer than max_line_bytes (%d) and was killed", c.spec.Options.MaxLineBytes)
-	case errors.Is(c.broken, jsonrpc.ErrStalled):
+	case errors.Is(c.broken, ndjson.ErrStalled):
 		return protocol.Errorf(protocol.WriteStalled, "it stopped reading its stdin and was killed")
-	case errors.Is(c.broken, jsonrpc.ErrNoise):
+	case errors.Is(c.broken, ndjson.ErrNoise):
 		return c.noise.verdict()
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -75,7 +75,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 		c.noise.heard = c.slot.spoil
 	}
 	l := &listener{noise: c.noise, tap: s.Tap, pid: p.proc.PID()}
-	l.Line = jsonrpc.NewLineTransport(p.proc.Stdout, p.proc.Stdin, jsonrpc.LineOptions{
+	l.Transport = ndjson.New(p.proc.Stdout, p.proc.Stdin, ndjson.Options{
 		MaxLineBytes: s.Options.MaxLineBytes,
 		Noise:        l.heard,
 		WriteTimeout: s.stallTimeout(),

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
@@ -55,7 +56,7 @@ func (n *noise) line(line []byte, err error) error {
 		n.heard(line)
 	}
 	if n.row++; n.row > maxNoise {
-		return jsonrpc.ErrNoise
+		return ndjson.ErrNoise
 	}
 	return nil
 }
@@ -80,14 +81,14 @@ func (n *noise) verdict() *protocol.Error {
 
 // listener is a wire that tells noise of the frames in between.
 type listener struct {
-	*jsonrpc.Line
+	*ndjson.Transport
 	noise *noise
 	tap   *wiretap.Wire
 	pid   int
 }
 
 func (l *listener) Read() (jsonrpc.Message, error) {
-	m, err := l.Line.Read()
+	m, err := l.Transport.Read()
 	if err == nil {
 		l.noise.frame()
 		l.tap.Show(l.pid, false, m.Raw)
@@ -97,13 +98,13 @@ func (l *listener) Read() (jsonrpc.Message, error) {
 
 func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
 	showSent(l.tap, l.pid, m)
-	return l.Line.Write(ctx, m)
+	return l.Transport.Write(ctx, m)
 }
 
 // WriteLater is Write for answers that may wait for others.
 func (l *listener) WriteLater(ctx context.Context, m jsonrpc.Message) error {
 	showSent(l.tap, l.pid, m)
-	return l.Line.WriteLater(ctx, m)
+	return l.Transport.WriteLater(ctx, m)
 }
 
 // tapped is a wire to elsewhere that shows what passes.

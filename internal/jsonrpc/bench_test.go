@@ -1,6 +1,6 @@
 //go:build unix
 
-package jsonrpc
+package jsonrpc_test
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 )
 
 // BenchmarkRatio compares a connection to a child that answers at once with the floor.
@@ -31,9 +33,9 @@ func BenchmarkRatio(b *testing.B) {
 }
 
 // answering is a connection to a child whose results have size bytes.
-func answering(b *testing.B, size int) *Conn {
+func answering(b *testing.B, size int) *jsonrpc.Conn {
 	in, out := benchtest.Start(b, fmt.Sprintf("answer %d", size))
-	conn := NewConn(NewLineTransport(out, in, LineOptions{}), Options{})
+	conn := jsonrpc.NewConn(ndjson.New(out, in, ndjson.Options{}), jsonrpc.Options{})
 	served := make(chan error, 1)
 	go func() { served <- conn.Serve(b.Context()) }()
 	b.Cleanup(func() {
@@ -47,7 +49,7 @@ func answering(b *testing.B, size int) *Conn {
 func BenchmarkCall(b *testing.B) {
 	conn := answering(b, 100)
 	params := json.RawMessage(benchtest.Text(98))
-	o := &CallOptions{Timeout: 30 * time.Second}
+	o := &jsonrpc.CallOptions{Timeout: 30 * time.Second}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := conn.Call(b.Context(), "m", params, o); err != nil {
@@ -67,7 +69,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(line)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if m, err := Decode(line); err != nil || m.Invalid != nil {
+				if m, err := jsonrpc.Decode(line); err != nil || m.Invalid != nil {
 					b.Fatal(err, m.Invalid)
 				}
 			}

@@ -55,8 +55,8 @@ func NewConn(t Transport, o Options) *Conn {
 		o.MaxHandlers = defaultHandlers
 	}
 	c := &Conn{t: t, o: o, readBack: make(chan struct{}, 1), readDone: make(chan struct{}), drainFast: make(chan struct{}), unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst)}
-	if t, ok := t.(interruptible); ok {
-		c.canLend = t.canInterrupt() && !o.Inline
+	if t, ok := t.(Interrupter); ok {
+		c.canLend = t.CanInterrupt() && !o.Inline
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.state = state{
@@ -119,7 +119,7 @@ func (c *Conn) read() {
 		c.throttle()
 		m, err := c.t.Read()
 		switch {
-		case err == errInterrupted:
+		case err == ErrInterrupted:
 			continue
 		case err != nil:
 			c.readEnded(err)

@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -367,65 +363,4 @@ func TestEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-// pipes returns two connected transports over real pipes.
-func pipes(t testing.TB) (a, b *Line) {
-	t.Helper()
-	ar, bw, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	br, aw, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewLineTransport(ar, aw, LineOptions{}), NewLineTransport(br, bw, LineOptions{})
-}
-
-// TestStorm runs 64 callers that cancel at random against a peer that answers in any
-// order and then closes while calls are in flight.
-func TestStorm(t *testing.T) {
-	near, far := pipes(t)
-	peer := serve(t, far, Options{MaxHandlers: 1000, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
-		for range rand.IntN(100) {
-			runtime.Gosched() // let others overtake
-		}
-		return m.Params, nil
-	}})
-	c := serve(t, near, Options{})
-	storm := func(calls int) {
-		var wg sync.WaitGroup
-		for w := range 64 {
-			wg.Go(func() {
-				for i := range calls {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(2000))*time.Microsecond)
-					params := fmt.Sprintf(`"%d-%d-%s"`, w, i, strings.Repeat("x", rand.IntN(5000)))
-					got, err := c.Call(ctx, "echo", raw(params), &CallOptions{Timeout: time.Duration(rand.IntN(3000)) * time.Microsecond})
-					switch {
-					case err == nil && string(got) != params:
-						t.Errorf("%.20s answered with %.20s", params, got)
-					case err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrClosed):
-						t.Error(err)
-					}
-					cancel()
-				}
-			})
-		}
-		wg.Wait()
-	}
-	storm(50)
-	if err := far.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for c.Stats().Abandoned > 0 { // every answer comes, late or not
-		if _, err := c.Call(t.Context(), "echo", raw("{}"), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := c.Stats(); s.InFlight != 0 || s.Unknown != 0 || s.Duplicate != 0 {
-		t.Errorf("%+v", s)
-	}
-	time.AfterFunc(5*time.Millisecond, func() { peer.Close() })
-	storm(50)
 }

@@ -13,6 +13,5 @@
 // they name ([Options].Token, [CallOptions].OnMessage), else to [Options].Handle or
 // [Options].Notified.
 //
-// [NewLineTransport] frames messages as lines, one JSON object each. [Decode] says
-// which frames are valid.
+// [Decode] defines the valid frames. Package ndjson is the [Transport] over pipes.
 package jsonrpc

@@ -11,12 +11,6 @@ var (
 	// ErrClosed is wrapped by every error that means the end of the connection. Such
 	// an error also wraps the cause, if there is one other than Close.
 	ErrClosed = errors.New("jsonrpc: connection closed")
-	// ErrLineTooLong ends a connection whose peer sent a line over MaxLineBytes.
-	ErrLineTooLong = errors.New("jsonrpc: line too long")
-	// ErrNoise ends a connection whose peer sent too many lines that are not JSON-RPC.
-	ErrNoise = errors.New("jsonrpc: too many lines that are not JSON-RPC")
-	// ErrStalled ends a connection whose peer read nothing for WriteTimeout.
-	ErrStalled = errors.New("jsonrpc: peer stopped reading")
 	// ErrTimeout is the error of Call when Timeout or MaxTimeout has passed.
 	ErrTimeout = errors.New("jsonrpc: no answer in time")
 )

@@ -1,14 +1,10 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,9 +192,9 @@ type lendingWire struct {
 	interrupted chan struct{}
 }
 
-func (w *lendingWire) canInterrupt() bool { return true }
+func (w *lendingWire) CanInterrupt() bool { return true }
 
-func (w *lendingWire) interrupt() {
+func (w *lendingWire) Interrupt() {
 	select {
 	case w.interrupted <- struct{}{}:
 	default:
@@ -214,7 +210,7 @@ func (w *lendingWire) Read() (m Message, err error) {
 	case m := <-w.toConn:
 		return m, nil
 	case <-w.interrupted:
-		return m, errInterrupted
+		return m, ErrInterrupted
 	case <-w.closed:
 		return m, ErrClosed
 	}
@@ -247,100 +243,4 @@ func TestCallerIsNotHeldUp(t *testing.T) {
 			t.Errorf("%v after %v", got.err, got.took)
 		}
 	})
-}
-
-// answers is a writer that calls a function for each write.
-type answers func(frames []byte)
-
-func (w answers) Write(b []byte) (int, error) { w(b); return len(b), nil }
-func (answers) Close() error                  { return nil }
-
-// TestAnswersAreNotHeldUp sends requests within a flood. Answers held back must not wait
-// for a pause of the reader.
-func TestAnswersAreNotHeldUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var asked []time.Time // when the unanswered requests arrived
-		late := 0
-		w := answers(func(frames []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			for range bytes.Count(frames, []byte("\n")) {
-				if !asked[0].Equal(time.Now()) { // time passes only in pauses
-					late++
-				}
-				asked = asked[1:]
-			}
-		})
-		flood := strings.Repeat(water+"\n", 83)
-		r := strings.NewReader(strings.Repeat(flood+`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", 100) + flood)
-		c := NewConn(NewLineTransport(io.NopCloser(r), w, LineOptions{}), Options{
-			Inline: true, Drain: time.Second,
-			Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				asked = append(asked, time.Now())
-				return m.Params, nil
-			},
-		})
-		if err := c.Serve(t.Context()); err != io.EOF || len(asked) > 0 || late > 0 {
-			t.Errorf("%v; %d not answered, %d late", err, len(asked), late)
-		}
-	})
-}
-
-// TestWasteIsHeldUp sends many bytes that are no messages.
-func TestWasteIsHeldUp(t *testing.T) {
-	for name, line := range map[string]string{"empty lines": "\n", "spaces": "       \n", "noise": "water!!\n"} {
-		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
-			stream := strings.Repeat(line, 5*maxWaste/len(line)) + water
-			l := readingTransport(strings.NewReader(stream), LineOptions{Noise: func([]byte, error) error { return nil }})
-			if m, err := l.Read(); err != nil || m.Method != "water" {
-				t.Errorf("%s: %s, %v", name, m.Raw, err)
-			}
-			if took := time.Since(start); took != 5*minPause {
-				t.Errorf("%s: held up for %v", name, took)
-			}
-		})
-	}
-}
-
-// TestCallsThroughFlood runs callers alone and together, which cancel and call again while
-// the peer floods them, over real pipes.
-func TestCallsThroughFlood(t *testing.T) {
-	near, far := pipes(t)
-	var peer *Conn
-	ready := make(chan struct{})
-	peer = serve(t, far, Options{Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-		<-ready
-		for range 200 {
-			if err := peer.Notify(ctx, "water", nil); err != nil {
-				return nil, err
-			}
-		}
-		return m.Params, nil
-	}})
-	close(ready)
-	c := serve(t, near, Options{})
-	for _, callers := range []int{1, 4, 1} {
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for j := range 12 {
-					params := fmt.Sprint(100*i + j)
-					ctx, cancel := context.WithCancel(t.Context())
-					if j%4 == 3 {
-						time.AfterFunc(2*tick, cancel)
-					}
-					got, err := c.Call(ctx, "m", raw(params), nil)
-					if canceled := ctx.Err() != nil && errors.Is(err, context.Canceled); !canceled && (err != nil || string(got) != params) {
-						t.Errorf("%s answered with %s, %v", params, got, err)
-					}
-					cancel()
-				}
-			})
-		}
-		wg.Wait()
-	}
 }

@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -51,17 +50,6 @@ const (
 	CodeInternal       = -32603
 	CodeOverloaded     = -32016
 )
-
-// Transport moves whole messages.
-type Transport interface {
-	// Read returns the next message. One goroutine at a time calls it.
-	Read() (Message, error)
-	// Write sends m. Many goroutines call it. It may block until ctx ends and keeps no
-	// part of m. For its error, [Written] reports whether the peer may have seen m.
-	Write(ctx context.Context, m Message) error
-	// Close unblocks Read and Write and is idempotent.
-	Close() error
-}
 
 // rawError returns err as a raw error object: an [*Error] unchanged, any other error as
 // an internal error.

@@ -1,10 +1,6 @@
 package jsonrpc
 
-import (
-	"context"
-	"errors"
-	"time"
-)
+import "time"
 
 // role says which goroutine reads. Switching goroutines for every message costs more
 // than the pipe itself, so the reading moves to the goroutine that needs the message:
@@ -71,7 +67,7 @@ func (c *Conn) tick() {
 		r.timer.Reset(tick)
 	})
 	if interrupt {
-		c.t.(interruptible).interrupt()
+		c.t.(Interrupter).Interrupt()
 	}
 }
 
@@ -96,15 +92,6 @@ func (c *Conn) returnReading(s *state) {
 	c.setRole(s, serveReads)
 	c.readBack <- struct{}{} // never blocks: Serve waits for exactly one send
 }
-
-// interruptible is a transport whose Read can be made to return errInterrupted. Read may
-// be called again afterwards. If no Read runs, the next one is interrupted.
-type interruptible interface {
-	canInterrupt() bool
-	interrupt()
-}
-
-var errInterrupted = errors.New("jsonrpc: read interrupted")
 
 // lend lets the next caller read, if calls come one at a time, and waits until the
 // reading is returned. It reports false when no goroutine will read again.
@@ -149,7 +136,7 @@ func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 func (c *Conn) readFor(pc *pendingCall) {
 	for len(pc.done) == 0 && len(pc.inboxReady) == 0 && c.pause == 0 {
 		m, err := c.t.Read()
-		if err == errInterrupted {
+		if err == ErrInterrupted {
 			break
 		}
 		if err != nil {
@@ -165,13 +152,6 @@ func (c *Conn) readFor(pc *pendingCall) {
 			c.returnReading(s)
 		}
 	})
-}
-
-// batcher is a transport that can hold answers back until its reader has no more input
-// or flushes them.
-type batcher interface {
-	WriteLater(ctx context.Context, m Message) error
-	flushHeld()
 }
 
 // handleInline runs one handler on the reader. It reports whether its goroutine is still
@@ -209,8 +189,8 @@ func (c *Conn) throttle() {
 	if c.pause == 0 {
 		return
 	}
-	if t, ok := c.t.(batcher); ok {
-		t.flushHeld()
+	if t, ok := c.t.(Batcher); ok {
+		t.FlushHeld()
 	}
 	select {
 	case <-time.After(c.pause):

@@ -16,7 +16,7 @@ func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
 	if err != nil {
 		m.Result, m.Error = nil, rawError(err)
 	}
-	if t, ok := c.t.(batcher); ok && later {
+	if t, ok := c.t.(Batcher); ok && later {
 		err = t.WriteLater(c.ctx, m)
 	} else {
 		err = c.t.Write(c.ctx, m)

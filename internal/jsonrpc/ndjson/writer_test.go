@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"bufio"
@@ -15,10 +15,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
 // osPipe returns a transport that writes to a real pipe, and the peer's end.
-func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
+func osPipe(t *testing.T, o Options) (l *Transport, peer *os.File) {
 	t.Helper()
 	peer, w, err := os.Pipe()
 	if err != nil {
@@ -28,7 +30,7 @@ func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = NewLineTransport(in, w, o)
+	l = New(in, w, o)
 	t.Cleanup(func() {
 		l.Close()
 		peer.Close()
@@ -37,14 +39,14 @@ func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
 	return l, peer
 }
 
-func request(id int, size int) Message {
-	return Message{ID: raw(fmt.Sprint(id)), Method: "m", Params: raw(`"` + strings.Repeat("x", size) + `"`)}
+func request(id int, size int) jsonrpc.Message {
+	return jsonrpc.Message{ID: json.RawMessage(fmt.Sprint(id)), Method: "m", Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
 }
 
 // TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must
 // return when its ctx ends.
 func TestW7BlockedPeer(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
+	l, peer := osPipe(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted, blocked := 0, make(chan error)
 	for ; l.out.queued() <= maxUnwritten; accepted++ {
@@ -54,8 +56,8 @@ func TestW7BlockedPeer(t *testing.T) {
 	}
 	go func() { blocked <- l.Write(ctx, request(accepted, 1)) }()
 	cancel()
-	if err := <-blocked; err != context.Canceled || Written(err) {
-		t.Errorf("blocked writer: %v, written %t", err, Written(err))
+	if err := <-blocked; err != context.Canceled || jsonrpc.Written(err) {
+		t.Errorf("blocked writer: %v, written %t", err, jsonrpc.Written(err))
 	}
 	go func() { blocked <- l.Flush(t.Context()) }()
 	scan := bufio.NewReaderSize(peer, 1<<20)
@@ -64,7 +66,7 @@ func TestW7BlockedPeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := Decode(line); err != nil || string(m.ID) != fmt.Sprint(i) {
+		if m, err := jsonrpc.Decode(line); err != nil || string(m.ID) != fmt.Sprint(i) {
 			t.Fatalf("frame %d: %.60s, %v", i, line, err)
 		}
 	}
@@ -78,7 +80,7 @@ func TestW7BlockedPeer(t *testing.T) {
 }
 
 // queued returns how many bytes wait for the pipe.
-func (w *lineWriter) queued() int {
+func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.buf) + w.unwritten
@@ -87,7 +89,7 @@ func (w *lineWriter) queued() int {
 // TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames
 // arrive whole and once, refused ones do not arrive.
 func TestNoTornFrames(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
+	l, peer := osPipe(t, Options{})
 	const writers, each = 8, 50
 	accepted := make(chan int, writers*each)
 	var wg sync.WaitGroup
@@ -114,7 +116,7 @@ func TestNoTornFrames(t *testing.T) {
 		if err == io.EOF && len(line) == 0 {
 			break
 		}
-		m, decodeErr := Decode(line)
+		m, decodeErr := jsonrpc.Decode(line)
 		if err != nil || decodeErr != nil {
 			t.Fatalf("torn frame %.60q: %v, %v", line, err, decodeErr)
 		}
@@ -133,14 +135,14 @@ func TestNoTornFrames(t *testing.T) {
 }
 
 func TestW7StalledPipe(t *testing.T) {
-	l, _ := osPipe(t, LineOptions{WriteTimeout: 20 * time.Millisecond})
+	l, _ := osPipe(t, Options{WriteTimeout: 20 * time.Millisecond})
 	if err := l.Write(t.Context(), request(1, 100_000)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Read(); !errors.Is(err, ErrStalled) {
 		t.Errorf("Read: %v", err)
 	}
-	if err := l.Write(t.Context(), request(2, 1)); !errors.Is(err, ErrStalled) || Written(err) {
+	if err := l.Write(t.Context(), request(2, 1)); !errors.Is(err, ErrStalled) || jsonrpc.Written(err) {
 		t.Errorf("Write: %v", err)
 	}
 }
@@ -151,7 +153,7 @@ func TestW7StalledStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keep := io.Pipe()
 		peer, w := io.Pipe()
-		l := NewLineTransport(in, w, LineOptions{})
+		l := New(in, w, Options{})
 		start := time.Now()
 		if err := l.Write(t.Context(), request(1, 3*streamChunk)); err != nil {
 			t.Fatal(err)
@@ -181,12 +183,12 @@ func TestLastWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLineTransport(r, w, LineOptions{})
+	l := New(r, w, Options{})
 	defer l.Close()
 	fmt.Fprintln(answers, answer(1, "0"))
 	peer.Close()
-	if err := l.Write(t.Context(), request(2, 10)); !errors.Is(err, syscall.EPIPE) || Written(err) {
-		t.Errorf("Write: %v, written %t", err, Written(err))
+	if err := l.Write(t.Context(), request(2, 10)); !errors.Is(err, syscall.EPIPE) || jsonrpc.Written(err) {
+		t.Errorf("Write: %v, written %t", err, jsonrpc.Written(err))
 	}
 	if m, err := l.Read(); err != nil || string(m.ID) != "1" {
 		t.Errorf("Read: %s, %v", m.Raw, err)
@@ -205,7 +207,7 @@ func TestWriteLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLineTransport(r, w, LineOptions{})
+	l := New(r, w, Options{})
 	for i := range 3 {
 		if err := l.WriteLater(t.Context(), request(i, 10)); err != nil {
 			t.Fatal(err)
@@ -249,10 +251,10 @@ func TestWriteLater(t *testing.T) {
 }
 
 func TestWriteRefusesBrokenPayload(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
-	err := l.Write(t.Context(), Message{Method: "m", Params: json.RawMessage("{\n")})
-	if err == nil || Written(err) {
-		t.Errorf("%v, written %t", err, Written(err))
+	l, peer := osPipe(t, Options{})
+	err := l.Write(t.Context(), jsonrpc.Message{Method: "m", Params: json.RawMessage("{\n")})
+	if err == nil || jsonrpc.Written(err) {
+		t.Errorf("%v, written %t", err, jsonrpc.Written(err))
 	}
 	if err := l.Write(t.Context(), request(1, 1)); err != nil {
 		t.Fatal(err)
@@ -265,7 +267,7 @@ func TestWriteRefusesBrokenPayload(t *testing.T) {
 // TestCloseUnblocks closes while a reader, a writer that waits for room and the writing
 // goroutine are blocked.
 func TestCloseUnblocks(t *testing.T) {
-	l, _ := osPipe(t, LineOptions{})
+	l, _ := osPipe(t, Options{})
 	for l.out.queued() <= maxUnwritten {
 		if err := l.Write(t.Context(), request(1, 1<<20)); err != nil {
 			t.Fatal(err)
@@ -280,7 +282,7 @@ func TestCloseUnblocks(t *testing.T) {
 	}()
 	l.Close()
 	for range 3 {
-		if err := <-ended; err != ErrClosed {
+		if err := <-ended; err != jsonrpc.ErrClosed {
 			t.Error(err)
 		}
 	}

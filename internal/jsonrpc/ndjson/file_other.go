@@ -1,8 +1,10 @@
 //go:build !unix
 
-package jsonrpc
+package ndjson
 
 import "io"
+
+func newSink(w io.WriteCloser) sink { return streamSink{w} }
 
 // Pollable returns f: on these systems an inherited file needs no change, or cannot be
 // polled at all.

@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
 const (
@@ -20,10 +22,10 @@ const (
 	readGrace       = time.Second // reading goes on this long after a failed write
 )
 
-// lineWriter collects frames and writes them together. A caller that finds no writer
+// writer collects frames and writes them together. A caller that finds no writer
 // active writes itself, without blocking. A goroutine writes the bytes that the pipe
 // does not take at once; it exists only while bytes wait.
-type lineWriter struct {
+type writer struct {
 	w         io.WriteCloser
 	sink      sink
 	timeout   time.Duration
@@ -52,20 +54,20 @@ type sink interface {
 	write(b []byte, timeout time.Duration) (int, error)
 }
 
-func (w *lineWriter) init(wc io.WriteCloser, timeout time.Duration, closeRead func() error) {
+func (w *writer) init(wc io.WriteCloser, timeout time.Duration, closeRead func() error) {
 	w.w, w.timeout, w.closeRead = wc, timeout, closeRead
 	w.sink = newSink(wc)
 }
 
 // write queues m. It also writes, unless another writer is active or m may be held back.
-func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
+func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error {
 	w.mu.Lock()
 	err := w.await(ctx, func() bool { return len(w.buf)+w.unwritten <= maxUnwritten })
 	if err != nil {
 		w.mu.Unlock()
 		return err
 	}
-	buf, err := Append(w.buf, m)
+	buf, err := jsonrpc.Append(w.buf, m)
 	if err != nil {
 		w.mu.Unlock()
 		return err
@@ -91,7 +93,7 @@ func (w *lineWriter) write(ctx context.Context, m *Message, hold bool) error {
 
 // waitForBatch yields once, so that callers whose answers arrived together can add their
 // next frames to the same write. It reports whether this goroutine still has to write.
-func (w *lineWriter) waitForBatch() bool {
+func (w *writer) waitForBatch() bool {
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +103,7 @@ func (w *lineWriter) waitForBatch() bool {
 }
 
 // flushHeld writes the answers held back. Only the reading goroutine may call it.
-func (w *lineWriter) flushHeld() {
+func (w *writer) flushHeld() {
 	if !w.held {
 		return
 	}
@@ -117,7 +119,7 @@ func (w *lineWriter) flushHeld() {
 
 // writeInline writes as much as the pipe takes without blocking. The caller has set
 // busy. The error is that of the first write, which holds the caller's own frame.
-func (w *lineWriter) writeInline() error {
+func (w *writer) writeInline() error {
 	for round := range maxInlineWrites {
 		b := w.nextBatch()
 		if b == nil {
@@ -127,7 +129,7 @@ func (w *lineWriter) writeInline() error {
 		w.written(n)
 		switch {
 		case err != nil && round == 0 && n > 0:
-			return writtenError{w.fail(err)}
+			return jsonrpc.MaybeWritten(w.fail(err))
 		case err != nil && round == 0:
 			return w.fail(err)
 		case err != nil:
@@ -143,7 +145,7 @@ func (w *lineWriter) writeInline() error {
 }
 
 // nextBatch returns the frames to write next. If there are none, it clears busy.
-func (w *lineWriter) nextBatch() []byte {
+func (w *writer) nextBatch() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.buf) == 0 || w.err != nil {
@@ -161,7 +163,7 @@ func (w *lineWriter) nextBatch() []byte {
 }
 
 // written counts bytes that the pipe has taken.
-func (w *lineWriter) written(n int) {
+func (w *writer) written(n int) {
 	w.total.Add(uint64(n))
 	w.mu.Lock()
 	w.unwritten -= n
@@ -170,7 +172,7 @@ func (w *lineWriter) written(n int) {
 }
 
 // wake wakes the goroutines in await; mu is held.
-func (w *lineWriter) wake() {
+func (w *writer) wake() {
 	if w.progress != nil {
 		close(w.progress)
 		w.progress = nil
@@ -178,7 +180,7 @@ func (w *lineWriter) wake() {
 }
 
 // await waits until ok returns true, writing has failed, or ctx ends; mu is held.
-func (w *lineWriter) await(ctx context.Context, ok func() bool) error {
+func (w *writer) await(ctx context.Context, ok func() bool) error {
 	for w.err == nil && !ok() {
 		if w.progress == nil {
 			w.progress = make(chan struct{})
@@ -197,7 +199,7 @@ func (w *lineWriter) await(ctx context.Context, ok func() bool) error {
 }
 
 // writeInBackground starts a goroutine that writes b and all further frames.
-func (w *lineWriter) writeInBackground(b []byte) {
+func (w *writer) writeInBackground(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -205,7 +207,7 @@ func (w *lineWriter) writeInBackground(b []byte) {
 	}
 }
 
-func (w *lineWriter) writeAll(b []byte) {
+func (w *writer) writeAll(b []byte) {
 	for {
 		for len(b) > 0 {
 			n, err := w.sink.write(b, w.timeout)
@@ -224,7 +226,7 @@ func (w *lineWriter) writeAll(b []byte) {
 
 // fail ends the writing and returns the reason. A peer that only closed its input may
 // have sent answers, so reading goes on for readGrace.
-func (w *lineWriter) fail(err error) error {
+func (w *writer) fail(err error) error {
 	stalled := errors.Is(err, ErrStalled)
 	if !stalled {
 		err = fmt.Errorf("write: %w", err)
@@ -234,7 +236,7 @@ func (w *lineWriter) fail(err error) error {
 	if w.err != nil {
 		return w.err
 	}
-	w.err = closed(err)
+	w.err = fmt.Errorf("%w: %w", jsonrpc.ErrClosed, err)
 	grace := readGrace
 	if stalled {
 		grace = 0
@@ -246,7 +248,7 @@ func (w *lineWriter) fail(err error) error {
 }
 
 // flush waits until the pipe has taken all frames.
-func (w *lineWriter) flush(ctx context.Context) error {
+func (w *writer) flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.busy && len(w.buf) > 0 && w.err == nil {
@@ -257,7 +259,7 @@ func (w *lineWriter) flush(ctx context.Context) error {
 }
 
 // readError returns the cause of a read that failed with err, which may be a failed write.
-func (w *lineWriter) readError(err error) error {
+func (w *writer) readError(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil || err == io.EOF && !errors.Is(w.err, ErrStalled) {
@@ -267,10 +269,10 @@ func (w *lineWriter) readError(err error) error {
 }
 
 // close ends the writing and waits for the writing goroutine.
-func (w *lineWriter) close() error {
+func (w *writer) close() error {
 	w.mu.Lock()
 	if w.err == nil {
-		w.err = ErrClosed
+		w.err = jsonrpc.ErrClosed
 		w.wake()
 	}
 	if w.readTimer != nil {

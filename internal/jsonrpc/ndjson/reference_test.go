@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
 // choppy returns a stream in pieces of random lengths. Sometimes it returns no data, an
@@ -53,7 +55,7 @@ func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 // readLines returns the lines of r twice: copied when each was returned, and as the lines
 // owned by the caller are after the whole stream has been read.
 func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
-	var l lineReader
+	var l reader
 	l.init(r, max)
 	for {
 		line, shared, ok, err := l.line()
@@ -68,7 +70,7 @@ func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 			now = append(now, line)
 			continue
 		}
-		if err := l.fill(); err != nil && err != errInterrupted {
+		if err := l.fill(); err != nil && err != jsonrpc.ErrInterrupted {
 			return then, now, err
 		}
 	}
@@ -147,15 +149,15 @@ func TestReadOwnsItsMemory(t *testing.T) {
 				want = append(want, answer(i, `"`+strings.Repeat(string(rune('a'+i%26)), r.IntN(size))+`"`))
 			}
 			stream := []byte(strings.Join(want, "\r\n") + "\n")
-			l := NewLineTransport(&choppy{stream, r, biggestBuffer}, discard{io.Discard}, LineOptions{})
+			l := New(&choppy{stream, r, biggestBuffer}, discard{io.Discard}, Options{})
 			defer l.Close()
-			var got []Message
+			var got []jsonrpc.Message
 			for {
 				m, err := l.Read()
 				if err == io.EOF {
 					break
 				}
-				if err != errInterrupted && err != nil {
+				if err != jsonrpc.ErrInterrupted && err != nil {
 					t.Fatal(err)
 				}
 				if err == nil {

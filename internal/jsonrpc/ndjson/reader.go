@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"bytes"
@@ -8,11 +8,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
-// lineReader splits a stream into lines. It holds little more than one line, or twice
+// reader splits a stream into lines. It holds little more than one line, or twice
 // that while it joins the parts of a long line.
-type lineReader struct {
+type reader struct {
 	r          io.ReadCloser
 	max        int
 	small      []byte // the buffer for short lines
@@ -43,7 +45,7 @@ const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
 // part is a part of a long line, and its buffer.
 type part struct{ buf, text []byte }
 
-func (l *lineReader) init(r io.ReadCloser, max int) {
+func (l *reader) init(r io.ReadCloser, max int) {
 	l.r, l.max = r, max
 	l.small = make([]byte, smallBuffer)
 	l.buf = l.small
@@ -55,7 +57,7 @@ func (l *lineReader) init(r io.ReadCloser, max int) {
 // line returns the next line without its line ending; ok is false when the line has not
 // been read to its end. The caller owns the line, but a shared line is valid only until
 // the next fill.
-func (l *lineReader) line() (line []byte, shared, ok bool, err error) {
+func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	i := bytes.IndexByte(l.buf[l.scanned:l.end], '\n')
 	if i < 0 {
 		l.scanned = l.end
@@ -81,7 +83,7 @@ func (l *lineReader) line() (line []byte, shared, ok bool, err error) {
 // join joins the parts of a long line. It copies part by part on purpose: a copy cannot
 // be preempted, and one of megabytes would block the whole program when a garbage
 // collection is about to start.
-func (l *lineReader) join(last []byte) []byte {
+func (l *reader) join(last []byte) []byte {
 	whole := make([]byte, 0, l.partBytes+len(last))
 	for _, p := range l.parts {
 		whole = append(whole, p.text...)
@@ -92,7 +94,7 @@ func (l *lineReader) join(last []byte) []byte {
 }
 
 // fill reads once. It adds a newline to a last line that has none.
-func (l *lineReader) fill() error {
+func (l *reader) fill() error {
 	l.makeRoom()
 	l.linesFound = 0
 	for range 100 {
@@ -110,7 +112,7 @@ func (l *lineReader) fill() error {
 			return nil
 		case l.deadline != nil && errors.Is(err, os.ErrDeadlineExceeded):
 			_ = l.deadline.SetReadDeadline(time.Time{}) // if this fails, the next read fails too
-			return errInterrupted
+			return jsonrpc.ErrInterrupted
 		case err != nil:
 			return err
 		}
@@ -119,7 +121,7 @@ func (l *lineReader) fill() error {
 }
 
 // makeRoom makes room in buf for the next read.
-func (l *lineReader) makeRoom() {
+func (l *reader) makeRoom() {
 	switch {
 	case l.start == l.end:
 		l.moveTo(l.small)
@@ -142,7 +144,7 @@ func (l *lineReader) makeRoom() {
 
 // discard frees the buffers of a line that will not be read to its end. The reader may
 // live on long after that.
-func (l *lineReader) discard() {
+func (l *reader) discard() {
 	for _, p := range l.parts {
 		releaseBuffer(p.buf)
 	}
@@ -176,7 +178,7 @@ func bufferPool(size int) *sync.Pool {
 }
 
 // moveTo moves the unread data to the front of buf and reads into buf from then on.
-func (l *lineReader) moveTo(buf []byte) {
+func (l *reader) moveTo(buf []byte) {
 	n := copy(buf, l.buf[l.start:l.end])
 	if &l.buf[0] != &buf[0] {
 		releaseBuffer(l.buf)
@@ -184,7 +186,7 @@ func (l *lineReader) moveTo(buf []byte) {
 	l.buf, l.scanned, l.start, l.end = buf, l.scanned-l.start, 0, n
 }
 
-func (l *lineReader) close() (err error) {
+func (l *reader) close() (err error) {
 	l.once.Do(func() { err = l.r.Close() })
 	return err
 }
