@@ -184,45 +184,6 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 	return found
 }
 
-// serveInbox handles the messages that belong to a call, in the goroutine of the
-// caller. After the end of ctx it refuses requests.
-func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall) {
-	for {
-		var inbox []Message
-		c.update(func(*state) { inbox, pc.inbox = pc.inbox, nil })
-		if len(inbox) == 0 {
-			return
-		}
-		for i := range inbox {
-			m := &inbox[i]
-			switch {
-			case ctx.Err() != nil:
-				c.refuse(m.ID, errCallEnded)
-			case m.ID == nil:
-				_, _ = pc.o.OnMessage(ctx, m) // a notification has no answer
-			default:
-				c.serveRequest(ctx, pc, m)
-			}
-		}
-	}
-}
-
-// serveRequest answers a request that belongs to a call. The peer waits for the answer,
-// so Timeout does not run meanwhile.
-func (c *Conn) serveRequest(ctx context.Context, pc *pendingCall, m *Message) {
-	c.update(func(*state) { pc.answering = true })
-	result, err := pc.o.OnMessage(ctx, m)
-	c.update(func(s *state) {
-		now := time.Now()
-		pc.answering = false
-		pc.extend(now)
-		if !pc.deadline.IsZero() {
-			c.setTimer(s, pc.deadline, now)
-		}
-	})
-	c.reply(m.ID, result, err, false)
-}
-
 // notify queues a notification that belongs to no call.
 func (c *Conn) notify(m *Message) {
 	c.countUnsolicited(m)
