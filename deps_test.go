@@ -43,7 +43,7 @@ var house = map[string]struct {
 
 	"manifest":             {[]string{"protocol", "internal/nearest", "internal/shellwords", "internal/strict", "internal/glob"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
-	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap"}, "a worker: runs one instance"},
+	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap", "internal/jsonrpc/ndjson"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process", "internal/rawjson", "internal/glob"}, "a worker: ordered callbacks"},
@@ -55,7 +55,7 @@ var house = map[string]struct {
 	"governance/audit":     {[]string{"governance", "protocol", "internal/glob", "internal/rawjson", "internal/redact"}, "records; who reads it needs no host"},
 	"config":               {[]string{"manifest", "protocol", "governance", "governance/builtin", "config/internal/edit", "internal/strict"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/edit": {[]string{"internal/strict"}, "changes lists in texts"},
-	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "the author's side of the wire"},
+	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/jsonrpc/ndjson"}, "the author's side of the wire"},
 	"sdk/python":           {nil, "a file to embed"},
 	"sdk/node":             {nil, "files to embed"},
 
@@ -84,16 +84,17 @@ var house = map[string]struct {
 
 	"": {[]string{"config", "discovery", "governance", "governance/approval", "governance/results", "hooks", "internal/bridge", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/offers", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"},
 		"wires the rooms"},
-	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire"}, "serves any Backend, so never the root"},
+	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire", "internal/jsonrpc/ndjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "status", "mcpserver", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},
 
-	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
+	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/jsonrpc/ndjson"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
 	"internal/process/processtest": {nil, "asserts that nothing is left behind"},
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":           {nil, "sizes of tests, and the clock"},
+	"internal/jsonrpc/ndjson":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
 }
 
 // TestHouse holds the import graph against the table.

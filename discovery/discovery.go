@@ -1,5 +1,5 @@
-// Package discovery finds extensions: it walks the search paths for plugin.toml
-// files, reads them, and settles which of them count.
+// Package discovery finds extensions: it searches the search paths for plugin.toml files,
+// reads them, and selects the ones that apply.
 //
 //	r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{"extensions"}})
 //	for _, c := range r.Candidates {
@@ -7,9 +7,9 @@
 //		…
 //	}
 //
-// A broken manifest is a diagnostic and takes nothing else with it. Whatever is
-// left out has a diagnostic that says why. The result is the same whatever the
-// order in which the file system lists its entries.
+// An invalid manifest is a diagnostic and does not affect other extensions. Each omission
+// has a diagnostic with the reason. The result does not depend on the order in which the
+// file system lists entries.
 package discovery
 
 import (
@@ -22,68 +22,68 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The codes of this package's diagnostics, beside those of package manifest.
+// The codes of this package's diagnostics. Others come from package manifest.
 const (
-	CodePathMissing    = "search_path_missing"    // Warn: there is no such search path
-	CodePathUnusable   = "search_path_unusable"   // Warn: a search path that is no directory
+	CodePathMissing    = "search_path_missing"    // Warn: the search path does not exist
+	CodePathUnusable   = "search_path_unusable"   // Warn: the search path is not a directory
 	CodeUnreadable     = "directory_unreadable"   // Warn: a directory that cannot be searched
 	CodeDepth          = "max_depth_reached"      // Info: directories below max_depth
-	CodeNotDescended   = "below_manifest_skipped" // Info: what is inside an extension's directory is its own
+	CodeNotDescended   = "below_manifest_skipped" // Info: directories of extensions are not searched for others
 	CodeLinkSkipped    = "link_not_followed"      // Warn: an extension behind a link, while links are not followed
 	CodeLinkEscapes    = "link_escapes"           // Error: a link that leaves its search path
-	CodeLinkBroken     = "link_broken"            // Info: a link to nothing
-	CodeLinkLoop       = "link_loop"              // Info: a link to a directory it stands in
-	CodeSameDirectory  = "same_directory"         // Info: a directory reached in two ways
+	CodeLinkBroken     = "link_broken"            // Info: the target of a link does not exist
+	CodeLinkLoop       = "link_loop"              // Info: a link to a directory that contains it
+	CodeSameDirectory  = "same_directory"         // Info: a directory that was reached twice
 	CodeNested         = "nested_extension"       // Info: an extension inside another's directory
-	CodeDuplicateID    = "duplicate_id"           // Warn: the second extension of an id
-	CodeDisabled       = "disabled"               // Info: the operator disabled it
-	CodeNotAllowlisted = "not_allowlisted"        // Info: the operator's allowlist leaves it out
-	CodeUnknownID      = "unknown_id"             // Warn: a listed id that no extension has
+	CodeDuplicateID    = "duplicate_id"           // Warn: a second extension with the same id
+	CodeDisabled       = "disabled"               // Info: disabled by the operator
+	CodeNotAllowlisted = "not_allowlisted"        // Info: not in the operator's allowlist
+	CodeUnknownID      = "unknown_id"             // Warn: an id in a list that no extension has
 	CodeRequirement    = "requirement_missing"    // Warn: see [Gate]
 )
 
-// Options says where to look and what to leave out.
+// Options configures [Discover].
 type Options struct {
-	SearchPaths []string // in order of precedence; relative ones from the working directory
-	IgnoreDirs  []string // base names never entered; nil: node_modules, .git, target
-	Disabled    []string // ids left out; a server's is {owner}.{server}, and it goes with its owner
-	Allowlist   []string // if not empty, the only ids let in; an owner's id lets its servers in
-	MaxDepth    int      // of the manifest file below its search path; 0: 4
-	FollowLinks bool     // default false: links are not followed
+	SearchPaths []string // in order of precedence; relative to the working directory
+	IgnoreDirs  []string // base names of directories to skip; nil: node_modules, .git, target
+	Disabled    []string // ids to omit, with their servers; the id of a server is {owner}.{server}
+	Allowlist   []string // if not empty, the only ids to include, with their servers
+	MaxDepth    int      // depth of the manifest below its search path; 0: 4
+	FollowLinks bool     // follow symbolic links within a search path
 }
 
 var defaultIgnoreDirs = []string{"node_modules", ".git", "target"}
 
 const defaultMaxDepth = 4
 
-// Candidate is one extension that was found.
+// Candidate is an extension that was found.
 type Candidate struct {
 	ID        string
-	Dir       string // absolute; what the manifest's paths are relative to
-	Path      string // of the manifest, below the search path as it was given
-	RootIndex int    // of the search path
+	Dir       string // absolute; the base of relative paths in the manifest
+	Path      string // of the manifest, as the given search path and the path below it
+	RootIndex int    // index of the search path
 	Manifest  *manifest.Manifest
-	Owner     string // of an MCP server in or beside a manifest: the manifest's id, of which ID is {owner}.{server}
+	Owner     string // for an MCP server of a manifest: the id of the manifest; ID is then {owner}.{server}
 }
 
-// Result is what was found, candidates sorted by (RootIndex, ID).
+// Result is the result of [Discover]. Candidates are sorted by (RootIndex, ID).
 type Result struct {
 	Candidates  []Candidate
 	Diagnostics []protocol.Diagnostic
 	Stats       Stats
-	Dirs        []string // absolute, of every directory in which a change may change the result, for a [Watcher]
+	Dirs        []string // absolute paths of all directories in which a change may change the result, for a [Watcher]
 }
 
-// Stats counts what a search met.
+// Stats counts directories and manifests of a search.
 type Stats struct {
 	Directories int // searched
 	Manifests   int // found, valid or not
-	Ignored     int // directories left out by name
-	TooDeep     int // directories left out by max_depth
+	Ignored     int // directories skipped by name
+	TooDeep     int // directories skipped by max_depth
 }
 
-// Discover searches. A file or directory that cannot be used is a diagnostic,
-// never an error: the only one is ctx's.
+// Discover searches for extensions. A file or directory that cannot be used is a
+// diagnostic. The only error is ctx's.
 func Discover(ctx context.Context, o Options) (*Result, error) {
 	if o.IgnoreDirs == nil {
 		o.IgnoreDirs = defaultIgnoreDirs
@@ -97,7 +97,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 		root, diag := openRoot(path)
 		if diag != nil {
 			r.Diagnostics = append(r.Diagnostics, *diag)
-			r.Dirs = append(r.Dirs, nearest(path)...)
+			r.Dirs = append(r.Dirs, existingParent(path)...)
 			continue
 		}
 		r.Dirs = append(r.Dirs, linksOn(root)...)
@@ -112,8 +112,8 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 	return r, ctx.Err()
 }
 
-// Hides reports whether d says that what is at path, if there is anything, was not
-// looked at: so that nobody knows whether it has been taken away.
+// Hides reports whether d means that path could not be examined, so that an extension there
+// may still exist.
 func Hides(d protocol.Diagnostic, path string) bool {
 	switch d.Code {
 	case CodePathUnusable, CodeUnreadable, CodeLinkSkipped, CodeLinkEscapes:
@@ -122,8 +122,8 @@ func Hides(d protocol.Diagnostic, path string) bool {
 	return false
 }
 
-// nearest returns the directory in which a path that is not there would begin.
-func nearest(path string) []string {
+// existingParent returns the nearest existing directory above a path that does not exist.
+func existingParent(path string) []string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil
@@ -135,8 +135,8 @@ func nearest(path string) []string {
 	}
 }
 
-// linksOn returns the directories of the links on the way to a search path, which may
-// be led elsewhere.
+// linksOn returns the directories of the links on the path to a search path. A change there
+// may change the target.
 func linksOn(r root) (dirs []string) {
 	for path := r.abs; path != filepath.Dir(path); path = filepath.Dir(path) {
 		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
@@ -148,7 +148,7 @@ func linksOn(r root) (dirs []string) {
 
 // root is one search path.
 type root struct {
-	path string // as given, cleaned: what people are shown
+	path string // as given, cleaned; for messages
 	abs  string
 	real string // without links
 }
@@ -163,7 +163,7 @@ func openRoot(path string) (root, *protocol.Diagnostic) {
 	case os.IsNotExist(err):
 		return warn(CodePathMissing, "there is no such search path")
 	case err != nil:
-		return warn(CodePathUnusable, "the search path cannot be used: %v", bare(err))
+		return warn(CodePathUnusable, "the search path cannot be used: %v", withoutPath(err))
 	case !info.IsDir():
 		return warn(CodePathUnusable, "the search path is not a directory")
 	}
@@ -171,7 +171,7 @@ func openRoot(path string) (root, *protocol.Diagnostic) {
 		r.real, err = filepath.EvalSymlinks(r.abs)
 	}
 	if err != nil {
-		return warn(CodePathUnusable, "the search path cannot be used: %v", bare(err))
+		return warn(CodePathUnusable, "the search path cannot be used: %v", withoutPath(err))
 	}
 	return r, nil
 }

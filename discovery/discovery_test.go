@@ -23,7 +23,7 @@ func text(id string) string {
 
 const broken = "[plugin]\nid = 1\nnope = true\n"
 
-// tree writes files below a new directory and makes it the working directory.
+// tree writes files below a new directory and changes to that directory.
 func tree(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -64,7 +64,7 @@ func discover(t *testing.T, o Options) *Result {
 	return r
 }
 
-// ids names every candidate with its manifest.
+// ids returns the id and the manifest of every candidate.
 func ids(r *Result) (out []string) {
 	for _, c := range r.Candidates {
 		out = append(out, c.ID+" "+filepath.ToSlash(c.Path))
@@ -72,7 +72,7 @@ func ids(r *Result) (out []string) {
 	return out
 }
 
-// codes names every diagnostic but the Info about what is not descended into.
+// codes returns the code of every diagnostic except CodeNotDescended.
 func codes(r *Result) (out []string) {
 	for _, d := range r.Diagnostics {
 		if d.Code != CodeNotDescended {
@@ -160,7 +160,7 @@ func TestD1SearchPathsThatCannotBeUsed(t *testing.T) {
 	t.Cleanup(func() { os.Chmod("ext/shut", 0o755) })
 	want := []string{"warn search_path_missing missing", "warn search_path_unusable file", "warn directory_unreadable ext/shut"}
 	wantIDs := []string{"a ext/a/plugin.toml"}
-	if os.Geteuid() == 0 { // who may look into everything
+	if os.Geteuid() == 0 { // root can read all directories
 		want, wantIDs = want[:2], append(wantIDs, "b ext/shut/b/plugin.toml")
 	}
 	expect(t, discover(t, Options{SearchPaths: []string{"missing", "file", "ext"}}), wantIDs, want)

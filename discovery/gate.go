@@ -15,18 +15,18 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Host is what an extension's requirements are held against. Zero fields are
-// those of this process.
+// Host describes the host for the check of requirements. Zero fields stand for the values of
+// this process.
 type Host struct {
 	LookupEnv func(name string) (string, bool)
 	Path      string // PATH
 	OS        string // a GOOS
 	Arch      string // a GOARCH
-	Version   string // semver; any other, as in a development build, satisfies every minimum
+	Version   string // semver; any other version, such as that of a development build, satisfies all requirements
 }
 
-// Gate returns one Warn for each thing that c needs and h lacks, with the
-// author's hint where there is one. None means that it may run here.
+// Gate returns a Warn for each requirement of c that h does not meet, with the hint of the
+// manifest if there is one. Without any, c may run.
 func Gate(c *Candidate, h Host) []protocol.Diagnostic {
 	if h.LookupEnv == nil {
 		h.LookupEnv = os.LookupEnv
@@ -58,7 +58,7 @@ type gate struct {
 	diags []protocol.Diagnostic
 }
 
-// missing reports something by the name that the author's hints have for it.
+// missing reports an unmet requirement. name is its key in the hints of the manifest.
 func (g *gate) missing(name, format string, args ...any) {
 	g.diags = append(g.diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeRequirement, Extension: g.c.ID, Path: g.c.Path,
 		Message: fmt.Sprintf(format, args...), Hint: g.c.Manifest.Requires.Hint[name]})
@@ -76,8 +76,7 @@ func (g *gate) version(here, minimum string) {
 	}
 }
 
-// onPath reports whether a directory of path has an executable of that name.
-// Relative directories, and so the working directory, do not count.
+// onPath reports whether an absolute directory of path has an executable of that name.
 func onPath(bin, path string) bool {
 	for _, dir := range filepath.SplitList(path) {
 		if filepath.IsAbs(dir) {

@@ -14,11 +14,11 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 )
 
-// How many extensions there are among how many entries.
+// The number of extensions and of entries.
 var largeManifests, largeEntries = stormtest.Sized(100, 1_000), stormtest.Sized(10_000, 100_000)
 
-// largeTree builds a tree of so many extensions and entries: each has files and
-// directories of its own, and as many directories have no manifest.
+// largeTree builds a tree with these numbers of extensions and entries. Each extension has
+// files and directories, and as many directories have no manifest.
 func largeTree(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -76,7 +76,7 @@ func TestD5LargeTreeIsCompleteAndDeterministic(t *testing.T) {
 	}
 }
 
-// fastest times both walks, taking turns.
+// fastest returns the shortest times of both walks, which take turns.
 func fastest(tb testing.TB, o Options) (bare, walked time.Duration) {
 	bare, walked = time.Hour, time.Hour
 	for range 3 {
@@ -105,8 +105,8 @@ func BenchmarkDiscoverOverWalkDir(b *testing.B) {
 }
 
 func TestOrderOfListingDoesNotMatter(t *testing.T) {
-	// A directory lists its entries in an order that depends on how they were
-	// made, so the same tree is made in several orders.
+	// The order of a listing depends on the order of creation, so the same tree is
+	// created in several orders.
 	var want *Result
 	for seed := range uint64(4) {
 		t.Chdir(t.TempDir())

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// follow reports whether a link leads to a directory that may be searched.
+// follow reports whether a link leads to a directory to search.
 func (w *walk) follow(path string) bool {
 	if !w.o.FollowLinks {
 		if _, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil {
@@ -24,7 +24,7 @@ func (w *walk) follow(path string) bool {
 	}
 	target, err := real(path)
 	if err != nil {
-		return false // gone since
+		return false // removed meanwhile
 	}
 	for at := path; len(at) > len(w.root.path); {
 		at = filepath.Dir(at)
@@ -36,8 +36,8 @@ func (w *walk) follow(path string) bool {
 	return true
 }
 
-// inside reports whether what path leads to is within the root, and says so if
-// it is not. What does not exist is inside.
+// inside reports whether the target of path is within the root, and adds a diagnostic if
+// not. A path that does not exist counts as inside.
 func (w *walk) inside(path string) bool {
 	target, err := real(path)
 	switch {
@@ -48,7 +48,7 @@ func (w *walk) inside(path string) bool {
 		w.diagnose(protocol.LevelInfo, CodeLinkBroken, path, "the link leads to nothing")
 		return false
 	case err != nil:
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the link cannot be followed: %v", bare(err))
+		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the link cannot be followed: %v", withoutPath(err))
 		return false
 	case !within(w.root.real, target):
 		w.diagnose(protocol.LevelError, CodeLinkEscapes, path, "the link leaves the search path: it leads to %s", target)
@@ -57,7 +57,7 @@ func (w *walk) inside(path string) bool {
 	return true
 }
 
-// real returns the absolute path without links.
+// real returns the absolute path with all links resolved.
 func real(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -66,15 +66,14 @@ func real(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// within reports whether path is dir or below it; /srv/ext-evil is not below
-// /srv/ext.
+// within reports whether path is dir or below dir; /srv/ext-evil is not below /srv/ext.
 func within(dir, path string) bool {
 	rest, ok := strings.CutPrefix(path, dir)
 	return ok && (rest == "" || strings.HasSuffix(dir, string(filepath.Separator)) || rest[0] == filepath.Separator)
 }
 
-// bare strips the path, which the diagnostic has, from an error.
-func bare(err error) error {
+// withoutPath removes the path from an error, because the diagnostic has it.
+func withoutPath(err error) error {
 	if perr := (*fs.PathError)(nil); errors.As(err, &perr) {
 		return perr.Err
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// selection settles which of the manifests found count, step by step.
+// selection selects the manifests that apply, in several steps.
 type selection struct {
 	o      Options
 	found  []found
 	result *Result
-	seen   map[string]bool // every id met, for what the lists name in vain
+	seen   map[string]bool // all ids found, to report unknown ids in the lists
 }
 
 func (s *selection) run() {
@@ -33,8 +33,8 @@ func (s *selection) run() {
 	slices.SortFunc(s.result.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.ID, b.ID))
 	})
-	s.namedInVain("disabled", s.o.Disabled)
-	s.namedInVain("allowlist", s.o.Allowlist)
+	s.reportUnknown("disabled", s.o.Disabled)
+	s.reportUnknown("allowlist", s.o.Allowlist)
 }
 
 func (s *selection) diagnose(level protocol.Level, code, id, path, format string, args ...any) {
@@ -42,11 +42,11 @@ func (s *selection) diagnose(level protocol.Level, code, id, path, format string
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// keep drops every manifest that drop, which says why, is true for.
-func (s *selection) keep(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
+// dropIf drops every manifest for which drop returns true. drop adds the diagnostic.
+func (s *selection) dropIf(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
 
 func (s *selection) dropDisabled() {
-	s.keep(func(f found) bool {
+	s.dropIf(func(f found) bool {
 		s.seen[f.ID] = true
 		return s.disabled(f.Candidate)
 	})
@@ -60,11 +60,11 @@ func (s *selection) disabled(c Candidate) bool {
 	return true
 }
 
-// dropNested drops what stands inside another's directory, whichever search
-// path led there, and what two search paths led to.
+// dropNested drops extensions inside the directory of another one, of any search path, and
+// directories that were found twice.
 func (s *selection) dropNested() {
 	owner := make(map[string]found, len(s.found))
-	s.keep(func(f found) bool {
+	s.dropIf(func(f found) bool {
 		first, again := owner[f.real]
 		if again {
 			s.diagnose(protocol.LevelInfo, CodeSameDirectory, f.ID, f.Path, "this is the same directory as that of %s", first.Path)
@@ -73,7 +73,7 @@ func (s *selection) dropNested() {
 		}
 		return again
 	})
-	s.keep(func(f found) bool {
+	s.dropIf(func(f found) bool {
 		for dir := f.real; ; {
 			parent := filepath.Dir(dir)
 			if parent == dir {
@@ -90,7 +90,7 @@ func (s *selection) dropNested() {
 
 func (s *selection) dropDuplicates() {
 	first := make(map[string]string, len(s.found))
-	s.keep(func(f found) bool {
+	s.dropIf(func(f found) bool {
 		path, again := first[f.ID]
 		if again {
 			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path, "%s is the id of %s already, which comes first and is kept", f.ID, path)
@@ -101,8 +101,8 @@ func (s *selection) dropDuplicates() {
 	})
 }
 
-// admit makes a candidate of the manifest if it runs anything itself, and one
-// of each of its servers.
+// admit adds a candidate for the manifest, if it has a transport or hooks, and one for each
+// of its servers.
 func (s *selection) admit(c Candidate) {
 	if m := c.Manifest; (m.Transport.Kind != "" || len(m.Hooks) > 0) && s.allowed(c) {
 		s.result.Candidates = append(s.result.Candidates, c)
@@ -125,8 +125,8 @@ func (s *selection) allowed(c Candidate) bool {
 	return false
 }
 
-// serverCandidate returns the extension that an owner's server runs as: gated
-// and run as the owner is, but speaking MCP.
+// serverCandidate returns the candidate for a server of owner: with the owner's requirements
+// and runtime options, and MCP as its protocol.
 func serverCandidate(owner Candidate, name string) Candidate {
 	m := owner.Manifest
 	c := owner
@@ -143,8 +143,8 @@ func serverCandidate(owner Candidate, name string) Candidate {
 	return c
 }
 
-// namedInVain reports the ids of a list that nothing found has.
-func (s *selection) namedInVain(list string, ids []string) {
+// reportUnknown reports the ids of a list that no extension has.
+func (s *selection) reportUnknown(list string, ids []string) {
 	for _, id := range ids {
 		if !s.seen[id] {
 			s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)

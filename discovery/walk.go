@@ -17,51 +17,51 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// found is a valid manifest and where it is.
+// found is a valid manifest and its directory.
 type found struct {
 	Candidate
-	real string // its directory without links
+	real string // its directory with links resolved
 }
 
-// walk searches one root. fastwalk calls visit from many goroutines. The
-// manifest is looked for before a directory is listed: so a valid one spares
-// the listing, and what is found does not depend on the listing's order.
+// walk searches one root. fastwalk calls visit from many goroutines. It checks for the
+// manifest before it lists a directory. So directories of extensions are not listed, and
+// the result does not depend on the order of a listing.
 type walk struct {
 	ctx   context.Context
 	o     Options
 	root  root
 	index int
 
-	mu    sync.Mutex // guards what follows
-	found []found
-	diags []protocol.Diagnostic
-	deep  string // the first, by name, of the directories below max_depth
-	stats Stats
-	dirs  []string // that were searched, or whose manifest was read
+	mu           sync.Mutex // guards the fields below
+	found        []found
+	diags        []protocol.Diagnostic
+	firstTooDeep string // the first directory below max_depth, by name
+	stats        Stats
+	dirs         []string // directories that were searched, or whose manifest was read
 }
 
 func newWalk(ctx context.Context, o Options, r root, index int) *walk {
 	return &walk{ctx: ctx, o: o, root: r, index: index}
 }
 
-// run returns only ctx's error.
+// run walks the root. Its only error is ctx's.
 func (w *walk) run() error {
 	conf := fastwalk.DefaultConfig
-	conf.NumWorkers = 2 * fastwalk.DefaultNumWorkers() // they mostly wait for the file system
+	conf.NumWorkers = 2 * fastwalk.DefaultNumWorkers() // workers mostly wait for the file system
 	err := fastwalk.Walk(&conf, w.root.path, w.visit)
 	if ctxErr := w.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	if err != nil { // the root went away meanwhile
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, w.root.path, "the directory cannot be searched: %v", bare(err))
+	if err != nil { // the root was removed meanwhile
+		w.diagnose(protocol.LevelWarn, CodeUnreadable, w.root.path, "the directory cannot be searched: %v", withoutPath(err))
 	}
 	return nil
 }
 
-// report adds what the walk met to r, in an order of its own making.
+// report adds the results of the walk to r, in a fixed order.
 func (w *walk) report(r *Result) {
 	if w.stats.TooDeep > 0 {
-		w.diagnose(protocol.LevelInfo, CodeDepth, w.deep, "max_depth is %d: %d directories below it were not searched, this one among them",
+		w.diagnose(protocol.LevelInfo, CodeDepth, w.firstTooDeep, "max_depth is %d: %d directories below it were not searched, this one among them",
 			w.o.MaxDepth, w.stats.TooDeep)
 	}
 	if n := len(w.found); n > 0 {
@@ -90,22 +90,22 @@ func (w *walk) add(diags ...protocol.Diagnostic) {
 	w.diags = append(w.diags, diags...)
 }
 
-// visit is called for every directory, for links and some files, and again with
-// the error for a directory that cannot be listed.
+// visit is called for every directory, for links and for some files. For a directory that
+// cannot be listed it is called again with the error.
 func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 	switch ctxErr := w.ctx.Err(); {
 	case ctxErr != nil:
 		return ctxErr
 	case err != nil:
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the directory cannot be searched: %v", bare(err))
+		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the directory cannot be searched: %v", withoutPath(err))
 		return nil
 	}
 	isLink := d.Type()&fs.ModeSymlink != 0
 	switch depth := fastwalk.DirEntryDepth(d); {
-	case depth <= 0: // the root is searched whatever its name, and may be a link
+	case depth <= 0: // the root may have any name, and may be a link
 		isLink = false
 	case !d.IsDir() && !isLink:
-		return fastwalk.ErrSkipFiles // nor are the directory's other files of interest
+		return fastwalk.ErrSkipFiles // files other than the manifest do not matter
 	case slices.Contains(w.o.IgnoreDirs, d.Name()):
 		w.count(func(s *Stats) { s.Ignored++ })
 		return fs.SkipDir
@@ -115,7 +115,7 @@ func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 		w.tooDeep(path)
 		return fs.SkipDir
 	}
-	w.searched(path)
+	w.countSearched(path)
 	switch {
 	case !w.directory(filepath.Clean(path)):
 		return fs.SkipDir
@@ -131,34 +131,34 @@ func (w *walk) count(f func(*Stats)) {
 	f(&w.stats)
 }
 
-func (w *walk) searched(path string) {
-	abs, _ := w.place(filepath.Clean(path))
+func (w *walk) countSearched(path string) {
+	abs, _ := w.resolve(filepath.Clean(path))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.Directories++
 	w.dirs = append(w.dirs, abs)
 }
 
-// tooDeep remembers one directory that does not depend on the order of visits.
+// tooDeep counts a directory below max_depth, and keeps the first by name for the diagnostic.
 func (w *walk) tooDeep(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stats.TooDeep++
-	if w.deep == "" || path < w.deep {
-		w.deep = path
+	if w.firstTooDeep == "" || path < w.firstTooDeep {
+		w.firstTooDeep = path
 	}
 }
 
-// directory reads the manifest of a directory, if it has one, and reports
-// whether to search below.
+// directory reads the manifest of a directory, if there is one, and reports whether to
+// search its subdirectories.
 func (w *walk) directory(dir string) (descend bool) {
 	path := filepath.Join(dir, manifest.FileName)
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return true
-	case err != nil: // what may not even be asked for is out of reach below, too
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, dir, "the directory cannot be searched: %v", bare(err))
+	case err != nil: // then subdirectories cannot be searched either
+		w.diagnose(protocol.LevelWarn, CodeUnreadable, dir, "the directory cannot be searched: %v", withoutPath(err))
 		return false
 	}
 	isLink := info.Mode()&fs.ModeSymlink != 0
@@ -168,13 +168,13 @@ func (w *walk) directory(dir string) (descend bool) {
 		w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path, "the manifest is a symbolic link, and links are not followed")
 		return true
 	case isLink && !follow:
-		return true // reported
+		return true // inside has added the diagnostic
 	}
 	m, diags := manifest.ReadFile(path, follow)
 	f := found{Candidate: Candidate{Path: path, RootIndex: w.index, Manifest: m}}
 	if m != nil {
 		f.ID = m.Plugin.ID
-		f.Dir, f.real = w.place(dir)
+		f.Dir, f.real = w.resolve(dir)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,12 +187,11 @@ func (w *walk) directory(dir string) (descend bool) {
 	return slices.Contains(w.o.Disabled, f.ID)
 }
 
-// place returns a directory's absolute path, as it was reached and without
-// links.
-func (w *walk) place(dir string) (abs, direct string) {
+// resolve returns the absolute path of a directory, as reached and with links resolved.
+func (w *walk) resolve(dir string) (abs, direct string) {
 	rel, err := filepath.Rel(w.root.path, dir)
 	if err != nil {
-		rel = "." // cannot be: dir is below the root
+		rel = "." // cannot happen: dir is below the root
 	}
 	abs, direct = filepath.Join(w.root.abs, rel), filepath.Join(w.root.real, rel)
 	if w.o.FollowLinks {

@@ -16,42 +16,42 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Places is where a [Watcher] looks.
+// Places are the directories and files that a [Watcher] watches.
 type Places struct {
-	Dirs   []string               // absolute; what is below their subdirectories is not looked at
-	Ignore []string               // base names of directories whose coming is of no interest
-	Wants  func(path string) bool // whether a change of this file is of interest; quick, and called by another goroutine
+	Dirs   []string               // absolute; subdirectories are not included
+	Ignore []string               // base names of new directories to ignore
+	Wants  func(path string) bool // reports whether a change of this file counts; must be quick, and runs on another goroutine
 }
 
-// Watcher tells that something may have changed on disk. It does not say what: who
-// is told looks again, so that events that are lost, come twice or in thousands do no
-// harm. New, removed and renamed directories count, and files that [Places] wants; a
-// file that was replaced by renaming another is one that was written.
+// Watcher signals that something may have changed on disk. It does not report the change:
+// the reader searches again, so that lost and repeated events do no harm. New, removed and
+// renamed directories count, and files that Places.Wants accepts. A file that replaces
+// another by rename counts as written.
 type Watcher struct {
-	changed  chan struct{} // holds a token when something may have changed
-	interval time.Duration // of polling
+	changed  chan struct{} // holds a token after a change
+	interval time.Duration // interval of polling
 	add      func(system *fsnotify.Watcher, dir string) error
 	stop     chan struct{}
 	running  sync.WaitGroup
 
 	view atomic.Pointer[view]
 
-	mu     sync.Mutex // guards what follows
-	system *fsnotify.Watcher
-	polls  error // why the system does not tell; nil when it does
-	closed bool
+	mu         sync.Mutex // guards the fields below
+	system     *fsnotify.Watcher
+	pollReason error // why the Watcher polls; nil while it uses the system's events
+	closed     bool
 }
 
-// view is where a Watcher looks.
+// view is the current Places of a Watcher.
 type view struct {
 	Places
-	dirs map[string]struct{} // the same as Dirs
+	dirs map[string]struct{} // the set of Dirs
 }
 
-// pollInterval is how often a Watcher that the system tells nothing looks.
+// pollInterval is the interval of polling without the system's events.
 const pollInterval = 2 * time.Second
 
-// NewWatcher returns a Watcher that looks nowhere yet. It must be closed.
+// NewWatcher returns a Watcher without Places. It must be closed.
 func NewWatcher() *Watcher {
 	w := &Watcher{changed: make(chan struct{}, 1), interval: pollInterval, stop: make(chan struct{}), add: (*fsnotify.Watcher).Add}
 	w.view.Store(new(view))
@@ -61,11 +61,10 @@ func NewWatcher() *Watcher {
 // Changed holds a token when something may have changed since it was last taken.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Watch looks at p, instead of where it looked before. What changes from now on is
-// told; what changed before, and since p was put together, is for the caller to find
-// out afterwards. Where the system has no more watches to give, or none at all, the
-// Watcher looks by itself every two seconds from then on, and the error says why; it
-// is no failure.
+// Watch watches p in place of earlier Places. It signals changes from now on. The caller
+// must search again afterwards, because earlier changes are not signalled. If the system
+// has no watches or no more of them, the Watcher polls every two seconds from then on.
+// Then polls is the reason; it is not a failure.
 func (w *Watcher) Watch(p Places) (polls error) {
 	now := &view{Places: p, dirs: make(map[string]struct{}, len(p.Dirs))}
 	for _, dir := range p.Dirs {
@@ -77,8 +76,8 @@ func (w *Watcher) Watch(p Places) (polls error) {
 	switch {
 	case w.closed:
 		return nil
-	case w.polls != nil:
-		return w.polls
+	case w.pollReason != nil:
+		return w.pollReason
 	case w.system == nil:
 		system, err := fsnotify.NewWatcher()
 		if err != nil {
@@ -89,10 +88,10 @@ func (w *Watcher) Watch(p Places) (polls error) {
 	}
 	for _, dir := range before.Dirs {
 		if _, still := now.dirs[dir]; !still {
-			_ = w.system.Remove(dir) // which is not there any more, mostly
+			_ = w.system.Remove(dir) // usually fails because dir was removed
 		}
 	}
-	for _, dir := range p.Dirs { // those there were too: they may have been made anew since
+	for _, dir := range p.Dirs { // also known ones, which may have been created again
 		if err := w.add(w.system, dir); isLimit(err) {
 			return w.poll(fmt.Errorf("%s: %w", dir, err))
 		}
@@ -100,29 +99,29 @@ func (w *Watcher) Watch(p Places) (polls error) {
 	return nil
 }
 
-// isLimit reports whether err says that the system gives no more watches. Others,
-// such as that of a directory that has just gone, concern that directory alone.
+// isLimit reports whether err means that the system has no more watches. Other errors, such
+// as that of a removed directory, concern one directory only.
 func isLimit(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// poll makes the Watcher look by itself, because of err; mu is held.
+// poll starts polling because of err; mu is held.
 func (w *Watcher) poll(err error) error {
-	w.polls = err
+	w.pollReason = err
 	system := w.system
 	w.system = nil
-	seen := w.view.Load().picture()
+	seen := w.view.Load().fingerprint()
 	w.running.Go(func() {
 		if system != nil {
-			_ = system.Close() // not under mu, which its events wait for
+			_ = system.Close() // not under mu, because the events need it
 		}
-		w.look(seen)
+		w.pollLoop(seen)
 	})
 	return err
 }
 
-// look is the polling.
-func (w *Watcher) look(seen [sha256.Size]byte) {
+// pollLoop polls until Close.
+func (w *Watcher) pollLoop(seen [sha256.Size]byte) {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
@@ -131,23 +130,22 @@ func (w *Watcher) look(seen [sha256.Size]byte) {
 			return
 		case <-tick.C:
 		}
-		if now := w.view.Load().picture(); now != seen {
+		if now := w.view.Load().fingerprint(); now != seen {
 			seen = now
-			w.tell()
+			w.notify()
 		}
 	}
 }
 
-// picture tells what is in view from what was, as far as names,
-// sizes and times do.
-func (v *view) picture() [sha256.Size]byte {
+// fingerprint is a hash of the names, sizes and times of the files in view.
+func (v *view) fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	for _, dir := range v.Dirs {
 		entries, err := os.ReadDir(dir)
 		fmt.Fprintln(h, dir, err != nil)
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
-			if wanted := v.Wants(path); !wanted && !v.isFolder(e.Name(), e.Type()) {
+			if wanted := v.Wants(path); !wanted && !v.mayHoldExtensions(e.Name(), e.Type()) {
 				continue
 			} else if info, err := e.Info(); wanted && err == nil {
 				fmt.Fprintln(h, e.Name(), info.Mode(), info.Size(), info.ModTime().UnixNano())
@@ -159,12 +157,12 @@ func (v *view) picture() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// isFolder reports whether something of that name and type may lead to extensions.
-func (v *view) isFolder(name string, t os.FileMode) bool {
+// mayHoldExtensions reports whether an entry of that name and type can lead to extensions.
+func (v *view) mayHoldExtensions(name string, t os.FileMode) bool {
 	return (t.IsDir() || t&os.ModeSymlink != 0) && !slices.Contains(v.Ignore, name)
 }
 
-// listen passes on what the system tells.
+// listen handles the events of the system.
 func (w *Watcher) listen(system *fsnotify.Watcher) {
 	for {
 		select {
@@ -172,37 +170,37 @@ func (w *Watcher) listen(system *fsnotify.Watcher) {
 			if !ok {
 				return
 			}
-			if w.view.Load().counts(e) {
-				w.tell()
+			if w.view.Load().matches(e) {
+				w.notify()
 			}
 		case err, ok := <-system.Errors:
 			if !ok {
 				return
 			}
-			if !errors.Is(err, io.EOF) { // events were lost, most likely
-				w.tell()
+			if !errors.Is(err, io.EOF) { // events were probably lost
+				w.notify()
 			}
 		}
 	}
 }
 
-// counts reports whether an event is of interest.
-func (v *view) counts(e fsnotify.Event) bool {
+// matches reports whether an event counts as a change.
+func (v *view) matches(e fsnotify.Event) bool {
 	if v.Wants(e.Name) {
 		return true
 	}
 	if e.Has(fsnotify.Create) {
 		info, err := os.Lstat(e.Name)
-		return err == nil && v.isFolder(info.Name(), info.Mode())
+		return err == nil && v.mayHoldExtensions(info.Name(), info.Mode())
 	}
 	_, watched := v.dirs[e.Name]
 	return watched && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename))
 }
 
-func (w *Watcher) tell() {
+func (w *Watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // it has been told
+	default: // a signal is pending
 	}
 }
 

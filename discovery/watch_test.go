@@ -14,7 +14,7 @@ import (
 
 const patience = 20 * time.Second
 
-// told waits until the watcher tells of a change.
+// told waits until the watcher signals a change.
 func told(t *testing.T, w *Watcher, of string) {
 	t.Helper()
 	select {
@@ -42,7 +42,7 @@ func below(dir string, names ...string) Places {
 	return p
 }
 
-// changes is what must be told of, whoever finds out.
+// changes are the changes to signal, by events and by polling.
 var changes = []struct {
 	what   string
 	change func(t *testing.T, dir string)
@@ -75,7 +75,7 @@ func TestWatcher(t *testing.T) {
 		if err := w.Watch(below(dir, "sub", "not there")); err != nil {
 			t.Fatal(err)
 		}
-		for len(w.Changed()) > 0 { // a change may be several events
+		for len(w.Changed()) > 0 { // one change may be several events
 			<-w.Changed()
 		}
 	}
@@ -83,8 +83,8 @@ func TestWatcher(t *testing.T) {
 	told(t, w, "a file in it")
 }
 
-// What nobody wants is not told of. The last change is one that is: events come in
-// order, so that after it there are none left.
+// Changes that do not count are not signalled. The last change counts: events come in order,
+// so all others have been handled by then.
 func TestWatcherIsQuiet(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWatcher()
@@ -115,7 +115,7 @@ func TestWatcherIsQuiet(t *testing.T) {
 	}
 }
 
-// Where the system gives no more watches, the watcher looks by itself.
+// Without watches of the system, the watcher polls.
 func TestWatcherPolls(t *testing.T) {
 	for _, limit := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		t.Run(limit.Error(), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestWatcherPolls(t *testing.T) {
 	}
 }
 
-// The directories to watch are those in which the result may change.
+// Result.Dirs are the directories in which a change may change the result.
 func TestDirs(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a/plugin.toml", "b/c/plugin.toml", "b/c/lib/x", "node_modules/x/plugin.toml", "1/2/3/4/5/x"} {

@@ -31,6 +31,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/benchtest"
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
@@ -131,7 +132,7 @@ func serveLeast(string) {
 		panic(err)
 	}
 	ctx := context.Background()
-	conn := jsonrpc.NewConn(jsonrpc.NewLineTransport(out, in, jsonrpc.LineOptions{}), jsonrpc.Options{})
+	conn := jsonrpc.NewConn(ndjson.New(out, in, ndjson.Options{}), jsonrpc.Options{})
 	go conn.Serve(ctx)
 	exchange := func(m *jsonrpc.Message) []byte {
 		result, err := conn.Call(ctx, m.Method, m.Params, nil)

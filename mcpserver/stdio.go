@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 )
 
 const (
@@ -31,9 +32,9 @@ const (
 // next byte.
 func (s *Server) ServeStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
 	defer ignoreBrokenPipes()()
-	r, closeInput := jsonrpc.Pollable(r)
+	r, closeInput := ndjson.Pollable(r)
 	defer closeInput()
-	w, closeOutput := jsonrpc.Pollable(w)
+	w, closeOutput := ndjson.Pollable(w)
 	defer closeOutput()
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -75,7 +76,7 @@ func (d *stdio) drain(ctx context.Context, timeout time.Duration) {
 // stdio is the session of ServeStdio.
 type stdio struct {
 	streamSession
-	transport     *jsonrpc.Line
+	transport     *ndjson.Transport
 	invalidLines  int                   // in a row; used by the reader alone
 	broken        chan error            // the first failed write
 	notifications chan *jsonrpc.Message // for the backend
@@ -83,7 +84,7 @@ type stdio struct {
 
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
 	d := &stdio{broken: make(chan error, 1), notifications: make(chan *jsonrpc.Message, maxNotifications)}
-	d.transport = jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
+	d.transport = ndjson.New(r, w, ndjson.Options{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
 	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), requester{}, "", d.send), modern: true, running: ctx, notify: d.enqueue}
 	return d
 }

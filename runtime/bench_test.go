@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// BenchmarkOverhead measures what Call adds to the connection's own Call, both
-// against the same child and taking turns: the median of each, and the difference.
+// BenchmarkOverhead compares Call with the Call of the connection below. Both take turns on
+// the same child; it reports both medians and their difference.
 func BenchmarkOverhead(b *testing.B) {
 	for name, protocolName := range map[string]string{"native": manifest.ProtocolNative, "mcp": manifest.ProtocolMCP} {
 		b.Run(name, func(b *testing.B) {
@@ -56,7 +56,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkDialect is the work on the bytes alone.
+// BenchmarkDialect measures the editing of the JSON alone.
 func BenchmarkDialect(b *testing.B) {
 	s := spec(b, "")
 	params := json.RawMessage(`{"name":"echo","arguments":{"text":"twelve bytes"}}`)

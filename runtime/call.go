@@ -22,7 +22,7 @@ import (
 // noLimit is a time limit that no call reaches.
 const noLimit = time.Duration(math.MaxInt64 / 4)
 
-// available says why the child takes no call, nil when it does.
+// available returns why the child takes no calls, nil if it does.
 func (c *child) available() *protocol.Error {
 	switch {
 	case c == nil || c.handshake.Load() == nil:
@@ -33,7 +33,7 @@ func (c *child) available() *protocol.Error {
 	return nil
 }
 
-// call sends r and returns the answer in MCP's terms.
+// call sends r and returns the answer in the terms of MCP.
 func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protocol.Error) {
 	if d, ok := c.dialect.(*mcp); ok && d.modern && (r.Method == protocol.MethodResourcesSubscribe || r.Method == protocol.MethodResourcesUnsubscribe) {
 		return c.subscription(ctx, d, r)
@@ -43,24 +43,24 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		o.MaxTimeout = noLimit
 	}
 	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
-		o.Timeout = o.MaxTimeout // the answer comes when the task is over, and not before
+		o.Timeout = o.MaxTimeout // the server answers only when the task has ended
 	}
 	var token json.RawMessage
-	theirs := callerToken(r.Params)
-	if theirs != nil {
-		token = c.tokens.mint()
+	own := callerToken(r.Params)
+	if own != nil {
+		token = c.tokens.next()
 		o.Token = string(token)
 	}
-	if theirs != nil || r.Client != nil {
-		o.OnMessage = (&relay{client: r.Client, theirs: theirs}).message
+	if own != nil || r.Client != nil {
+		o.OnMessage = (&relay{client: r.Client, callerToken: own}).message
 	}
 	method, params, err := c.dialect.outgoing(r, token)
 	if err != nil {
 		return nil, c.fault(ctx, err)
 	}
 	var raw json.RawMessage
-	if c.traits.single {
-		raw, err = c.single(ctx, method, params)
+	if c.traits.oneCall {
+		raw, err = c.callOne(ctx, method, params)
 	} else {
 		raw, err = c.conn.Call(ctx, method, params, &o)
 	}
@@ -70,20 +70,20 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	return c.dialect.result(r.Method, raw), nil
 }
 
-// subscription serves what servers of the newer era have no method for.
+// subscription serves the subscribe methods, which servers of the newer era do not have.
 func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
 	if r.Method == protocol.MethodResourcesUnsubscribe {
 		c.watches.drop(textOf(r.Params, "uri"))
 		return emptyObject, nil
 	}
-	raw, err := c.watchResource(ctx, d, r.Params)
+	raw, err := c.subscribeResource(ctx, d, r.Params)
 	if err != nil {
 		return nil, c.fault(ctx, err)
 	}
 	return raw, nil
 }
 
-// fault says what err, of a call or a notification, means to its caller.
+// fault translates the error of a call or notification for its caller.
 func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	var fault *protocol.Error
 	var answer *jsonrpc.Error
@@ -96,14 +96,14 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault = protocol.Errorf(protocol.ExtensionError, "%s", answer.Message)
 		fault.Code, fault.Data = int(answer.Code), answer.Data
 		return fault
-	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // and did not act on it
-		return c.fate(ctx)
+	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not act on the request
+		return c.waitExit(ctx)
 	case errors.As(err, &invalid):
 		fault = protocol.Errorf(protocol.InvalidResponse, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 	case errors.As(err, &fault):
 	case errors.Is(err, jsonrpc.ErrTimeout):
-		signal(c.hung)
+		signal(c.callTimedOut)
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have been carried out",
 			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -111,27 +111,27 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	case errors.Is(err, context.Canceled):
 		fault = protocol.Errorf(protocol.Canceled, "the call was canceled: %w", err)
 	default:
-		fault = c.fate(ctx)
+		fault = c.waitExit(ctx)
 	}
-	if jsonrpc.Written(err) || errors.As(err, new(unanswered)) {
+	if jsonrpc.Written(err) || errors.As(err, new(maybeExecuted)) {
 		fault.Outcome = "unknown"
 	}
 	return fault
 }
 
-// fate waits until the run is over, which it soon is when its connection broke,
-// and returns why. A call made by one of the connection's own handlers must not
-// wait, because the run waits for the handler: its ctx has ended by then.
-func (c *child) fate(ctx context.Context) *protocol.Error {
+// waitExit waits for the end of the run, which is near when the connection has failed, and
+// returns the reason. A call made by a handler of the connection must not wait, because
+// the run waits for the handler; the ctx of such a call has ended by then.
+func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	select {
-	case <-c.ended:
-		return c.epitaph()
+	case <-c.done:
+		return c.copyError()
 	case <-ctx.Done():
 		return protocol.Errorf(protocol.Canceled, "the call was canceled while the extension ended: %w", ctx.Err())
 	}
 }
 
-// signal leaves a token in a channel that holds one.
+// signal puts a token into a channel of capacity one, if there is none.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -139,7 +139,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// callerToken returns the progress token that the caller put into params.
+// callerToken returns the progress token in the caller's params, nil without one.
 func callerToken(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, protocol.MetaProgressToken) {
 		return nil
@@ -147,26 +147,26 @@ func callerToken(params json.RawMessage) json.RawMessage {
 	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
 }
 
-// tokenMint makes progress tokens that nobody else makes: callers' tokens need
-// only be unique for their own session, and a child has its own as well.
-type tokenMint struct {
+// tokenSource makes unique progress tokens. Tokens of callers cannot be used, because they
+// are unique within one session only, and one child serves many sessions.
+type tokenSource struct {
 	prefix string
 	last   atomic.Uint64
 }
 
-func (m *tokenMint) init() {
+func (m *tokenSource) init() {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
 	m.prefix = `"x` + hex.EncodeToString(b[:]) + "-"
 }
 
-// mint returns a new token as JSON.
-func (m *tokenMint) mint() json.RawMessage {
+// next returns a new token as JSON.
+func (m *tokenSource) next() json.RawMessage {
 	b := append(make([]byte, 0, 32), m.prefix...)
 	return append(strconv.AppendUint(b, m.last.Add(1), 10), '"')
 }
 
-// tokenOf returns the progress token by which a message of the child names a call.
+// tokenOf returns the progress token in a message of the child, which names a call.
 func tokenOf(m *jsonrpc.Message) string {
 	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
 		return ""
@@ -177,8 +177,8 @@ func tokenOf(m *jsonrpc.Message) string {
 	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))
 }
 
-// loose reports whether a message that names no call is about one all the same.
-// What a server says of itself is not.
+// loose reports whether a message without a progress token may belong to a call: requests
+// except ping, and log messages. Other notifications are about the server itself.
 func loose(m *jsonrpc.Message) bool {
 	if m.ID != nil {
 		return m.Method != protocol.MethodPing
@@ -186,10 +186,10 @@ func loose(m *jsonrpc.Message) bool {
 	return m.Method == protocol.MethodMessage
 }
 
-// relay takes what the child says about a call in flight to its caller.
+// relay passes the messages of the child about a call to the caller.
 type relay struct {
-	client protocol.Peer   // nil hears nothing and refuses
-	theirs json.RawMessage // the caller's own progress token; nil when it has none
+	client      protocol.Peer   // nil drops notifications and refuses requests
+	callerToken json.RawMessage // the progress token of the caller; nil without one
 }
 
 func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
@@ -206,18 +206,18 @@ func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessag
 	return raw, wireError(err)
 }
 
-// restore puts the caller's token where the child put ours.
+// restore replaces the token in m by the token of the caller.
 func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
-	if r.theirs == nil || tokenOf(m) == "" {
+	if r.callerToken == nil || tokenOf(m) == "" {
 		return m.Params
 	}
 	if m.Method == protocol.MethodProgress {
-		return rawjson.Set(m.Params, protocol.MetaProgressToken, r.theirs)
+		return rawjson.Set(m.Params, protocol.MetaProgressToken, r.callerToken)
 	}
-	return withToken(m.Params, r.theirs)
+	return withToken(m.Params, r.callerToken)
 }
 
-// handle answers what the child asks outside any call.
+// handle answers the requests of the child that belong to no call.
 func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 	switch {
 	case m.Method == protocol.MethodPing:
@@ -229,35 +229,35 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 	return raw, wireError(err)
 }
 
-// notified takes what the child tells outside any call.
+// notified takes the notifications of the child that belong to no call.
 func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 	switch {
 	case m.Method == protocol.MethodToolsListChanged:
-		signal(c.changed)
+		signal(c.toolsChanged)
 	case m.Method == protocol.MethodSubscriptionAcknowledged:
-		c.watches.grant(m.Params)
+		c.watches.acknowledge(m.Params)
 	case c.spec.Incoming != nil:
-		_, _ = c.spec.Incoming(ctx, m.Method, unmarked(m.Params), true)
+		_, _ = c.spec.Incoming(ctx, m.Method, withoutSubscription(m.Params), true)
 	}
 }
 
-// abandoned tells the child that nobody waits for an answer any more. A child
-// that owes as many such answers as it may have calls is of no more use, unless
-// its silence is what the protocol asks for and it still answers a ping.
+// abandoned notifies the child that a call was canceled. It ends a child with
+// MaxInFlight abandoned calls, because all its capacity is lost. In MCP the child need
+// not answer canceled calls, so there a child that answers a ping may go on.
 func (c *child) abandoned(ctx context.Context, id uint64, method string, cause error) {
 	if !c.traits.cancels {
 		return
 	}
-	if method != protocol.MethodInitialize { // which MCP forbids to cancel
+	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
-		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // a courtesy
+		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
 	}
 	n := c.conn.Stats().Abandoned
 	if c.spec.Options.MaxInFlight <= 0 || n < c.spec.Options.MaxInFlight {
 		return
 	}
-	if c.traits.mute && !c.silent(ctx, cmp.Or(c.spec.pingTimeout, pingTimeout)) {
-		c.conn.Forgive()
+	if c.traits.mayIgnoreCanceled && !c.silent(ctx, cmp.Or(c.spec.pingTimeout, pingTimeout)) {
+		c.conn.ForgetAbandoned()
 		return
 	}
 	c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", n))
@@ -267,7 +267,7 @@ func unknownMethod(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + cutLine([]byte(method))}
 }
 
-// wireError makes err fit for the wire, where only its code and data survive.
+// wireError converts a *protocol.Error into a JSON-RPC error.
 func wireError(err error) error {
 	var fault *protocol.Error
 	if !errors.As(err, &fault) {
@@ -277,7 +277,7 @@ func wireError(err error) error {
 	return &jsonrpc.Error{Code: int64(w.Code), Message: w.Message, Data: w.Data}
 }
 
-// faultOf returns err as a *protocol.Error, of the given kind unless it is one.
+// faultOf returns err if it is a *protocol.Error, else a new one of the given kind.
 func faultOf(err error, kind protocol.Kind) *protocol.Error {
 	var fault *protocol.Error
 	if errors.As(err, &fault) {

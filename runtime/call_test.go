@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// recorder is a client that notes what reaches it.
+// recorder is a client that records its messages.
 type recorder struct {
 	mu    sync.Mutex
 	heard []string
@@ -54,7 +54,7 @@ func TestProgressReachesItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{ // not the one that guesses at a token
+	want := []string{ // without the one with a guessed token
 		`notify notifications/progress {"progress":1,"progressToken":42,"message":"half"}`,
 		`notify notifications/message {"_meta":{"progressToken":42},"data":"d"}`,
 	}

@@ -11,62 +11,62 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// body is where the other end of a conversation lives: a process, or a server
-// elsewhere, whose end is the end of the connection.
-type body interface {
+// endpoint is the other end of a connection: a process, or a remote server, which ends
+// with the connection.
+type endpoint interface {
 	PID() int                                            // 0 without a process
-	Exited() <-chan struct{}                             // closed when it has ended, before all it left is gone
-	Dying() bool                                         // it is seen to end, and has not ended yet
-	Done() <-chan struct{}                               // closed when it is gone
-	Stop(ctx context.Context, grace time.Duration) error // in good order, then by force
-	Kill()                                               // at once; does not wait
-	Tail() []string                                      // the last it said on stderr
-	evidence() *protocol.Evidence                        // what it left behind
-	exit() string                                        // how it ended, once it is gone
+	Exited() <-chan struct{}                             // closed when the process has exited, before its descendants are gone
+	Dying() bool                                         // the process is exiting but has not exited
+	Done() <-chan struct{}                               // closed when all processes are gone
+	Stop(ctx context.Context, grace time.Duration) error // stops gracefully, then by force
+	Kill()                                               // kills at once and does not wait
+	Tail() []string                                      // the last lines of stderr
+	evidence() *protocol.Evidence                        // of the end; incomplete before Done
+	exit() string                                        // describes the end; valid after Done
 }
 
-// child is one other end, the connection to it and what became of both.
+// child is an endpoint, the connection to it, and the outcome of the run.
 type child struct {
 	spec      *Spec
 	dialect   dialect
 	traits    traits
-	body      body
+	endpoint  endpoint
 	wire      jsonrpc.Transport
 	conn      *jsonrpc.Conn
-	noise     *noise
-	slot      *slot // of a child that takes one call at a time
+	noise     *noiseFilter
+	slot      *slot // used if traits.oneCall is set
 	startedAt time.Time
-	tokens    tokenMint
-	watches   watches
-	handshake atomic.Pointer[Handshake] // nil until the child can be called
-	hooks     []string                  // as offered
+	tokens    tokenSource
+	watches   resourceWatches
+	handshake atomic.Pointer[Handshake] // nil until the child can take calls
+	hooks     []string                  // offered in the handshake
 
-	fatal   chan *protocol.Error // holds the first reason to end the child
-	changed chan struct{}        // holds a token when the tools are to be listed again
-	hung    chan struct{}        // holds a token when a call timed out
-	tasks   sync.WaitGroup
+	endReason    chan *protocol.Error // holds the first reason to end the run
+	toolsChanged chan struct{}        // holds a token when the tools must be listed again
+	callTimedOut chan struct{}        // holds a token after a call that timed out
+	tasks        sync.WaitGroup
 
-	served chan struct{} // closed when the connection is over
-	broken error         // why; written before served is closed
+	connDone chan struct{} // closed when the connection has ended
+	connErr  error         // the reason; set before connDone is closed
 
 	stopping atomic.Bool
-	ended    chan struct{}   // closed when the run is over
-	cause    *protocol.Error // why; written before ended is closed
+	done     chan struct{}   // closed when the run has ended
+	cause    *protocol.Error // the reason; set before done is closed
 }
 
-// newChild returns a child that is to be connected.
-func newChild(s *Spec, d dialect, b body) *child {
+// newChild returns a child without a connection.
+func newChild(s *Spec, d dialect, b endpoint) *child {
 	c := &child{
-		spec: s, dialect: d, traits: d.traits(), body: b, noise: newNoise(s.Logger),
+		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: newNoiseFilter(s.Logger),
 		slot: newSlot(), startedAt: time.Now(),
-		fatal: make(chan *protocol.Error, 1), changed: make(chan struct{}, 1), hung: make(chan struct{}, 1),
-		served: make(chan struct{}), ended: make(chan struct{}),
+		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1), callTimedOut: make(chan struct{}, 1),
+		connDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.tokens.init()
 	return c
 }
 
-// connect puts the conversation on a wire. Nothing is read from it before run.
+// connect sets the transport of the connection. Nothing is read before run.
 func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
 		Handle: c.handle, Notified: c.notified, Token: tokenOf, Loose: loose, Abandoned: c.abandoned,
@@ -78,11 +78,11 @@ func (c *child) connect(wire jsonrpc.Transport) {
 	c.wire, c.conn = wire, jsonrpc.NewConn(wire, o)
 }
 
-// run serves the child to its end and returns why it ended, nil when ctx did it.
+// run serves the child until it ends and returns the reason, nil if ctx ended.
 func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	c.tasks.Go(func() {
-		c.broken = c.conn.Serve(context.WithoutCancel(ctx))
-		close(c.served)
+		c.connErr = c.conn.Serve(context.WithoutCancel(ctx))
+		close(c.connDone)
 	})
 	inner, cancel := context.WithCancel(ctx)
 	cause := c.watch(inner, ready)
@@ -90,72 +90,72 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 		c.stopping.Store(true)
 		c.stop(ctx)
 	}
-	c.bury()
-	c.cause = c.obituary(cause)
-	close(c.ended) // before the wait: a task may be waiting for it
+	c.reap()
+	c.cause = c.finalError(cause)
+	close(c.done) // before Wait, because tasks wait for done
 	cancel()
 	c.slot.close()
 	c.tasks.Wait()
 	if cause == nil {
 		return nil
 	}
-	return c.epitaph()
+	return c.copyError()
 }
 
-// watch waits for whatever ends the run first: nil is the end of ctx.
+// watch waits until something ends the run and returns the reason, nil for the end of ctx.
 func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
-	shaken := make(chan error, 1)
+	handshakeDone := make(chan error, 1)
 	c.tasks.Go(func() {
-		err := c.greet(ctx)
-		shaken <- err
-		if p, ok := c.body.(local); ok && err == nil {
+		err := c.doHandshake(ctx)
+		handshakeDone <- err
+		if p, ok := c.endpoint.(local); ok && err == nil {
 			p.FollowNice(ctx)
 		}
 	})
-	var relisted chan struct{} // not nil while a listing runs
+	var relistDone chan struct{} // not nil while the tools are being listed
 	for {
 		var changed chan struct{}
-		if relisted == nil && c.handshake.Load() != nil {
-			changed = c.changed
+		if relistDone == nil && c.handshake.Load() != nil {
+			changed = c.toolsChanged
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.body.Done():
+		case <-c.endpoint.Done():
 			return c.exited()
-		case <-c.served:
+		case <-c.connDone:
 			return c.disconnected()
-		case fault := <-c.fatal:
+		case fault := <-c.endReason:
 			return fault
-		case err := <-shaken:
-			if broke(err) || ctx.Err() != nil {
-				continue // what ended the connection says it better
+		case err := <-handshakeDone:
+			if isConnError(err) || ctx.Err() != nil {
+				continue // the end of the connection is reported instead
 			}
 			if err != nil {
-				return c.unshaken(err)
+				return c.handshakeError(err)
 			}
-			c.tasks.Go(func() { c.follow(ctx) })
+			c.tasks.Go(func() { c.followChanges(ctx) })
 			c.tasks.Go(func() { c.watchHealth(ctx) })
 			ready()
 		case <-changed:
 			done := make(chan struct{})
-			relisted = done
+			relistDone = done
 			c.tasks.Go(func() { defer close(done); c.relist(ctx); pause(ctx, relistPause) })
-		case <-relisted:
-			relisted = nil
+		case <-relistDone:
+			relistDone = nil
 		}
 	}
 }
 
-// broke reports whether err, of a handshake, is one of the pipes: their end is
-// near, and with it the end of the run.
-func broke(err error) bool {
+// isConnError reports whether err of a handshake comes from the connection. Then the
+// connection, and with it the run, is about to end.
+func isConnError(err error) bool {
 	var fault *protocol.Error
 	return err != nil && !errors.As(err, &fault) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// greet conducts the handshake within start_timeout.
-func (c *child) greet(ctx context.Context) error {
+// doHandshake performs the handshake within start_timeout.
+func (c *child) doHandshake(ctx context.Context) error {
 	if d := c.spec.Options.StartTimeout; d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
@@ -166,38 +166,38 @@ func (c *child) greet(ctx context.Context) error {
 		return err
 	}
 	c.hooks = o.hooks
-	c.noise.settled.Store(true)
+	c.noise.handshakeDone.Store(true)
 	c.offer(h, o)
 	return nil
 }
 
-// offer makes h, with what is accepted of o, the handshake in force.
+// offer stores h, with the accepted part of o, as the current handshake.
 func (c *child) offer(h *Handshake, o offer) {
 	o.execs = c.spec.Manifest.Hooks
 	r := reviewOffer(c.spec.ID, o, c.spec.Manifest.Capabilities)
 	h.Tools, h.Hooks, h.Diagnostics = r.tools, r.hooks, r.diagnostics
-	if o, ok := c.body.(interface{ offered([]protocol.Tool) }); ok {
-		o.offered(h.Tools)
+	if o, ok := c.endpoint.(interface{ setTools([]protocol.Tool) }); ok {
+		o.setTools(h.Tools)
 	}
 	c.handshake.Store(h)
 }
 
-// followPause is how long after it was lost a subscription is asked for again.
-const followPause = 2 * time.Second
+// resubscribePause is the time between the loss of a subscription and the next attempt.
+const resubscribePause = 2 * time.Second
 
-// follow keeps the subscription to changed tools, where there is one. What was
-// missed while it was lost is made good by another listing.
-func (c *child) follow(ctx context.Context) {
-	for c.dialect.follow(ctx, c.conn) {
-		pause(ctx, followPause)
+// followChanges keeps up the subscription to changed tools, if the dialect has one. After
+// a loss it lists the tools again, because changes may have been missed.
+func (c *child) followChanges(ctx context.Context) {
+	for c.dialect.followChanges(ctx, c.conn) {
+		pause(ctx, resubscribePause)
 		if ctx.Err() != nil {
 			return
 		}
-		signal(c.changed)
+		signal(c.toolsChanged)
 	}
 }
 
-// relistPause bounds how often a child that keeps announcing changes is asked.
+// relistPause is the shortest time between two listings of tools.
 const relistPause = 250 * time.Millisecond
 
 func pause(ctx context.Context, d time.Duration) {
@@ -207,7 +207,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// relist asks for the tools again after the child said that they changed.
+// relist lists the tools again after the child announced a change.
 func (c *child) relist(ctx context.Context) {
 	if d := c.spec.Options.StartTimeout; d > 0 {
 		var cancel context.CancelFunc

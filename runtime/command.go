@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// CommandLine returns the argv that the transport of s asks for, its first word
-// resolved. The error says what is missing.
+// CommandLine returns the argv for the transport of s, with the path of the executable as
+// its first word. The error names the missing program.
 func CommandLine(s *Spec) ([]string, error) {
 	t := &s.Manifest.Transport
 	switch {
@@ -24,13 +24,13 @@ func CommandLine(s *Spec) ([]string, error) {
 	return resolved(s, append([]string{t.Command}, t.Args...))
 }
 
-// self is the command that names the host's own program.
+// self is the command that stands for the host's own executable.
 const self = "exthost"
 
-// resolved returns a copy of words with the executable in place of the first.
+// resolved returns a copy of words with the path of the executable as the first word.
 func resolved(s *Spec, words []string) ([]string, error) {
 	if len(words) == 0 {
-		words = []string{""} // refused by Resolve, with words for it
+		words = []string{""} // Resolve returns the error for it
 	}
 	if words[0] == self && s.Self != "" {
 		return append([]string{s.Self}, words[1:]...), nil
@@ -57,7 +57,7 @@ func pathOf(env []string) string {
 	return ""
 }
 
-// spawnFailed says why a process could not be started.
+// spawnFailed returns err of a failed start as a *protocol.Error.
 func spawnFailed(err error) *protocol.Error {
 	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	var start *process.StartError
@@ -67,7 +67,7 @@ func spawnFailed(err error) *protocol.Error {
 	return e
 }
 
-// evidenceOf returns what a process left behind; little while it still lives.
+// evidenceOf returns the stderr tail of a process and, after its end, the exit status.
 func evidenceOf(p *process.Process) *protocol.Evidence {
 	e := &protocol.Evidence{Stderr: p.Tail()}
 	select {

@@ -10,42 +10,42 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// dialect is what one wire protocol makes of a conversation in MCP's terms. One
-// dialect value serves one run; handshake ends before anything else begins.
+// dialect translates between the terms of MCP and one wire protocol. Each run has its own
+// dialect value; handshake returns before any other method is called.
 type dialect interface {
 	traits() traits
 
-	// handshake opens the conversation. ctx ends with start_timeout. Tools and
-	// Hooks of the Handshake are left to the caller, who reviews the offer.
+	// handshake performs the handshake. ctx ends after start_timeout. The caller fills
+	// in Tools and Hooks of the Handshake after a review of the offer.
 	handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error)
 
-	// relist returns the tools after the child said that they changed.
+	// relist returns the current tools after the child announced a change.
 	relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage, error)
 
-	// outgoing returns the method and params that carry r to the child. token is
-	// the progress token to state there instead of the caller's, nil for none.
+	// outgoing returns the method and params of the request to the child. token replaces
+	// the progress token of the caller; nil for none.
 	outgoing(r *Request, token json.RawMessage) (method string, params json.RawMessage, err error)
 
-	// result returns the child's answer to method as the caller wants it.
+	// result translates the child's answer to method for the caller.
 	result(method string, raw json.RawMessage) json.RawMessage
 
-	// follow blocks while it hears from the child that its tools changed, if the
-	// child tells only those who ask. again says that it is to be called again.
-	follow(ctx context.Context, c *jsonrpc.Conn) (again bool)
+	// followChanges subscribes to changes of the tools, if the protocol needs that, and
+	// blocks until the subscription ends. It returns true if it should be called again.
+	followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool)
 
-	// ping returns a request that a live child answers at once, "" if there is none.
+	// ping returns a request that the child answers at once; "" if there is none.
 	ping() (method string, params json.RawMessage)
 }
 
-// traits are the ways in which dialects differ by yes or no.
+// traits are the properties of a dialect.
 type traits struct {
-	bare     bool // frames carry no jsonrpc member
-	single   bool // one call in flight
-	cancels  bool // abandoned requests are announced
-	mute     bool // announced ones need not be answered
-	probed   bool // the handshake tries things that servers may complain about on stderr
-	shutdown bool // a shutdown request precedes the end of stdin
-	zeroID   bool // request ids begin at 0
+	bare              bool // frames carry no jsonrpc member
+	oneCall           bool // the child takes one call at a time
+	cancels           bool // canceled calls are announced to the child
+	mayIgnoreCanceled bool // the child need not answer canceled calls
+	noisyHandshake    bool // servers may complain on stderr about requests of the handshake
+	shutdown          bool // stop sends a shutdown request before it closes stdin
+	zeroID            bool // request ids begin at 0
 }
 
 // withToken returns params with _meta.progressToken replaced.
@@ -53,8 +53,8 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 	return rawjson.Set(params, "_meta", rawjson.Set(rawjson.Get(params, "_meta"), protocol.MetaProgressToken, token))
 }
 
-// handshakeError says what err, of one request of the handshake, means. Errors
-// of the connection pass unchanged: they are told by how the process ends.
+// handshakeError translates the error of a request of the handshake. It returns errors of
+// the connection unchanged, because the end of the process is reported instead.
 func handshakeError(method string, err error) error {
 	var refused *jsonrpc.Error
 	var invalid *jsonrpc.InvalidResponse
@@ -74,7 +74,7 @@ func handshakeError(method string, err error) error {
 	return err
 }
 
-// notObject is the error of an answer that cannot be read.
+// notObject is the error for an answer of the wrong shape.
 func notObject(method string, raw json.RawMessage) error {
 	e := protocol.Errorf(protocol.HandshakeInvalid, "its answer to %s is not an object of the expected shape", method)
 	e.Evidence = &protocol.Evidence{Line: cutLine(raw)}

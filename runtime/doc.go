@@ -1,13 +1,12 @@
-// Package runtime runs one instance of an extension: it spawns the process, or
-// connects to the server,
-// conducts the handshake, carries calls and notifications, and stops it again.
+// Package runtime runs one instance of an extension: it starts the process or connects
+// to the server, performs the handshake, carries calls and notifications, and stops the
+// instance.
 //
 //	caller ── Call ──> StdioRuntime ── dialect ──> jsonrpc.Conn ── pipes ──> process
 //	caller ── Call ──> RemoteRuntime ─ the same over HTTP ─────────> server
 //	caller ── Call ──> ExecRuntime ── one process per call
 //
-// Callers always speak MCP's terms. A small dialect per wire protocol (native,
-// mcp, lite) translates them by editing raw JSON in place, so that whatever it
-// does not have to change arrives as it was sent. Nothing here restarts
-// anything: a run that ends is over, and its Serve says why.
+// Callers always use the terms of MCP. A small dialect per wire protocol (native, mcp,
+// lite) translates them by editing raw JSON, so that all other bytes arrive unchanged.
+// This package restarts nothing: when a run ends, Serve returns the reason.
 package runtime

@@ -11,22 +11,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ExecRuntime runs an extension without a wire: each call is a process of its
-// own, and none runs between calls.
+// ExecRuntime runs an extension without a connection: each call starts one process, and no
+// process runs between calls.
 type ExecRuntime struct {
 	spec      Spec
 	startedAt time.Time
-	handshake atomic.Pointer[Handshake] // nil until the commands were found
-	commands  map[string]*template      // by tool name; written before handshake
-	missing   map[string]error          // why other tools have none; written with commands
+	handshake atomic.Pointer[Handshake] // nil until the commands are resolved
+	commands  map[string]*template      // by tool name; set before handshake
+	missing   map[string]error          // why other tools have no command; set before handshake
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
 
-	mu      sync.Mutex
-	halt    sync.Once
-	stopped chan struct{}  // closed when no call may begin or go on
-	running sync.WaitGroup // calls; added to under mu while stopped is open
+	mu       sync.Mutex
+	stopOnce sync.Once
+	stopped  chan struct{}  // closed by Kill: ends all calls and admits none
+	running  sync.WaitGroup // calls; added to under mu while stopped is open
 }
 
 var _ Instance = (*ExecRuntime)(nil)
@@ -35,12 +35,12 @@ func newExec(s Spec) *ExecRuntime {
 	return &ExecRuntime{spec: s, startedAt: time.Now(), stopped: make(chan struct{})}
 }
 
-// Serve implements [Instance]. It looks for the commands of all tools and then
-// only waits; calls in flight when ctx ends are killed.
+// Serve implements [Instance]. It resolves the commands of all tools and then waits. At the
+// end of ctx it kills the calls in flight.
 func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	h, err := e.prepare()
 	if err != nil {
-		return blame(&e.spec, spawnFailed(err))
+		return withExtension(&e.spec, spawnFailed(err))
 	}
 	e.handshake.Store(h)
 	ready()
@@ -48,21 +48,21 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	case <-ctx.Done():
 		e.Kill()
 	case <-e.stopped:
-		err = blame(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
+		err = withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
 	}
 	e.running.Wait()
 	return err
 }
 
-// Kill implements [Instance]: it kills all calls and lets none begin.
+// Kill implements [Instance]: it kills all calls and admits no more.
 func (e *ExecRuntime) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.halt.Do(func() { close(e.stopped) })
+	e.stopOnce.Do(func() { close(e.stopped) })
 }
 
-// prepare finds the command of each tool. A tool without one is dropped; an
-// error means that there is none left.
+// prepare resolves the command of each tool. It drops a tool without a command, and fails
+// if no tool is left.
 func (e *ExecRuntime) prepare() (*Handshake, error) {
 	m := e.spec.Manifest
 	r := reviewOffer(e.spec.ID, declaredOffer(m), m.Capabilities)
@@ -100,8 +100,8 @@ func (e *ExecRuntime) template(t *manifest.ToolSpec) (*template, error) {
 	return newTemplate(argv), err
 }
 
-// begin admits a call; the end must be told to e.running.
-func (e *ExecRuntime) begin() *protocol.Error {
+// admit admits a call. The caller must call e.running.Done at the end.
+func (e *ExecRuntime) admit() *protocol.Error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	select {
@@ -118,8 +118,8 @@ func (e *ExecRuntime) begin() *protocol.Error {
 
 // Call implements [Instance].
 func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
-	if fault := e.begin(); fault != nil {
-		return nil, blame(&e.spec, fault)
+	if fault := e.admit(); fault != nil {
+		return nil, withExtension(&e.spec, fault)
 	}
 	defer e.running.Done()
 	e.calls.Add(1)
@@ -127,7 +127,7 @@ func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, er
 	defer e.inFlight.Add(-1)
 	raw, fault := e.call(ctx, r)
 	if fault != nil {
-		return nil, blame(&e.spec, fault)
+		return nil, withExtension(&e.spec, fault)
 	}
 	return raw, nil
 }
@@ -151,9 +151,9 @@ func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *p
 	return e.execute(ctx, argv, stdin)
 }
 
-// Notify implements [Instance]: there is nobody to hear.
+// Notify implements [Instance]: it always fails, as no process runs.
 func (e *ExecRuntime) Notify(_ context.Context, method string, _ json.RawMessage) error {
-	return blame(&e.spec, noMethod(manifest.KindExec, method))
+	return withExtension(&e.spec, noMethod(manifest.KindExec, method))
 }
 
 // Handshake implements [Instance].

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// execSpec is an extension whose one tool, echo, runs script.
+// execSpec is an extension with one tool, echo, which runs script.
 func execSpec(t testing.TB, script string, args ...string) Spec {
 	s := spec(t, script)
 	s.Manifest.Transport.Kind, s.Manifest.Transport.Protocol = manifest.KindExec, ""
@@ -143,7 +143,7 @@ func TestExecIsCutShort(t *testing.T) {
 	wantKind(t, await(t, stopped).err, protocol.ShuttingDown)
 }
 
-// TestExecGrandchildHoldsStdout returns what the process itself wrote.
+// TestExecGrandchildHoldsStdout expects the output of the process itself.
 func TestExecGrandchildHoldsStdout(t *testing.T) {
 	processtest.Leaks(t)
 	s, m := execSpec(t, "out mine; orphan sync held"), newMeeting(t)

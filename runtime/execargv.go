@@ -9,10 +9,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// template is a command line in which whole words may be {placeholders}.
+// template is a command line whose words may be {placeholders}.
 type template struct {
 	argv []string
-	uses bool // there is a placeholder: the arguments are not on stdin as well
+	uses bool // it has placeholders, so the arguments do not go to stdin
 }
 
 var placeholder = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_.-]*\}$`)
@@ -25,14 +25,14 @@ func newTemplate(argv []string) *template {
 	return t
 }
 
-// fill returns the command line for a call and what goes to its stdin: the
-// arguments as one line of JSON unless the command line takes them.
+// fill returns the command line for a call, and its stdin: the arguments as one line of
+// JSON, or nothing if the command line has placeholders.
 func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, fault *protocol.Error) {
 	if !t.uses {
 		return t.argv, append(args[:len(args):len(args)], '\n'), nil
 	}
 	argv = make([]string, 0, len(t.argv))
-	options := true // a leading "-" would be one
+	options := true // a word with a leading "-" is an option
 	for i, word := range t.argv {
 		if word == "--" {
 			options = false
@@ -48,8 +48,8 @@ func (t *template) fill(args json.RawMessage) (argv []string, stdin []byte, faul
 	return argv, nil, nil
 }
 
-// argument returns one argument as a word of a command line: a string as its
-// text, anything else as its JSON.
+// argument returns one argument as a word of a command line: the text of a string, the
+// JSON of any other value.
 func argument(args json.RawMessage, name string, options bool) (string, *protocol.Error) {
 	value := rawjson.Get(args, name)
 	if value == nil || string(value) == "null" {
@@ -57,7 +57,7 @@ func argument(args json.RawMessage, name string, options bool) (string, *protoco
 	}
 	word := string(value)
 	if value[0] == '"' {
-		_ = json.Unmarshal(value, &word) // valid, as all that comes this far
+		_ = json.Unmarshal(value, &word) // params were checked before
 	}
 	switch {
 	case strings.ContainsRune(word, 0):

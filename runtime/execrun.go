@@ -16,10 +16,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// stderrShown is how many of the last stderr lines a failure's message quotes.
+// stderrShown is the number of last stderr lines in the message of a failure.
 const stderrShown = 5
 
-// execute runs one command to its end.
+// execute runs one command until it ends.
 func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
@@ -27,7 +27,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil, ended(ctx, "before its process was started")
+		return nil, contextFault(ctx, "before its process was started")
 	}
 	if err != nil {
 		return nil, spawnFailed(err)
@@ -36,7 +36,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
 	}
 	written := make(chan struct{})
-	go func() { // ends with the process at the latest, which closes Stdin
+	go func() { // ends at the latest with the process, whose end closes Stdin
 		defer close(written)
 		_, _ = proc.Stdin.Write(stdin)
 		proc.Stdin.Close()
@@ -49,13 +49,13 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	if fault == nil {
 		fault = out.fault
 	}
-	if fault == nil && proc.Exit().Success() { // it has ended, or await had said why not
+	if fault == nil && proc.Exit().Success() { // await returns nil only after the exit
 		return outputResult(out.data), nil
 	}
 	return nil, exitFault(fault, proc)
 }
 
-// showEnd shows whoever taps how a command ended, and what it printed.
+// showEnd reports the exit and the output of a command to the tap.
 func (e *ExecRuntime) showEnd(proc *process.Process, out *output, fault *protocol.Error) {
 	if !e.spec.Tap.Tapped() {
 		return
@@ -67,16 +67,16 @@ func (e *ExecRuntime) showEnd(proc *process.Process, out *output, fault *protoco
 	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out.data), "ended": ended}))
 }
 
-// await waits for the end of the process and kills it when it must not go on.
+// await waits for the exit of the process, and kills the process when a limit is reached.
 func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, out *output) (fault *protocol.Error) {
-	clock, stop := clockOf(e.spec.Options.CallTimeout)
+	clock, stop := timerFor(e.spec.Options.CallTimeout)
 	defer stop()
 	select {
 	case <-proc.Done():
 		return nil
-	case <-out.excess:
+	case <-out.overflow:
 	case <-ctx.Done():
-		fault = ended(ctx, "and its process was killed")
+		fault = contextFault(ctx, "and its process was killed")
 	case <-clock:
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed", e.spec.Options.CallTimeout)
 	case <-e.stopped:
@@ -91,7 +91,7 @@ func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, out *out
 	return fault
 }
 
-func ended(ctx context.Context, how string) *protocol.Error {
+func contextFault(ctx context.Context, how string) *protocol.Error {
 	kind := protocol.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		kind = protocol.CallTimeout
@@ -101,21 +101,21 @@ func ended(ctx context.Context, how string) *protocol.Error {
 
 // output collects the stdout of one process up to a limit.
 type output struct {
-	file   *os.File
-	done   chan struct{}
-	excess chan struct{} // closed when there is more than the limit
-	data   []byte
-	fault  *protocol.Error
+	file     *os.File
+	done     chan struct{}
+	overflow chan struct{} // closed when the output exceeds the limit
+	data     []byte
+	fault    *protocol.Error
 }
 
 func readOutput(f *os.File, limit int) *output {
-	o := &output{file: f, done: make(chan struct{}), excess: make(chan struct{})}
+	o := &output{file: f, done: make(chan struct{}), overflow: make(chan struct{})}
 	go func() {
 		defer close(o.done)
 		o.data, _ = io.ReadAll(io.LimitReader(f, int64(limit)+1))
 		if len(o.data) > limit {
 			o.fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed", limit)
-			close(o.excess)
+			close(o.overflow)
 		}
 	}()
 	return o
@@ -125,13 +125,14 @@ func readOutput(f *os.File, limit int) *output {
 func (o *output) end() {
 	select {
 	case <-o.done:
-	case <-time.After(drainGrace): // a grandchild out of reach holds the pipe
+	case <-time.After(drainGrace): // a grandchild that escaped holds the pipe
 	}
 	o.file.Close()
 	<-o.done
 }
 
-// outputResult makes a result of what a process wrote: JSON, else text.
+// outputResult converts the output of a process to a result: as JSON if valid, else as
+// text.
 func outputResult(data []byte) json.RawMessage {
 	if trimmed := bytes.TrimSpace(data); json.Valid(trimmed) {
 		return toolResult(trimmed)
@@ -140,8 +141,8 @@ func outputResult(data []byte) json.RawMessage {
 	return textResult(rawjson.AppendText(nil, text), nil)
 }
 
-// exitFault completes fault with what the process left; without one, the way it
-// ended is the fault.
+// exitFault adds the evidence of the process to fault. A nil fault means that the exit
+// status is the fault.
 func exitFault(fault *protocol.Error, proc *process.Process) *protocol.Error {
 	evidence := evidenceOf(proc)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// R9: a flood is read no faster than it is worth, but the answer behind one counts
-// though the child is gone before it is read.
+// R9: a flood is read at a limited rate, but an answer behind it counts even if the child
+// has exited before the answer is read.
 func TestR9AnswerBehindALastFlood(t *testing.T) {
 	fault(t)
 	const flood = 8000 // notifications: about as many as the pipe and the reader hold

@@ -97,7 +97,7 @@ func TestH4BadAnswer(t *testing.T) {
 func TestH4WrongID(t *testing.T) {
 	fault(t)
 	s := spec(t, `read; say {"jsonrpc":"2.0","id":7,"result":{"tools":[]}}; say {"jsonrpc":"2.0","id":"0","result":{"tools":[]}}; hang`)
-	s.Options.StartTimeout = 2 * time.Second // the answers have to come within
+	s.Options.StartTimeout = 2 * time.Second // for all answers
 	err := launch(t, s).end(protocol.HandshakeInvalid)
 	wantContains(t, err.Error(), "2 times with an id that was never sent")
 }
@@ -165,7 +165,7 @@ func TestH6DuplicateAndUndeclaredTools(t *testing.T) {
 	}
 }
 
-// TestDescriptorIsKept holds a descriptor against what the child sent.
+// TestDescriptorIsKept compares a descriptor with the bytes that the child sent.
 func TestDescriptorIsKept(t *testing.T) {
 	const sent = `{"zeta":{"big":12345678901234567890},"name":"a.b","input_schema":{"type":"object","x":1e3},"title":"T","description":"ü","annotations":{"readOnlyHint":true}}`
 	tool, err := parseTool(json.RawMessage(sent))
@@ -177,7 +177,7 @@ func TestDescriptorIsKept(t *testing.T) {
 	}
 }
 
-// TestInitializeParams reads what a native extension is told.
+// TestInitializeParams checks the params that a native extension gets.
 func TestInitializeParams(t *testing.T) {
 	fault(t)
 	s := spec(t, "read; sync asked; say {\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{\"server_version\":\"2.0.0\",\"tools\":[]}}; dump; echo")

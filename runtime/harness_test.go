@@ -23,10 +23,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds every wait of a test; none is expected to last.
+// patience bounds every wait of a test. No wait is expected to take that long.
 const patience = 20 * time.Second
 
-// meeting is the test's end of the verb sync.
+// meeting is the test's side of the script verb sync.
 type meeting struct {
 	t        testing.TB
 	listener net.Listener
@@ -47,7 +47,8 @@ func newMeeting(t testing.TB) *meeting {
 
 func (m *meeting) env() string { return syncVar + "=" + m.listener.Addr().String() }
 
-// await waits until the script is at the step "sync name" and returns what sends it on.
+// await waits until the script is at the step "sync name" and returns a function that lets
+// the script continue.
 func (m *meeting) await(name string) (goOn func()) {
 	m.t.Helper()
 	m.listener.(*net.UnixListener).SetDeadline(time.Now().Add(patience))
@@ -130,7 +131,7 @@ func start(t testing.TB, s Spec) *trial {
 	return r
 }
 
-// stop ends the run and returns what Serve did; the second time nil.
+// stop ends the run and returns the result of Serve; a second call returns nil.
 func (r *trial) stop() error {
 	r.cancel()
 	if r.stopped {
@@ -146,7 +147,7 @@ func (r *trial) stop() error {
 	}
 }
 
-// end waits until the run is over by itself and checks why.
+// end waits until the run ends by itself and checks the kind of the error.
 func (r *trial) end(kind protocol.Kind) *protocol.Error {
 	r.t.Helper()
 	select {
@@ -216,8 +217,8 @@ func wantContains(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// fault prepares a test that breaks an extension: nothing may be left behind,
-// and a neighbour must answer all along.
+// fault prepares a test that breaks an extension: it checks for leaks, and that another
+// extension answers throughout.
 func fault(t *testing.T) {
 	t.Helper()
 	processtest.Leaks(t)

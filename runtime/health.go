@@ -10,16 +10,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pingTimeout is how long a ping may stay unanswered; health_interval, when it
-// is shorter.
+// pingTimeout bounds the answer to a ping. A shorter health_interval takes its place.
 const pingTimeout = 5 * time.Second
 
-// maxMisses in a row end the run.
+// maxMisses is the number of unanswered pings in a row that ends the run.
 const maxMisses = 2
 
-// watchHealth pings the child, every health_interval and, with recycle_on_hang,
-// after a call that timed out. Two misses in a row end the run; a child that
-// wrote anything at all meanwhile has not missed.
+// watchHealth pings the child every health_interval and, with recycle_on_hang, after a
+// call that timed out. Two unanswered pings in a row end the run. A ping does not count as
+// unanswered if the child wrote anything meanwhile.
 func (c *child) watchHealth(ctx context.Context) {
 	method, _ := c.dialect.ping()
 	every, timeout := c.spec.Options.HealthInterval, cmp.Or(c.spec.pingTimeout, pingTimeout)
@@ -32,7 +31,7 @@ func (c *child) watchHealth(ctx context.Context) {
 		defer ticker.Stop()
 		tick, timeout = ticker.C, min(timeout, every)
 	}
-	hung := c.hung
+	hung := c.callTimedOut
 	if !c.spec.Options.RecycleOnHang {
 		hung = nil
 	}
@@ -54,7 +53,7 @@ func (c *child) watchHealth(ctx context.Context) {
 	}
 }
 
-// silent reports whether the child let a ping time out and wrote nothing.
+// silent pings the child and reports whether the child wrote nothing until the timeout.
 func (c *child) silent(ctx context.Context, timeout time.Duration) bool {
 	method, params := c.dialect.ping()
 	before := c.conn.Stats().BytesIn

@@ -28,8 +28,8 @@ func TestX1IgnoresEverything(t *testing.T) {
 	}
 }
 
-// TestX2Farewell looks at what a child hears before the end of its stdin; a
-// grace longer than the test's patience shows that nobody waits it out.
+// TestX2Farewell checks the messages before the end of stdin. With a grace longer than
+// patience, it fails if stop waits for the whole grace.
 func TestX2Farewell(t *testing.T) {
 	fault(t)
 	s := spec(t, "init echo; read; dump; eof; err bye")
@@ -57,7 +57,7 @@ func TestX4CallInFlightAtStop(t *testing.T) {
 	r.cancel()
 	goOn()
 	outcomes := []future{await(t, answered), await(t, unanswered)}
-	if outcomes[0].err != nil { // which of the two came first is not known
+	if outcomes[0].err != nil { // the order of the two is random
 		outcomes[0], outcomes[1] = outcomes[1], outcomes[0]
 	}
 	if string(outcomes[0].raw) != `"in time"` {
@@ -140,7 +140,7 @@ func TestR2Hangs(t *testing.T) {
 func TestHealthyStaysUp(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, "init echo; read; answer; read; answer; sync pinged; echo")
-	s.Options.HealthInterval = 500 * time.Millisecond // also what a ping may take, on a machine that is busy
+	s.Options.HealthInterval = 500 * time.Millisecond // also bounds a ping, on a busy machine
 	r := start(t, s)
 	m.await("pinged")()
 	if _, err := r.callTool(); err != nil {
@@ -206,8 +206,8 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 }
 
-// X4: the end of the last call ends the drain; where that is the caller's leaving,
-// the child hears of it before it is stopped.
+// X4: the end of the last call ends the drain. If the caller canceled that call, the child
+// gets the cancellation before it is stopped.
 func TestX4CancelledAtTheStop(t *testing.T) {
 	fault(t)
 	for range 20 {

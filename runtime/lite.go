@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// lite is the dialect of scripts: no handshake, one call at a time, a request
-// is {"method","params","id"} with the tool's arguments as params.
+// lite is the dialect of scripts: no handshake and one call at a time. A request is
+// {"method","params","id"} with the tool's arguments as params.
 type lite struct {
 	offered offer
 	methods map[string]string // by tool name
@@ -28,7 +28,7 @@ func newLite(m *manifest.Manifest) *lite {
 	return d
 }
 
-func (*lite) traits() traits { return traits{bare: true, single: true} }
+func (*lite) traits() traits { return traits{bare: true, oneCall: true} }
 
 func (*lite) ping() (string, json.RawMessage) { return "", nil }
 
@@ -54,9 +54,9 @@ func (d *lite) outgoing(r *Request, _ json.RawMessage) (string, json.RawMessage,
 
 func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return toolResult(raw) }
 
-func (*lite) follow(context.Context, *jsonrpc.Conn) bool { return false }
+func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 
-// arguments returns the arguments of a tools/call with Meta inside.
+// arguments returns the arguments of a tools/call with Meta as their _meta.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
 	if !isObject(args) {

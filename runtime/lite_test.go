@@ -81,8 +81,8 @@ func TestLiteGarbageEndsTheCall(t *testing.T) {
 	}
 }
 
-// TestLiteLateAnswerFreesTheSlot has the second call wait for the answer to the
-// first, which nobody else waits for.
+// TestLiteLateAnswerFreesTheSlot makes a second call that waits for the answer to the first,
+// canceled one.
 func TestLiteLateAnswerFreesTheSlot(t *testing.T) {
 	fault(t)
 	s := liteSpec(t, `read; sync asked; answer "late"; echo`)
@@ -142,7 +142,7 @@ func TestLiteStopIsTheEndOfStdin(t *testing.T) {
 	}
 }
 
-// What a call printed beside its answer is not held against the next one.
+// Lines that a call printed beside its answer do not fail the next call.
 func TestLiteTracebackSpoilsOneCall(t *testing.T) {
 	fault(t)
 	r := start(t, liteSpec(t, `read; out Traceback; out   line 1; out KeyError; read; last "fine"; echo`))

@@ -15,25 +15,25 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mcp is the dialect of MCP servers, of both eras: with a session opened by
-// initialize, and stateless with the context in the _meta of every request.
+// mcp is the dialect of MCP servers of both eras: with a session that initialize opens,
+// and stateless, with the context in the _meta of every request.
 type mcp struct {
-	log      *slog.Logger
-	version  string          // as the manifest states it
-	older    bool            // the older era comes first, or is the only one there is
-	only     bool            // the transport is older than the newer era
-	probe    time.Duration   // see probeTimeout
-	client   json.RawMessage // clientInfo
-	relayed  json.RawMessage // client capabilities
-	envelope json.RawMessage // the _meta of a request to a stateless server
+	log             *slog.Logger
+	version         string          // mcp_version of the manifest
+	preferOlder     bool            // try the older era first
+	legacyTransport bool            // the transport exists in the older era only
+	probe           time.Duration   // see probeTimeout
+	client          json.RawMessage // clientInfo
+	relayed         json.RawMessage // client capabilities
+	envelope        json.RawMessage // the _meta of a request to a stateless server
 
-	// Settled by the handshake.
-	modern bool           // the server is stateless
-	tells  map[string]any // what of its lists it says the changes of, as it is asked for
+	// Set by the handshake.
+	modern      bool           // the server is stateless
+	listChanges map[string]any // the list changes that the server announces, as params of subscriptions/listen
 }
 
 func newMCP(s *Spec) *mcp {
-	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, only: s.Manifest.Transport.Kind == manifest.KindSSE, older: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE, preferOlder: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
 	if d.client = s.ClientInfo; d.client == nil {
 		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	}
@@ -45,7 +45,9 @@ func newMCP(s *Spec) *mcp {
 	return d
 }
 
-func (*mcp) traits() traits { return traits{cancels: true, mute: true, probed: true} }
+func (*mcp) traits() traits {
+	return traits{cancels: true, mayIgnoreCanceled: true, noisyHandshake: true}
+}
 
 // ping returns server/discover for a stateless server, which has no ping.
 func (d *mcp) ping() (string, json.RawMessage) {
@@ -78,7 +80,7 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 	return nil, protocol.Errorf(protocol.HandshakeInvalid, "its tools/list does not end: more than %d pages", limits.pages)
 }
 
-// params returns the params of a request of our own.
+// params returns the params of a request that the host makes itself.
 func (d *mcp) params(own map[string]string) json.RawMessage {
 	params := emptyObject
 	if own != nil {
@@ -90,10 +92,10 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 	return params
 }
 
-// outgoing keeps what the caller put into _meta, except for what one era has there
-// and the other judges a request by: a stateless server is told the revision that
-// this host speaks to it, another none at all. Capabilities and client of a
-// stateless caller pass to a stateless server: it is the one to act on them.
+// outgoing keeps the caller's _meta, except for the keys that belong to one era. A
+// stateless server gets the revision of the host's connection; the capabilities and the
+// client info of a stateless caller pass unchanged, because the server acts on them. A
+// server with a session gets none of these keys.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := orEmpty(r.Params)
 	asIs := token == nil && r.Meta == nil
@@ -132,13 +134,13 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 
 func (*mcp) result(_ string, raw json.RawMessage) json.RawMessage { return raw }
 
-// follow listens for changed lists where a server has to be asked for them. The
-// request is answered when the subscription ends, and that may be at any time.
-func (d *mcp) follow(ctx context.Context, c *jsonrpc.Conn) (again bool) {
-	if !d.modern || len(d.tells) == 0 {
+// followChanges subscribes to changed lists on a stateless server. The server answers the
+// request when the subscription ends, which may be at any time.
+func (d *mcp) followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool) {
+	if !d.modern || len(d.listChanges) == 0 {
 		return false
 	}
-	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.tells), nil)
+	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.listChanges), nil)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
 		d.log.Warn("it refuses to say when its lists change", "error", err)

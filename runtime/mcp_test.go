@@ -44,7 +44,7 @@ func TestSDKServer(t *testing.T) {
 			s := mcpSpec(t, c.script, c.version)
 			changed := make(chan struct{}, 1)
 			s.ToolsChanged = func() { signal(changed) }
-			s.Options.ShutdownGrace = 10 * patience // it has to end by itself
+			s.Options.ShutdownGrace = 10 * patience // it must exit by itself
 			r := start(t, s)
 			h := r.Handshake()
 			if h.Protocol != "mcp" || h.Era != c.era || h.Instructions != "ask kindly" || r.Info().Era != c.era {
@@ -92,12 +92,12 @@ func sdkCalls(t *testing.T, r *trial) {
 	begun := make(bell, 1)
 	sleeping := r.goCall(ctx, &Request{Method: protocol.MethodToolsCall, Client: begun,
 		Params: json.RawMessage(`{"name":"sleep","arguments":{},"_meta":{"progressToken":"mine"}}`)})
-	await(t, begun) // over HTTP a cancellation could overtake it, and the server would sleep on
+	await(t, begun) // over HTTP a cancellation could overtake the call, which would then not be canceled
 	cancel()
 	wantKind(t, await(t, sleeping).err, protocol.Canceled)
 }
 
-// bell is a caller that hears that its call has begun.
+// bell is a caller that is notified when its call has begun.
 type bell chan struct{}
 
 func (b bell) Call(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -109,7 +109,7 @@ func (b bell) Notify(context.Context, string, json.RawMessage) error {
 	return nil
 }
 
-// TestProbeIsIgnored has a server that answers nothing before initialize.
+// TestProbeIsIgnored uses a server that answers no request before initialize.
 func TestProbeIsIgnored(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `until server/discover; until initialize; `+
@@ -121,7 +121,7 @@ func TestProbeIsIgnored(t *testing.T) {
 	}
 }
 
-// TestLateProbeAnswerCounts has a slow server without initialize.
+// TestLateProbeAnswerCounts uses a slow server without initialize.
 func TestLateProbeAnswerCounts(t *testing.T) {
 	fault(t)
 	s := mcpSpec(t, `read; read; say {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"gone"}}; `+
@@ -160,7 +160,7 @@ func TestMCPHandshakeFaults(t *testing.T) {
 	}
 }
 
-// TestModernOnly refuses to fall back where the manifest pins the era.
+// TestModernOnly expects no fallback if the manifest pins the era.
 func TestModernOnly(t *testing.T) {
 	fault(t)
 	launch(t, mcpSpec(t, "mcp 2025-11-25", protocol.MCP20260728)).end(protocol.HandshakeInvalid)

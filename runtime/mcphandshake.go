@@ -13,25 +13,25 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// probeTimeout is how long server/discover alone may take before initialize is
-// tried beside it.
+// probeTimeout is the time to wait for the answer to server/discover before initialize is
+// sent as well.
 const probeTimeout = 2 * time.Second
 
 // legacyVersions are the revisions with an initialize handshake, newest first.
 var legacyVersions = []string{protocol.MCP20251125, protocol.MCP20250618, protocol.MCP20250326, protocol.MCP20241105}
 
 func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer, error) {
-	h, err := d.greet(ctx, c)
+	h, err := d.establish(ctx, c)
 	if err != nil {
 		return nil, offer{}, err
 	}
 	h.Protocol = manifest.ProtocolMCP
-	d.tells = changesOf(h.Capabilities)
+	d.listChanges = listChangesOf(h.Capabilities)
 	d.modern = protocol.EraOf(h.Era) == protocol.EraModern
 	tools, err := d.relist(ctx, c)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) && rawjson.Get(h.Capabilities, "tools") == nil {
-		return h, offer{}, nil // it said that it has none
+		return h, offer{}, nil // its capabilities have no tools
 	}
 	if err != nil {
 		return nil, offer{}, handshakeError(protocol.MethodToolsList, err)
@@ -39,8 +39,9 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	return h, offer{tools: tools}, nil
 }
 
-// changesOf is what of a server's lists it tells the changes of.
-func changesOf(capabilities json.RawMessage) map[string]any {
+// listChangesOf returns the list changes that a server announces, by the names of
+// subscriptions/listen.
+func listChangesOf(capabilities json.RawMessage) map[string]any {
 	tells := make(map[string]any)
 	for capability, name := range map[string]string{"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"} {
 		if string(rawjson.Get(rawjson.Get(capabilities, capability), "listChanged")) == "true" {
@@ -50,14 +51,14 @@ func changesOf(capabilities json.RawMessage) map[string]any {
 	return tells
 }
 
-func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
+func (d *mcp) establish(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	switch d.version {
 	case protocol.MCP20260728:
 		return d.discover(ctx, c)
 	case "", manifest.MCPVersionAuto:
 		switch {
-		case d.only:
-		case d.older:
+		case d.legacyTransport:
+		case d.preferOlder:
 			return d.initializeFirst(ctx, c)
 		default:
 			return d.negotiate(ctx, c)
@@ -66,7 +67,7 @@ func (d *mcp) greet(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	return d.initialize(ctx, c)
 }
 
-// initializeFirst asks for the older era first.
+// initializeFirst tries the older era first.
 func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	h, err := d.initialize(ctx, c)
 	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
@@ -78,9 +79,9 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 	return nil, err
 }
 
-// negotiate asks for the newer era first. Anything but a usable answer leads to
-// initialize; a server that is slow to start gets both questions, and a late
-// answer to the first still counts if the second is refused.
+// negotiate tries the newer era first. After an error it sends initialize. A server that
+// is slow to start gets both requests; a late answer to server/discover counts if the
+// server refuses initialize.
 func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
@@ -96,15 +97,15 @@ func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error
 	}()
 	defer func() { cancel(); <-done }()
 
-	patience := time.NewTimer(d.probe)
-	defer patience.Stop()
+	timer := time.NewTimer(d.probe)
+	defer timer.Stop()
 	select {
 	case a := <-discovered:
 		if a.err == nil {
 			return a.h, nil
 		}
 		return d.initialize(ctx, c)
-	case <-patience.C:
+	case <-timer.C:
 	}
 	h, err := d.initialize(ctx, c)
 	if protocol.KindOf(err) != protocol.HandshakeInvalid {

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// native is the dialect of extensions written for this host.
+// native is the dialect of the native protocol.
 type native struct{ spec *Spec }
 
 func (*native) traits() traits {
@@ -39,7 +39,7 @@ func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, of
 	return readInitialize(raw)
 }
 
-// readInitialize reads a native answer to initialize.
+// readInitialize reads the answer to a native initialize.
 func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
 	version, err := protocolVersion(raw)
 	if err != nil {
@@ -81,7 +81,8 @@ func speaksMCP() error {
 		`it answered the native handshake as an MCP server does; set protocol = "mcp" under [transport]`)
 }
 
-// nativeRefused recognises an MCP server that turns down native params.
+// nativeRefused translates a refused initialize. It recognises an MCP server, which
+// rejects native params.
 func nativeRefused(err error) error {
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
@@ -110,8 +111,8 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 	return tools, nil
 }
 
-// outgoing puts Meta inside the arguments, where an extension of any language
-// finds it without knowing the envelope.
+// outgoing puts Meta into the arguments, so that tool code finds it without access to the
+// envelope.
 func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := orEmpty(r.Params)
 	if r.Meta != nil {
@@ -130,4 +131,4 @@ func (*native) result(method string, raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func (*native) follow(context.Context, *jsonrpc.Conn) bool { return false }
+func (*native) followChanges(context.Context, *jsonrpc.Conn) bool { return false }

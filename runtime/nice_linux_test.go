@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command that begins with nice makes way for others, each in a session of its own.
+// A command that begins with nice lowers the priority of its own session, in which each
+// child runs.
 func TestNiceCountsBetweenSessions(t *testing.T) {
 	fault(t)
 	nice, err := exec.LookPath("nice")

@@ -10,67 +10,68 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 )
 
-// maxNoise is how many lines that are not frames are skipped: before the
-// handshake in all, afterwards in a row.
+// maxNoise is the number of lines that are not frames above which the connection ends:
+// all such lines until the end of the handshake, later those in a row.
 const maxNoise = 64
 
-// noise judges the lines on stdout that are not frames.
-type noise struct {
-	log     *slog.Logger
-	heard   func(line []byte) // told of every such line; may be nil
-	settled atomic.Bool       // the handshake is over
+// noiseFilter logs and counts the lines on stdout that are not frames.
+type noiseFilter struct {
+	log           *slog.Logger
+	onNoise       func(line []byte) // called for every such line; may be nil
+	handshakeDone atomic.Bool       // the handshake has ended
 
-	// These belong to the connection's reader; its owner reads them after its end.
-	limit *rate.Limiter
-	muted int // lines not logged since the last one that was
-	row   int // lines that count
-	last  string
-	half  string // the unfinished line that the stream ended in
+	// Used by the reading goroutine only; others may read them after the connection's end.
+	limit    *rate.Limiter
+	unlogged int // lines since the last logged line
+	inRow    int // lines that count against maxNoise
+	last     string
+	partial  string // the partial line at the end of the stream
 }
 
-func newNoise(log *slog.Logger) *noise {
-	return &noise{log: log, limit: rate.NewLimiter(1, 10)}
+func newNoiseFilter(log *slog.Logger) *noiseFilter {
+	return &noiseFilter{log: log, limit: rate.NewLimiter(1, 10)}
 }
 
-// line takes a line that is not a frame; an error ends the connection.
-func (n *noise) line(line []byte, err error) error {
+// line handles a line that is not a frame. An error ends the connection.
+func (n *noiseFilter) line(line []byte, err error) error {
 	n.last = cutLine(line)
-	if errors.Is(err, io.ErrUnexpectedEOF) { // what the child was about to say
-		n.half = n.last
+	if errors.Is(err, io.ErrUnexpectedEOF) { // the child ended while writing a line
+		n.partial = n.last
 		return nil
 	}
 	if n.limit.Allow() {
 		n.log.Warn("stdout carries a line that is not a frame; logs belong on stderr",
-			"line", process.Escape(n.last), "reason", err, "unlogged", n.muted)
-		n.muted = 0
+			"line", process.Escape(n.last), "reason", err, "unlogged", n.unlogged)
+		n.unlogged = 0
 	} else {
-		n.muted++
+		n.unlogged++
 	}
-	if n.heard != nil {
-		n.heard(line)
+	if n.onNoise != nil {
+		n.onNoise(line)
 	}
-	if n.row++; n.row > maxNoise {
-		return jsonrpc.ErrNoise
+	if n.inRow++; n.inRow > maxNoise {
+		return ndjson.ErrNoise
 	}
 	return nil
 }
 
-// frame takes note of a line that is one.
-func (n *noise) frame() {
-	if n.settled.Load() {
-		n.row = 0
+// frame handles a line that is a frame.
+func (n *noiseFilter) frame() {
+	if n.handshakeDone.Load() {
+		n.inRow = 0
 	}
 }
 
-// verdict is why a child that wrote too much noise was killed.
-func (n *noise) verdict() *protocol.Error {
+// fault is the reason to kill a child after too many lines that are not frames.
+func (n *noiseFilter) fault() *protocol.Error {
 	fault := protocol.Errorf(protocol.InvalidJSON, "it wrote more than %d lines in a row to stdout that are not frames, and was killed", maxNoise)
-	if !n.settled.Load() {
+	if !n.handshakeDone.Load() {
 		fault = protocol.Errorf(protocol.HandshakeInvalid,
 			"it wrote more than %d lines to stdout that are not frames before it answered the handshake; logs belong on stderr", maxNoise)
 	}
@@ -78,16 +79,16 @@ func (n *noise) verdict() *protocol.Error {
 	return fault
 }
 
-// listener is a wire that tells noise of the frames in between.
-type listener struct {
-	*jsonrpc.Line
-	noise *noise
+// processTransport is the transport to a process. It reports each line to noise and tap.
+type processTransport struct {
+	*ndjson.Transport
+	noise *noiseFilter
 	tap   *wiretap.Wire
 	pid   int
 }
 
-func (l *listener) Read() (jsonrpc.Message, error) {
-	m, err := l.Line.Read()
+func (l *processTransport) Read() (jsonrpc.Message, error) {
+	m, err := l.Transport.Read()
 	if err == nil {
 		l.noise.frame()
 		l.tap.Show(l.pid, false, m.Raw)
@@ -95,24 +96,24 @@ func (l *listener) Read() (jsonrpc.Message, error) {
 	return m, err
 }
 
-func (l *listener) Write(ctx context.Context, m jsonrpc.Message) error {
+func (l *processTransport) Write(ctx context.Context, m jsonrpc.Message) error {
 	showSent(l.tap, l.pid, m)
-	return l.Line.Write(ctx, m)
+	return l.Transport.Write(ctx, m)
 }
 
-// WriteLater is Write for answers that may wait for others.
-func (l *listener) WriteLater(ctx context.Context, m jsonrpc.Message) error {
+// WriteLater implements [jsonrpc.Batcher].
+func (l *processTransport) WriteLater(ctx context.Context, m jsonrpc.Message) error {
 	showSent(l.tap, l.pid, m)
-	return l.Line.WriteLater(ctx, m)
+	return l.Transport.WriteLater(ctx, m)
 }
 
-// tapped is a wire to elsewhere that shows what passes.
-type tapped struct {
+// tappedTransport is the transport to a remote server. It reports each message to tap.
+type tappedTransport struct {
 	jsonrpc.Transport
 	tap *wiretap.Wire
 }
 
-func (t *tapped) Read() (jsonrpc.Message, error) {
+func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 	m, err := t.Transport.Read()
 	if err == nil {
 		t.tap.Show(0, false, m.Raw)
@@ -120,7 +121,7 @@ func (t *tapped) Read() (jsonrpc.Message, error) {
 	return m, err
 }
 
-func (t *tapped) Write(ctx context.Context, m jsonrpc.Message) error {
+func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
 	showSent(t.tap, 0, m)
 	return t.Transport.Write(ctx, m)
 }
@@ -134,13 +135,13 @@ func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
 	}
 }
 
-// heard takes a line that is not a frame.
-func (l *listener) heard(line []byte, err error) error {
+// onNoise handles a line that is not a frame.
+func (l *processTransport) onNoise(line []byte, err error) error {
 	l.tap.Show(l.pid, false, line)
 	return l.noise.line(line, err)
 }
 
-// logStderr writes a line of the child's stderr to the log.
+// logStderr logs a line of the child's stderr.
 func logStderr(log *slog.Logger, l process.Line) {
 	attrs := []slog.Attr{slog.String("stream", "stderr")}
 	if l.Truncated {

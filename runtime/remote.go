@@ -23,15 +23,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// RemoteRuntime reaches an MCP server that runs elsewhere, over streamable HTTP or
-// the older HTTP with server-sent events. A run is one connection: it ends when the
-// server cannot be reached, or no longer knows the session.
+// RemoteRuntime connects to a remote MCP server, over streamable HTTP or the older HTTP
+// with server-sent events. A run is one connection: it ends when the server cannot be
+// reached or no longer knows the session.
 type RemoteRuntime struct{ run }
 
 var _ Instance = (*RemoteRuntime)(nil)
 
-// remote is the other end of a conversation over HTTP. There is no process: what
-// becomes of it is seen from the transport.
+// remote is the endpoint of a connection over HTTP. It has no process; the transport
+// reports the end.
 type remote struct {
 	transport
 	closed chan struct{}
@@ -44,9 +44,9 @@ type transport interface {
 	EndSession(ctx context.Context)
 }
 
-var _ body = (*remote)(nil)
+var _ endpoint = (*remote)(nil)
 
-// dial prepares the conversation. Nothing is sent before run.
+// dial prepares the connection. Nothing is sent before run.
 func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	o, err := clientOptions(s)
 	if err != nil {
@@ -64,7 +64,7 @@ func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	r := &remote{transport: t, closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { _ = t.Close(); close(r.closed) })
 	c := newChild(s, d, r)
-	c.connect(&tapped{Transport: t, tap: s.Tap})
+	c.connect(&tappedTransport{Transport: t, tap: s.Tap})
 	return c, nil
 }
 
@@ -92,8 +92,8 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 	return o, nil
 }
 
-// tokenFile reads a token for each request, and tells of each that is another than
-// the one before.
+// tokenFile returns a function that reads the token for each request and calls tell with
+// each new token.
 func tokenFile(path string, tell func(string)) func() (string, error) {
 	var mu sync.Mutex
 	last := ""
@@ -113,10 +113,10 @@ func tokenFile(path string, tell func(string)) func() (string, error) {
 	}
 }
 
-// maxToken is the size of the largest file that is taken for a token.
+// maxToken is the largest size of a token file in bytes.
 const maxToken = 64 << 10
 
-// readToken reads a bearer token afresh, because whoever issues it may replace it.
+// readToken reads the bearer token. It is not cached, because its issuer may replace it.
 func readToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -142,7 +142,7 @@ func (r *remote) Tail() []string               { return nil }
 func (r *remote) evidence() *protocol.Evidence { return &protocol.Evidence{} }
 func (r *remote) exit() string                 { return "the connection was closed" }
 
-// hangupTimeout bounds the word of farewell to a server.
+// hangupTimeout bounds the request that ends the session.
 const hangupTimeout = time.Second
 
 // Stop ends the session and closes the connection.
@@ -154,8 +154,9 @@ func (r *remote) Stop(ctx context.Context, grace time.Duration) error {
 	return nil
 }
 
-// offered has the headers of calls repeat what the schemas of the tools ask for.
-func (r *remote) offered(tools []protocol.Tool) {
+// setTools makes the headers of calls repeat the arguments that the schemas of the tools
+// mark for that.
+func (r *remote) setTools(tools []protocol.Tool) {
 	s, ok := r.transport.(*mcpclient.Streamable)
 	if !ok {
 		return
@@ -169,8 +170,8 @@ func (r *remote) offered(tools []protocol.Tool) {
 	s.SetMirrors(mirrors)
 }
 
-// remoteFault says what err of an exchange over HTTP means, nil for other errors.
-// Those that end the run are told by its end.
+// remoteFault translates an error of an HTTP exchange. It returns nil for other errors and
+// for those that end the run, which are reported by the end of the run.
 func remoteFault(err error) *protocol.Error {
 	var status *mcpclient.StatusError
 	var broken *mcpclient.BrokenError
@@ -199,8 +200,9 @@ func remoteFault(err error) *protocol.Error {
 	return nil
 }
 
-// hungUp says why the connection to a server ended, nil when err is none of HTTP.
-func hungUp(err error, ready bool) *protocol.Error {
+// connectionFault translates the error that ended the connection to a server; nil if err
+// is not one of HTTP.
+func connectionFault(err error, ready bool) *protocol.Error {
 	var unreachable *mcpclient.UnreachableError
 	kind := protocol.ChildExited
 	switch {

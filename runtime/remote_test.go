@@ -26,7 +26,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// remoteSpec is of a server at url.
+// remoteSpec is the Spec of a server at url.
 func remoteSpec(kind, url, version string) Spec {
 	m := &manifest.Manifest{
 		Plugin:    manifest.Plugin{ID: "faulty", Version: "1.0.0"},
@@ -100,8 +100,8 @@ func TestRemoteSDKServer(t *testing.T) {
 	}
 }
 
-// TestRemoteCredentials sends the token of the environment or of a file, as it is
-// now, and the headers.
+// TestRemoteCredentials checks the headers, and the token of the environment or the current
+// one of a file.
 func TestRemoteCredentials(t *testing.T) {
 	processtest.Leaks(t)
 	var seen atomic.Pointer[http.Header]
@@ -142,7 +142,7 @@ func TestRemoteCredentials(t *testing.T) {
 	}
 }
 
-// refusing answers handshakes as the SDK does and everything else as it is told.
+// refusing answers handshakes as the SDK does, and other requests with the given handler.
 type refusing struct {
 	inner http.Handler
 	fault atomic.Pointer[http.HandlerFunc]
@@ -156,8 +156,7 @@ func (f *refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.inner.ServeHTTP(w, r)
 }
 
-// TestRemoteFaults breaks one call in every way there is, and wants the next one
-// to work.
+// TestRemoteFaults breaks one call in each way and expects the next call to work.
 func TestRemoteFaults(t *testing.T) {
 	status := func(code int, headers ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -237,10 +236,10 @@ func TestRemoteFaults(t *testing.T) {
 	}
 }
 
-// read takes the body in, after which the end of the client is noticed.
+// read reads the body. Only then does the server notice the end of the client.
 func read(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
-// drip writes a byte now and then and never ends.
+// drip writes single bytes for ever.
 func drip(media string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		read(r)
@@ -255,7 +254,7 @@ func drip(media string) http.HandlerFunc {
 	}
 }
 
-// TestRemoteHandshakeFaults has servers that cannot be used at all.
+// TestRemoteHandshakeFaults connects to servers that cannot be used.
 func TestRemoteHandshakeFaults(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -295,8 +294,8 @@ func TestRemoteHandshakeFaults(t *testing.T) {
 	}
 }
 
-// TestRemoteGone has a server forget the session, and one that goes away, while
-// calls are in flight.
+// TestRemoteGone uses a server that forgets the session, and one that stops, while calls are
+// in flight.
 func TestRemoteGone(t *testing.T) {
 	t.Run("session", func(t *testing.T) {
 		processtest.Leaks(t)
@@ -331,7 +330,7 @@ func TestRemoteGone(t *testing.T) {
 			r := start(t, remoteSpec(kind, server.URL, manifest.MCPVersionAuto))
 			server.Listener.Close()
 			server.CloseClientConnections()
-			eventually(t, func() bool { // the connection that was open may fail first
+			eventually(t, func() bool { // the open connection may fail first
 				_, err := r.callTool()
 				return protocol.KindOf(err) == protocol.ChildExited
 			})
@@ -342,8 +341,8 @@ func TestRemoteGone(t *testing.T) {
 	}
 }
 
-// TestRemoteResumes has connections break off in the middle of a call and between
-// calls: what the server said meanwhile still arrives.
+// TestRemoteResumes breaks connections during a call and between calls. Messages sent
+// meanwhile still arrive.
 func TestRemoteResumes(t *testing.T) {
 	processtest.Leaks(t)
 	inner := sdkHandler(t, "sessions")
@@ -375,8 +374,8 @@ func TestRemoteResumes(t *testing.T) {
 	}
 }
 
-// TestRemoteCallResumes has the stream of a call end after an event that can be
-// named, as servers do that want to be polled.
+// TestRemoteCallResumes ends the stream of a call after an event with an id, as servers do
+// that want to be polled.
 func TestRemoteCallResumes(t *testing.T) {
 	processtest.Leaks(t)
 	f := &refusing{}
@@ -416,7 +415,7 @@ func TestRemoteCallResumes(t *testing.T) {
 	}
 }
 
-// eventually polls for what cannot be awaited from outside.
+// eventually polls for a condition without a signal.
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
 	beat := time.NewTicker(time.Millisecond)

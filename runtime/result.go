@@ -8,10 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// toolResult makes an MCP CallToolResult of what a child that need not know
-// MCP answered. An object with a content array is one already and stays as it
-// was sent; a string becomes a text block; anything else becomes a text block
-// holding its JSON, and structuredContent as well when it is an object.
+// toolResult converts the answer of a child without MCP to an MCP CallToolResult. An
+// object with a content array is returned unchanged. A string becomes a text block. Any
+// other value becomes a text block with its JSON, and an object also structuredContent.
 func toolResult(raw json.RawMessage) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -27,7 +26,7 @@ func toolResult(raw json.RawMessage) json.RawMessage {
 	return textResult(rawjson.AppendText(make([]byte, 0, len(raw)+len(raw)/4+2), raw), raw)
 }
 
-// textResult wraps a text that is a JSON string already.
+// textResult wraps a text, given as a JSON string.
 func textResult(text, structured []byte) json.RawMessage {
 	const head, middle, tail = `{"content":[{"type":"text","text":`, `}],"structuredContent":`, `}]}`
 	out := make([]byte, 0, len(head)+len(text)+len(middle)+len(structured)+len(tail))
@@ -38,9 +37,8 @@ func textResult(text, structured []byte) json.RawMessage {
 	return append(appendPieces(append(out, middle...), structured), '}')
 }
 
-// appendPieces is append for what may be megabytes long: a copy cannot be preempted,
-// and would keep all of the program waiting when the garbage collector is about to
-// begin.
+// appendPieces is append in pieces, for texts of megabytes. One copy cannot be preempted
+// and would block the whole program when a garbage collection is about to start.
 func appendPieces(out, text []byte) []byte {
 	for piece := range slices.Chunk(text, 128<<10) {
 		out = append(out, piece...)

@@ -9,16 +9,15 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// run is one run of an extension that is talked to: the [Instance] of both those
-// that are processes and those that are elsewhere.
+// run is the [Instance] over a connection: to a process, or to a server.
 type run struct {
 	spec  Spec
-	begin func(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error)
+	open  func(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error)
 	calls atomic.Uint64
-	child atomic.Pointer[child] // nil before there was another end
+	child atomic.Pointer[child] // nil before Serve has opened the connection
 }
 
-// newDialect returns the dialect that the manifest names.
+// newDialect returns the dialect for the protocol of the manifest.
 func newDialect(s *Spec) (dialect, error) {
 	switch p := s.Manifest.Transport.Protocol; p {
 	case manifest.ProtocolNative, "":
@@ -36,11 +35,11 @@ func newDialect(s *Spec) (dialect, error) {
 func (s *run) Serve(ctx context.Context, ready func()) error {
 	d, err := newDialect(&s.spec)
 	if err != nil {
-		return blame(&s.spec, faultOf(err, protocol.ManifestInvalid))
+		return withExtension(&s.spec, faultOf(err, protocol.ManifestInvalid))
 	}
-	c, fault := s.begin(ctx, &s.spec, d)
+	c, fault := s.open(ctx, &s.spec, d)
 	if fault != nil {
-		return blame(&s.spec, fault)
+		return withExtension(&s.spec, fault)
 	}
 	s.child.Store(c)
 	if fault := c.run(ctx, ready); fault != nil {
@@ -52,7 +51,7 @@ func (s *run) Serve(ctx context.Context, ready func()) error {
 // Kill implements [Instance].
 func (s *run) Kill() {
 	if c := s.child.Load(); c != nil {
-		c.body.Kill()
+		c.endpoint.Kill()
 	}
 }
 
@@ -60,12 +59,12 @@ func (s *run) Kill() {
 func (s *run) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
-		return nil, blame(&s.spec, fault)
+		return nil, withExtension(&s.spec, fault)
 	}
 	s.calls.Add(1)
 	raw, fault := c.call(ctx, r)
 	if fault != nil {
-		return nil, blame(&s.spec, fault)
+		return nil, withExtension(&s.spec, fault)
 	}
 	return raw, nil
 }
@@ -74,13 +73,13 @@ func (s *run) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
 func (s *run) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	c := s.child.Load()
 	if fault := c.available(); fault != nil {
-		return blame(&s.spec, fault)
+		return withExtension(&s.spec, fault)
 	}
 	if c.traits.bare {
-		return blame(&s.spec, noMethod(manifest.ProtocolLite, method))
+		return withExtension(&s.spec, noMethod(manifest.ProtocolLite, method))
 	}
 	if err := c.conn.Notify(ctx, method, params); err != nil {
-		return blame(&s.spec, c.fault(ctx, err))
+		return withExtension(&s.spec, c.fault(ctx, err))
 	}
 	return nil
 }
@@ -101,16 +100,16 @@ func (s *run) Info() Info {
 		return info
 	}
 	stats := c.conn.Stats()
-	info.StartedAt, info.Stderr = c.startedAt, c.body.Tail()
+	info.StartedAt, info.Stderr = c.startedAt, c.endpoint.Tail()
 	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
 	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
 	if h := c.handshake.Load(); h != nil {
 		info.Era = h.Era
 	}
 	select {
-	case <-c.body.Done():
+	case <-c.endpoint.Done():
 	default:
-		info.PID = c.body.PID()
+		info.PID = c.endpoint.PID()
 	}
 	return info
 }

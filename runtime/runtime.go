@@ -13,46 +13,47 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Spec says which extension an instance runs and how. It must not be changed
-// once it is given to [New].
+// Spec describes the extension that an instance runs, and how. It must not change after
+// it was given to [New].
 type Spec struct {
-	ID       string             // names the culprit in logs and errors
+	ID       string             // the extension's id, named in logs and errors
 	Dir      string             // the extension's directory, absolute
 	Manifest *manifest.Manifest // required; its transport is stdio, exec, http or sse
-	Options  manifest.Options   // as Manifest.Runtime resolves; zero durations are no limit
+	Options  manifest.Options   // the result of Manifest.Runtime.Resolve; zero durations are no limit
 
-	Config       json.RawMessage // what a native extension gets as config; nil is {}
-	Capabilities json.RawMessage // what the host can relay: native capabilities or MCP client capabilities; nil is {}
+	Config       json.RawMessage // config of a native extension; nil is {}
+	Capabilities json.RawMessage // requests that the host can relay to the client: native or MCP client capabilities; nil is {}
 	StateDir     string
 	HostVersion  string
-	Self         string               // the executable that command = "exthost" names; "" searches PATH for it
+	Self         string               // the executable for command = "exthost"; "" searches PATH
 	Env          []string             // the child's complete environment
-	Containment  *process.Containment // holds what the child starts; nil holds its process group
-	Logger       *slog.Logger         // names the extension by itself; nil discards
-	Tap          *wiretap.Wire        // is shown what passes; nil: nobody looks
+	Containment  *process.Containment // contains the processes that the child starts; nil uses its process group only
+	Logger       *slog.Logger         // already has the extension's id; nil discards
+	Tap          *wiretap.Wire        // gets every frame; nil for none
 
-	// ClientInfo is who the host says it is in the handshake with an MCP server, an
-	// Implementation object; nil is the host itself.
+	// ClientInfo is the clientInfo of the handshake with an MCP server, an
+	// Implementation object. Nil is that of the host.
 	ClientInfo json.RawMessage
 
-	// Standby, if it holds a process, gives it to the instance, which then starts
-	// none. It must be of the same command line and environment.
+	// Standby, if it holds a process, hands that process to the instance, which then
+	// starts none. It must have the same command line and environment as the Spec.
 	Standby *Standby
 
-	// Secret is told of each token that is read from transport.token_file, when it is
-	// another than before. Nil tells nobody.
+	// Secret is called with each new token that is read from transport.token_file. May
+	// be nil.
 	Secret func(value string)
 
 	// Older asks an MCP server that speaks both eras for a session of the older one.
 	Older bool
 
-	// Incoming gets what the child asks and tells outside any call in flight.
-	// The answer to a notification is dropped. Nil refuses requests as unknown
-	// methods. It runs on goroutines of its own and must end with ctx.
+	// Incoming takes the requests and notifications of the child that belong to no call
+	// in flight. The result for a notification is dropped. Nil refuses requests as
+	// unknown methods. Incoming runs on separate goroutines and must return when ctx
+	// ends.
 	Incoming func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 
-	// ToolsChanged is called when the child's tools are no longer those of its
-	// handshake and Handshake returns the new ones. Nil ignores it.
+	// ToolsChanged is called when the tools of the child have changed after the
+	// handshake; Handshake then returns the new tools. May be nil.
 	ToolsChanged func()
 
 	// Shortened by tests; 0 is the default.
@@ -61,29 +62,29 @@ type Spec struct {
 
 // Instance is one run of an extension. A new run needs a new Instance.
 type Instance interface {
-	// Serve starts the extension, calls ready when it can be called, and blocks
-	// until it is gone and all it left is cleaned up. It is called once. When
-	// ctx ends the extension is stopped by the ladder (shutdown for native,
-	// stdin closed, shutdown_grace, SIGTERM, SIGKILL) and Serve returns nil;
-	// else it returns a *protocol.Error saying why the run ended, with Evidence;
-	// of kind overloaded when the host gave up a child too busy with calls that
-	// nobody waits for.
+	// Serve starts the extension, calls ready when the extension can take calls, and
+	// blocks until the extension has ended and its processes are cleaned up. It may be
+	// called once only. When ctx ends, Serve stops the extension in steps (shutdown for
+	// native, stdin closed, shutdown_grace, SIGTERM, SIGKILL) and returns nil.
+	// Otherwise it returns a *protocol.Error with the reason and Evidence; its kind is
+	// overloaded when the host ended a child that was busy with abandoned calls.
 	Serve(ctx context.Context, ready func()) error
 
-	// Kill ends the extension's processes at once, without the ladder. It does not
-	// wait; Serve returns soon after. Killing what has ended or not begun does nothing.
+	// Kill ends the processes of the extension at once, without these steps. It does
+	// not wait; Serve returns soon after. Before Serve and after its end, Kill does
+	// nothing.
 	Kill()
 
-	// Call sends one request and waits for its answer, the end of ctx or a time
-	// limit. The answer to tools/call is an MCP CallToolResult whatever the
-	// extension speaks. Errors are *protocol.Error; Outcome is "unknown" when
-	// the extension may have acted.
+	// Call sends one request and waits for its answer, the end of ctx or a time limit.
+	// The answer to tools/call is an MCP CallToolResult, in all protocols. Errors are
+	// *protocol.Error; Outcome is "unknown" when the extension may have acted on the
+	// request.
 	Call(ctx context.Context, r *Request) (json.RawMessage, error)
 
 	// Notify sends a notification.
 	Notify(ctx context.Context, method string, params json.RawMessage) error
 
-	// Handshake returns what the extension offers; nil before ready.
+	// Handshake returns the result of the handshake; nil before ready.
 	Handshake() *Handshake
 
 	// Info returns the state of the run.
@@ -93,35 +94,35 @@ type Instance interface {
 // Request is one request of a caller, in MCP's terms.
 type Request struct {
 	Method string          // an MCP method, hooks/{name} or governance/decide
-	Params json.RawMessage // as the caller sent them, with the extension's own tool name; nil is {}
-	Meta   json.RawMessage // object for the extension's _meta ([context] passthrough); nil adds none
-	Owner  any             // on whose behalf it is made, comparable: what the child asks and no call names goes to the only owner there is; nil counts as nobody's
-	Client protocol.Peer   // hears and answers the child during this call; nil drops and refuses
+	Params json.RawMessage // of the caller, but with the extension's own tool name; nil is {}
+	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
+	Owner  any             // the party that makes the call, comparable; a request of the child that names no call goes to the owner of all calls in flight; nil is no owner
+	Client protocol.Peer   // takes notifications and requests of the child during this call; nil drops and refuses them
 }
 
-// Handshake is what an extension said about itself, checked.
+// Handshake is the checked result of the handshake.
 type Handshake struct {
-	ServerVersion string                // of the extension; "" when it did not say
+	ServerVersion string                // of the extension; "" if unknown
 	Protocol      string                // native, mcp, lite or exec
 	Era           string                // the MCP revision spoken; "" for the others
 	Tools         []protocol.Tool       // in the order offered
 	Hooks         []string              // in the order offered
-	Capabilities  json.RawMessage       // an MCP server's capabilities, as sent
-	Instructions  string                // an MCP server's advice on its use
-	ServerInfo    json.RawMessage       // who an MCP server says that it is, as sent; nil when it did not
-	Diagnostics   []protocol.Diagnostic // what was left out, and why
+	Capabilities  json.RawMessage       // of an MCP server, raw
+	Instructions  string                // of an MCP server
+	ServerInfo    json.RawMessage       // of an MCP server, raw; nil if absent
+	Diagnostics   []protocol.Diagnostic // the tools and hooks that were left out, and why
 }
 
 // Info is a snapshot of one run.
 type Info struct {
-	PID       int       // 0 when no process lives
+	PID       int       // 0 when no process runs
 	StartedAt time.Time // zero before the process was started
 	Protocol  string
 	Era       string // the MCP revision spoken; "" for the others
 
-	Calls     uint64 // begun so far
-	InFlight  int    // calls the child owes an answer, abandoned ones included
-	Abandoned int    // of these, calls whose caller has left
+	Calls     uint64 // started so far
+	InFlight  int    // calls without an answer yet, including abandoned ones
+	Abandoned int    // of these, calls that ended by ctx or a timeout
 	Late      uint64 // answers to abandoned calls
 	Unknown   uint64 // answers to ids never sent
 	Noise     uint64 // lines on stdout that were not frames
@@ -131,7 +132,7 @@ type Info struct {
 // defaultLine is the default of Options.MaxLineBytes.
 const defaultLine = 16 << 20
 
-// New returns the instance for the transport that the manifest states.
+// New returns an instance for the transport of the manifest.
 func New(s Spec) (Instance, error) {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
@@ -142,23 +143,23 @@ func New(s Spec) (Instance, error) {
 	t := s.Manifest.Transport
 	switch t.Kind {
 	case manifest.KindStdio:
-		return &StdioRuntime{run{spec: s, begin: spawn}}, nil
+		return &StdioRuntime{run{spec: s, open: spawn}}, nil
 	case manifest.KindHTTP, manifest.KindSSE:
-		return &RemoteRuntime{run{spec: s, begin: dial}}, nil
+		return &RemoteRuntime{run{spec: s, open: dial}}, nil
 	case manifest.KindExec:
 		return newExec(s), nil
 	}
 	return nil, protocol.Errorf(protocol.ManifestInvalid, "transport kind %q has no runtime", t.Kind)
 }
 
-// blame returns err with the extension's id on it.
-func blame(s *Spec, err *protocol.Error) *protocol.Error {
+// withExtension sets the extension's id on err and returns err.
+func withExtension(s *Spec, err *protocol.Error) *protocol.Error {
 	err.Extension = s.ID
 	return err
 }
 
-// stallTimeout is how long the child may accept nothing: as long as a call may
-// take, since a call that cannot even be written takes no less.
+// stallTimeout bounds the time in which the child reads nothing. It is not longer than
+// CallTimeout, because a call that cannot be written cannot be answered either.
 func (s *Spec) stallTimeout() time.Duration {
 	if s.writeTimeout > 0 {
 		return s.writeTimeout

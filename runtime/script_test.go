@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// syncVar names the socket at which a child meets its test.
+// syncVar is the variable with the socket for the verb sync.
 const syncVar = "EXTHOST_TEST_SYNC"
 
 type scriptStdin struct {
@@ -102,7 +102,7 @@ func reply(request json.RawMessage, result string) {
 	}
 }
 
-// say writes a line in which $ID and $TOKEN are those of the oldest request.
+// say writes a line. $ID and $TOKEN stand for those of the oldest request.
 func (s *scriptStdin) say(line string) {
 	if len(s.pending) > 0 {
 		meta := rawjson.Get(rawjson.Get(s.pending[0], "params"), "_meta")
@@ -118,7 +118,7 @@ func (s *scriptStdin) echo(string) {
 	}
 }
 
-// parrot answers every request with the same result, quickly.
+// parrot answers every request with the same result, as fast as possible.
 func (s *scriptStdin) parrot(result string) {
 	for {
 		line, err := s.lines.ReadSlice('\n')
@@ -131,7 +131,7 @@ func (s *scriptStdin) parrot(result string) {
 	}
 }
 
-// until reads up to a request for method and leaves only that one to be answered.
+// until reads requests up to one for method, and drops the others.
 func (s *scriptStdin) until(method string) {
 	for s.read() {
 		s.pending = s.pending[len(s.pending)-1:]
@@ -141,14 +141,14 @@ func (s *scriptStdin) until(method string) {
 	}
 }
 
-// pages answers every request with a page that is not the last one.
+// pages answers every request with a page and a next cursor.
 func (s *scriptStdin) pages() {
 	for s.read() {
 		s.answerLast(`{"tools":[],"nextCursor":"more"}`)
 	}
 }
 
-// dump writes the requests that are not answered to stderr.
+// dump writes the unanswered requests to stderr.
 func (s *scriptStdin) dump(string) {
 	for _, request := range s.pending {
 		fmt.Fprintln(os.Stderr, string(request))
@@ -186,7 +186,7 @@ func writeBytes(n string) {
 	}
 }
 
-// meet tells the test how far the script is and waits to be sent on.
+// meet reports a sync step to the test and waits until the test continues.
 func meet(name string) {
 	conn, err := net.Dial("unix", os.Getenv(syncVar))
 	if err != nil {

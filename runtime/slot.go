@@ -10,41 +10,41 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// slot admits one call at a time to a child that reads one request at a time. A
-// caller may leave, but the slot stays taken until the child has answered.
+// slot admits one call at a time, for a child that reads one request at a time. After a
+// canceled call the slot stays taken until the child has answered.
 type slot struct {
-	taken chan struct{} // holds a token while a call is in flight
-	noisy chan struct{} // holds a token when there was a line that is no frame
+	token     chan struct{} // holds a token while a call is in flight
+	noiseSeen chan struct{} // holds a token after a line that is not a frame
 
 	mu      sync.Mutex
-	over    bool        // no call begins any more
-	spoiled chan string // of the call in flight: a line that was no frame; nil without one
+	closed  bool        // no task may start
+	badLine chan string // for the call in flight: takes a line that is not a frame; nil without a call
 }
 
-func newSlot() *slot { return &slot{taken: make(chan struct{}, 1), noisy: make(chan struct{}, 1)} }
+func newSlot() *slot { return &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)} }
 
-// spoil ends the call in flight because of a line that is no frame: to a child
-// that answers one call at a time, whatever it prints is its answer.
-func (s *slot) spoil(line []byte) {
-	signal(s.noisy)
+// failCall fails the call in flight because of a line that is not a frame. A child that
+// takes one call at a time prints the line in place of the answer.
+func (s *slot) failCall(line []byte) {
+	signal(s.noiseSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spoiled != nil {
-		s.spoiled <- cutLine(line)
-		s.spoiled = nil
+	if s.badLine != nil {
+		s.badLine <- cutLine(line)
+		s.badLine = nil
 	}
 }
 
-// quiet is how long a child whose call was spoilt may still go on about it: the
-// rest of a traceback must not be taken for the answer to the next call.
-const quiet = 100 * time.Millisecond
+// quietTime is the time without output after which the next call may start. The rest of a
+// traceback must not fail the next call.
+const quietTime = 100 * time.Millisecond
 
-// settle returns when no more lines come, or ctx ends with the answer.
-func (s *slot) settle(ctx context.Context) {
+// awaitQuiet returns when no line has come for quietTime, or when ctx ends.
+func (s *slot) awaitQuiet(ctx context.Context) {
 	for {
 		select {
-		case <-s.noisy:
-		case <-time.After(quiet):
+		case <-s.noiseSeen:
+		case <-time.After(quietTime):
 			return
 		case <-ctx.Done():
 			return
@@ -52,100 +52,100 @@ func (s *slot) settle(ctx context.Context) {
 	}
 }
 
-// enter takes the slot and returns the channel that a spoilt call hears of.
-func (s *slot) enter() chan string {
+// start marks a call as in flight and returns the channel for a line that fails the call.
+func (s *slot) start() chan string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spoiled = make(chan string, 1)
-	return s.spoiled
+	s.badLine = make(chan string, 1)
+	return s.badLine
 }
 
-// begin starts a task of the child, unless the end of those is being waited for.
-func (s *slot) begin(tasks *sync.WaitGroup, task func()) bool {
+// startTask starts a task of the child, unless close was called.
+func (s *slot) startTask(tasks *sync.WaitGroup, task func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.over {
+	if !s.closed {
 		tasks.Go(task)
 	}
-	return !s.over
+	return !s.closed
 }
 
-// close makes begin refuse.
+// close makes startTask return false.
 func (s *slot) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 }
 
-func (s *slot) leave() {
+func (s *slot) release() {
 	s.mu.Lock()
-	s.spoiled = nil
+	s.badLine = nil
 	s.mu.Unlock()
-	<-s.taken
+	<-s.token
 }
 
-// single is a call to a child that takes one at a time.
-func (c *child) single(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	clock, stop := clockOf(c.spec.Options.CallTimeout)
+// callOne calls a child that takes one call at a time.
+func (c *child) callOne(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	clock, stop := timerFor(c.spec.Options.CallTimeout)
 	defer stop()
 	select {
-	case c.slot.taken <- struct{}{}:
+	case c.slot.token <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-c.served:
+	case <-c.connDone:
 		return nil, jsonrpc.ErrClosed
 	case <-clock:
 		c.end(protocol.Errorf(protocol.Overloaded, "a call that timed out still held its only slot, and it was replaced"))
 		return nil, protocol.Errorf(protocol.Overloaded, "it is still busy with a call that timed out, and is being replaced")
 	}
-	return c.turn(ctx, method, params)
+	return c.callInSlot(ctx, method, params)
 }
 
-// turn makes the call that the slot was taken for.
-func (c *child) turn(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+// callInSlot makes a call; the caller has taken the slot.
+func (c *child) callInSlot(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	type answer struct {
 		raw json.RawMessage
 		err error
 	}
 	answered := make(chan answer, 1)
-	spoiled := c.slot.enter()
+	spoiled := c.slot.start()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if !c.slot.begin(&c.tasks, func() {
+	if !c.slot.startTask(&c.tasks, func() {
 		defer cancel()
 		raw, err := c.conn.Call(inner, method, params, nil)
-		c.slot.leave()
+		c.slot.release()
 		answered <- answer{raw, err}
 	}) {
 		cancel()
-		c.slot.leave()
+		c.slot.release()
 		return nil, jsonrpc.ErrClosed
 	}
-	clock, stop := clockOf(c.spec.Options.CallTimeout)
+	clock, stop := timerFor(c.spec.Options.CallTimeout)
 	defer stop()
 	select {
 	case a := <-answered:
 		return a.raw, a.err
 	case line := <-spoiled:
-		if !c.slot.begin(&c.tasks, func() { c.slot.settle(inner); cancel() }) {
+		if !c.slot.startTask(&c.tasks, func() { c.slot.awaitQuiet(inner); cancel() }) {
 			cancel()
 		}
 		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is no answer; anything else belongs on stderr")
 		fault.Evidence = &protocol.Evidence{Line: line}
-		return nil, unanswered{fault}
+		return nil, maybeExecuted{fault}
 	case <-ctx.Done():
-		return nil, unanswered{ctx.Err()}
+		return nil, maybeExecuted{ctx.Err()}
 	case <-clock:
-		return nil, unanswered{jsonrpc.ErrTimeout}
+		return nil, maybeExecuted{jsonrpc.ErrTimeout}
 	}
 }
 
-// unanswered marks the failure of a call that the child may have acted on.
-type unanswered struct{ error }
+// maybeExecuted marks the failure of a call that the child may have acted on.
+type maybeExecuted struct{ error }
 
-func (u unanswered) Unwrap() error { return u.error }
+func (u maybeExecuted) Unwrap() error { return u.error }
 
-// clockOf returns a channel that fires after d, never for 0.
-func clockOf(d time.Duration) (<-chan time.Time, func() bool) {
+// timerFor returns a channel that fires after d; never if d is 0.
+func timerFor(d time.Duration) (<-chan time.Time, func() bool) {
 	if d <= 0 {
 		return nil, func() bool { return false }
 	}

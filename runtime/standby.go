@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// Standby keeps one process started that nobody has spoken to, for the next
-// instance of a spec that names it. Its methods may be called by many goroutines;
-// a nil Standby is one that keeps none.
+// Standby keeps one started process ready for the next instance of a Spec with this
+// Standby. Its methods are safe for concurrent use; a nil Standby keeps no process.
 type Standby struct {
 	spec Spec
 
 	mu      sync.Mutex
-	idle    *spawned // nil: there is none
+	idle    *idleProcess // nil: no process is ready
 	filling bool
 	closed  bool
-	tasks   sync.WaitGroup // those that fill and those that watch; none begins once closed
+	tasks   sync.WaitGroup // running Fill and watch calls; none starts after closed
 }
 
-// NewStandby returns a Standby for instances of s, whose transport is stdio. It
-// starts nothing before Fill.
+// NewStandby returns a Standby for instances of s, whose transport must be stdio. Only
+// Fill starts a process.
 func NewStandby(s Spec) *Standby {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
@@ -29,14 +28,14 @@ func NewStandby(s Spec) *Standby {
 	return &Standby{spec: s}
 }
 
-// Fill starts the process, unless there is one or another Fill is about to. The
-// error is a *protocol.Error of kind spawn_failed.
+// Fill starts the process, unless one is ready or another Fill runs. The error is a
+// *protocol.Error of kind spawn_failed.
 func (b *Standby) Fill(ctx context.Context) error {
 	if b == nil || !b.begin() {
 		return nil
 	}
 	defer b.tasks.Done()
-	p, err := startSpawned(ctx, &b.spec)
+	p, err := startProcess(ctx, &b.spec)
 	b.mu.Lock()
 	b.filling = false
 	kept := err == nil && !b.closed
@@ -46,7 +45,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if err != nil {
-		return blame(&b.spec, spawnFailed(err))
+		return withExtension(&b.spec, spawnFailed(err))
 	}
 	if !kept {
 		p.end(ctx, 0)
@@ -54,7 +53,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	return nil
 }
 
-// begin takes the right to fill.
+// begin reports whether the caller may fill, and marks the Standby as filling.
 func (b *Standby) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,9 +65,9 @@ func (b *Standby) begin() bool {
 	return true
 }
 
-// watch sees the process end before anybody wanted it. It is not replaced before
-// the next instance has started: what ends by itself would end again.
-func (b *Standby) watch(p *spawned) {
+// watch handles the end of a process that was never taken. It starts no replacement,
+// which would probably end as well; the next Fill does.
+func (b *Standby) watch(p *idleProcess) {
 	select {
 	case <-p.taken:
 		return
@@ -86,8 +85,8 @@ func (b *Standby) watch(p *spawned) {
 	}
 }
 
-// take hands the process over; nil when there is none.
-func (b *Standby) take() *spawned {
+// take hands the process over; nil if none is ready.
+func (b *Standby) take() *idleProcess {
 	if b == nil {
 		return nil
 	}
@@ -113,8 +112,8 @@ func (b *Standby) PID() int {
 	return b.idle.proc.PID()
 }
 
-// Stop ends the process by the ladder of an instance, for good. It waits, and may
-// be called again.
+// Stop stops the process in the same steps as an instance, and closes the Standby for
+// good. It waits for the end and may be called again.
 func (b *Standby) Stop(ctx context.Context) {
 	if b == nil {
 		return
@@ -140,8 +139,8 @@ func (b *Standby) Kill() {
 	}
 }
 
-// end stops a process that nobody has spoken to.
-func (p *spawned) end(ctx context.Context, grace time.Duration) {
-	_ = p.proc.Stop(ctx, grace) // one that cannot be killed is beyond help
+// end stops a process that was never taken.
+func (p *idleProcess) end(ctx context.Context, grace time.Duration) {
+	_ = p.proc.Stop(ctx, grace) // nothing more can be done about a process that survives SIGKILL
 	p.proc.Stdout.Close()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// limits bound what one extension may offer.
+// limits bound the offer of one extension.
 var limits = struct {
 	tools      int // descriptors of one handshake
 	pages      int // answers to tools/list of one listing
@@ -20,14 +20,14 @@ var limits = struct {
 	hooks      int // names of hooks
 }{tools: 4096, pages: 256, descriptor: 256 << 10, hooks: 64}
 
-// offer is what an extension put forward, unchecked.
+// offer is the unchecked list of tools and hooks of an extension.
 type offer struct {
 	tools []json.RawMessage
 	hooks []string
-	execs []manifest.HookSpec // hooks that the manifest itself has
+	execs []manifest.HookSpec // hooks of the manifest
 }
 
-// review keeps what the host accepts of an offer and says why it leaves the rest.
+// review is the accepted part of an offer, with diagnostics about the rest.
 type review struct {
 	extension   string
 	tools       []protocol.Tool
@@ -35,9 +35,9 @@ type review struct {
 	diagnostics []protocol.Diagnostic
 }
 
-// reviewOffer checks every descriptor for shape and the whole against declared,
-// the manifest's [capabilities]: a list that is stated there admits nothing
-// else, nil admits whatever is offered.
+// reviewOffer checks the shape of every descriptor, and the names against declared, the
+// [capabilities] of the manifest. A list in declared admits only its names; nil admits
+// all.
 func reviewOffer(extension string, o offer, declared *manifest.Capabilities) *review {
 	r := &review{extension: extension}
 	names := r.readTools(o.tools)
@@ -81,8 +81,7 @@ func (r *review) readTools(raws []json.RawMessage) (names []string) {
 	return names
 }
 
-// readHooks fills r.hooks with the points that extensions may be told of, in
-// snake_case and each once.
+// readHooks fills r.hooks with the valid hook points, in snake_case, each once.
 func (r *review) readHooks(names []string) {
 	for i, name := range names {
 		e, ok := manifest.ParseHookEvent(name)
@@ -120,8 +119,8 @@ func (r *review) warn(code, hint, format string, args ...any) {
 		Extension: r.extension, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// parseTool reads the name, by which [capabilities] goes. The rest of a descriptor
-// stays as it was sent, for the catalog to judge.
+// parseTool reads the name, which [capabilities] refers to. The catalog checks the rest of
+// the descriptor.
 func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 	t := protocol.Tool{Raw: raw}
 	switch {
@@ -139,8 +138,8 @@ func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 	return t, nil
 }
 
-// Declared returns the tools that the manifest itself declares, those of an
-// extension without a handshake (exec and lite).
+// Declared returns the tools that the manifest declares: all tools of an extension without
+// a handshake (exec and lite).
 func Declared(m *manifest.Manifest) []protocol.Tool {
 	return reviewOffer(m.Plugin.ID, declaredOffer(m), m.Capabilities).tools
 }
@@ -160,8 +159,8 @@ func declaredOffer(m *manifest.Manifest) (o offer) {
 			d["annotations"] = s.Annotations
 		}
 		raw, err := manifest.JSON(d)
-		if err != nil { // a value JSON has no word for, such as infinity
-			raw = emptyObject // reviewed as a tool without a name, and dropped
+		if err != nil { // a value without a JSON form, such as infinity
+			raw = emptyObject // the review drops it as a tool without a name
 		}
 		o.tools = append(o.tools, raw)
 	}

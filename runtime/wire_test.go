@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// metAt returns a spec whose script can stop at "sync" steps.
+// metAt returns a Spec whose script can stop at sync steps.
 func metAt(t *testing.T, script string) (Spec, *meeting) {
 	s, m := spec(t, script), newMeeting(t)
 	s.Env = append(s.Env, m.env())
@@ -40,7 +40,7 @@ func TestW1EndlessLine(t *testing.T) {
 	}
 	fault := r.end(protocol.LineTooLong)
 	wantContains(t, fault.Error(), "max_line_bytes (16777216)")
-	if fault.Evidence.Signal == "" { // SIGPIPE if it was faster than our SIGKILL
+	if fault.Evidence.Signal == "" { // SIGPIPE if that came before SIGKILL
 		t.Errorf("evidence = %+v, want a killed process", fault.Evidence)
 	}
 }
@@ -248,7 +248,7 @@ func TestW9HalfLine(t *testing.T) {
 	r.end(protocol.StdoutClosed)
 }
 
-// blockedHandler is a log that takes its time.
+// blockedHandler is a slow log handler.
 type blockedHandler struct {
 	slog.Handler
 	release chan struct{}
@@ -260,22 +260,22 @@ func (h blockedHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// W9: a child that has exited did not go on running, however long it takes to deal
-// with what it left behind.
+// W9: a child that has exited is not reported as running, even if its last output takes long
+// to process.
 func TestW9ExitIsNotAnEndOfStdout(t *testing.T) {
 	fault(t)
 	h := blockedHandler{slog.DiscardHandler, make(chan struct{})}
 	defer close(h.release)
 	s := spec(t, "init echo; err last words; exit 3")
-	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log holds up the end for longer
+	s.Logger, s.exitGrace = slog.New(h), 100*time.Millisecond // the log delays the end for longer
 	r := start(t, s)
 	wantContains(t, r.end(protocol.ChildExited).Error(), "exit status 3")
 }
 
-// slowly is a process that is seen to end long before it has ended.
+// slowly is an endpoint that is exiting for a long time before it has exited.
 type slowly struct {
 	local
-	exiting chan struct{} // is taken from each time that somebody looks
+	exiting chan struct{} // received from at each call of Dying
 	ended   chan struct{}
 }
 
@@ -290,16 +290,16 @@ func (s slowly) Dying() bool {
 	return true
 }
 
-// W9: nor does one go on running that is dying, however long that takes.
+// W9: a child that is exiting is not reported as running, however long that takes.
 func TestW9DyingIsNotAnEndOfStdout(t *testing.T) {
 	b := slowly{exiting: make(chan struct{}, 3), ended: make(chan struct{})}
 	for range cap(b.exiting) {
 		b.exiting <- struct{}{}
 	}
 	close(b.exiting)
-	c := &child{spec: &Spec{exitGrace: time.Millisecond}, body: b, broken: io.EOF, served: make(chan struct{})}
+	c := &child{spec: &Spec{exitGrace: time.Millisecond}, endpoint: b, connErr: io.EOF, connDone: make(chan struct{})}
 	c.conn = jsonrpc.NewConn(nil, jsonrpc.Options{})
-	close(c.served)
+	close(c.connDone)
 	if fault := c.disconnected(); fault.Kind != protocol.ChildExited {
 		t.Error(fault)
 	}

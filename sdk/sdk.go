@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -83,7 +84,7 @@ func (x *Extension) Main() int {
 // closed the connection, and ctx's error when ctx ends first. While Serve runs, pipes
 // and sockets are in non-blocking mode, so that ctx can end a read.
 func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
-	r, release := jsonrpc.Pollable(r)
+	r, release := ndjson.Pollable(r)
 	defer release()
 	return x.serve(ctx, r, w)
 }
@@ -92,9 +93,9 @@ func (x *Extension) Serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser
 // a thread that blocks in a read wakes up in half the time that the poller takes. w is
 // non-blocking, so that an answer that fits its buffer takes no other goroutine.
 func (x *Extension) serve(ctx context.Context, r io.ReadCloser, w io.WriteCloser) error {
-	w, release := jsonrpc.Pollable(w)
+	w, release := ndjson.Pollable(w)
 	defer release()
-	conn := jsonrpc.NewConn(jsonrpc.NewLineTransport(r, w, jsonrpc.LineOptions{}), jsonrpc.Options{
+	conn := jsonrpc.NewConn(ndjson.New(r, w, ndjson.Options{}), jsonrpc.Options{
 		Handle: x.handle, Notified: x.notified, Inline: true, MaxHandlers: 1024, Drain: drainTimeout,
 	})
 	x.mu.Lock()

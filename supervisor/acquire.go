@@ -12,21 +12,22 @@ import (
 type lease[S Service] struct {
 	g      *Group[S]
 	slot   *slot[S]
-	inst   *instance[S] // nil once released
+	inst   *instance[S] // nil after release
 	ticket ticket
 }
 
-// Acquire returns a Ready instance for one call and the function that gives it
-// back with the call's outcome, which must be called and does nothing the second
-// time. The key chooses the slot of a PerKey group and is ignored otherwise.
+// Acquire returns a Ready instance for one call and a release function, which takes
+// the call's outcome. The caller must call release; a second call does nothing. The
+// key chooses the slot of a PerKey group; other groups ignore it.
 //
-// It starts an Idle slot, and waits in order of arrival while the instance starts,
-// while a restart is due within 1 s, or for room. Else it fails with a
-// *protocol.Error: Overloaded (the queue is full, QueueTimeout has passed, or all
-// MaxInstances are busy), BreakerOpen and NotReady (both with RetryAfter),
-// Failed, ShuttingDown; or with the error of an on-demand start that it waited
-// for. When ctx ends while it waits, the error wraps ctx.Err(): Canceled, or for
-// a deadline Overloaded or NotReady, by what it waited for.
+// Acquire starts an Idle slot. It waits, in order of arrival, while the instance
+// starts, while a restart is due within 1 s, or until an instance has room.
+// Otherwise it fails with a *protocol.Error: Overloaded (the queue is full,
+// QueueTimeout has passed, or all MaxInstances are busy), BreakerOpen and NotReady
+// (both with RetryAfter), Failed, ShuttingDown; or with the error of the on-demand
+// start that it waited for. When ctx ends during the wait, the error wraps
+// ctx.Err(). Its kind is Canceled; after a deadline it is Overloaded if an instance
+// was Ready and NotReady if none was.
 func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome error), error) {
 	var (
 		none S
@@ -40,7 +41,7 @@ func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome err
 	}
 	g.update(nil, func() {
 		if p, err = g.poolOf(key); err == nil {
-			l, w, err = g.enter(p)
+			l, w, err = g.acquireOrEnqueue(p)
 		}
 	})
 	if w != nil {
@@ -52,28 +53,28 @@ func (g *Group[S]) Acquire(ctx context.Context, key string) (S, func(outcome err
 	return l.inst.service, l.release, nil
 }
 
-// await returns what became of a waiter, at the latest when ctx ends or it has
+// await blocks until w has a lease or an error, until ctx ends, or until w has
 // waited for QueueTimeout while p had a Ready slot.
 func (g *Group[S]) await(ctx context.Context, p *pool[S], w *waiter[S]) (*lease[S], error) {
 	timer := time.NewTimer(g.o.QueueTimeout)
 	defer timer.Stop()
 	for {
 		select {
-		case <-w.settled:
+		case <-w.done:
 			return w.lease, w.err
 		case <-ctx.Done():
 			cause := ctx.Err()
 			g.update(p, func() {
-				if !w.isSettled() {
-					p.settleOne(w, nil, p.abandoned(cause))
+				if !w.isDone() {
+					p.resolve(w, nil, p.contextError(cause))
 				}
 			})
 			return w.lease, w.err
 		case <-timer.C:
 			g.update(p, func() {
-				left := g.patience(p, w)
-				if left <= 0 && !w.isSettled() {
-					p.settleOne(w, nil, protocol.Errorf(protocol.Overloaded, "no room within %s", g.o.QueueTimeout))
+				left := g.remainingWait(p, w)
+				if left <= 0 && !w.isDone() {
+					p.resolve(w, nil, protocol.Errorf(protocol.Overloaded, "no room within %s", g.o.QueueTimeout))
 				}
 				timer.Reset(left)
 			})
@@ -81,22 +82,23 @@ func (g *Group[S]) await(ctx context.Context, p *pool[S], w *waiter[S]) (*lease[
 	}
 }
 
-func (w *waiter[S]) isSettled() bool { return w.lease != nil || w.err != nil }
+func (w *waiter[S]) isDone() bool { return w.lease != nil || w.err != nil }
 
-// patience is how long w may yet wait. Its time runs only while p has a Ready slot.
-func (g *Group[S]) patience(p *pool[S], w *waiter[S]) time.Duration {
+// remainingWait is how long w may still wait. Time without a Ready slot in p does
+// not count.
+func (g *Group[S]) remainingWait(p *pool[S], w *waiter[S]) time.Duration {
 	if !p.has(Ready) {
 		return g.o.QueueTimeout
 	}
 	from := w.since
-	if p.served.After(from) {
-		from = p.served
+	if p.readySince.After(from) {
+		from = p.readySince
 	}
 	return from.Add(g.o.QueueTimeout).Sub(g.now())
 }
 
-// abandoned is the error of a call whose context ended in the queue.
-func (p *pool[S]) abandoned(cause error) error {
+// contextError is the error of a call whose context ended in the queue.
+func (p *pool[S]) contextError(cause error) error {
 	switch {
 	case !errors.Is(cause, context.DeadlineExceeded):
 		return protocol.Errorf(protocol.Canceled, "given up while waiting: %w", cause)
@@ -106,8 +108,8 @@ func (p *pool[S]) abandoned(cause error) error {
 	return protocol.Errorf(protocol.NotReady, "not ready within the call's time: %w", cause)
 }
 
-// release gives the instance back. If it has died meanwhile, nothing of its
-// slot's next instance changes.
+// release gives the instance back with the outcome of the call. After the death of
+// the instance it changes nothing: the slot may run the next instance by then.
 func (l *lease[S]) release(err error) {
 	g, sl := l.g, l.slot
 	o, ended := g.o.outcomeOf(err), g.o.Ended(err)
@@ -121,11 +123,14 @@ func (l *lease[S]) release(err error) {
 		if sl.inst != inst {
 			return
 		}
-		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // somebody will ask
-			sl.used = g.now()
+		if g.o.IdleTimeout > 0 || g.o.Mode == PerKey { // only these read lastUsed
+			sl.lastUsed = g.now()
 		}
-		if inst.gone = inst.gone || ended; !inst.gone { // the next one has a breaker of its own
+		if inst.exiting = inst.exiting || ended; !inst.exiting { // the next instance has its own breaker
 			g.report(sl, l.ticket, o)
+			if o == succeeded && g.o.Restart.Cooldown > 0 {
+				sl.policy.reset()
+			}
 		}
 		if sl.state == Draining && inst.inFlight == 0 {
 			inst.cancel()
@@ -133,7 +138,7 @@ func (l *lease[S]) release(err error) {
 	})
 }
 
-// report tells the breaker of sl what a call came to.
+// report counts the outcome of a call on the breaker of sl.
 func (g *Group[S]) report(sl *slot[S], t ticket, o outcome) {
 	was := sl.breaker.state
 	if sl.breaker.report(t, o); sl.breaker.state != was {
@@ -141,16 +146,17 @@ func (g *Group[S]) report(sl *slot[S], t ticket, o outcome) {
 	}
 }
 
-// enter gives a new call what offer has for it, or a place in the queue.
-func (g *Group[S]) enter(p *pool[S]) (*lease[S], *waiter[S], error) {
-	l, err := g.offer(p, len(p.queue)+1)
+// acquireOrEnqueue returns a lease or an error if tryAcquire has one, and else puts
+// the call into the queue.
+func (g *Group[S]) acquireOrEnqueue(p *pool[S]) (*lease[S], *waiter[S], error) {
+	l, err := g.tryAcquire(p, len(p.queue)+1)
 	if l != nil || err != nil {
 		return l, nil, err
 	}
 	if len(p.queue) >= g.o.MaxQueue*len(p.slots) {
 		return nil, nil, protocol.Errorf(protocol.Overloaded, "%d calls are waiting already", len(p.queue))
 	}
-	w := &waiter[S]{since: g.now(), settled: make(chan struct{})}
+	w := &waiter[S]{since: g.now(), done: make(chan struct{})}
 	p.queue = append(p.queue, w)
 	return nil, w, nil
 }

@@ -17,7 +17,7 @@ func TestR7QueueIsBoundedAndFair(t *testing.T) {
 		second := w.acquire("")
 		w.acquire("").refused(t, protocol.Overloaded)
 		running.release(nil)
-		running.release(nil) // gives back nothing that is not its own
+		running.release(nil) // a second release does nothing
 		first.got(t, f)
 		second.waits(t)
 		time.Sleep(5*time.Second - 1)
@@ -157,7 +157,7 @@ func TestLazyStartsOnFirstCall(t *testing.T) {
 		c.got(t, f)
 		second.got(t, f)
 
-		// It does not come back by itself, but with the next call.
+		// After a failure the slot waits for the next call.
 		f.die(errCrash)
 		time.Sleep(time.Minute)
 		w.noneBorn()
@@ -169,8 +169,8 @@ func TestLazyStartsOnFirstCall(t *testing.T) {
 	})
 }
 
-// The calls that wanted an on-demand start learn why it failed; there is no loop,
-// but the budget counts.
+// Calls that wait for an on-demand start get the error of that start. The slot does
+// not retry by itself, but the failures count against the budget.
 func TestLazyStartFailure(t *testing.T) {
 	inBubble(t, Options{Lazy: true, Restart: Restart{MaxAttempts: 2}}, func(t *testing.T, w *world) {
 		for range 2 {
@@ -191,7 +191,7 @@ func TestLazyStartFailure(t *testing.T) {
 	})
 }
 
-// A call that waits for a lazy slot's restart gets it when it is due.
+// A call can wait for the restart of a lazy slot.
 func TestLazyRestartHonoursBackoff(t *testing.T) {
 	o := five
 	o.Lazy = true
@@ -243,7 +243,7 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A call may learn of an instance's end before Serve returns: later ones wait for
+// A call can see the end of an instance before Serve returns. Later calls then wait for
 // the next instance.
 func TestW8InstanceThatEndedTakesNoMoreCalls(t *testing.T) {
 	ended := func(err error) bool { return errors.Is(err, errCrash) }

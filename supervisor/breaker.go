@@ -7,47 +7,47 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// BreakerState is what a breaker does with calls.
+// BreakerState is the state of a circuit breaker.
 type BreakerState string
 
 // The states of a breaker.
 const (
 	BreakerClosed   BreakerState = "closed"    // calls pass
 	BreakerOpen     BreakerState = "open"      // calls are refused
-	BreakerHalfOpen BreakerState = "half_open" // one call, the probe, is under way; others are refused
+	BreakerHalfOpen BreakerState = "half_open" // one call, the probe, passes; others are refused
 )
 
-// outcome is what a call says about its instance.
+// outcome classifies the result of a call for the breaker.
 type outcome int
 
 const (
-	succeeded outcome = iota // it answered
-	faulted                  // it did not
-	excluded                 // it was not asked, or not given the time
+	succeeded outcome = iota // the instance answered
+	faulted                  // the instance did not answer, or not in a usable way
+	excluded                 // the call says nothing about the instance, such as one that was canceled
 )
 
 var errFaulted, errExcluded = errors.New("faulted"), errors.New("excluded")
 
 func (o outcome) err() error { return [...]error{nil, errFaulted, errExcluded}[o] }
 
-// breaker refuses calls to an instance that keeps failing them. It is a
-// gobreaker circuit with two additions: a failed probe puts one with twice the
-// timeout in its place, and a success while all is well, the common case by far,
-// costs nothing. Its owner's lock guards it.
+// breaker refuses calls to an instance that keeps failing them. It wraps a gobreaker
+// circuit with two additions: after a failed probe, a new circuit with twice the
+// timeout replaces the circuit, and a success on a closed breaker without faults,
+// the common case by far, costs nothing. The group's lock guards the breaker.
 type breaker struct {
 	Breaker
 	name    string
-	timeout time.Duration // of the circuit in place
+	timeout time.Duration // of the current circuit
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 
-	state   BreakerState
-	epoch   uint64    // counts changes of state: what began before one says nothing after it
-	until   time.Time // while open: when the probe may pass
-	probing bool      // while half open: the probe is under way
-	failing bool      // while closed: the latest outcome was a fault
+	state       BreakerState
+	epoch       uint64    // counts changes of state; outcomes of calls from an earlier epoch are ignored
+	until       time.Time // while open: when a probe may pass
+	probing     bool      // while half open: a probe is in flight
+	lastFaulted bool      // while closed: the latest outcome was a fault
 }
 
-// ticket is a call's right to report its outcome.
+// ticket identifies an admitted call when it reports its outcome.
 type ticket struct {
 	epoch uint64
 	probe func(error) // nil unless the call is the probe
@@ -68,13 +68,13 @@ func (b *breaker) permits(now time.Time) bool {
 	return true
 }
 
-// admit lets a call pass; permits must have said so.
+// admit lets a call pass. permits must have returned true before.
 func (b *breaker) admit() ticket {
 	if b.state == BreakerClosed {
 		return ticket{epoch: b.epoch}
 	}
 	done, err := b.circuit.Allow()
-	if err != nil { // its clock reads no earlier than the one permits was asked with
+	if err != nil { // cannot happen: its clock is not behind the time given to permits
 		panic("supervisor: breaker out of step: " + err.Error())
 	}
 	b.probing = true
@@ -87,8 +87,8 @@ func (b *breaker) report(t ticket, o outcome) {
 	case t.epoch != b.epoch:
 	case t.probe != nil:
 		b.reportProbe(t.probe, o)
-	case o == faulted, o == succeeded && b.failing:
-		b.failing = o == faulted
+	case o == faulted, o == succeeded && b.lastFaulted:
+		b.lastFaulted = o == faulted
 		b.record(o)
 	}
 }
@@ -98,41 +98,41 @@ func (b *breaker) reportProbe(done func(error), o outcome) {
 	done(o.err())
 	switch b.state {
 	case BreakerOpen:
-		b.install(min(2*b.timeout, b.MaxTimeout))
+		b.newCircuit(min(2*b.timeout, b.MaxTimeout))
 		for b.state != BreakerOpen {
 			b.record(faulted)
 		}
 	case BreakerClosed:
-		b.circuit, b.failing = nil, false
+		b.circuit, b.lastFaulted = nil, false
 	}
 }
 
-// record counts one outcome on the closed circuit, which is made for the first fault.
+// record counts one outcome on the closed circuit. The first fault creates the circuit.
 func (b *breaker) record(o outcome) {
 	if b.circuit == nil {
-		b.install(b.Timeout)
+		b.newCircuit(b.Timeout)
 	}
-	if done, err := b.circuit.Allow(); err == nil { // closed: always
+	if done, err := b.circuit.Allow(); err == nil { // always, as the circuit is closed
 		done(o.err())
 	}
 }
 
-// install puts a closed circuit with the given timeout in place.
-func (b *breaker) install(timeout time.Duration) {
+// newCircuit replaces the circuit by a closed one with the given timeout.
+func (b *breaker) newCircuit(timeout time.Duration) {
 	b.timeout, b.state = timeout, BreakerClosed
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         b.name,
-		Timeout:      timeout - 1, // gobreaker reopens after the timeout, we at it
+		Timeout:      timeout - 1, // gobreaker lets a probe pass after the timeout, this package at it
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= b.Threshold },
 		IsSuccessful: func(err error) bool { return err == nil },
 		IsExcluded:   func(err error) bool { return err == errExcluded },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
-			b.moved(to)
+			b.onStateChange(to)
 		},
 	})
 }
 
-func (b *breaker) moved(to gobreaker.State) {
+func (b *breaker) onStateChange(to gobreaker.State) {
 	b.epoch++
 	switch to {
 	case gobreaker.StateOpen:

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// modelBreaker is the breaker as a reader of its documentation would write it.
+// modelBreaker implements the documentation of the breaker in the simplest way.
 type modelBreaker struct {
 	faults, round int
 	open, half    bool
@@ -110,7 +110,7 @@ func TestBreakerModel(t *testing.T) {
 	})
 }
 
-// open makes the world's breaker open by five faults on f.
+// openBreaker opens the breaker by five faults on f.
 func (w *world) openBreaker(f *fake) {
 	w.t.Helper()
 	for range 5 {
@@ -197,14 +197,14 @@ func TestR6OneProbe(t *testing.T) {
 				probe = c
 			}
 		}
-		// A hanging probe keeps the rest out; one that is cancelled makes way for the next.
+		// A hanging probe keeps other calls out; after a canceled probe the next call is the probe.
 		time.Sleep(time.Hour)
 		w.acquire("").refused(t, protocol.BreakerOpen)
 		probe.release(protocol.Errorf(protocol.Canceled, "caller left"))
 		next := w.acquire("")
 		next.got(t, f)
 		w.acquire("").refused(t, protocol.BreakerOpen)
-		next.release(errApp) // it answered
+		next.release(errApp) // an answer
 		c := w.acquire("")
 		c.got(t, f)
 		c.release(nil)

@@ -11,14 +11,14 @@
 //	  │  └ idle        │ ↓          ↓     Draining ──→ Idle, Spawning or Shutdown
 //	  │                Restarting ←─┘
 //	  │                  │ budget spent, or ErrPermanent
-//	Restart ←────────  Failed
+//	Restart ←────────  Failed ──→ Spawning, after a Cooldown
 //
-// A call takes an instance with [Group.Acquire] and gives it back with the
-// outcome; that one function is the admission bound, the queue, the breaker and
-// the on-demand start. What was acquired stays tied to the instance it was
-// acquired on: if that dies, the call gets its error from the instance, and its
-// slot's next instance starts with nothing in flight and a fresh breaker.
+// A call takes an instance with [Group.Acquire] and gives the instance back with
+// the outcome. Acquire applies the admission bound, the queue and the breaker, and
+// starts instances on demand. A call belongs to the instance that it acquired: when
+// that instance dies, the call fails with the error of that instance, and the next
+// instance of the slot begins with no calls in flight and a closed breaker.
 //
 // Every change of a slot or breaker is an [Event], delivered in order to one
-// function; [Group.Status] is the snapshot of the same facts.
+// function; [Group.Status] is a snapshot of the same data.
 package supervisor

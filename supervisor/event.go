@@ -2,10 +2,10 @@ package supervisor
 
 import "time"
 
-// maxPending bounds the events kept for an OnEvent that lags.
-const maxPending = 1024
+// maxPendingEvents bounds the events kept for an OnEvent that lags.
+const maxPendingEvents = 1024
 
-// EventKind says what an event is about.
+// EventKind is the subject of an event.
 type EventKind string
 
 // The kinds of event.
@@ -22,11 +22,11 @@ type Event struct {
 	Kind  EventKind
 
 	State       State
-	Attempt     int       // Restarting, and the Spawning and Ready that follow: which restart this is
-	MaxAttempts int       // of how many; negative: unlimited
-	Err         error     // Restarting and Failed: why
-	Asked       bool      // Failed: Start or Restart waited for this and returns Err
-	Next        time.Time // Restarting: when the next instance is due; Breaker open: when the probe may pass
+	Attempt     int       // Restarting, and the Spawning and Ready after it: the number of this restart
+	MaxAttempts int       // Restart.MaxAttempts; negative: unlimited
+	Err         error     // Restarting and Failed: the cause
+	Asked       bool      // Failed: Start or Restart waited for this start and returns Err
+	Next        time.Time // Restarting: when the next instance is due; Failed: when a trial may start, zero for never; Breaker open: when the probe may pass
 	Breaker     BreakerState
 
 	Lost int // events dropped just before this one because OnEvent lagged
@@ -38,31 +38,31 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 		return
 	}
 	st := &g.st
-	if len(st.pending) >= maxPending {
-		st.lost++
+	if len(st.pendingEvents) >= maxPendingEvents {
+		st.lostEvents++
 		return
 	}
 	e := Event{Time: g.now(), Group: g.o.Name, Key: sl.key, Kind: kind, State: sl.state,
-		Attempt: sl.attempt, MaxAttempts: g.o.Restart.MaxAttempts, Breaker: sl.breaker.state, Lost: st.lost}
+		Attempt: sl.attempt, MaxAttempts: g.o.Restart.MaxAttempts, Breaker: sl.breaker.state, Lost: st.lostEvents}
 	switch {
 	case kind == BreakerChanged && sl.breaker.state == BreakerOpen:
 		e.Next = sl.breaker.until
 	case sl.state == Restarting:
 		e.Err, e.Next = sl.err, sl.next
 	case sl.state == Failed:
-		e.Err, e.Asked = sl.err, sl.asked
+		e.Err, e.Asked, e.Next = sl.err, sl.asked, sl.next
 	}
-	st.lost = 0
-	st.pending = append(st.pending, e)
+	st.lostEvents = 0
+	st.pendingEvents = append(st.pendingEvents, e)
 }
 
-// deliver runs the hook until no event is left, outside the lock. At most one
-// deliver runs at a time, which is what keeps the events in order.
+// deliver calls OnEvent for every pending event, outside the lock. At most one
+// deliver runs at a time, which keeps the events in order.
 func (g *Group[S]) deliver() {
 	for {
 		var events []Event
 		g.update(nil, func() {
-			events, g.st.pending = g.st.pending, nil
+			events, g.st.pendingEvents = g.st.pendingEvents, nil
 			if len(events) == 0 {
 				g.st.delivering = false
 				g.st.busy--

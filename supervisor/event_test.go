@@ -57,8 +57,7 @@ func TestEventsTellTheStory(t *testing.T) {
 	})
 }
 
-// A failure that somebody waits for is told to them, and marked so that it is not
-// told twice; one that comes by itself is not marked.
+// Event.Asked marks a failure that Start or Restart returns as an error too.
 func TestEventsTellWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{}) // no restarts allowed
@@ -83,8 +82,8 @@ func TestEventsTellWhoAsked(t *testing.T) {
 	})
 }
 
-// A hook may use the group and may be slow: nobody but Stop waits for it, and
-// what it missed is counted.
+// OnEvent may call the group and may be slow: only Stop waits for it, and the dropped
+// events are counted.
 func TestEventHookLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, lost, seen := make(chan struct{}, 1), 0, 0
@@ -102,7 +101,7 @@ func TestEventHookLags(t *testing.T) {
 		if err := g.Start(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(12 * time.Hour) // of a crash loop
+		time.Sleep(12 * time.Hour) // in a crash loop
 		<-gate
 		time.Sleep(time.Hour)
 		gate <- struct{}{}

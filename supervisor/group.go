@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Group keeps the instances of one thing alive. Its methods may be called from
-// many goroutines; none but those that say so wait for anything but a short lock.
+// Group keeps the instances of one thing alive. Its methods are safe for concurrent
+// use and do not block, except where their comment says that they wait.
 type Group[S Service] struct {
 	start func(key string) (S, error)
 	o     Options
@@ -23,28 +23,31 @@ type Group[S Service] struct {
 	st groupState[S]
 }
 
-// groupState is everything about a group that changes. Only update touches it.
+// groupState is the mutable state of a group. Only update changes it.
 type groupState[S Service] struct {
-	now      time.Time           // of the update under way; see Group.now
+	now      time.Time           // of the current update; see Group.now
 	pools    map[string]*pool[S] // by key; the one pool of a Shared or Fixed group has key ""
-	slots    []*slot[S]          // of all pools, in order of creation; also those of released keys until they have stopped
+	slots    []*slot[S]          // of all pools, in order of creation; includes slots of released keys until they have stopped
+	starts   policy              // of a PerKey group with a Cooldown: the failed starts of all keys
+	startErr error               // of the latest failed start
 	stopping bool
-	busy     int           // goroutines of the group
-	changed  chan struct{} // closed by the next change that wait may wait for; nil when nobody does
+	busy     int           // running goroutines of the group
+	changed  chan struct{} // closed by the next change; nil while no wait runs
 
-	pending    []Event
-	delivering bool
-	lost       int
+	pendingEvents []Event
+	delivering    bool
+	lostEvents    int
 }
 
-// NewGroup returns a group whose slots get their instances from start, called on
-// a goroutine of the slot with the slot's key: "" when Shared, "0", "1"… when
-// Fixed, the key of the call when PerKey. start makes an instance and leaves the
-// slow work to its Serve; its error counts as a failed start. Nothing runs before
-// Start or the first Acquire.
+// NewGroup returns a group whose slots get their instances from start. start runs on
+// a goroutine of the slot and gets the slot's key: "" when Shared, "0", "1"… when
+// Fixed, the key of the call when PerKey. It should return quickly and leave slow
+// work to Serve of the instance. An error of start counts as a failed start. No
+// instance runs before Start or the first Acquire.
 func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S] {
 	g := &Group[S]{start: start, o: o.withDefaults()}
 	g.st.pools = make(map[string]*pool[S])
+	g.st.starts = policy{Restart: g.o.Restart, rand: g.o.Rand}
 	switch {
 	case o.Mode == Shared:
 		g.newPool("", "")
@@ -58,17 +61,18 @@ func NewGroup[S Service](start func(key string) (S, error), o Options) *Group[S]
 	return g
 }
 
-// update makes one change to the state and then does what follows from it: calls
-// that wait for a slot of p (nil: none) are served or refused, the hook is told.
+// update makes one change to the state and applies the consequences: it serves or
+// refuses the calls that wait for a slot of p (nil: none), and starts the delivery
+// of events.
 func (g *Group[S]) update(p *pool[S], change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.st.now = time.Time{}
 	change()
 	if p != nil && len(p.queue) > 0 {
-		g.settle(p)
+		g.serveQueue(p)
 	}
-	if len(g.st.pending) > 0 && !g.st.delivering {
+	if len(g.st.pendingEvents) > 0 && !g.st.delivering {
 		g.st.delivering = true
 		g.st.busy++
 		go g.deliver()
@@ -78,8 +82,8 @@ func (g *Group[S]) update(p *pool[S], change func()) {
 	}
 }
 
-// now is the time of the update under way, the same throughout. The clock is read
-// only when somebody asks, which a call to a healthy instance need not.
+// now is the time of the current update, the same throughout. The clock is read on
+// first use only, because a call to a healthy instance does not need the time.
 func (g *Group[S]) now() time.Time {
 	if g.st.now.IsZero() {
 		g.st.now = time.Now()
@@ -87,7 +91,7 @@ func (g *Group[S]) now() time.Time {
 	return g.st.now
 }
 
-// broadcast wakes wait.
+// broadcast wakes every wait.
 func (g *Group[S]) broadcast() {
 	if g.st.changed != nil {
 		close(g.st.changed)
@@ -95,8 +99,8 @@ func (g *Group[S]) broadcast() {
 	}
 }
 
-// wait blocks until done, which is asked under the lock after every change of a
-// slot's state, or until ctx ends.
+// wait blocks until done returns true or ctx ends. It calls done under the lock,
+// again after every change of a slot's state.
 func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	for {
 		var changed chan struct{}
@@ -120,10 +124,11 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// Start starts the slots of an eager group and waits until one of them is Ready
-// or all have Failed, which a slot does at once when its first start fails: their
-// errors are joined. The others go on starting. When ctx ends first, so does the
-// wait but not the start. A group that starts on demand does nothing.
+// Start starts the slots of an eager group and waits until one of them is Ready or
+// all have Failed; the error joins the errors of all. A slot whose first start
+// fails is Failed at once. After the first Ready slot the others go on starting.
+// When ctx ends first, Start returns ctx.Err() and the start goes on. In a group
+// that starts on demand, Start does nothing.
 func (g *Group[S]) Start(ctx context.Context) error {
 	if g.o.onDemand() {
 		return nil
@@ -139,14 +144,18 @@ func (g *Group[S]) Start(ctx context.Context) error {
 	return g.outcome(ctx, p.slots, true)
 }
 
-// Restart replaces the instances of the slots with the given keys, or of all when
-// none is given, and forgets their failures: it is the way out of Failed. Calls
-// in flight get DrainTimeout to end, new ones wait. It returns when each new
-// instance is Ready or its slot Failed at once, with the errors of those; or when
-// ctx ends, while the restart goes on. Idle slots stay idle, unknown keys are ignored.
+// Restart replaces the instances of the slots with the given keys, or of all slots
+// when no key is given, and clears their failures, also those of Failed slots. Calls
+// in flight get DrainTimeout to end; new calls wait. Restart waits until each new
+// instance is Ready or its first start has failed, and joins the errors of the
+// failed ones. When ctx ends first, it returns ctx.Err() and the restart goes on.
+// Idle slots stay idle; unknown keys are ignored.
 func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	var slots []*slot[S]
 	g.update(nil, func() {
+		if len(keys) == 0 {
+			g.st.starts.reset()
+		}
 		for _, sl := range g.st.slots {
 			if sl.state != Idle && (len(keys) == 0 || slices.Contains(keys, sl.key)) {
 				slots = append(slots, sl)
@@ -157,8 +166,8 @@ func (g *Group[S]) Restart(ctx context.Context, keys ...string) error {
 	return g.outcome(ctx, slots, false)
 }
 
-// outcome waits until all slots that were asked to start have become Ready or
-// Failed, or the first is Ready if that is enough, and joins the errors unless it is.
+// outcome waits until all slots with a requested start are Ready or Failed, and joins
+// the errors. With firstIsEnough it returns nil as soon as one slot is Ready.
 func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough bool) error {
 	var failures []error
 	var ready, undecided int
@@ -181,8 +190,8 @@ func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough 
 	return errors.Join(failures...)
 }
 
-// startError is why a slot that was asked to start is not Ready; nil when it
-// was, even if its instance has died since.
+// startError is the error of a requested start; nil if the slot was Ready, even when
+// the instance has died since.
 func (sl *slot[S]) startError() error {
 	switch sl.state {
 	case Failed:
@@ -193,41 +202,41 @@ func (sl *slot[S]) startError() error {
 	return nil
 }
 
-// Release ends the slot of key in a PerKey group: calls in flight get
-// DrainTimeout to end, waiting ones are refused. It does not wait. A later call
-// with that key gets a new slot.
+// Release ends the slot of key in a PerKey group: calls in flight get DrainTimeout to
+// end, waiting calls are refused. Release does not wait. A later call with that key
+// gets a new slot. In other groups Release does nothing.
 func (g *Group[S]) Release(key string) {
 	if g.o.Mode != PerKey {
 		return
 	}
 	g.update(nil, func() {
 		if p := g.st.pools[key]; p != nil {
-			g.dismiss(p, g.o.DrainTimeout)
+			g.remove(p, g.o.DrainTimeout)
 		}
 	})
 }
 
-// dismiss takes p out of the table and ends its slot.
-func (g *Group[S]) dismiss(p *pool[S], drain time.Duration) {
-	p.leaving = true
+// remove takes p out of the table and ends its slot.
+func (g *Group[S]) remove(p *pool[S], drain time.Duration) {
+	p.released = true
 	delete(g.st.pools, p.key)
 	for _, sl := range p.slots {
 		g.stop(sl, drain, Shutdown)
 	}
-	g.settle(p)
+	g.serveQueue(p)
 }
 
-// Stop ends the group for good: calls are refused from now on, those in flight
-// get up to drain, then every instance's context ends. It waits until all have
-// returned and the last event is delivered, and may be called again, with a
-// shorter drain too. When ctx ends, all contexts end at once and the error names
-// the slots that have not stopped, or says that OnEvent has not returned.
+// Stop ends the group for good: new calls are refused, calls in flight get up to
+// drain to end, then the context of every instance ends. Stop waits until all
+// instances have returned and the last event is delivered. A second Stop may give a
+// shorter drain. When ctx ends first, Stop ends all contexts at once, and the error
+// names the slots that have not stopped or says that OnEvent has not returned.
 func (g *Group[S]) Stop(ctx context.Context, drain time.Duration) error {
 	g.update(nil, func() {
 		g.st.stopping = true
 		for _, sl := range slices.Clone(g.st.slots) {
 			g.stop(sl, drain, Shutdown)
-			g.settle(sl.pool)
+			g.serveQueue(sl.pool)
 		}
 	})
 	err := g.wait(ctx, func() bool { return g.st.busy == 0 })
@@ -249,5 +258,5 @@ func (g *Group[S]) Stop(ctx context.Context, drain time.Duration) error {
 	return fmt.Errorf("slots not stopped: %s: %w", strings.Join(running, ", "), err)
 }
 
-// errShuttingDown refuses calls to what is being stopped.
+// errShuttingDown refuses calls to a group or slot that is being stopped.
 var errShuttingDown = protocol.Errorf(protocol.ShuttingDown, "stopping")

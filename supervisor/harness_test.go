@@ -21,11 +21,11 @@ var (
 	errApp   = &protocol.Error{Kind: protocol.ExtensionError, Message: "no such city"}
 )
 
-// fake is one instance; the test decides what it does.
+// fake is one instance, controlled by the test.
 type fake struct {
 	key     string
 	say     chan error  // nil: call ready, else: return it
-	ready   func()      // as Serve got it
+	ready   func()      // the argument of Serve
 	linger  chan error  // if set, Serve outlives its context until this is closed
 	stopped atomic.Bool // its context ended
 }
@@ -195,7 +195,7 @@ func (w *world) acquireCtx(ctx context.Context, key string) *call {
 	return c
 }
 
-// look takes the answer if there is one by now.
+// look receives the answer if Acquire has returned.
 func (c *call) look() {
 	synctest.Wait()
 	select {

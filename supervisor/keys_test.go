@@ -27,11 +27,11 @@ func TestPerKeyIsolation(t *testing.T) {
 		a.fake.die(errCrash)
 		w.acquire("b").got(t, b.fake)
 		time.Sleep(time.Minute)
-		w.noneBorn() // a comes back with its next call
+		w.noneBorn() // a restarts with its next call
 		w.acquireNew("a").die(errCrash)
 		w.acquire("a").refused(t, protocol.Failed)
 		w.acquire("b").got(t, b.fake)
-		w.Release("a") // a key that ends takes its failures with it
+		w.Release("a") // which clears the failures of the key
 		w.acquireNew("a")
 	})
 }
@@ -45,12 +45,12 @@ func TestMaxInstances(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		a.release(nil)
 		time.Sleep(time.Nanosecond)
-		w.acquire("b").release(nil) // now a is unused for longest
+		w.acquire("b").release(nil) // now a is the least recently used
 		time.Sleep(time.Nanosecond)
 		c := w.acquire("c")
-		w.noneBorn() // a has not stopped yet: c waits for its room
+		w.noneBorn() // a has not stopped yet, so c waits for room
 		b = w.acquire("b")
-		w.acquire("d").refused(t, protocol.Overloaded) // and is not driven out while it waits
+		w.acquire("d").refused(t, protocol.Overloaded) // a key with a waiting call is not evicted
 		b.release(nil)
 		close(a.fake.linger)
 		f := w.take()
@@ -59,7 +59,7 @@ func TestMaxInstances(t *testing.T) {
 		if !a.fake.stopped.Load() || b.fake.stopped.Load() {
 			t.Errorf("stopped: a %v, b %v", a.fake.stopped.Load(), b.fake.stopped.Load())
 		}
-		// A dead key makes room before an idle one does, were that unused for longer.
+		// A key without an instance is evicted before an idle key that is unused for longer.
 		c.release(nil)
 		time.Sleep(time.Nanosecond)
 		c.fake.die(errCrash)
@@ -75,7 +75,7 @@ func TestKeptInstancesMakeNoRoom(t *testing.T) {
 		kept.release(nil)
 		time.Sleep(time.Nanosecond)
 		other.release(nil)
-		p := w.acquire("p") // o makes room, though k is unused for longer
+		p := w.acquire("p") // o is evicted, though k is unused for longer
 		f := w.take()
 		f.becomeReady()
 		p.got(t, f)
@@ -151,13 +151,13 @@ func TestFixedLeastLoaded(t *testing.T) {
 		}
 		queue := []*call{w.acquire(""), w.acquire(""), w.acquire("")}
 		w.acquire("").refused(t, protocol.Overloaded)
-		calls[3].release(nil) // whichever frees first serves the first
+		calls[3].release(nil) // the first free slot serves the first call in the queue
 		queue[0].got(t, calls[3].fake)
 		calls[1].release(nil)
 		queue[1].got(t, calls[1].fake)
 		queue[2].waits(t)
 
-		// One slot's death concerns its own calls only.
+		// The death of one slot's instance affects its own calls only.
 		all[0].die(errCrash)
 		f := w.take()
 		f.becomeReady()
@@ -193,7 +193,7 @@ func TestFixedTakesTurns(t *testing.T) {
 	})
 }
 
-// Refused by all slots, a call hears of the one with the best prospect.
+// A call that all slots refuse gets a temporary refusal rather than a final one.
 func TestFixedRefusal(t *testing.T) {
 	o := Options{Mode: Fixed(2), Restart: Restart{MaxAttempts: 5, BaseBackoff: time.Hour, MaxBackoff: time.Hour}}
 	inBubble(t, o, func(t *testing.T, w *world) {
@@ -205,7 +205,8 @@ func TestFixedRefusal(t *testing.T) {
 	})
 }
 
-// Another slot's start neither gives waiting calls more time nor, failing, ends it.
+// The start of another slot does not extend the wait of calls, and its failure does not
+// end the wait.
 func TestFixedWaitsForAnySlot(t *testing.T) {
 	o := Options{Mode: Fixed(3), Lazy: true, MaxInFlight: 1, QueueTimeout: 5 * time.Second, Restart: Restart{MaxAttempts: 5}}
 	inBubble(t, o, func(t *testing.T, w *world) {

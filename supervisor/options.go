@@ -9,14 +9,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Mode says how many slots a group has and who shares them.
+// Mode is the number of slots of a group and the keys that share them.
 type Mode int
 
 const (
 	// Shared is one slot for all keys.
 	Shared Mode = 0
-	// PerKey is one slot for each key, made by the first call with that key,
-	// dropped by Release, by IdleTimeout, or to make room for another.
+	// PerKey is one slot for each key. The first call with a key creates the slot;
+	// Release, IdleTimeout or the need of room for another key removes it.
 	PerKey Mode = -1
 )
 
@@ -35,62 +35,70 @@ type Options struct {
 	Name string // labels events and the breaker
 	Mode Mode   // default Shared
 
-	// Lazy slots start on the first call and come back on the next call after a
-	// failure, not by themselves. PerKey slots are always lazy.
+	// Lazy slots start on the first call, and after a failure on the next call.
+	// Default: slots start with Start and restart by themselves. PerKey slots are
+	// always lazy.
 	Lazy bool
 
-	MaxInstances int           // of a PerKey group, stopping ones included; default 16
+	MaxInstances int           // running instances of a PerKey group, including stopping ones; default 16
 	MaxInFlight  int           // calls per instance; default 64
 	MaxQueue     int           // calls waiting per slot; default 256, negative: none
-	QueueTimeout time.Duration // how long a call waits for a running instance to have room; default 30 s
-	IdleTimeout  time.Duration // an instance without calls for this long is stopped; 0: never
-	DrainTimeout time.Duration // what Restart and Release leave to calls in flight; default 30 s, negative: nothing
+	QueueTimeout time.Duration // how long a call waits for room on a running instance; default 30 s
+	IdleTimeout  time.Duration // stops an instance after this time without calls; 0: never
+	DrainTimeout time.Duration // time that Restart and Release give to calls in flight; default 30 s, negative: none
 
 	Restart Restart
 	Breaker Breaker
 
-	// Keep reports whether the instance of a key is not to be stopped, while it is
-	// unused, to make room for another key's in a full PerKey group. Default: none.
+	// Keep protects the unused instance of a key from being stopped to make room for
+	// another key in a full PerKey group. Default: no instance is protected.
 	Keep func(key string) bool
 
-	// Fault reports whether an outcome given to release is the instance's fault
-	// and counts for the breaker. Default: [TransportFault]. A nil error or an
-	// extension's own error counts as a success, the rest as neither.
+	// Fault reports whether the breaker counts an outcome of a call as a fault of
+	// the instance. Default: [TransportFault]. Of the other outcomes, a nil error
+	// and an ExtensionError count as a success; the rest does not count.
 	Fault func(error) bool
 
-	// Ended reports whether an outcome says that the instance is ending, which a
-	// call may learn before Serve returns: later calls then wait for what follows,
-	// and the breaker, which is for instances that live, does not count it.
-	// Default: none does.
+	// Ended reports whether an outcome of a call means that the instance has ended.
+	// A call can see this before Serve returns. Later calls then wait for the next
+	// instance, and the breaker does not count the outcome. Default: no outcome
+	// means that.
 	Ended func(error) bool
 
-	// Replaced reports whether an error of Serve means that the host itself gave
-	// the instance up: the next one starts at once and costs nothing of the budget.
-	// Default: none does.
+	// Replaced reports whether an error of Serve means that the host itself ended a
+	// Ready instance. The next instance then starts at once and does not count
+	// against the restart budget. Default: no error means that.
 	Replaced func(error) bool
 
-	// OnEvent gets the group's events one at a time and in order, on a goroutine
-	// of the group that Stop waits for. It must not call Stop. While it lags, at
-	// most 1024 events are kept for it; see [Event.Lost].
+	// OnEvent gets the events of the group one at a time and in order, on a
+	// goroutine that Stop waits for, so it must not call Stop. At most 1024 events
+	// wait for OnEvent; see [Event.Lost].
 	OnEvent func(Event)
 
 	Rand *rand.Rand // draws the restart jitter; used by this group only; default: seeded at random
 }
 
 // Restart is the budget of a slot. The zero value allows no restart.
+//
+// With a Cooldown, [Failed] is not final, and the budget counts failures in a row: a
+// call that the instance answers clears the failures of its slot. In a PerKey group
+// the failed starts of all keys also share a second budget of the same size; a start
+// that succeeds clears it. A trial start that fails begins the Cooldown again. An
+// error that wraps [ErrPermanent] stays final.
 type Restart struct {
 	MaxAttempts  int           // restarts within any Window; 0: never, negative: unlimited
 	Window       time.Duration // default 5 min
-	BaseBackoff  time.Duration // bound of the second restart's delay, doubled by each one after; default 1 s, negative: no delays
-	MaxBackoff   time.Duration // bound of that doubling; default 16 s, negative: no delays
-	HealthyAfter time.Duration // Ready for this long, a slot starts over with an immediate restart; default 60 s, negative: no matter how long
+	BaseBackoff  time.Duration // largest delay of the second restart, doubled for each further one; default 1 s, negative: no delays
+	MaxBackoff   time.Duration // limit of that doubling; default 16 s, negative: no delays
+	HealthyAfter time.Duration // time of being Ready that resets the delays; default 60 s, negative: any time
+	Cooldown     time.Duration // time after which a Failed slot may make one trial start: an eager slot by itself, others on the next call; default 0: Failed is final
 }
 
-// Breaker bounds the harm of an instance that runs but does not answer.
+// Breaker configures the circuit breaker of an instance that runs but does not answer.
 type Breaker struct {
-	Threshold  int           // consecutive faults that open it; default 5
-	Timeout    time.Duration // how long it stays open before one probe; doubled by each failed probe; default 10 s
-	MaxTimeout time.Duration // bound of that doubling; default 120 s
+	Threshold  int           // consecutive faults that open the breaker; default 5
+	Timeout    time.Duration // time from opening to the probe, doubled by each failed probe; default 10 s
+	MaxTimeout time.Duration // limit of that doubling; default 120 s
 }
 
 func (o Options) withDefaults() Options {
@@ -134,10 +142,10 @@ func defaultTo[T comparable](field *T, value T) {
 	}
 }
 
-// onDemand reports whether slots start only because a call wants them.
+// onDemand reports whether only calls start slots.
 func (o *Options) onDemand() bool { return o.Lazy || o.Mode == PerKey }
 
-// outcomeOf judges what a call came to.
+// outcomeOf classifies the outcome of a call.
 func (o *Options) outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
@@ -150,9 +158,9 @@ func (o *Options) outcomeOf(err error) outcome {
 	return excluded
 }
 
-// TransportFault reports whether err says that an instance did not answer a
-// call, or not in a way that can be used. The caller's own cancellation or
-// deadline, refusals of the host and errors of the extension are no such faults.
+// TransportFault reports whether err means that an instance gave no usable answer to
+// a call. Cancellation and deadlines of the caller, refusals by the host and errors
+// of the extension are not transport faults.
 func TransportFault(err error) bool {
 	var e *protocol.Error
 	if !errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -5,21 +5,24 @@ import (
 	"time"
 )
 
-// policy decides if and when a slot is restarted. It is pure: the time is passed
-// in, the jitter comes from a seeded source.
+// policy decides whether and when a slot is restarted. It reads no clock: callers
+// pass the time, and the jitter comes from a seeded source.
 type policy struct {
 	Restart
-	rand   *rand.Rand
-	recent []time.Time // failures answered by a restart within the window, oldest first; unused when unlimited
-	streak int         // restarts since the slot was last healthy
+	rand          *rand.Rand
+	recent        []time.Time // failures within the window that were granted a restart, oldest first; nil when unlimited
+	restartsInRow int         // restarts since the slot was last healthy
+	until         time.Time   // end of the Cooldown; zero unless the budget is spent
 }
 
-// failed answers a failure at now, after healthy of being Ready (0: it never
-// was). It returns how long to wait before the restart, or false when the budget
-// is spent. The window counts failures at the moment they happen.
+// failed counts a failure at now, after the time healthy in state Ready (0: never
+// Ready). It returns the delay of the restart, or false when the budget is spent.
 func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Duration, ok bool) {
 	if healthy > 0 && healthy >= p.HealthyAfter {
-		p.streak = 0
+		p.restartsInRow = 0
+	}
+	if !p.until.IsZero() { // the trial start has failed
+		return 0, false
 	}
 	if p.MaxAttempts >= 0 {
 		expired := 0
@@ -33,31 +36,39 @@ func (p *policy) failed(now time.Time, healthy time.Duration) (delay time.Durati
 		p.recent = append(p.recent, now)
 	}
 	delay = p.backoff()
-	p.streak++
+	p.restartsInRow++
 	return delay, true
 }
 
-// backoff is 0 for the first restart of a streak, then anything up to a bound
-// that starts at BaseBackoff and doubles (full jitter).
+// backoff is 0 for the first restart in a row. After that it is random between 0 and
+// a bound that starts at BaseBackoff and doubles (full jitter).
 func (p *policy) backoff() time.Duration {
-	if p.streak == 0 {
+	if p.restartsInRow == 0 {
 		return 0
 	}
 	bound := p.BaseBackoff
-	for n := 1; n < p.streak && 0 < bound && bound < p.MaxBackoff; n++ {
+	for n := 1; n < p.restartsInRow && 0 < bound && bound < p.MaxBackoff; n++ {
 		bound *= 2
 	}
 	return time.Duration(p.rand.Int64N(int64(min(bound, p.MaxBackoff)) + 1))
 }
 
-// attempt numbers the latest restart: of MaxAttempts within the window, or since
-// the slot was last healthy when restarts are unlimited.
+// attempt is the number of the latest restart: within the window, or since the slot
+// was last healthy when restarts are unlimited.
 func (p *policy) attempt() int {
 	if p.MaxAttempts < 0 {
-		return p.streak
+		return p.restartsInRow
 	}
 	return len(p.recent)
 }
 
+// exhaust begins a Cooldown if the policy has one. From then on failed returns false
+// until reset.
+func (p *policy) exhaust(now time.Time) {
+	if p.Cooldown > 0 {
+		p.until = now.Add(p.Cooldown)
+	}
+}
+
 // reset forgets every failure.
-func (p *policy) reset() { p.recent, p.streak = nil, 0 }
+func (p *policy) reset() { p.recent, p.restartsInRow, p.until = nil, 0, time.Time{} }

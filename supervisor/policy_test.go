@@ -77,8 +77,8 @@ func TestR4HealthyResetsBackoff(t *testing.T) {
 		p.failed(now, 0)
 	}
 	now = now.Add(10 * time.Minute)
-	if d, ok := p.failed(now, time.Minute-1); !ok || p.streak != 5 {
-		t.Errorf("not yet healthy: %s, %v, streak %d; want the backoff to go on", d, ok, p.streak)
+	if d, ok := p.failed(now, time.Minute-1); !ok || p.restartsInRow != 5 {
+		t.Errorf("not yet healthy: %s, %v, streak %d; want the backoff to go on", d, ok, p.restartsInRow)
 	}
 	if d, ok := p.failed(now, time.Minute); !ok || d != 0 {
 		t.Errorf("healthy: %s, %v; want an immediate restart", d, ok)
@@ -88,7 +88,7 @@ func TestR4HealthyResetsBackoff(t *testing.T) {
 	}
 }
 
-// What is negative is none: no delays, and any time of being Ready is healthy.
+// Negative values mean no delays, and that any time of being Ready is healthy.
 func TestPolicyWithoutDelays(t *testing.T) {
 	for name, o := range map[string]Restart{
 		"no base":         {MaxAttempts: -1, BaseBackoff: -1},
@@ -106,7 +106,7 @@ func TestPolicyWithoutDelays(t *testing.T) {
 	for range 10 {
 		p.failed(time.Time{}, 0)
 	}
-	if p.streak != 10 {
+	if p.restartsInRow != 10 {
 		t.Error("what was never Ready counts as healthy")
 	}
 }

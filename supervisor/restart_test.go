@@ -117,7 +117,7 @@ func TestServiceThatEndsByItselfIsRestarted(t *testing.T) {
 	})
 }
 
-// endsOnce becomes ready and, if it says so, ends without an error.
+// endsOnce becomes ready and, with ends set, returns without an error.
 type endsOnce struct{ ends bool }
 
 func (s endsOnce) Serve(ctx context.Context, ready func()) error {
@@ -193,7 +193,7 @@ func TestRestartDrainsThenReplaces(t *testing.T) {
 		if err := <-result; err != nil {
 			t.Error(err)
 		}
-		c.release(nil) // late, and not the new instance's business
+		c.release(nil) // must not affect the new instance
 		c.release(nil)
 		if s := w.Status()[0]; s.InFlight != 1 {
 			t.Errorf("%+v", s)
@@ -201,8 +201,8 @@ func TestRestartDrainsThenReplaces(t *testing.T) {
 	})
 }
 
-// What a dead instance still had in flight neither counts for the next one nor
-// speaks about it.
+// Calls in flight on a dead instance do not count for the next instance, and neither
+// do their outcomes.
 func TestAccountingSurvivesDeath(t *testing.T) {
 	o := five
 	o.MaxInFlight = 6
@@ -232,7 +232,7 @@ func TestAccountingSurvivesDeath(t *testing.T) {
 	})
 }
 
-// An instance that the host itself gave up is replaced at once, however often.
+// Instances that the host itself ended are replaced at once, without limit.
 func TestReplacedInstancesCostNothing(t *testing.T) {
 	errReplaced := errors.New("given up by the host")
 	inBubble(t, Options{Restart: Restart{MaxAttempts: 2}, Replaced: func(err error) bool { return errors.Is(err, errReplaced) }},

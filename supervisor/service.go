@@ -5,31 +5,32 @@ import (
 	"errors"
 )
 
-// Service is one run of the thing to keep alive. It is used once.
+// Service is one instance: one run of the supervised thing. It is used once.
 type Service interface {
-	// Serve runs the service in the calling goroutine until it ends, and calls
-	// ready once it can take calls. When ctx ends it stops and returns, and the
-	// result is ignored. Any other return, nil included, is a failure that the
-	// restart budget answers. An error wrapping [ErrPermanent] allows no restart.
+	// Serve runs the service in the calling goroutine until the service ends. It
+	// calls ready once, when the service can take calls. After the end of ctx it
+	// stops the service and returns; the result is then ignored. Any other return,
+	// nil included, is a failure that counts against the restart budget. An error
+	// that wraps [ErrPermanent] allows no restart.
 	Serve(ctx context.Context, ready func()) error
 }
 
-// ErrPermanent marks an error of a [Service] that no restart can cure.
+// ErrPermanent marks an error of a [Service] that a restart cannot fix.
 var ErrPermanent = errors.New("permanent failure")
 
-// errEnded is the error of a service that returned nil without being asked to stop.
+// errEnded is the error of a service that returned nil before its context ended.
 var errEnded = errors.New("the service ended by itself")
 
-// State is where a slot is in its life.
+// State is the state of a slot.
 type State string
 
 // The states of a slot.
 const (
-	Idle       State = "idle"       // nothing runs; the next call, or Start, starts an instance
-	Spawning   State = "spawning"   // an instance runs and is not ready yet
+	Idle       State = "idle"       // no instance runs; the next call, or Start, starts one
+	Spawning   State = "spawning"   // an instance runs and is not Ready yet
 	Ready      State = "ready"      // the instance takes calls
-	Restarting State = "restarting" // the instance died; the next one is due at a known time
-	Draining   State = "draining"   // the instance takes no more calls and ends
-	Failed     State = "failed"     // given up; only Restart leads out
-	Shutdown   State = "shutdown"   // ended for good
+	Restarting State = "restarting" // the instance has died; the next one is due at SlotStatus.Next
+	Draining   State = "draining"   // the instance takes no new calls and is being stopped
+	Failed     State = "failed"     // no restarts, except by Group.Restart and after a Cooldown
+	Shutdown   State = "shutdown"   // stopped for good
 )

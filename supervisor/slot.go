@@ -7,93 +7,96 @@ import (
 	"time"
 )
 
-// slot is the place of one instance and all that outlives it. Its methods and
-// those of the group that take one run under the group's lock.
+// slot runs one instance at a time and keeps the state that outlives an instance. Its
+// methods, and those of Group that take a slot, run under the group's lock.
 type slot[S Service] struct {
-	pool  *pool[S]
-	key   string
-	state State
-	since time.Time // of the state
-	inst  *instance[S]
-	used  time.Time // when the instance last had a call or became Ready
+	pool     *pool[S]
+	key      string
+	state    State
+	since    time.Time // of the state
+	inst     *instance[S]
+	lastUsed time.Time // the latest release of a call, or when the instance became Ready
 
-	policy   policy
-	breaker  *breaker  // of the instance, or of the next one
-	attempt  int       // the restart that is under way or led here; 0: none
-	restarts int       // instances started again after a failure, in all
-	next     time.Time // Restarting: when the next instance is due; Draining: when its calls' time is up
-	err      error     // of the latest failure
-	asked    bool      // Start or Restart waits for this instance: its failing to start is final
-	then     State     // Draining: what follows, Idle, Spawning or Shutdown
+	policy     policy
+	breaker    *breaker  // of the current instance, or of the next one
+	attempt    int       // number of the latest restart within the budget; 0: none
+	restarts   int       // restarts after failures, in all
+	next       time.Time // Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero for never
+	err        error     // of the latest failure
+	asked      bool      // Start or Restart waits for this instance, and a failed start is final
+	afterDrain State     // Draining: the next state, Idle, Spawning or Shutdown
 
-	alarm   *time.Timer
-	alarmed int // numbers the alarms, so that one that fires too late is known
+	timer    *time.Timer
+	timerSeq int // number of the timer, by which a late callback is recognized
 }
 
-// instance is one run of the service.
+// instance is one run of the service, with the calls on it.
 type instance[S Service] struct {
 	service  S
 	cancel   context.CancelFunc
 	inFlight int
-	gone     bool // a call saw it end; its Serve is about to say so
+	exiting  bool // a call saw the end; Serve has not returned yet
 }
 
 func (g *Group[S]) setState(sl *slot[S], s State) {
-	sl.clearAlarm()
+	sl.stopTimer()
 	sl.state, sl.since = s, g.now()
 	g.emit(sl, StateChanged)
 	g.broadcast()
 }
 
-// setAlarm has ring called after d unless the state changes before.
-func (g *Group[S]) setAlarm(sl *slot[S], d time.Duration) {
-	sl.clearAlarm()
-	n := sl.alarmed
-	sl.alarm = time.AfterFunc(d, func() {
+// setTimer calls onTimer after d unless the state changes before.
+func (g *Group[S]) setTimer(sl *slot[S], d time.Duration) {
+	sl.stopTimer()
+	n := sl.timerSeq
+	sl.timer = time.AfterFunc(d, func() {
 		g.update(sl.pool, func() {
-			if sl.alarmed == n {
-				g.ring(sl)
+			if sl.timerSeq == n {
+				g.onTimer(sl)
 			}
 		})
 	})
 }
 
-func (sl *slot[S]) clearAlarm() {
-	sl.alarmed++
-	if sl.alarm != nil {
-		sl.alarm.Stop()
+func (sl *slot[S]) stopTimer() {
+	sl.timerSeq++
+	if sl.timer != nil {
+		sl.timer.Stop()
 	}
 }
 
-// ring is what a slot's state waited for.
-func (g *Group[S]) ring(sl *slot[S]) {
+// onTimer handles the end of the time that the state of a slot waited for.
+func (g *Group[S]) onTimer(sl *slot[S]) {
 	switch sl.state {
-	case Restarting:
+	case Restarting, Failed:
 		if !g.o.onDemand() {
 			g.spawn(sl, false)
-		} // else settle does if a call waits
+		} // else serveQueue starts it if a call waits
 	case Draining:
 		sl.inst.cancel()
 	case Ready:
-		unused := g.now().Sub(sl.used)
+		unused := g.now().Sub(sl.lastUsed)
 		switch {
 		case sl.inst.inFlight > 0:
-			g.setAlarm(sl, g.o.IdleTimeout)
+			g.setTimer(sl, g.o.IdleTimeout)
 		case unused < g.o.IdleTimeout:
-			g.setAlarm(sl, g.o.IdleTimeout-unused)
+			g.setTimer(sl, g.o.IdleTimeout-unused)
 		case g.o.Mode == PerKey:
-			g.dismiss(sl.pool, 0)
+			g.remove(sl.pool, 0)
 		default:
 			g.stop(sl, 0, Idle)
 		}
 	}
 }
 
-// spawn starts an instance in a slot that has none. asked makes its failing to
-// start final.
+// spawn starts an instance in a slot that has none. With asked, a failed start is
+// final.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
 	if sl.attempt > 0 {
 		sl.restarts++
+	}
+	if !g.st.starts.until.IsZero() { // this start is the trial; the next one may follow after another Cooldown
+		g.st.starts.exhaust(g.now())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	inst := &instance[S]{cancel: cancel}
@@ -109,7 +112,7 @@ func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
 	service, err := g.start(sl.key)
 	if err == nil {
 		err = service.Serve(ctx, func() {
-			g.update(sl.pool, func() { g.ready(sl, inst, service) })
+			g.update(sl.pool, func() { g.onReady(sl, inst, service) })
 		})
 	}
 	if err == nil {
@@ -117,49 +120,54 @@ func (g *Group[S]) serve(ctx context.Context, sl *slot[S], inst *instance[S]) {
 	}
 	replaced := g.o.Replaced(err)
 	g.update(sl.pool, func() {
-		g.ended(sl, err, replaced)
+		g.onExit(sl, err, replaced)
 		g.st.busy--
 	})
 }
 
-func (g *Group[S]) ready(sl *slot[S], inst *instance[S], service S) {
+func (g *Group[S]) onReady(sl *slot[S], inst *instance[S], service S) {
 	if sl.inst != inst || sl.state != Spawning {
 		return
 	}
 	inst.service = service
 	if !sl.pool.has(Ready) {
-		sl.pool.served = g.now()
+		sl.pool.readySince = g.now()
 	}
-	sl.asked, sl.used = false, g.now()
+	g.st.starts.reset()
+	sl.asked, sl.lastUsed = false, g.now()
 	g.setState(sl, Ready)
 	if g.o.IdleTimeout > 0 {
-		g.setAlarm(sl, g.o.IdleTimeout)
+		g.setTimer(sl, g.o.IdleTimeout)
 	}
 }
 
-// ended moves a slot on after its instance has returned err. What the instance
-// still had in flight goes with it.
-func (g *Group[S]) ended(sl *slot[S], err error, replaced bool) {
+// onExit moves a slot to its next state after the instance has returned err. Calls in
+// flight belong to that instance and do not count for the next one.
+func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 	was, asked := sl.state, sl.asked
 	sl.inst, sl.asked = nil, false
-	g.freshBreaker(sl)
+	g.resetBreaker(sl)
+	if was == Spawning {
+		g.startFailed(err)
+	}
 	switch {
 	case was == Draining:
-		g.drained(sl)
+		g.onDrained(sl)
 	case was == Spawning && asked:
 		g.fail(sl, err, true)
 	default:
-		g.died(sl, err, replaced)
+		g.onFailure(sl, err, replaced)
 	}
-	if g.o.Mode == PerKey { // another key may have waited for the room
+	if g.o.Mode == PerKey { // calls of another key may have waited for room
 		for _, other := range g.st.slots {
-			g.settle(other.pool)
+			g.serveQueue(other.pool)
 		}
 	}
 }
 
-// died answers an end that nobody outside asked for: a restart, or the end of them.
-func (g *Group[S]) died(sl *slot[S], err error, replaced bool) {
+// onFailure handles an instance that ended without being stopped: the slot restarts or
+// fails.
+func (g *Group[S]) onFailure(sl *slot[S], err error, replaced bool) {
 	var healthy time.Duration
 	started := sl.state == Ready
 	if started {
@@ -171,24 +179,36 @@ func (g *Group[S]) died(sl *slot[S], err error, replaced bool) {
 	}
 	if errors.Is(err, ErrPermanent) || !ok {
 		g.fail(sl, err, false)
-		return
+		if sl.next.IsZero() {
+			return
+		}
+	} else {
+		sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
+		g.setState(sl, Restarting)
+		g.setTimer(sl, delay)
 	}
-	sl.err, sl.attempt, sl.next = err, sl.policy.attempt(), g.now().Add(delay)
-	g.setState(sl, Restarting)
-	g.setAlarm(sl, delay)
 	if g.o.onDemand() && !started && !sl.pool.has(Ready, Spawning) {
-		g.refuse(sl.pool, err) // the calls that wanted this instance learn why there is none
+		g.refuse(sl.pool, err) // calls that waited for this instance get the error of its start
 	}
 }
 
+// fail moves a slot to Failed: for good, or until a Cooldown has passed.
 func (g *Group[S]) fail(sl *slot[S], err error, asked bool) {
-	sl.err, sl.asked = err, asked // for the event
+	sl.policy.until = time.Time{}
+	if !errors.Is(err, ErrPermanent) {
+		sl.policy.exhaust(g.now())
+	}
+	sl.err, sl.next = err, sl.policy.until
+	sl.asked = asked // for the event only
 	g.setState(sl, Failed)
 	sl.asked = false
+	if !sl.next.IsZero() {
+		g.setTimer(sl, g.o.Restart.Cooldown)
+	}
 }
 
-// freshBreaker puts a closed breaker in place for the next instance.
-func (g *Group[S]) freshBreaker(sl *slot[S]) {
+// resetBreaker gives the next instance a new, closed breaker.
+func (g *Group[S]) resetBreaker(sl *slot[S]) {
 	was := sl.breaker.state
 	sl.breaker = newBreaker(g.o.Name, g.o.Breaker)
 	if was != BreakerClosed {
@@ -196,9 +216,9 @@ func (g *Group[S]) freshBreaker(sl *slot[S]) {
 	}
 }
 
-// restart replaces the slot's instance, if it has one, and clears its failures.
+// restart replaces the instance of the slot, if there is one, and clears its failures.
 func (g *Group[S]) restart(sl *slot[S]) {
-	if g.st.stopping || sl.pool.leaving {
+	if g.st.stopping || sl.pool.released {
 		return
 	}
 	sl.policy.reset()
@@ -211,39 +231,39 @@ func (g *Group[S]) restart(sl *slot[S]) {
 	sl.asked = true
 }
 
-// stop moves a slot towards then. An instance gets up to drain for its calls, or
-// what is left of an earlier, shorter drain.
+// stop moves a slot to the state then, by way of Draining. Calls in flight get up to
+// drain, or the rest of an earlier, shorter drain.
 func (g *Group[S]) stop(sl *slot[S], drain time.Duration, then State) {
 	until := g.now().Add(drain)
 	switch {
 	case sl.state == Shutdown:
 		return
 	case sl.inst == nil:
-		sl.then = then
-		g.drained(sl)
+		sl.afterDrain = then
+		g.onDrained(sl)
 		return
 	case sl.state != Draining:
 		g.setState(sl, Draining)
 	case sl.next.Before(until):
 		until = sl.next
 	}
-	sl.next, sl.then, sl.asked = until, then, false
+	sl.next, sl.afterDrain, sl.asked = until, then, false
 	if sl.inst.inFlight == 0 || drain <= 0 {
 		sl.inst.cancel()
 	} else {
-		g.setAlarm(sl, until.Sub(g.now()))
+		g.setTimer(sl, until.Sub(g.now()))
 	}
 }
 
-// drained ends Draining.
-func (g *Group[S]) drained(sl *slot[S]) {
+// onDrained ends Draining.
+func (g *Group[S]) onDrained(sl *slot[S]) {
 	sl.attempt = 0
-	if sl.then == Spawning {
+	if sl.afterDrain == Spawning {
 		g.spawn(sl, true)
 		return
 	}
-	g.setState(sl, sl.then)
-	if sl.pool.leaving {
+	g.setState(sl, sl.afterDrain)
+	if sl.pool.released {
 		g.st.slots = slices.DeleteFunc(g.st.slots, func(o *slot[S]) bool { return o == sl })
 	}
 }

@@ -30,7 +30,7 @@ func TestX4CallsDuringDrain(t *testing.T) {
 		if f.stopped.Load() {
 			t.Error("stopped with a call in flight")
 		}
-		c.release(nil) // the last call's end ends the drain
+		c.release(nil) // the end of the last call ends the drain
 		if err := <-result; err != nil || w.elapsed() != 10*time.Second {
 			t.Errorf("Stop: %v after %s", err, w.elapsed())
 		}
@@ -81,8 +81,8 @@ func TestStopReportsWhatDidNotStop(t *testing.T) {
 	})
 }
 
-// matrix is what each event does to a slot in each state. Every cell is also
-// stopped afterwards, which has to leave nothing running and start nothing.
+// matrix is the next state of a slot for each state and event. After each case the
+// group is stopped, which must leave nothing running and start nothing.
 var matrix = map[Mode]map[State]map[string]State{
 	Shared: {
 		Idle:       {"call": Spawning, "start": Spawning, "restart": Idle, "release": Idle, "time": Idle, "stop": Shutdown},
@@ -104,7 +104,7 @@ var matrix = map[Mode]map[State]map[string]State{
 	},
 }
 
-// gone is a slot that is no more.
+// gone stands for a slot that was removed.
 const gone State = ""
 
 func TestX5StopInEveryState(t *testing.T) {
@@ -144,12 +144,12 @@ func (w *world) stateOf(key string) State {
 	return gone
 }
 
-// bring gets the slot of key "k" into a state, without calls in flight.
+// bring moves the slot of key "k" into a state, without calls in flight.
 func (w *world) bring(s State) {
 	w.t.Helper()
 	switch s {
 	case Idle:
-		if w.o.Mode == PerKey { // as while it waits for its room
+		if w.o.Mode == PerKey { // the state of a slot that waits for room
 			w.update(nil, func() { w.newPool("k", "k") })
 		}
 		return
@@ -160,7 +160,7 @@ func (w *world) bring(s State) {
 	}
 	f := w.acquireReady()
 	switch s {
-	case Restarting: // the second restart is some time off
+	case Restarting: // the second restart has a delay
 		f.die(errCrash)
 		w.acquireReady().die(errCrash)
 	case Failed:
@@ -169,7 +169,7 @@ func (w *world) bring(s State) {
 		if err := w.Stop(context.Background(), 0); err != nil {
 			w.t.Fatal(err)
 		}
-	case Draining: // towards Idle or Spawning, with an instance that takes its time
+	case Draining: // on the way to Idle or Spawning, with an instance that has not returned
 		f.linger = make(chan error)
 		time.AfterFunc(time.Minute, func() {
 			select {
@@ -187,7 +187,7 @@ func (w *world) bring(s State) {
 	}
 }
 
-// acquireReady makes one call on a new instance and returns that.
+// acquireReady makes one call on a new instance and returns the instance.
 func (w *world) acquireReady() *fake {
 	w.t.Helper()
 	c := w.acquire("k")
@@ -198,8 +198,8 @@ func (w *world) acquireReady() *fake {
 	return f
 }
 
-// apply does one event to the slot of key "k". Events of an instance come from
-// the latest, even if it is dead.
+// apply triggers one event on the slot of key "k". Events of an instance come from the
+// latest instance, even if that is dead.
 func (w *world) apply(event string) {
 	background := context.Background()
 	switch event {

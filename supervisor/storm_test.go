@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mortal is an instance that dies when it is told to, and knows its calls.
+// mortal is an instance that ends on kill and counts its calls.
 type mortal struct {
 	deadly   chan struct{}
 	once     sync.Once
@@ -31,9 +31,9 @@ func (m *mortal) Serve(ctx context.Context, ready func()) error {
 
 func (m *mortal) kill() { m.once.Do(func() { close(m.deadly) }) }
 
-// TestR1Storm has many callers, kills, restarts and releases at once, in real
-// time. Every call has one outcome, no instance ever has more calls than
-// MaxInFlight, and nothing is left in the end.
+// TestR1Storm runs many callers, kills, restarts and releases at once, in real time.
+// Every call has one outcome, no instance has more calls than MaxInFlight at any
+// time, and no call is left at the end.
 func TestR1Storm(t *testing.T) {
 	const maxInFlight = 3
 	for _, mode := range []Mode{Shared, PerKey, Fixed(3)} {

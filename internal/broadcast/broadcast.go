@@ -1,5 +1,5 @@
-// Package broadcast hands items to readers without waiting for them: each has a
-// bounded queue, and one that is slow loses items and is told how many.
+// Package broadcast delivers items to readers without waiting for them: each reader has a
+// bounded queue, and a slow reader loses items and gets their number.
 package broadcast
 
 import (
@@ -9,56 +9,56 @@ import (
 	"sync/atomic"
 )
 
-// What waits for one reader at most.
+// The bounds of the queue of one reader.
 const (
 	MaxItems = 1024
 	MaxBytes = 4 << 20
 )
 
-// Hub is where items meet readers. Its zero value is ready for use, and its methods
-// may be called by many goroutines at once.
+// Hub delivers published items to its readers. The zero value is ready for use, and its
+// methods are safe for concurrent use.
 type Hub[T any] struct {
-	count atomic.Int32 // of readers
+	count atomic.Int32 // number of readers
 
-	mu      sync.Mutex // guards readers and what they hold
+	mu      sync.Mutex // guards readers and their queues
 	readers map[*Reader[T]]struct{}
 	closed  bool
 }
 
-// Reader is one who reads. Its owner calls [Reader.Leave] in the end.
+// Reader is one reader of a [Hub]. Its owner must call [Reader.Leave] at the end.
 type Reader[T any] struct {
-	hub    *Hub[T]
-	wants  func(*T) bool
-	queue  []Item[T]
-	bytes  int
-	lost   int
-	behind bool          // loses all until the queue is taken: one gap, not one around each item that would still fit
-	more   chan struct{} // holds a token when there is something to take
+	hub        *Hub[T]
+	filter     func(*T) bool
+	queue      []Item[T]
+	bytes      int
+	lost       int
+	overflowed bool          // the queue has overflowed; all items are lost until Take, so that there is one gap only
+	more       chan struct{} // holds a token when Take has something to return
 }
 
-// Item is an item as a reader gets it.
+// Item is an item for one reader.
 type Item[T any] struct {
 	Value T
-	Lost  int // items that the reader was too slow for, just before this one
+	Lost  int // items lost just before this one because the reader was slow
 }
 
-// Readers returns how many read. It costs one atomic load, so that what makes items
-// need not make them for nobody.
+// Readers returns the number of readers. It costs one atomic load, so publishers can check
+// it before they make an item.
 func (h *Hub[T]) Readers() int { return int(h.count.Load()) }
 
-// Publish hands v, of so many bytes, to all who want it.
+// Publish queues v, which counts as that many bytes, for all readers whose filter accepts v.
 func (h *Hub[T]) Publish(v T, bytes int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for r := range h.readers {
-		if r.wants == nil || r.wants(&v) {
-			r.offer(v, bytes)
+		if r.filter == nil || r.filter(&v) {
+			r.push(v, bytes)
 		}
 	}
 }
 
-func (r *Reader[T]) offer(v T, bytes int) {
-	if r.behind = r.behind || len(r.queue) >= MaxItems || r.bytes+bytes > MaxBytes; r.behind {
+func (r *Reader[T]) push(v T, bytes int) {
+	if r.overflowed = r.overflowed || len(r.queue) >= MaxItems || r.bytes+bytes > MaxBytes; r.overflowed {
 		r.lost++
 		return
 	}
@@ -73,10 +73,10 @@ func (r *Reader[T]) wake() {
 	}
 }
 
-// Join returns a reader of what is published from now on and wants accepts, nil for
-// everything. It is asked while the hub is locked.
+// Join returns a reader of the items that are published from now on and that wants accepts;
+// nil accepts all. wants runs under the hub's lock.
 func (h *Hub[T]) Join(wants func(*T) bool) *Reader[T] {
-	r := &Reader[T]{hub: h, wants: wants, more: make(chan struct{}, 1)}
+	r := &Reader[T]{hub: h, filter: wants, more: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.readers == nil {
@@ -90,7 +90,7 @@ func (h *Hub[T]) Join(wants func(*T) bool) *Reader[T] {
 	return r
 }
 
-// Leave ends the reader. It is called once.
+// Leave removes the reader. It must be called once.
 func (r *Reader[T]) Leave() {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
@@ -98,18 +98,18 @@ func (r *Reader[T]) Leave() {
 	r.hub.count.Add(-1)
 }
 
-// More holds a token when there is something to take, if only the end.
+// More holds a token when Take has items to return or the hub is closed.
 func (r *Reader[T]) More() <-chan struct{} { return r.more }
 
-// Take returns what waits for the reader, and whether nothing will come after it.
+// Take returns the queued items, and whether the hub is closed, so that no more items come.
 func (r *Reader[T]) Take() (items []Item[T], closed bool) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
-	items, r.queue, r.bytes, r.behind = r.queue, nil, 0, false
+	items, r.queue, r.bytes, r.overflowed = r.queue, nil, 0, false
 	return items, r.hub.closed
 }
 
-// All yields items, each with how many were lost just before it, until ctx ends or
+// All yields items, each with the number of items lost just before it, until ctx ends or
 // the hub is closed.
 func (r *Reader[T]) All(ctx context.Context) iter.Seq2[T, int] {
 	return func(yield func(T, int) bool) {
@@ -132,7 +132,7 @@ func (r *Reader[T]) All(ctx context.Context) iter.Seq2[T, int] {
 	}
 }
 
-// Close ends all readers, once they have had what waits for them. It is idempotent.
+// Close ends all readers after their queued items. It is idempotent.
 func (h *Hub[T]) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// read has a goroutine read from h, which shows each item before it goes on to the next.
+// read starts a goroutine that reads from h and passes on each item before the next one.
 func read(ctx context.Context, h *Hub[int], wants func(*int) bool) <-chan Item[int] {
 	items := make(chan Item[int])
 	r := h.Join(wants)
@@ -21,7 +21,7 @@ func read(ctx context.Context, h *Hub[int], wants func(*int) bool) <-chan Item[i
 	return items
 }
 
-// ready returns what a reader shows without waiting for more.
+// ready returns the items that a reader has passed on, without waiting for more.
 func ready(items <-chan Item[int]) (all []Item[int]) {
 	for {
 		synctest.Wait()
@@ -40,7 +40,7 @@ func ready(items <-chan Item[int]) (all []Item[int]) {
 func TestHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Hub[int]
-		h.Publish(0, 0) // to nobody
+		h.Publish(0, 0) // no readers
 		all, even := read(t.Context(), &h, nil), read(t.Context(), &h, func(n *int) bool { return *n%2 == 0 })
 		for i := range 4 {
 			h.Publish(i, 1)
@@ -50,7 +50,7 @@ func TestHub(t *testing.T) {
 		}
 		h.Close()
 		h.Close()
-		h.Publish(4, 1) // before they have taken what waits: it comes too
+		h.Publish(4, 1) // before the readers have taken the queue
 		if got := ready(all); len(got) != 5 {
 			t.Errorf("all: %v", got)
 		}
@@ -66,8 +66,8 @@ func TestHub(t *testing.T) {
 	})
 }
 
-// A reader that is slow loses what is beyond its bounds and is told so once, also
-// where some of what it lost would still have fitted.
+// A slow reader loses all items after an overflow, in one gap, even small items that would
+// still fit.
 func TestSlowReader(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sizes []int
@@ -80,7 +80,7 @@ func TestSlowReader(t *testing.T) {
 				defer cancel()
 				items := read(ctx, &h, nil)
 				h.Publish(0, 0)
-				synctest.Wait() // the reader holds the first
+				synctest.Wait() // the reader has the first item
 				published := 1
 				for ; published <= 2*MaxItems; published++ {
 					h.Publish(published, tt.sizes[published%len(tt.sizes)])
@@ -101,7 +101,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Who stops reading holds nothing up, and the end of its ctx ends a reader at once.
+// A reader that stops does not block Publish, and the end of ctx ends a reader at once.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h Hub[int]

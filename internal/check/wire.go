@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -25,11 +26,11 @@ const patience = 10 * time.Second
 type wire struct {
 	subject *subject
 	proc    *process.Process
-	lines   *jsonrpc.Line   // only read from
-	opening json.RawMessage // the result of the handshake
-	took    time.Duration   // until the handshake was answered
-	early   []string        // what was wrong on stdout before that
-	meta    string          // what every request has to carry: that of a stateless MCP server
+	lines   *ndjson.Transport // only read from
+	opening json.RawMessage   // the result of the handshake
+	took    time.Duration     // until the handshake was answered
+	early   []string          // what was wrong on stdout before that
+	meta    string            // what every request has to carry: that of a stateless MCP server
 	lastID  int
 
 	reading sync.WaitGroup
@@ -61,7 +62,7 @@ func (s *subject) start(ctx context.Context) (*wire, error) {
 		return nil, err
 	}
 	w := &wire{subject: s, proc: proc, lastID: 1000, waiting: make(map[string]chan jsonrpc.Message), ended: make(chan struct{})}
-	w.lines = jsonrpc.NewLineTransport(proc.Stdout, proc.Stdin, jsonrpc.LineOptions{MaxLineBytes: s.spec.Options.MaxLineBytes, Noise: w.noise})
+	w.lines = ndjson.New(proc.Stdout, proc.Stdin, ndjson.Options{MaxLineBytes: s.spec.Options.MaxLineBytes, Noise: w.noise})
 	w.reading.Go(w.read)
 	return w, nil
 }

@@ -1,9 +1,9 @@
-// Package daemon is where a running host and its operator meet: one lock for each
-// state directory, and a unix socket that nobody but the user can reach.
+// Package daemon connects the operator's commands to a running host: one lock per state
+// directory, and a unix socket that only the user can open.
 //
-// The lock file stays where the state is and says who holds it and where the
-// socket is, so that the two find each other whatever their environments say
-// about runtime directories.
+// The lock file is in the state directory and contains the pid of the host and the path
+// of the socket. So commands find the host even if their environment has another runtime
+// directory.
 package daemon
 
 import (
@@ -19,17 +19,17 @@ import (
 	"time"
 )
 
-// Info is what a host says about itself to those who find its lock.
+// Info is the content of the lock file: data about the running host.
 type Info struct {
 	PID    int    `json:"pid"`
-	Socket string `json:"socket,omitempty"` // path; "" before there is one
+	Socket string `json:"socket,omitempty"` // path; "" before the socket is open
 	Serves string `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
-	Scope  string `json:"scope,omitempty"`  // what it was asked to run, for comparison
+	Scope  string `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
 }
 
-// RunningError says that a host holds the lock already.
+// RunningError is the error of Claim when another host holds the lock.
 type RunningError struct {
-	Info Info // of the holder; zero PID when it has not said yet
+	Info Info // of the other host; PID is zero if it has just started
 }
 
 func (e *RunningError) Error() string {
@@ -40,10 +40,10 @@ func (e *RunningError) Error() string {
 }
 
 const (
-	lockName   = ".exthost.lock" // no extension's id begins with a dot
+	lockName   = ".exthost.lock" // ids of extensions do not begin with a dot, so the names do not collide
 	socketName = "control.sock"
-	// maxPath is what fits into an address of a unix socket everywhere: 104 bytes
-	// with the NUL on macOS, 108 on Linux.
+	// maxPath is the longest path of a unix socket on all systems: 104 bytes with the
+	// NUL on macOS, 108 on Linux.
 	maxPath = 103
 )
 
@@ -52,17 +52,17 @@ type Daemon struct {
 	lock   *os.File
 	info   Info
 	socket *net.UnixListener
-	dir    string // made for the socket alone, removed by Close; "" when there is none
+	dir    string // directory made for the socket only, removed by Close; "" if there is none
 }
 
-// Claim takes the lock of a state directory, which it makes, and opens the socket:
-// below runtimeDir ($XDG_RUNTIME_DIR), else in the state directory, else where
-// there is room for its path. The directory of the socket has mode 0700, the
-// socket 0600. What a host that died left behind is removed. The error is a
-// *RunningError when another host holds the lock, and wraps errors.ErrUnsupported
-// where the system has no such locks.
+// Claim takes the lock of a state directory and opens the socket. It creates the state
+// directory. The socket is below runtimeDir ($XDG_RUNTIME_DIR), else in the state
+// directory, else in a temporary directory if those paths are too long. The directory of
+// the socket has mode 0700, the socket 0600. Claim removes the socket of a host that was
+// killed. The error is a *RunningError if another host holds the lock, and wraps
+// errors.ErrUnsupported on systems without such locks.
 func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
-	if err := private(stateDir); err != nil {
+	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
@@ -79,8 +79,8 @@ func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
 		}
 		return nil, err
 	}
-	if path := before.Socket; path != "" && removeSocket(path) == nil { // of one that was killed
-		_ = os.Remove(filepath.Dir(path)) // if it held nothing else
+	if path := before.Socket; path != "" && removeSocket(path) == nil { // of a host that was killed
+		_ = os.Remove(filepath.Dir(path)) // fails if the directory is not empty
 	}
 	d.info = info
 	d.info.PID, d.info.Socket = os.Getpid(), ""
@@ -90,7 +90,7 @@ func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
 	return d, nil
 }
 
-// listen opens the socket in the first place that will do.
+// listen opens the socket in the first directory that works.
 func (d *Daemon) listen(stateDir, runtimeDir string) error {
 	var failed error
 	if filepath.IsAbs(runtimeDir) {
@@ -119,7 +119,7 @@ func (d *Daemon) listenIn(dir string) error {
 	if len(path) > maxPath {
 		return fmt.Errorf("%s: too long for the address of a socket", path)
 	}
-	if err := private(dir); err != nil {
+	if err := ensurePrivate(dir); err != nil {
 		return err
 	}
 	if err := removeSocket(path); err != nil {
@@ -136,8 +136,8 @@ func (d *Daemon) listenIn(dir string) error {
 	return nil
 }
 
-// private makes a directory that is the user's alone, or makes it so.
-func private(dir string) error {
+// ensurePrivate creates a directory with mode 0700, or sets that mode if the user owns it.
+func ensurePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -155,8 +155,8 @@ func private(dir string) error {
 	return nil
 }
 
-// removeSocket removes a socket and nothing else. Whoever calls it holds the lock,
-// so nobody listens there.
+// removeSocket removes a socket, and no other file. The caller holds the lock, so no host
+// listens on the socket.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -170,8 +170,8 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// write says in the lock file who holds it. The file says so at every moment: what is
-// left of a longer text stands behind the new one.
+// write writes info to the lock file. The file is valid at every moment: the rest of a
+// longer text follows the new one until it is cut off.
 func (d *Daemon) write() error {
 	data, err := json.Marshal(d.info)
 	if err != nil {
@@ -183,11 +183,11 @@ func (d *Daemon) write() error {
 	return d.lock.Truncate(int64(len(data)) + 1)
 }
 
-// maxInfo bounds what is read of a lock file.
+// maxInfo bounds the part of a lock file that is read.
 const maxInfo = 1 << 20
 
-// readInfo reads what a lock file says; the error is [io.EOF] when that is nothing. What
-// is half one text and half the next, because it is just being written, is read again.
+// readInfo reads a lock file; the error is [io.EOF] if the file is empty. It tries again
+// when the text is invalid, because a host may be writing it.
 func readInfo(f *os.File) (info Info, err error) {
 	for try := range 5 {
 		time.Sleep(time.Duration(try) * 5 * time.Millisecond)
@@ -200,49 +200,49 @@ func readInfo(f *os.File) (info Info, err error) {
 	return info, err
 }
 
-// Serves says where MCP clients find the host, once that is known.
+// Serves records the URL for MCP clients in the lock file.
 func (d *Daemon) Serves(url string) error {
 	d.info.Serves = url
 	return d.write()
 }
 
-// Info returns what the daemon says about itself.
+// Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }
 
-// Listener returns the socket, which lets nobody but the user in. Who else
-// connects is told nothing, and log at Warn. Closing it removes the socket.
+// Listener returns the listener of the socket. It closes the connections of other users and
+// logs them at Warn. Closing the listener removes the socket.
 func (d *Daemon) Listener(log *slog.Logger) net.Listener {
-	return &guarded{UnixListener: d.socket, uid: os.Geteuid(), log: log}
+	return &userListener{UnixListener: d.socket, uid: os.Geteuid(), log: log}
 }
 
-// Close closes and removes the socket and gives the lock back. It is idempotent.
+// Close closes and removes the socket and releases the lock. It is idempotent.
 func (d *Daemon) Close() error {
 	if d.lock == nil {
 		return nil
 	}
 	var errs []error
 	if d.socket != nil {
-		if err := d.socket.Close(); !errors.Is(err, net.ErrClosed) { // as whoever served it left it
+		if err := d.socket.Close(); !errors.Is(err, net.ErrClosed) { // the server has closed the listener already
 			errs = append(errs, err)
 		}
 	}
 	if d.dir != "" {
-		_ = os.Remove(d.dir) // unless it holds anything else
+		_ = os.Remove(d.dir) // fails if the directory is not empty
 	}
-	errs = append(errs, d.lock.Truncate(0), d.lock.Close()) // the file stays: to remove it is to let two hold it
+	errs = append(errs, d.lock.Truncate(0), d.lock.Close()) // the file stays: after a removal two hosts could hold a lock
 	d.lock = nil
 	return errors.Join(errs...)
 }
 
-// guarded is a listener that asks the system who connects.
-type guarded struct {
+// userListener is a listener that accepts connections of one user only.
+type userListener struct {
 	*net.UnixListener
 	uid int
 	log *slog.Logger
 }
 
 // Accept implements [net.Listener].
-func (g *guarded) Accept() (net.Conn, error) {
+func (g *userListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := g.AcceptUnix()
 		if err != nil {

@@ -46,7 +46,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// shortDir is a directory whose name leaves room in the address of a socket.
+// shortDir is a directory with a path short enough for a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "x")
@@ -80,7 +80,7 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return info.Mode()
 }
 
-// T12: the socket is the user's alone, wherever it is, and found there.
+// T12: only the user can open the socket, in each of its places, and Find finds it.
 func TestT12WhereTheSocketIs(t *testing.T) {
 	processtest.Leaks(t)
 	long := filepath.Join(shortDir(t), strings.Repeat("long", 30))
@@ -156,8 +156,8 @@ func TestF6SecondDaemon(t *testing.T) {
 	claim(t, state, "")
 }
 
-// F6: what a killed daemon left is no obstacle, wherever its socket was, and
-// nobody takes it for a running one.
+// F6: the files of a killed daemon do not prevent Claim, and Find does not take them for a
+// running daemon.
 func TestF6StaleSocket(t *testing.T) {
 	processtest.Leaks(t)
 	state, runtime := shortDir(t), shortDir(t)
@@ -202,8 +202,8 @@ func TestF6StaleSocket(t *testing.T) {
 	}
 }
 
-// What is in the way of the socket and is none is not removed.
-// A host that says something new of itself runs at every moment, to those who ask.
+// A file at the path of the socket that is not a socket is not removed.
+// While a host updates its Info, Find finds it at every moment.
 func TestFoundWhileItWrites(t *testing.T) {
 	state := shortDir(t)
 	d := claim(t, state, "")
@@ -255,7 +255,7 @@ func TestForeignFileStays(t *testing.T) {
 	}
 }
 
-// T12: the system is asked who connects, not only the mode of a file.
+// T12: the listener checks the user of the peer, not only the mode of the file.
 func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")
@@ -265,8 +265,8 @@ func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	if uid, err := peerOf(t, d); err != nil || uid != os.Geteuid() {
 		t.Errorf("peer = %d, %v; this process is %d", uid, err, os.Geteuid())
 	}
-	l := d.Listener(slog.New(slog.DiscardHandler)).(*guarded)
-	l.uid++ // as if the socket were another user's
+	l := d.Listener(slog.New(slog.DiscardHandler)).(*userListener)
+	l.uid++ // as if the user were another one
 	accepted := make(chan error, 1)
 	go func() {
 		_, err := l.Accept()

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// ErrNotRunning says that no host answers for a state directory.
+// ErrNotRunning is the error of Find if no host answers for a state directory.
 var ErrNotRunning = errors.New("no exthost is running")
 
-// Find looks for the host that runs with a state directory and answers on its
-// socket. The error is [ErrNotRunning] when there is none: never started, ended,
-// or killed; then what it left behind stays for the next one to remove.
+// Find returns the Info of the host that runs with a state directory and answers on its
+// socket. The error is [ErrNotRunning] if there is none. Find leaves the files of a killed
+// host; the next Claim removes them.
 func Find(ctx context.Context, stateDir string) (Info, error) {
 	f, err := os.Open(filepath.Join(stateDir, lockName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -25,7 +25,7 @@ func Find(ctx context.Context, stateDir string) (Info, error) {
 	defer f.Close()
 	info, err := readInfo(f)
 	if err != nil || info.Socket == "" {
-		return info, ErrNotRunning // it is still starting, or has ended
+		return info, ErrNotRunning // the host is starting or has ended
 	}
 	conn, err := info.Dial(ctx)
 	if err != nil {

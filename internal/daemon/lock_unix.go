@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLocked says that somebody else holds the lock.
+// errLocked is the error of tryLock if another process holds the lock.
 var errLocked = errors.New("locked")
 
-// tryLock takes the lock, which ends with the process whatever happens to it.
+// tryLock takes the lock. The system releases it at the end of the process.
 func tryLock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -23,7 +23,7 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// owned reports whether a file is the user's own.
+// owned reports whether the user owns a file.
 func owned(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer returns the user of the process that connected.
+// peer returns the user id of the process that connected.
 func peer(c *net.UnixConn, _ int) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

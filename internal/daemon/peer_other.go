@@ -4,5 +4,5 @@ package daemon
 
 import "net"
 
-// peer trusts the mode of the socket and of its directory.
+// peer returns the user's own id: access is limited by the mode of the socket's directory.
 func peer(_ *net.UnixConn, own int) (uid int, err error) { return own, nil }

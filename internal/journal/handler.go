@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// sourceKey is the attribute that names the extension a record is about.
+// sourceKey is the attribute with the extension that a record is about.
 const sourceKey = "extension"
 
-// policyKey is the attribute that names the policy a record is about, which is kept
-// as one about the extension policy:NAME.
+// policyKey is the attribute with the policy that a record is about. Such a record is kept
+// under the extension policy:NAME.
 const policyKey = "policy"
 
-// Handler returns a handler that adds to the journal. It is enabled for what is
-// kept or followed, and never fails.
+// Handler returns a handler that adds records to the journal. It is enabled for the levels
+// that are kept or followed, and never fails.
 func (j *Journal) Handler() slog.Handler { return &handler{journal: j} }
 
-// handler collects what With adds. Groups become prefixes: "http.status".
+// handler collects the attributes of With. Groups become prefixes: "http.status".
 type handler struct {
 	journal   *Journal
 	extension string
-	prefix    string // of the groups that are open, each with a dot
+	prefix    string // names of the open groups, each with a dot
 	attrs     []slog.Attr
 }
 
@@ -49,7 +49,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &with
 }
 
-// add takes in one attribute; one that holds several becomes those.
+// add adds one attribute, or all attributes of a group.
 func (h *handler) add(prefix string, a slog.Attr) {
 	a.Value = a.Value.Resolve()
 	switch {
@@ -82,8 +82,8 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// encode writes attributes as an object, in their order; nil when there are none
-// or they take too much room.
+// encode encodes attributes as an object, in their order; nil if there are none. Attributes
+// that are too long are replaced by a note.
 func encode(attrs []slog.Attr) json.RawMessage {
 	if len(attrs) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func encode(attrs []slog.Attr) json.RawMessage {
 	return append(b, '}')
 }
 
-// plain is what of v goes into JSON.
+// plain returns the value of v to encode as JSON.
 func plain(v slog.Value) any {
 	switch v.Kind() {
 	case slog.KindDuration:
@@ -128,7 +128,7 @@ func value(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// cut bounds a text, and leaves whole characters.
+// cut bounds a text without splitting a character.
 func cut(s string) string {
 	if len(s) <= maxText/2 {
 		return s

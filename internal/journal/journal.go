@@ -1,6 +1,5 @@
-// Package journal keeps the latest records of a log, apart for each of its
-// sources so that none can push out another's, and hands the new ones on to those
-// who follow.
+// Package journal keeps the latest records of a log, separately for each source, so that
+// no source displaces the records of another. It delivers new records to followers.
 package journal
 
 import (
@@ -22,30 +21,30 @@ import (
 type Record struct {
 	Time      time.Time       `json:"time"`
 	Level     slog.Level      `json:"level"`
-	Extension string          `json:"extension,omitempty"` // whom it is about; "": the host
+	Extension string          `json:"extension,omitempty"` // the extension that the record is about; "": the host
 	Message   string          `json:"msg"`
-	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty when there are none
-	Lost      int             `json:"lost,omitempty"`  // records that this follower was too slow for, just before this one
+	Attrs     json.RawMessage `json:"attrs,omitempty"` // an object; empty without attributes
+	Lost      int             `json:"lost,omitempty"`  // records lost just before this one because the follower was slow
 
 	seq uint64
 }
 
 const (
-	keptLevel = slog.LevelInfo // and above is kept; the rest is for those who follow
+	keptLevel = slog.LevelInfo // lowest level that is kept; lower ones go to followers only
 	maxKept   = 256            // records of one source
-	maxBytes  = 256 << 10      // of the texts of one source's records
+	maxBytes  = 256 << 10      // texts of the records of one source
 	maxText   = 16 << 10       // bytes of one message, and of its attributes
 )
 
-// Journal is what is kept and who follows. Its zero value is not usable, see [New].
+// Journal keeps records and serves followers. The zero value is not usable; see [New].
 type Journal struct {
-	level atomic.Int64 // the lowest that anybody wants: [keptLevel], or a follower's
+	level atomic.Int64 // the lowest level in use: keptLevel or that of a follower
 
-	mu      sync.Mutex // guards what follows, and that nothing is published between what is kept and what is followed
+	mu      sync.Mutex // guards the fields below; held from reading the kept records to joining the followers
 	seq     uint64
 	sources map[string]*source // by extension
 	records broadcast.Hub[Record]
-	levels  map[slog.Level]int // of followers
+	levels  map[slog.Level]int // number of followers by level
 	closed  bool
 }
 
@@ -56,7 +55,7 @@ func New() *Journal {
 	return j
 }
 
-// source is the last records of one source, the oldest first.
+// source holds the last records of one source, oldest first.
 type source struct {
 	records []Record
 	bytes   int
@@ -75,19 +74,19 @@ func (s *source) add(r Record) {
 
 func (r *Record) size() int { return len(r.Message) + len(r.Attrs) }
 
-// Filter says which records are wanted.
+// Filter selects records.
 type Filter struct {
-	Extension string     // only what is about this one; "": everything
-	Level     slog.Level // and above; the zero value is info. Records below info are not kept, only followed
-	Last      int        // at most so many of the kept records; 0: all, negative: none
-	Follow    bool       // go on with new records
+	Extension string     // only records about this extension; "": all records
+	Level     slog.Level // lowest level; the zero value is info. Records below info are not kept, so they reach followers only
+	Last      int        // largest number of kept records; 0: all, negative: none
+	Follow    bool       // continue with new records
 }
 
 func (f *Filter) wants(r *Record) bool {
 	return r.Level >= f.Level && (f.Extension == "" || r.Extension == f.Extension)
 }
 
-// add keeps the record and gives it to the followers. It does not wait for them.
+// add keeps the record and queues it for the followers. It does not wait for them.
 func (j *Journal) add(r Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -107,8 +106,8 @@ func (j *Journal) add(r Record) {
 	j.records.Publish(r, r.size())
 }
 
-// Records yields the kept records that f wants, in order, and with f.Follow new
-// ones until ctx ends or the journal is closed. Between the two none is missed.
+// Records yields the kept records that match f, in order, and with f.Follow also new ones
+// until ctx ends or the journal is closed. No record between them is missed.
 func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		kept, follower := j.read(&f)
@@ -131,14 +130,14 @@ func (j *Journal) Records(ctx context.Context, f Filter) iter.Seq[Record] {
 	}
 }
 
-// read returns what is kept and, if f follows, the reader of what comes next.
+// read returns the kept records and, with f.Follow, a reader of the next ones.
 func (j *Journal) read(f *Filter) (kept []Record, follower *broadcast.Reader[Record]) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if f.Follow {
 		follower = j.records.Join(f.wants)
 		j.levels[f.Level]++
-		j.lowerLocked()
+		j.updateLevelLocked()
 	}
 	return j.keptLocked(f), follower
 }
@@ -150,7 +149,7 @@ func (j *Journal) leave(follower *broadcast.Reader[Record], level slog.Level) {
 	if j.levels[level]--; j.levels[level] == 0 {
 		delete(j.levels, level)
 	}
-	j.lowerLocked()
+	j.updateLevelLocked()
 }
 
 func (j *Journal) keptLocked(f *Filter) (kept []Record) {
@@ -171,8 +170,8 @@ func (j *Journal) keptLocked(f *Filter) (kept []Record) {
 	return kept
 }
 
-// lowerLocked finds the lowest level that anybody wants.
-func (j *Journal) lowerLocked() {
+// updateLevelLocked sets the lowest level in use.
+func (j *Journal) updateLevelLocked() {
 	if j.closed {
 		return
 	}
@@ -183,8 +182,8 @@ func (j *Journal) lowerLocked() {
 	j.level.Store(int64(level))
 }
 
-// Close ends those who follow, once they have read what was pending. What is kept
-// can still be read; nothing is added any more. It is idempotent.
+// Close ends all followers after their queued records. Kept records can still be read; no
+// records are added any more. It is idempotent.
 func (j *Journal) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/internal/broadcast"
 )
 
-// messages reads what is kept.
+// messages returns the kept records.
 func messages(j *Journal, f Filter) (list []string) {
 	for r := range j.Records(context.Background(), f) {
 		list = append(list, r.Message)
@@ -53,7 +53,7 @@ func TestKeptAndFiltered(t *testing.T) {
 	}
 }
 
-// A source that floods loses its own old records, not those of its neighbours.
+// A source with many records displaces its own records, not those of other sources.
 func TestFloodStaysWithItsSource(t *testing.T) {
 	j := New()
 	log := slog.New(j.Handler())
@@ -101,7 +101,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Below info nothing is kept or even encoded, unless somebody follows.
+// Records below info are not kept, and without a follower not even encoded.
 func TestDebugOnlyForFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := New()
@@ -136,11 +136,11 @@ func TestDebugOnlyForFollowers(t *testing.T) {
 	})
 }
 
-// A follower that reads the past and goes on misses nothing and gets nothing twice.
+// A follower that also reads the kept records misses none and gets none twice.
 func TestFollowWithoutGap(t *testing.T) {
 	j := New()
 	log := slog.New(j.Handler())
-	const n = 200 // fewer than are kept, so that all must arrive
+	const n = 200 // fewer than maxKept, so that all must arrive
 	for i := range n / 2 {
 		log.Info(fmt.Sprint(i))
 	}
@@ -165,7 +165,7 @@ func TestFollowWithoutGap(t *testing.T) {
 	wg.Wait()
 }
 
-// A follower that does not read costs a bounded amount and learns what it missed.
+// A follower that does not read has a bounded queue, and gets the number of lost records.
 func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := New()
@@ -177,7 +177,7 @@ func TestSlowFollowerLearnsWhatItMissed(t *testing.T) {
 			for range broadcast.MaxItems + 10 {
 				log.Info("flood")
 			}
-			time.Sleep(2 * time.Second) // of the bubble's: the follower reads again
+			time.Sleep(2 * time.Second) // virtual time; then the follower reads again
 			log.Info("last")
 			j.Close()
 		}()

@@ -1,6 +1,6 @@
 //go:build unix
 
-package jsonrpc
+package jsonrpc_test
 
 import (
 	"bytes"
@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 )
 
-// BenchmarkRatio measures a conversation with a child that answers at once
-// against the floor.
+// BenchmarkRatio compares a connection to a child that answers at once with the floor.
 func BenchmarkRatio(b *testing.B) {
 	for _, l := range benchtest.Loads() {
 		b.Run(l.Name, func(b *testing.B) {
@@ -31,10 +32,10 @@ func BenchmarkRatio(b *testing.B) {
 	}
 }
 
-// answering is a connection to a child whose results have so many bytes.
-func answering(b *testing.B, size int) *Conn {
+// answering is a connection to a child whose results have size bytes.
+func answering(b *testing.B, size int) *jsonrpc.Conn {
 	in, out := benchtest.Start(b, fmt.Sprintf("answer %d", size))
-	conn := NewConn(NewLineTransport(out, in, LineOptions{}), Options{})
+	conn := jsonrpc.NewConn(ndjson.New(out, in, ndjson.Options{}), jsonrpc.Options{})
 	served := make(chan error, 1)
 	go func() { served <- conn.Serve(b.Context()) }()
 	b.Cleanup(func() {
@@ -48,7 +49,7 @@ func answering(b *testing.B, size int) *Conn {
 func BenchmarkCall(b *testing.B) {
 	conn := answering(b, 100)
 	params := json.RawMessage(benchtest.Text(98))
-	o := &CallOptions{Timeout: 30 * time.Second}
+	o := &jsonrpc.CallOptions{Timeout: 30 * time.Second}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := conn.Call(b.Context(), "m", params, o); err != nil {
@@ -68,7 +69,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(line)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if m, err := Decode(line); err != nil || m.Invalid != nil {
+				if m, err := jsonrpc.Decode(line); err != nil || m.Invalid != nil {
 					b.Fatal(err, m.Invalid)
 				}
 			}

@@ -7,149 +7,151 @@ import (
 	"time"
 )
 
-// CallOptions bound one call.
+// CallOptions configure one call.
 type CallOptions struct {
-	// Timeout is how long the peer may stay silent about this call, counted from the
-	// written frame and afresh from each message that belongs to the call; the clock
-	// stands still while OnMessage answers a request of the peer. 0: no limit.
+	// Timeout bounds the silence of the peer. It starts when the frame is written, and
+	// again with each message that belongs to the call. It does not run while
+	// OnMessage answers a request of the peer. 0: no limit.
 	Timeout time.Duration
-	// MaxTimeout is how long the call may take in all. 0 means Timeout.
+	// MaxTimeout bounds the whole call. 0 means Timeout.
 	MaxTimeout time.Duration
-	// Token is what Options.Token returns for messages that belong to this call. It
-	// must be unique among the calls in flight. "": none do.
+	// Token identifies the messages that belong to this call: those for which
+	// Options.Token returns the same value. It must be unique among the calls in
+	// flight. "": no message belongs to the call.
 	Token string
-	// Owner is on whose behalf the call is made, a comparable value; see Options.Loose.
-	// Nil: nobody's, and such a call is not counted there.
+	// Owner is the party that makes the call, a comparable value; see Options.Loose,
+	// which ignores calls without an owner.
 	Owner any
 	// OnMessage takes the peer's notifications and answers its requests that belong
 	// to this call. It runs in the caller's goroutine, in order, before Call returns
-	// the answer. ctx ends when the call fails. At most 256 messages wait: beyond
-	// that notifications are dropped and counted, requests refused. Nil: all are.
+	// the answer. ctx ends when the call fails. At most 256 messages wait; further
+	// notifications are dropped and counted, further requests are refused. Nil drops
+	// and refuses all.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
 }
 
-// Call sends a request and waits for its answer: the result as it was sent, or an
-// error: the peer's own [*Error], an [*InvalidResponse], [ErrTimeout], ctx's
-// error, or one wrapping [ErrClosed]. [Written] tells whether the peer may have
-// seen the request. A nil o leaves all bounds to ctx.
+// Call sends a request and waits for the answer. It returns the raw result, or an
+// error: the [*Error] of the peer, an [*InvalidResponse], [ErrTimeout], ctx's error,
+// or one that wraps [ErrClosed]. [Written] reports whether the peer may have seen the
+// request. With a nil o, only ctx bounds the call.
 //
-// A call that its caller gave up stays in flight, abandoned, until the peer
-// answers; that answer is counted and dropped.
+// A call that ends by ctx or a timeout is abandoned: it stays in flight until the peer
+// answers, and that answer is counted and dropped.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage, o *CallOptions) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	fl := c.newFlight(method, o)
-	defer c.release(fl)
-	if fl.o.OnMessage != nil {
-		ctx, fl.cancel = context.WithCancel(ctx)
-		defer fl.cancel()
+	pc := c.newPendingCall(method, o)
+	defer c.release(pc)
+	if pc.o.OnMessage != nil {
+		ctx, pc.cancel = context.WithCancel(ctx)
+		defer pc.cancel()
 	}
-	if err := c.send(ctx, fl, params); err != nil {
+	if err := c.send(ctx, pc, params); err != nil {
 		return nil, err
 	}
-	c.wait(ctx, fl)
-	return fl.result, fl.err
+	c.wait(ctx, pc)
+	return pc.result, pc.err
 }
 
-// send registers the call and writes its frame. After an error nobody else knows
-// the call any more.
-func (c *Conn) send(ctx context.Context, fl *flight, params json.RawMessage) error {
+// send registers the call and writes its frame. After an error the call is no longer
+// registered.
+func (c *Conn) send(ctx context.Context, pc *pendingCall, params json.RawMessage) error {
 	var err error
-	c.update(func(s *state) { err = s.add(fl) })
+	c.update(func(s *state) { err = s.add(pc) })
 	if err != nil {
 		return err
 	}
-	id := strconv.AppendUint(fl.rawID[:0], fl.id, 10)
-	err = c.write(ctx, Message{ID: id, Method: fl.method, Params: params})
+	id := strconv.AppendUint(pc.rawID[:0], pc.id, 10)
+	err = c.write(ctx, Message{ID: id, Method: pc.method, Params: params})
 	if err != nil {
-		mine := false
-		c.update(func(s *state) { mine = s.remove(fl) })
-		if !mine {
-			<-fl.done
+		removed := false
+		c.update(func(s *state) { removed = s.remove(pc) })
+		if !removed { // another goroutine has set the outcome
+			<-pc.done
 		}
 		return err
 	}
-	c.sent(fl)
+	c.sent(pc)
 	return nil
 }
 
-// sent starts the clocks of a call whose frame has been written, and reads for it
-// where nobody else does.
-func (c *Conn) sent(fl *flight) {
-	timed := fl.o.Timeout > 0 || fl.o.MaxTimeout > 0
-	if !timed && !c.lends {
+// sent starts the timeouts of a call whose frame has been written, and takes over the
+// reading if Serve has lent it.
+func (c *Conn) sent(pc *pendingCall) {
+	timed := pc.o.Timeout > 0 || pc.o.MaxTimeout > 0
+	if !timed && !c.canLend {
 		return
 	}
 	now := time.Now()
 	reads := false
 	c.update(func(s *state) {
 		if timed {
-			fl.start(now)
-			c.setTimer(s, fl.deadline, now)
+			pc.start(now)
+			c.setTimer(s, pc.deadline, now)
 		}
-		reads = c.borrow(s, fl)
+		reads = c.borrow(s, pc)
 	})
 	if reads {
-		c.readFor(fl)
+		c.readFor(pc)
 	}
 }
 
-// wait returns when the call has its outcome and its messages are dealt with.
-func (c *Conn) wait(ctx context.Context, fl *flight) {
-	if fl.news == nil && ctx.Done() == nil {
-		<-fl.done
+// wait returns when the call has an outcome and its inbox is empty.
+func (c *Conn) wait(ctx context.Context, pc *pendingCall) {
+	if pc.inboxReady == nil && ctx.Done() == nil {
+		<-pc.done
 		return
 	}
 	for waiting := true; waiting; {
 		select {
-		case <-fl.done:
+		case <-pc.done:
 			waiting = false
-		case <-fl.news:
-			c.serveInbox(ctx, fl)
+		case <-pc.inboxReady:
+			c.serveInbox(ctx, pc)
 		case <-ctx.Done():
-			if !c.abandon(fl, ctx.Err()) {
-				<-fl.done // the outcome was decided before, and it counts
+			if !c.abandon(pc, ctx.Err()) {
+				<-pc.done // the call had an outcome before
 			}
 			waiting = false
 		}
 	}
-	if fl.news != nil {
-		c.serveInbox(ctx, fl)
+	if pc.inboxReady != nil {
+		c.serveInbox(ctx, pc)
 	}
 }
 
-// abandon gives the call up unless its outcome is decided already.
-func (c *Conn) abandon(fl *flight, cause error) (won bool) {
+// abandon ends the call with cause, unless it already has an outcome.
+func (c *Conn) abandon(pc *pendingCall, cause error) (won bool) {
 	c.update(func(s *state) {
-		if won = s.remove(fl); won {
-			c.abandoned(s, fl, cause)
+		if won = s.remove(pc); won {
+			c.abandoned(s, pc, cause)
 		}
 	})
 	if won {
-		fl.err = writtenError{cause}
+		pc.err = writtenError{cause}
 	}
 	return won
 }
 
-// abandoned remembers, inside update, that the peer still owes an answer.
-func (c *Conn) abandoned(s *state, fl *flight, cause error) {
+// abandoned records, inside update, that the answer of the peer is still to come.
+func (c *Conn) abandoned(s *state, pc *pendingCall, cause error) {
 	if len(s.abandoned) >= maxAbandoned {
-		for id := range s.abandoned { // any of them; its late answer will count as duplicate
+		for id := range s.abandoned { // any one; its late answer then counts as a duplicate
 			delete(s.abandoned, id)
 			break
 		}
 	}
-	s.abandoned[fl.id] = orphan{fl.o.Owner, time.Now()}
+	s.abandoned[pc.id] = abandonedCall{pc.o.Owner, time.Now()}
 	if c.o.Abandoned != nil {
-		id, method := fl.id, fl.method
-		c.post(s, &s.errands, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })
+		id, method := pc.id, pc.method
+		c.enqueue(s, &s.replies, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })
 	}
 }
 
-// setTimer makes sure, inside update, that the one timer fires by deadline. Calls
-// usually share one timeout, so their deadlines come in order and the timer is
-// hardly ever touched.
+// setTimer makes sure, inside update, that the one timer of the connection fires by
+// deadline. Calls usually share one timeout, so their deadlines come in order and the
+// timer rarely changes.
 func (c *Conn) setTimer(s *state, deadline, now time.Time) {
 	if s.closed || !s.timerAt.IsZero() && !deadline.Before(s.timerAt) {
 		return
@@ -162,20 +164,20 @@ func (c *Conn) setTimer(s *state, deadline, now time.Time) {
 	}
 }
 
-// expire ends the calls whose time is up.
+// expire ends the calls whose deadline has passed.
 func (c *Conn) expire() {
 	now := time.Now()
-	var expired []*flight
+	var expired []*pendingCall
 	c.update(func(s *state) {
 		s.timerAt = time.Time{}
 		var next time.Time
-		for _, fl := range s.flights {
-			switch at := fl.expiry(); {
+		for _, pc := range s.calls {
+			switch at := pc.expiry(); {
 			case at.IsZero():
 			case !at.After(now):
-				s.remove(fl)
-				c.abandoned(s, fl, ErrTimeout)
-				expired = append(expired, fl)
+				s.remove(pc)
+				c.abandoned(s, pc, ErrTimeout)
+				expired = append(expired, pc)
 			case next.IsZero() || at.Before(next):
 				next = at
 			}
@@ -184,7 +186,7 @@ func (c *Conn) expire() {
 			c.setTimer(s, next, now)
 		}
 	})
-	for _, fl := range expired {
-		fl.finish(nil, writtenError{ErrTimeout})
+	for _, pc := range expired {
+		pc.finish(nil, writtenError{ErrTimeout})
 	}
 }

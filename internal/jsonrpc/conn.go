@@ -10,43 +10,43 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Conn is one end of a conversation. Create it with [NewConn].
+// Conn is one end of a connection. Create it with [NewConn].
 type Conn struct {
-	t        Transport
-	o        Options
-	ctx      context.Context // of handlers; ends when the transport is closed
-	cancel   context.CancelFunc
-	lends    bool           // Serve lends the reading to callers
-	resume   chan struct{}  // gives it back
-	unread   chan struct{}  // closed when the last reader has stopped
-	wg       sync.WaitGroup // readers, handlers and lanes; added to inside update
-	pool     sync.Pool      // of *flight
-	messages sync.Pool      // of *Message, which handlers that ran inline are done with
-	asides   *rate.Limiter  // of what is read aside, see asideRate
-	pause    time.Duration  // before Serve reads on; the reader's
-	rush     chan struct{}  // closed by Rush
-	rushed   sync.Once
+	t             Transport
+	o             Options
+	ctx           context.Context // for handlers; ends when the transport is closed
+	cancel        context.CancelFunc
+	canLend       bool           // Serve can lend the reading to callers; see role
+	readBack      chan struct{}  // wakes Serve to read again
+	readDone      chan struct{}  // closed when no goroutine will read any more
+	wg            sync.WaitGroup // readers, handlers and queues; added to inside update
+	pool          sync.Pool      // of *pendingCall
+	messages      sync.Pool      // of *Message, for reuse after inline handlers
+	unsolicited   *rate.Limiter  // limits unsolicited messages; see unsolicitedRate
+	pause         time.Duration  // before the next read; used by the reader only
+	drainFast     chan struct{}  // closed by DrainFast
+	drainFastOnce sync.Once
 
-	mu    sync.Mutex // held only by update; guards state and the flights in it
+	mu    sync.Mutex // held only by update; guards state and the calls in it
 	state state
 }
 
-// state is everything about a conversation that changes.
+// state is the mutable state of a connection. Only update changes it.
 type state struct {
-	nextID    uint64
-	flights   map[uint64]*flight
-	tokens    map[string]*flight
-	abandoned map[uint64]orphan
-	handlers  int  // handlers at work that are not the reader's
-	notified  lane // Options.Notified
-	errands   lane // refusals and Options.Abandoned
-	reading   reading
-	timer     *time.Timer
-	timerAt   time.Time   // when timer fires; zero when it is not set
-	limit     *time.Timer // ends the draining
-	over      error       // why there will be no more answers; nil while there may be
-	closed    bool        // the transport is closed: nothing new may start
-	stats     Stats
+	nextID     uint64
+	calls      map[uint64]*pendingCall
+	tokens     map[string]*pendingCall
+	abandoned  map[uint64]abandonedCall
+	handlers   int   // running handlers, except one that runs on the reader
+	notified   queue // Options.Notified
+	replies    queue // refusals of requests and calls of Options.Abandoned
+	reading    reading
+	timer      *time.Timer
+	timerAt    time.Time   // when timer fires; zero while it is not set
+	drainTimer *time.Timer // ends the time of Options.Drain
+	endErr     error       // why no more answers can come; nil while the connection is open
+	closed     bool        // the transport is closed; no goroutine may start
+	stats      Stats
 }
 
 // NewConn returns a connection over t. Calls wait until Serve runs.
@@ -54,53 +54,54 @@ func NewConn(t Transport, o Options) *Conn {
 	if o.MaxHandlers == 0 {
 		o.MaxHandlers = defaultHandlers
 	}
-	c := &Conn{t: t, o: o, resume: make(chan struct{}, 1), unread: make(chan struct{}), rush: make(chan struct{}), asides: rate.NewLimiter(asideRate, asideBurst)}
-	if t, ok := t.(interruptible); ok {
-		c.lends = t.canInterrupt() && !o.Inline
+	c := &Conn{t: t, o: o, readBack: make(chan struct{}, 1), readDone: make(chan struct{}), drainFast: make(chan struct{}), unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst)}
+	if t, ok := t.(Interrupter); ok {
+		c.canLend = t.CanInterrupt() && !o.Inline
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.state = state{
 		nextID:    o.FirstID,
-		flights:   make(map[uint64]*flight),
-		tokens:    make(map[string]*flight),
-		abandoned: make(map[uint64]orphan),
+		calls:     make(map[uint64]*pendingCall),
+		tokens:    make(map[string]*pendingCall),
+		abandoned: make(map[uint64]abandonedCall),
 	}
 	return c
 }
 
-// update changes the state. Whatever ended the conversation, the calls still in
-// flight are failed here and nowhere else.
+// update changes the state. When the connection has ended, for any reason, update fails
+// the calls in flight; no other place does.
 func (c *Conn) update(f func(s *state)) {
 	c.mu.Lock()
 	s := &c.state
 	f(s)
-	var failed []*flight
-	over := s.over
-	if over != nil && len(s.flights) > 0 {
-		for _, fl := range s.flights {
-			s.remove(fl)
-			failed = append(failed, fl)
+	var failed []*pendingCall
+	over := s.endErr
+	if over != nil && len(s.calls) > 0 {
+		for _, pc := range s.calls {
+			s.remove(pc)
+			failed = append(failed, pc)
 		}
 	}
 	c.mu.Unlock()
-	for _, fl := range failed {
-		fl.finish(nil, writtenError{closed(over)})
+	for _, pc := range failed {
+		pc.finish(nil, writtenError{closed(over)})
 	}
 }
 
-// Serve reads until the transport fails, Close is called or ctx ends, then fails
-// the calls in flight, waits for handlers and returns why: the transport's error
-// (io.EOF when the peer closed its end), ErrClosed or ctx's error. It is called once.
+// Serve reads until the transport fails, Close is called or ctx ends. Then it fails the
+// calls in flight, waits for handlers and returns the reason: the transport's error
+// (io.EOF when the peer closed its end), ErrClosed or ctx's error. It may be called
+// once only.
 func (c *Conn) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })
 	defer stop()
 	c.read()
-	<-c.unread
+	<-c.readDone
 	err := c.Err()
-	if c.drains(err) {
+	if c.drainsAfter(err) {
 		c.wg.Wait()
 		if t, ok := c.t.(interface{ Flush(context.Context) error }); ok {
-			_ = t.Flush(c.ctx) // cut short by the limit or by a peer that is gone
+			_ = t.Flush(c.ctx) // ends early with Options.Drain or when the peer is gone
 		}
 	}
 	c.fail(err)
@@ -108,60 +109,60 @@ func (c *Conn) Serve(ctx context.Context) error {
 	return err
 }
 
-// drains reports whether handlers may go on after the reading ended with err.
-func (c *Conn) drains(err error) bool { return err == io.EOF && c.o.Drain > 0 }
+// drainsAfter reports whether handlers may go on after reading ended with err.
+func (c *Conn) drainsAfter(err error) bool { return err == io.EOF && c.o.Drain > 0 }
 
-// read is the reader: it runs until the transport fails or another goroutine has
-// taken over for good.
+// read is the reader. It runs until the transport fails or another goroutine has become
+// the reader for good.
 func (c *Conn) read() {
 	for {
-		c.rest()
+		c.throttle()
 		m, err := c.t.Read()
 		switch {
-		case err == errInterrupted:
+		case err == ErrInterrupted:
 			continue
 		case err != nil:
-			c.unreadable(err)
+			c.readEnded(err)
 			return
 		case !c.dispatch(m):
 			return
 		}
-		if c.lends && m.Method == "" && !c.lend() {
+		if c.canLend && m.Method == "" && !c.lend() {
 			return
 		}
 	}
 }
 
-// unreadable ends the reading, and the conversation unless handlers may go on.
-func (c *Conn) unreadable(err error) {
-	drains := c.drains(err)
+// readEnded ends the reading, and also the connection unless handlers may go on.
+func (c *Conn) readEnded(err error) {
+	drains := c.drainsAfter(err)
 	c.update(func(s *state) {
-		if s.over == nil {
-			s.over = err
+		if s.endErr == nil {
+			s.endErr = err
 		}
 		if drains && !s.closed {
-			s.limit = time.AfterFunc(c.o.Drain, func() { c.fail(err) })
+			s.drainTimer = time.AfterFunc(c.o.Drain, func() { c.fail(err) })
 		}
-		c.move(s, serving) // so that the watchdog rests
+		c.setRole(s, serveReads) // which stops the watchdog
 	})
 	if !drains {
 		c.fail(err)
 	}
-	close(c.unread)
+	close(c.readDone)
 }
 
-// fail closes everything, with err as the reason unless there is one already.
+// fail closes the connection, with err as the reason unless there is one already.
 func (c *Conn) fail(err error) {
 	first := false
 	c.update(func(s *state) {
-		if s.over == nil {
-			s.over = err
+		if s.endErr == nil {
+			s.endErr = err
 		}
 		first, s.closed = !s.closed, true
 		if s.reading.role == lent {
-			c.takeBack(s)
+			c.returnReading(s)
 		}
-		for _, t := range []*time.Timer{s.timer, s.reading.timer, s.limit} {
+		for _, t := range []*time.Timer{s.timer, s.reading.timer, s.drainTimer} {
 			if t != nil {
 				t.Stop()
 			}
@@ -169,25 +170,25 @@ func (c *Conn) fail(err error) {
 	})
 	if first {
 		c.cancel()
-		_ = c.t.Close() // the reason is known already
+		_ = c.t.Close() // the reason is recorded in endErr
 	}
 }
 
-// Close ends the conversation: calls in flight fail with ErrClosed, handlers'
-// contexts end, Serve returns. It is idempotent and does not drain.
+// Close ends the connection: calls in flight fail with ErrClosed, the contexts of
+// handlers end, and Serve returns. It is idempotent and does not drain.
 func (c *Conn) Close() error {
 	c.fail(ErrClosed)
 	return nil
 }
 
-// Rush has what the peer sends read without pauses from now on. It is for a peer
-// that is gone: the answers behind a flood that it left are to be had while the
-// pipe is open, and there is no more to come. It is idempotent.
-func (c *Conn) Rush() { c.rushed.Do(func() { close(c.rush) }) }
+// DrainFast turns off the pauses between unsolicited messages from now on. It is for
+// a peer that has ended: answers may stand in the pipe behind a flood of
+// notifications, and no more data will come. It is idempotent.
+func (c *Conn) DrainFast() { c.drainFastOnce.Do(func() { close(c.drainFast) }) }
 
-// Err returns why the conversation ended, nil while it goes on.
+// Err returns why the connection ended; nil while it is open.
 func (c *Conn) Err() (err error) {
-	c.update(func(s *state) { err = s.over })
+	c.update(func(s *state) { err = s.endErr })
 	return err
 }
 
@@ -196,7 +197,7 @@ func (c *Conn) Stats() (stats Stats) {
 	c.update(func(s *state) {
 		stats = s.stats
 		stats.Abandoned = len(s.abandoned)
-		stats.InFlight = len(s.flights) + len(s.abandoned)
+		stats.InFlight = len(s.calls) + len(s.abandoned)
 	})
 	if t, ok := c.t.(interface{ Traffic() Traffic }); ok {
 		n := t.Traffic()
@@ -205,15 +206,15 @@ func (c *Conn) Stats() (stats Stats) {
 	return stats
 }
 
-// Forgive forgets the calls abandoned so far: they are no longer in flight, and
-// an answer to one of them counts as a duplicate. It is for peers that need not
-// answer a request that they were told to cancel.
-func (c *Conn) Forgive() {
+// ForgetAbandoned forgets the calls abandoned so far: they are no longer in flight, and
+// an answer to one of them counts as a duplicate. It is for peers that need not answer
+// a canceled request.
+func (c *Conn) ForgetAbandoned() {
 	c.update(func(s *state) { clear(s.abandoned) })
 }
 
-// Notify sends a notification. It may block until ctx ends when the peer does not
-// read; whether the peer acts on it is unknown.
+// Notify sends a notification. While the peer does not read, Notify may block until ctx
+// ends. A nil error does not mean that the peer has seen the notification.
 func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -221,7 +222,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	return c.write(ctx, Message{Method: method, Params: params})
 }
 
-// write sends m, naming the end of the conversation where that is the reason.
+// write sends m. If the connection has ended, the error wraps the reason.
 func (c *Conn) write(ctx context.Context, m Message) error {
 	m.Bare = c.o.Bare
 	err := c.t.Write(ctx, m)

@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,8 +67,8 @@ func (w *wire) say(t *testing.T, format string, args ...any) {
 	w.toConn <- m
 }
 
-// serve starts a connection and, at the end of the test, checks that Serve
-// returns and nothing is left in flight.
+// serve starts a connection. At the end of the test it checks that Serve returns and
+// no call is left in flight.
 func serve(t *testing.T, tr Transport, o Options) *Conn {
 	t.Helper()
 	c := NewConn(tr, o)
@@ -81,7 +77,7 @@ func serve(t *testing.T, tr Transport, o Options) *Conn {
 	t.Cleanup(func() {
 		c.Close()
 		<-served
-		if n := len(c.state.flights) + len(c.state.tokens); n != 0 {
+		if n := len(c.state.calls) + len(c.state.tokens); n != 0 {
 			t.Errorf("%d calls left", n)
 		}
 	})
@@ -135,7 +131,7 @@ func TestCallOutOfOrder(t *testing.T) {
 	})
 }
 
-// TestW3Ids answers with ids that other parsers take for the right one.
+// TestW3Ids answers with ids that some parsers confuse with the right one.
 func TestW3Ids(t *testing.T) {
 	bubble(t, Options{FirstID: 9007199254740993}, func(t *testing.T, c *Conn, w *wire) {
 		done := call(t.Context(), c, "{}", nil)
@@ -189,7 +185,7 @@ func TestCallErrors(t *testing.T) {
 				if !errors.As(got.err, &invalid) || string(invalid.Line) != line || c.want != nil && !errors.Is(invalid, c.want) {
 					t.Errorf("%v", got.err)
 				}
-				done = call(t.Context(), conn, "{}", nil) // the connection lives on
+				done = call(t.Context(), conn, "{}", nil) // the connection is still open
 				<-w.fromConn
 				w.say(t, `{"jsonrpc":"2.0","id":1,"result":1}`)
 				if got := <-done; got.err != nil {
@@ -222,7 +218,7 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// TestW4Strays counts answers that nobody waits for.
+// TestW4Strays counts answers that no call waits for.
 func TestW4Strays(t *testing.T) {
 	var told []string
 	o := Options{Abandoned: func(_ context.Context, id uint64, method string, cause error) {
@@ -263,12 +259,12 @@ func TestW4Strays(t *testing.T) {
 	})
 }
 
-// Whoever settles a conversation has seen it told of the calls given up before.
+// Settle returns after Abandoned was called for all calls abandoned before.
 func TestSettle(t *testing.T) {
 	var tell chan struct{}
 	bubble(t, Options{Abandoned: func(context.Context, uint64, string, error) { <-tell }}, func(t *testing.T, c *Conn, w *wire) {
-		tell = make(chan struct{}) // of the bubble
-		c.Settle(t.Context())      // there is nothing to wait for
+		tell = make(chan struct{}) // made inside the bubble
+		c.Settle(t.Context())      // nothing to wait for
 		ctx, cancel := context.WithCancel(t.Context())
 		given := call(ctx, c, "{}", nil)
 		<-w.fromConn
@@ -293,8 +289,8 @@ func TestSettle(t *testing.T) {
 func TestAbandonedIsBounded(t *testing.T) {
 	c := NewConn(newWire(), Options{})
 	for range maxAbandoned + 10 {
-		fl := c.newFlight("m", nil)
-		if err := c.state.add(fl); err != nil || !c.abandon(fl, io.EOF) {
+		pc := c.newPendingCall("m", nil)
+		if err := c.state.add(pc); err != nil || !c.abandon(pc, io.EOF) {
 			t.Fatal(err)
 		}
 	}
@@ -306,7 +302,7 @@ func TestAbandonedIsBounded(t *testing.T) {
 func TestCallNotWritten(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())
-		done := call(ctx, c, "{}", nil) // nobody takes the frame
+		done := call(ctx, c, "{}", nil) // no peer reads the frame
 		synctest.Wait()
 		cancel()
 		if got := <-done; got.err != context.Canceled || Written(got.err) {
@@ -324,8 +320,8 @@ func TestCallNotWritten(t *testing.T) {
 	})
 }
 
-// TestEnd ends conversations in each way while a call waits for its answer and
-// another for its frame to be taken.
+// TestEnd ends connections in each way while one call waits for its answer and another
+// for its frame to be read.
 func TestEnd(t *testing.T) {
 	for _, e := range []struct {
 		name string
@@ -367,65 +363,4 @@ func TestEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-// pipes returns two connected transports over real pipes.
-func pipes(t testing.TB) (a, b *Line) {
-	t.Helper()
-	ar, bw, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	br, aw, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewLineTransport(ar, aw, LineOptions{}), NewLineTransport(br, bw, LineOptions{})
-}
-
-// TestStorm has 64 callers cancel at random against a peer that answers in any
-// order, then closes in the middle of it all.
-func TestStorm(t *testing.T) {
-	near, far := pipes(t)
-	peer := serve(t, far, Options{MaxHandlers: 1000, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
-		for range rand.IntN(100) {
-			runtime.Gosched() // let others overtake
-		}
-		return m.Params, nil
-	}})
-	c := serve(t, near, Options{})
-	storm := func(calls int) {
-		var wg sync.WaitGroup
-		for w := range 64 {
-			wg.Go(func() {
-				for i := range calls {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(2000))*time.Microsecond)
-					params := fmt.Sprintf(`"%d-%d-%s"`, w, i, strings.Repeat("x", rand.IntN(5000)))
-					got, err := c.Call(ctx, "echo", raw(params), &CallOptions{Timeout: time.Duration(rand.IntN(3000)) * time.Microsecond})
-					switch {
-					case err == nil && string(got) != params:
-						t.Errorf("%.20s answered with %.20s", params, got)
-					case err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrClosed):
-						t.Error(err)
-					}
-					cancel()
-				}
-			})
-		}
-		wg.Wait()
-	}
-	storm(50)
-	if err := far.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for c.Stats().Abandoned > 0 { // every answer comes, late or not
-		if _, err := c.Call(t.Context(), "echo", raw("{}"), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := c.Stats(); s.InFlight != 0 || s.Unknown != 0 || s.Duplicate != 0 {
-		t.Errorf("%+v", s)
-	}
-	time.AfterFunc(5*time.Millisecond, func() { peer.Close() })
-	storm(50)
 }

@@ -7,25 +7,25 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// MaxDepth is how deep objects and arrays of a frame may nest, the frame itself
-// counted.
+// MaxDepth is the deepest nesting of objects and arrays in a frame, including the frame
+// itself.
 const MaxDepth = rawjson.MaxDepth + 1
 
 var (
-	errDuplicate = errors.New("duplicate member")
-	errID        = errors.New("id is neither string nor number")
-	errMethod    = errors.New("method is not a name")
-	errAmbiguous = errors.New("method beside result or error")
-	errNameless  = errors.New("neither id nor method")
-	errBatch     = errors.New("batches are not supported")
-	errNotObject = errors.New("not a JSON object")
-	errNeither   = errors.New("neither result nor error")
-	errBoth      = errors.New("both result and error")
-	errErrorType = errors.New("error is not an object")
-	errVersion   = errors.New(`no "jsonrpc":"2.0"`)
+	errDuplicate    = errors.New("duplicate member")
+	errID           = errors.New("id is neither string nor number")
+	errMethod       = errors.New("method is not a name")
+	errAmbiguous    = errors.New("method beside result or error")
+	errNoIDOrMethod = errors.New("neither id nor method")
+	errBatch        = errors.New("batches are not supported")
+	errNotObject    = errors.New("not a JSON object")
+	errNeither      = errors.New("neither result nor error")
+	errBoth         = errors.New("both result and error")
+	errErrorType    = errors.New("error is not an object")
+	errVersion      = errors.New(`no "jsonrpc":"2.0"`)
 )
 
-// The envelope's members, as bits of those seen.
+// Bits for the members of the envelope that were seen.
 const (
 	seenVersion = 1 << iota
 	seenID
@@ -35,16 +35,16 @@ const (
 	seenError
 )
 
-// Decode judges one frame, once and strictly, and returns it as slices of line.
+// Decode checks one frame and returns it as slices of line.
 //
 // The frame must be one JSON object: valid syntax, valid UTF-8, nested at most
-// [MaxDepth] deep. Of its members jsonrpc, id, method, params, result and error
-// count, in exactly this spelling and at most once each; others are ignored. An
-// id is a string, a number or null and stays as it was written.
+// [MaxDepth] deep. Only the members jsonrpc, id, method, params, result and error
+// count, in exactly this spelling and at most once each; others are ignored. An id is
+// a string, a number or null, and keeps its spelling.
 //
-// An answer that cannot be used (both result and error, or neither, or broken
-// after its id) is returned with Invalid set, so that its call can be told. Every
-// other fault is an error: the line is not JSON-RPC.
+// An answer that cannot be used (both result and error, neither of them, or broken
+// after the id) is returned with Invalid set, so that its call can fail. Any other
+// fault is an error: the line is not JSON-RPC.
 func Decode(line []byte) (Message, error) {
 	d := decoder{line: line, m: Message{Raw: line, Bare: true}}
 	err := d.object()
@@ -65,7 +65,7 @@ type decoder struct {
 	seen int
 	m    Message
 
-	request bool // it has a key that answers do not have
+	request bool // the frame has a member that only requests have
 }
 
 // object walks the members of the outermost object.
@@ -81,7 +81,7 @@ func (d *decoder) object() error {
 		return errNotObject
 	}
 	if i = rawjson.SkipSpace(b, i+1); i < len(b) && b[i] == '}' {
-		return d.end(i)
+		return d.finish(i)
 	}
 	for {
 		next, err := d.member(i)
@@ -95,15 +95,15 @@ func (d *decoder) object() error {
 		case ',':
 			i = rawjson.SkipSpace(b, i+1)
 		case '}':
-			return d.end(i)
+			return d.finish(i)
 		default:
 			return fmt.Errorf("%w at byte %d", rawjson.ErrSyntax, i)
 		}
 	}
 }
 
-// end accepts nothing but space after the closing brace at i.
-func (d *decoder) end(i int) error {
+// finish checks that only space follows the closing brace at i.
+func (d *decoder) finish(i int) error {
 	if i = rawjson.SkipSpace(d.line, i+1); i < len(d.line) {
 		return fmt.Errorf("%w at byte %d: more after the object", rawjson.ErrSyntax, i)
 	}
@@ -128,9 +128,9 @@ func (d *decoder) member(i int) (int, error) {
 	if err != nil {
 		return end, err
 	}
-	if d.seen&name != 0 { // which of the two counts is what parsers disagree on
+	if d.seen&name != 0 { // parsers disagree on which of the two counts
 		if name == seenID {
-			d.seen = 0 // it names no call
+			d.seen = 0 // the id is ambiguous, so the frame answers no call
 		}
 		return end, errDuplicate
 	}
@@ -138,7 +138,7 @@ func (d *decoder) member(i int) (int, error) {
 	return end, d.store(name, d.line[start:end:end])
 }
 
-// memberOf returns the member that a key names, 0 when it does not count.
+// memberOf returns the bit of the member that a key names, 0 for other keys.
 func memberOf(key []byte) int {
 	switch string(rawjson.Unquote(key)) {
 	case "jsonrpc":
@@ -157,7 +157,7 @@ func memberOf(key []byte) int {
 	return 0
 }
 
-// store keeps the value of a member that counts.
+// store sets the field of the message for one member.
 func (d *decoder) store(name int, value []byte) error {
 	switch name {
 	case seenVersion:
@@ -183,7 +183,7 @@ func (d *decoder) store(name int, value []byte) error {
 	return nil
 }
 
-// check judges the members as a whole.
+// check checks the combination of members.
 func (d *decoder) check() error {
 	answer := d.seen & (seenResult | seenError)
 	switch {
@@ -192,7 +192,7 @@ func (d *decoder) check() error {
 	case d.seen&seenMethod != 0:
 		return nil
 	case d.seen&seenID == 0:
-		return errNameless
+		return errNoIDOrMethod
 	case answer == 0:
 		return errNeither
 	case answer == seenResult|seenError:

@@ -49,8 +49,8 @@ func TestDecode(t *testing.T) {
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
-// TestDecodeInvalid shows which broken frames are told to their call and which
-// are no JSON-RPC at all.
+// TestDecodeInvalid distinguishes invalid answers, which fail their call, from lines that
+// are not JSON-RPC.
 func TestDecodeInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, line string
@@ -111,8 +111,8 @@ func TestDecodeDepth(t *testing.T) {
 	}
 }
 
-// FuzzDecode compares with encoding/json: what is accepted is valid there too, and
-// means the same.
+// FuzzDecode compares with encoding/json: an accepted frame is valid there too, with the
+// same meaning.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"a","params":[1,{"b":"\\\"\u00e9"}]}`))
 	f.Add([]byte(`{"id":9007199254740993,"error":{"code":1},"\u0069d":-0.1E+2}`))

@@ -1,18 +1,17 @@
-// Package jsonrpc multiplexes JSON-RPC 2.0 over any message transport. It knows
-// none of our methods; payloads stay raw.
+// Package jsonrpc multiplexes JSON-RPC 2.0 over any message transport. It knows no
+// methods of the project; payloads stay raw.
 //
-// A [Conn] is one end of a conversation. Its owner runs [Conn.Serve], which reads
-// until the conversation ends; any number of goroutines use [Conn.Call] and
-// [Conn.Notify] meanwhile:
+// A [Conn] is one end of a connection. Its owner runs [Conn.Serve], which reads until
+// the connection ends. Any number of goroutines can use [Conn.Call] and [Conn.Notify]
+// at the same time:
 //
 //	caller ── Call ──> Transport.Write ──> peer
 //	caller <─ one channel send ── Serve <── Transport.Read <── peer
 //
-// Calls cost no goroutine: the caller writes its own frame and waits for one
-// channel send from the reader. What the peer asks or tells goes, in this order,
-// to the call it names ([Options].Token, [CallOptions].OnMessage), else to
-// [Options].Handle or [Options].Notified.
+// Calls cost no goroutine: the caller writes its own frame and waits for one channel
+// send from the reader. Requests and notifications of the peer go to the call that
+// they name ([Options].Token, [CallOptions].OnMessage), else to [Options].Handle or
+// [Options].Notified.
 //
-// [NewLineTransport] frames messages as lines, one JSON object each. Frames are
-// judged once and strictly: see [Decode].
+// [Decode] defines the valid frames. Package ndjson is the [Transport] over pipes.
 package jsonrpc

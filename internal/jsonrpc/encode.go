@@ -8,10 +8,10 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// Append appends m as one line, without its newline, to dst. Payloads are taken
-// as they are; only those that hold a raw newline or carriage return are
-// compacted, because those would end the line. It fails, and returns dst as it
-// was, when such a payload is not JSON.
+// Append appends m to dst as one line without a newline. It copies payloads byte for
+// byte, except that it compacts a payload with a raw newline or carriage return, which
+// would end the line. If such a payload is not JSON, Append returns dst unchanged and
+// an error.
 func Append(dst []byte, m *Message) ([]byte, error) {
 	b := append(dst, '{')
 	if !m.Bare {
@@ -48,7 +48,7 @@ func Append(dst []byte, m *Message) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendPayload appends raw JSON so that it holds no line break.
+// appendPayload appends raw JSON without line breaks.
 func appendPayload(b, raw []byte) ([]byte, error) {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return append(b, raw...), nil

@@ -8,28 +8,22 @@ import (
 
 // Errors of a connection.
 var (
-	// ErrClosed is wrapped by every error that means the conversation is over; the
-	// cause, when there is one besides Close, is wrapped too.
+	// ErrClosed is wrapped by every error that means the end of the connection. Such
+	// an error also wraps the cause, if there is one other than Close.
 	ErrClosed = errors.New("jsonrpc: connection closed")
-	// ErrLineTooLong ends a conversation whose peer sent a line over MaxLineBytes.
-	ErrLineTooLong = errors.New("jsonrpc: line too long")
-	// ErrNoise ends a conversation whose peer sent too many lines that are not JSON-RPC.
-	ErrNoise = errors.New("jsonrpc: too many lines that are not JSON-RPC")
-	// ErrStalled ends a conversation whose peer read nothing for WriteTimeout.
-	ErrStalled = errors.New("jsonrpc: peer stopped reading")
-	// ErrTimeout is Call's error when its Timeout or MaxTimeout passed.
+	// ErrTimeout is the error of Call when Timeout or MaxTimeout has passed.
 	ErrTimeout = errors.New("jsonrpc: no answer in time")
 )
 
-// InvalidResponse is Call's error for an answer that cannot be used: both result
-// and error, or neither, a broken payload, no "jsonrpc":"2.0". The connection
-// lives on.
+// InvalidResponse is the error of Call for an answer that cannot be used: with both
+// result and error or neither, with a broken payload, or without "jsonrpc":"2.0". The
+// connection stays open.
 type InvalidResponse struct {
-	Line []byte // the frame as it was read, cut to 2 KiB
-	Err  error  // what is wrong with it
+	Line []byte // the raw frame, cut to 2 KiB
+	Err  error  // the fault
 }
 
-// Error says what is wrong with the answer, without quoting it.
+// Error describes the fault without quoting the answer.
 func (e *InvalidResponse) Error() string { return "jsonrpc: invalid response: " + e.Err.Error() }
 
 // Unwrap returns Err.
@@ -46,9 +40,8 @@ type writtenError struct{ error }
 
 func (e writtenError) Unwrap() error { return e.error }
 
-// Written reports whether the frame of the call or notification that failed with
-// err had been handed over, at least partly, so that the peer may act on it.
-// Without it a retry is safe.
+// Written reports whether the call or notification that failed with err had been
+// written, at least in part, so that the peer may act on it. If not, a retry is safe.
 func Written(err error) bool {
 	var w writtenError
 	var answer *Error
@@ -56,7 +49,7 @@ func Written(err error) bool {
 	return errors.As(err, &w) || errors.As(err, &answer) || errors.As(err, &invalid)
 }
 
-// MaybeWritten returns err so that [Written] reports true: for transports.
+// MaybeWritten wraps err such that [Written] reports true. Transports use it.
 func MaybeWritten(err error) error { return writtenError{err} }
 
 // closed returns ErrClosed with its cause.

@@ -1,14 +1,10 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +27,8 @@ func (w *wire) flood(t *testing.T) {
 	}
 }
 
-// TestFloodIsHeldUp has a peer send, before it answers a call, more than is read at
-// once, of each kind of message that nobody asked for.
+// TestFloodIsHeldUp sends, before the answer to a call, more unsolicited messages than
+// the burst allows, of each kind.
 func TestFloodIsHeldUp(t *testing.T) {
 	for name, frame := range map[string]string{
 		"notifications":       water,
@@ -41,9 +37,9 @@ func TestFloodIsHeldUp(t *testing.T) {
 		"refused requests":    `{"jsonrpc":"2.0","id":1,"method":"water","params":"all"}`,
 		"refused of the call": `{"jsonrpc":"2.0","id":1,"method":"water","params":"t"}`,
 		"unknown answers":     `{"jsonrpc":"2.0","id":7,"result":1}`,
-		"long notifications":  long(water, 9*asideBytes),
-		"long answers":        long(`{"jsonrpc":"2.0","id":7,"result":"all"}`, 99*asideBytes),
-		"huge notifications":  long(water, 2*asideBurst*asideBytes),
+		"long notifications":  long(water, 9*unsolicitedBytes),
+		"long answers":        long(`{"jsonrpc":"2.0","id":7,"result":"all"}`, 99*unsolicitedBytes),
+		"huge notifications":  long(water, 2*unsolicitedBurst*unsolicitedBytes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
@@ -53,14 +49,14 @@ func TestFloodIsHeldUp(t *testing.T) {
 					for range w.fromConn { // refusals
 					}
 				}()
-				each := min(1+len(frame)/asideBytes, asideBurst)
-				n := (asideBurst + asideRate) / each
-				want := time.Duration(n*each-asideBurst) * time.Second / asideRate
+				each := min(1+len(frame)/unsolicitedBytes, unsolicitedBurst)
+				n := (unsolicitedBurst + unsolicitedRate) / each
+				want := time.Duration(n*each-unsolicitedBurst) * time.Second / unsolicitedRate
 				for range n {
 					w.say(t, "%s", frame)
 				}
 				w.say(t, `{"jsonrpc":"2.0","id":0,"result":1}`)
-				if got := <-done; got.err != nil || got.took < want-asidePause || got.took > want+asidePause {
+				if got := <-done; got.err != nil || got.took < want-minPause || got.took > want+minPause {
 					t.Errorf("%v after %v, want %v", got.err, got.took, want)
 				}
 				close(w.fromConn)
@@ -74,28 +70,28 @@ func long(frame string, n int) string {
 	return strings.Replace(frame, "all", strings.Repeat("x", n), 1)
 }
 
-// TestFloodOfRequestsIsHeldUp has a peer ask more than is read at once; who serves
-// inline is there for nothing else.
+// TestFloodOfRequestsIsHeldUp sends more requests than the burst allows. Inline handlers
+// are not limited.
 func TestFloodOfRequestsIsHeldUp(t *testing.T) {
 	for inline, want := range map[bool]time.Duration{false: time.Second, true: 0} {
 		handle := func(context.Context, *Message) (json.RawMessage, error) { return json.RawMessage("{}"), nil }
 		bubble(t, Options{Handle: handle, Inline: inline}, func(t *testing.T, _ *Conn, w *wire) {
 			start := time.Now()
-			for range asideBurst + asideRate {
+			for range unsolicitedBurst + unsolicitedRate {
 				w.say(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 				<-w.fromConn
 			}
-			if took := time.Since(start); took < want-asidePause || took > want {
+			if took := time.Since(start); took < want-minPause || took > want {
 				t.Errorf("inline %v: %v, want %v", inline, took, want)
 			}
 		})
 	}
 }
 
-// TestNoFloodIsNotHeldUp has a peer say much that has its price: what it does at our
-// request and what it sends at a rate that may last.
+// TestNoFloodIsNotHeldUp sends many messages that are not limited: those that the host
+// asked for, and unsolicited ones below the rate.
 func TestNoFloodIsNotHeldUp(t *testing.T) {
-	const n = 3 * asideBurst
+	const n = 3 * unsolicitedBurst
 	t.Run("late answers", func(t *testing.T) {
 		bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -138,18 +134,18 @@ func TestNoFloodIsNotHeldUp(t *testing.T) {
 			start := time.Now()
 			for range n {
 				w.say(t, progress)
-				time.Sleep(2 * time.Second / asideRate)
+				time.Sleep(2 * time.Second / unsolicitedRate)
 			}
 			w.say(t, `{"jsonrpc":"2.0","id":0,"result":1}`)
-			if got, want := <-done, n*2*time.Second/asideRate; got.err != nil || got.took != want {
+			if got, want := <-done, n*2*time.Second/unsolicitedRate; got.err != nil || got.took != want {
 				t.Errorf("%v after %v, want %v; %v", got.err, got.took, want, time.Since(start))
 			}
 		})
 	})
 }
 
-// TestEndOfFloodedConn ends a conversation while its reader is held up, and calls
-// within one: neither may wait for the reader.
+// TestEndOfFloodedConn ends a connection, and calls, during a pause of the reader: neither
+// may wait for the reader.
 func TestEndOfFloodedConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -188,17 +184,17 @@ func TestEndOfFloodedConn(t *testing.T) {
 	})
 }
 
-// lendingWire is a wire whose reading can be lent. Like lines of which several came
-// in one read, what is ahead is there before it notices an interruption.
+// lendingWire is a wire whose reading can be lent. Like lines that came in one read, the
+// messages in ahead are returned before an interruption.
 type lendingWire struct {
 	*wire
 	ahead       []Message
 	interrupted chan struct{}
 }
 
-func (w *lendingWire) canInterrupt() bool { return true }
+func (w *lendingWire) CanInterrupt() bool { return true }
 
-func (w *lendingWire) interrupt() {
+func (w *lendingWire) Interrupt() {
 	select {
 	case w.interrupted <- struct{}{}:
 	default:
@@ -214,19 +210,19 @@ func (w *lendingWire) Read() (m Message, err error) {
 	case m := <-w.toConn:
 		return m, nil
 	case <-w.interrupted:
-		return m, errInterrupted
+		return m, ErrInterrupted
 	case <-w.closed:
 		return m, ErrClosed
 	}
 }
 
-// TestCallerIsNotHeldUp has a flood come while a caller reads, who must notice the end
-// of its ctx as soon as without one.
+// TestCallerIsNotHeldUp sends a flood while a caller reads. The caller must notice the end
+// of its ctx as soon as without a flood.
 func TestCallerIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &lendingWire{wire: newWire(), interrupted: make(chan struct{}, 1)}
 		c := serve(t, w, Options{})
-		for is := serving; is != lent; c.update(func(s *state) { is = s.reading.role }) {
+		for is := serveReads; is != lent; c.update(func(s *state) { is = s.reading.role }) {
 			done := call(t.Context(), c, "{}", nil)
 			m := <-w.fromConn
 			w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, m.ID)
@@ -236,7 +232,7 @@ func TestCallerIsNotHeldUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range asideBurst + asideRate {
+		for range unsolicitedBurst + unsolicitedRate {
 			w.ahead = append(w.ahead, m)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -247,100 +243,4 @@ func TestCallerIsNotHeldUp(t *testing.T) {
 			t.Errorf("%v after %v", got.err, got.took)
 		}
 	})
-}
-
-// answers tells when one is written.
-type answers func(frames []byte)
-
-func (w answers) Write(b []byte) (int, error) { w(b); return len(b), nil }
-func (answers) Close() error                  { return nil }
-
-// TestAnswersAreNotHeldUp has requests come within a flood: the answers that wait for
-// others must not wait for a pause of the reader.
-func TestAnswersAreNotHeldUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var asked []time.Time // of the requests not yet answered
-		late := 0
-		w := answers(func(frames []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			for range bytes.Count(frames, []byte("\n")) {
-				if !asked[0].Equal(time.Now()) { // which only a pause can do
-					late++
-				}
-				asked = asked[1:]
-			}
-		})
-		flood := strings.Repeat(water+"\n", 83)
-		r := strings.NewReader(strings.Repeat(flood+`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", 100) + flood)
-		c := NewConn(NewLineTransport(io.NopCloser(r), w, LineOptions{}), Options{
-			Inline: true, Drain: time.Second,
-			Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				asked = append(asked, time.Now())
-				return m.Params, nil
-			},
-		})
-		if err := c.Serve(t.Context()); err != io.EOF || len(asked) > 0 || late > 0 {
-			t.Errorf("%v; %d not answered, %d late", err, len(asked), late)
-		}
-	})
-}
-
-// TestWasteIsHeldUp has a peer send much that is no message at all.
-func TestWasteIsHeldUp(t *testing.T) {
-	for name, line := range map[string]string{"empty lines": "\n", "spaces": "       \n", "noise": "water!!\n"} {
-		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
-			stream := strings.Repeat(line, 5*maxWaste/len(line)) + water
-			l := readingTransport(strings.NewReader(stream), LineOptions{Noise: func([]byte, error) error { return nil }})
-			if m, err := l.Read(); err != nil || m.Method != "water" {
-				t.Errorf("%s: %s, %v", name, m.Raw, err)
-			}
-			if took := time.Since(start); took != 5*asidePause {
-				t.Errorf("%s: held up for %v", name, took)
-			}
-		})
-	}
-}
-
-// TestCallsThroughFlood has callers come alone and together, cancel and call again while
-// the peer floods them, over real pipes.
-func TestCallsThroughFlood(t *testing.T) {
-	near, far := pipes(t)
-	var peer *Conn
-	ready := make(chan struct{})
-	peer = serve(t, far, Options{Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
-		<-ready
-		for range 200 {
-			if err := peer.Notify(ctx, "water", nil); err != nil {
-				return nil, err
-			}
-		}
-		return m.Params, nil
-	}})
-	close(ready)
-	c := serve(t, near, Options{})
-	for _, callers := range []int{1, 4, 1} {
-		var wg sync.WaitGroup
-		for i := range callers {
-			wg.Go(func() {
-				for j := range 12 {
-					params := fmt.Sprint(100*i + j)
-					ctx, cancel := context.WithCancel(t.Context())
-					if j%4 == 3 {
-						time.AfterFunc(2*tick, cancel)
-					}
-					got, err := c.Call(ctx, "m", raw(params), nil)
-					if canceled := ctx.Err() != nil && errors.Is(err, context.Canceled); !canceled && (err != nil || string(got) != params) {
-						t.Errorf("%s answered with %s, %v", params, got, err)
-					}
-					cancel()
-				}
-			})
-		}
-		wg.Wait()
-	}
 }

@@ -122,11 +122,11 @@ func TestNotified(t *testing.T) {
 		var want []string
 		say := func(i int) { w.say(t, `{"jsonrpc":"2.0","method":"n","params":%d}`, i) }
 		say(0)
-		synctest.Wait() // the first is being dealt with
-		for i := range maxLane + 10 {
+		synctest.Wait() // the first one is being handled
+		for i := range maxQueue + 10 {
 			say(i + 1)
 		}
-		for i := range maxLane + 1 {
+		for i := range maxQueue + 1 {
 			want = append(want, fmt.Sprint(i))
 		}
 		w.say(t, `{"method":"not 2.0"}`)
@@ -142,8 +142,8 @@ func TestNotified(t *testing.T) {
 	})
 }
 
-// TestOnMessage checks that what belongs to a call is dealt with by its caller,
-// in order, before the answer, and answered.
+// TestOnMessage checks that the caller handles the messages of its call in order, before
+// Call returns the answer.
 func TestOnMessage(t *testing.T) {
 	o := Options{Token: byProgressToken, Notified: func(context.Context, *Message) { panic("not for this call") }}
 	bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
@@ -190,7 +190,7 @@ func TestInboxOverflow(t *testing.T) {
 		}})
 		<-w.fromConn
 		w.say(t, progress)
-		synctest.Wait() // it is being dealt with
+		synctest.Wait() // the request is being handled
 		for range maxInbox + 5 {
 			w.say(t, progress)
 		}
@@ -210,8 +210,8 @@ func TestInboxOverflow(t *testing.T) {
 	})
 }
 
-// TestRequestOfDeadCall checks that requests waiting for a caller who gives up are
-// refused, and that the ctx of the one being answered has ended.
+// TestRequestOfDeadCall checks that requests are refused when they wait for a caller that
+// cancels, and that the ctx of the request being answered ends.
 func TestRequestOfDeadCall(t *testing.T) {
 	bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {
 		ctx, cancel := context.WithCancel(t.Context())

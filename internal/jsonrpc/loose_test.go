@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// TestLooseMessages has a peer ask without saying for which call: the only owner
-// there is gets the question, and with several nobody.
+// TestLooseMessages sends requests that name no call. They go to the only owner of calls,
+// and to no call if there are several owners.
 func TestLooseMessages(t *testing.T) {
 	var ada, eve any = "ada", "eve"
-	type flight struct {
+	type inFlight struct {
 		owner     any
 		listens   bool
-		abandoned time.Duration // so long ago; 0 is in flight
+		abandoned time.Duration // time since it was abandoned; 0: in flight
 	}
 	for name, test := range map[string]struct {
-		flights []flight
-		of      int    // the flight on whose stream it comes, from 1; 0 is none
-		want    string // the owner who is asked; "" nobody
+		calls []inFlight
+		of    int    // the call on whose stream the request comes, from 1; 0: none
+		want  string // the owner who gets the request; "": none
 	}{
 		"nobody there":               {nil, 0, ""},
-		"one":                        {[]flight{{ada, true, 0}}, 0, "ada"},
-		"two of one":                 {[]flight{{ada, true, 0}, {ada, true, 0}}, 0, "ada"},
-		"two":                        {[]flight{{ada, true, 0}, {eve, true, 0}}, 0, ""},
-		"one, and one of the host's": {[]flight{{nil, true, 0}, {ada, true, 0}}, 0, "ada"},
-		"one who cannot be asked":    {[]flight{{ada, false, 0}}, 0, ""},
-		"one of two cannot be asked": {[]flight{{ada, true, 0}, {eve, false, 0}}, 0, ""},
-		"one, after another left":    {[]flight{{eve, true, time.Second}, {ada, true, 0}}, 0, ""},
-		"one, long after":            {[]flight{{eve, true, 2 * time.Minute}, {ada, true, 0}}, 0, "ada"},
-		"one who left before":        {[]flight{{ada, true, time.Second}, {ada, true, 0}}, 0, "ada"},
-		"two, on one's stream":       {[]flight{{ada, true, 0}, {eve, true, 0}}, 1, "ada"},
-		"on the stream of the past":  {[]flight{{eve, true, time.Second}, {ada, true, 0}}, 1, ""},
+		"one":                        {[]inFlight{{ada, true, 0}}, 0, "ada"},
+		"two of one":                 {[]inFlight{{ada, true, 0}, {ada, true, 0}}, 0, "ada"},
+		"two":                        {[]inFlight{{ada, true, 0}, {eve, true, 0}}, 0, ""},
+		"one, and one of the host's": {[]inFlight{{nil, true, 0}, {ada, true, 0}}, 0, "ada"},
+		"one who cannot be asked":    {[]inFlight{{ada, false, 0}}, 0, ""},
+		"one of two cannot be asked": {[]inFlight{{ada, true, 0}, {eve, false, 0}}, 0, ""},
+		"one, after another left":    {[]inFlight{{eve, true, time.Second}, {ada, true, 0}}, 0, ""},
+		"one, long after":            {[]inFlight{{eve, true, 2 * time.Minute}, {ada, true, 0}}, 0, "ada"},
+		"one who left before":        {[]inFlight{{ada, true, time.Second}, {ada, true, 0}}, 0, "ada"},
+		"two, on one's stream":       {[]inFlight{{ada, true, 0}, {eve, true, 0}}, 1, "ada"},
+		"on the stream of the past":  {[]inFlight{{eve, true, time.Second}, {ada, true, 0}}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{
@@ -42,7 +42,7 @@ func TestLooseMessages(t *testing.T) {
 			}
 			bubble(t, o, func(t *testing.T, c *Conn, w *wire) {
 				var ids []json.RawMessage
-				for _, f := range test.flights {
+				for _, f := range test.calls {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					o := &CallOptions{Owner: f.owner}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package jsonrpc
+package jsonrpc_test
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -36,11 +38,11 @@ func answerAll(size string) {
 		panic(err)
 	}
 	result := json.RawMessage(benchtest.Text(n - 2))
-	out, release := Pollable(os.Stdout)
+	out, release := ndjson.Pollable(os.Stdout)
 	defer release()
-	_ = NewConn(NewLineTransport(os.Stdin, out, LineOptions{}), Options{
+	_ = jsonrpc.NewConn(ndjson.New(os.Stdin, out, ndjson.Options{}), jsonrpc.Options{
 		Inline: true,
-		Handle: func(context.Context, *Message) (json.RawMessage, error) { return result, nil },
+		Handle: func(context.Context, *jsonrpc.Message) (json.RawMessage, error) { return result, nil },
 	}).Serve(context.Background())
 }
 
@@ -51,7 +53,7 @@ func leftover() string {
 	for start := time.Now(); ; runtime.Gosched() {
 		var left []string
 		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "jsonrpc.(*") {
+			if strings.Contains(g, "jsonrpc.(*") || strings.Contains(g, "ndjson.(*") {
 				left = append(left, g)
 			}
 		}

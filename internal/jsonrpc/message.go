@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -10,28 +9,28 @@ import (
 )
 
 // Message is one JSON-RPC frame: a request (ID and Method), a notification
-// (Method alone) or an answer (ID alone). A message handed to a handler is its
-// own; nothing reuses the memory.
+// (Method alone) or an answer (ID alone). A handler owns the message that it gets: the
+// memory is not reused.
 type Message struct {
-	ID     json.RawMessage // raw id, compared byte for byte; nil for a notification
+	ID     json.RawMessage // raw, compared byte for byte; nil for a notification
 	Method string          // "" for an answer
 	Params json.RawMessage // nil when absent
 	Result json.RawMessage
 	Error  json.RawMessage // the raw error object
 
-	// Of is the id of the request on whose own stream the message came, where the
-	// transport has streams; the message then belongs to that call. Ignored when writing.
+	// Of is the id of the request on whose stream the message came, for transports
+	// with a stream per request. The message belongs to that call. Ignored when writing.
 	Of json.RawMessage
-	// Bare marks a frame without "jsonrpc":"2.0", whether read or to be written.
+	// Bare marks a frame without "jsonrpc":"2.0", read or to be written.
 	Bare bool
-	// Invalid says what is wrong with an answer; then only ID and Raw count.
+	// Invalid is the fault of an answer that cannot be used; then only ID and Raw are set.
 	Invalid error
-	// Raw is the whole frame as it was read; ignored when writing.
+	// Raw is the whole frame that was read; ignored when writing.
 	Raw []byte
 }
 
-// Error is a JSON-RPC error object. A handler returning one sends it as it is;
-// Call returns one for an error answer of the peer.
+// Error is a JSON-RPC error object. A handler that returns one sends it unchanged; Call
+// returns one for an error answer of the peer.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -41,8 +40,8 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Error codes: the standard ones, and the one this package itself answers with
-// when too many requests are being handled.
+// Error codes: the standard ones, and CodeOverloaded, with which this package refuses
+// requests beyond MaxHandlers.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -52,20 +51,8 @@ const (
 	CodeOverloaded     = -32016
 )
 
-// Transport moves whole messages.
-type Transport interface {
-	// Read returns the next message; one goroutine at a time calls it.
-	Read() (Message, error)
-	// Write sends m or fails; many goroutines call it. It may block until ctx ends,
-	// keeps no part of m, and says by [Written] whether a failed message may have
-	// reached the peer.
-	Write(ctx context.Context, m Message) error
-	// Close unblocks Read and Write and is idempotent.
-	Close() error
-}
-
-// rawError returns err as a raw error object: an [*Error] as it is, anything
-// else as an internal error.
+// rawError returns err as a raw error object: an [*Error] unchanged, any other error as
+// an internal error.
 func rawError(err error) json.RawMessage {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -1,49 +1,45 @@
 package jsonrpc
 
-import (
-	"context"
-	"errors"
-	"time"
-)
+import "time"
 
-// Waking a goroutine that waits for another one costs more than the pipe does. So
-// the reading is a role that moves instead:
+// role says which goroutine reads. Switching goroutines for every message costs more
+// than the pipe itself, so the reading moves to the goroutine that needs the message:
 //
-//   - With one call in flight at a time, Serve lends it: the caller reads its own
-//     answer. One that takes long gives it back.
+//   - With one call in flight at a time, Serve lends the reading, and the caller reads
+//     its own answer. When that takes long, the reading returns to Serve.
 //   - With Options.Inline the reader itself runs a handler. When that takes long,
 //     another goroutine becomes the reader.
 //
-// "Long" is judged by a watchdog that ticks only while the role moves, and acts on
-// what has not moved for a whole tick. So a caller that reads notices the end of its
-// ctx, and a peer that speaks between calls is heard, at most two ticks late.
+// A watchdog ticks while the role changes, and acts when the role has not changed for a
+// whole tick. So a reading caller notices the end of its ctx at most two ticks late,
+// and a message between calls is read at most two ticks late.
 type role int
 
 const (
-	serving  role = iota // a goroutine of Serve reads
-	handling             // that goroutine is inside an inline handler
-	lent                 // nobody reads; the next caller may
-	borrowed             // a caller reads
+	serveReads role = iota // Serve, or the goroutine that replaced it, reads
+	inHandler              // the reader is inside an inline handler
+	lent                   // no goroutine reads; the next caller may
+	borrowed               // a caller reads
 )
 
 const tick = time.Millisecond
 
-// reading is the role's part of state.
+// reading is the part of state that belongs to the role.
 type reading struct {
-	role    role
-	turn    uint64 // counts moves
-	seen    uint64 // turn at the last tick
-	crowd   bool   // calls met in flight since the reading could last be lent
-	ticking bool
-	timer   *time.Timer
+	role       role
+	moves      uint64 // counts changes of role
+	lastMoves  uint64 // moves at the last tick
+	concurrent bool   // several calls were in flight at once since the last chance to lend
+	ticking    bool
+	timer      *time.Timer
 }
 
-// move gives the role to someone else, inside update, and returns the turn.
-func (c *Conn) move(s *state, to role) uint64 {
+// setRole changes the role, inside update, and returns the new count of changes.
+func (c *Conn) setRole(s *state, to role) uint64 {
 	r := &s.reading
 	r.role = to
-	r.turn++
-	if !r.ticking && to != serving && !s.closed {
+	r.moves++
+	if !r.ticking && to != serveReads && !s.closed {
 		r.ticking = true
 		if r.timer == nil {
 			r.timer = time.AfterFunc(tick, c.tick)
@@ -51,17 +47,17 @@ func (c *Conn) move(s *state, to role) uint64 {
 			r.timer.Reset(tick)
 		}
 	}
-	return r.turn
+	return r.moves
 }
 
-// tick is the watchdog.
+// tick runs the watchdog once.
 func (c *Conn) tick() {
 	interrupt := false
 	c.update(func(s *state) {
 		r := &s.reading
-		idle := r.turn == r.seen
-		r.seen = r.turn
-		if s.closed || idle && r.role == serving {
+		idle := r.moves == r.lastMoves
+		r.lastMoves = r.moves
+		if s.closed || idle && r.role == serveReads {
 			r.ticking = false
 			return
 		}
@@ -71,150 +67,134 @@ func (c *Conn) tick() {
 		r.timer.Reset(tick)
 	})
 	if interrupt {
-		c.t.(interruptible).interrupt()
+		c.t.(Interrupter).Interrupt()
 	}
 }
 
-// reclaim takes the role away from whoever holds it up, inside update. A caller
-// must be interrupted and brings it back itself.
+// reclaim returns the reading to a goroutine that only reads, inside update. A reading
+// caller must be interrupted; it returns the reading itself.
 func (c *Conn) reclaim(s *state) (interrupt bool) {
 	switch s.reading.role {
-	case handling:
+	case inHandler:
 		s.handlers++
-		c.move(s, serving)
+		c.setRole(s, serveReads)
 		c.wg.Go(c.read)
 	case lent:
-		c.takeBack(s)
+		c.returnReading(s)
 	case borrowed:
 		return true
 	}
 	return false
 }
 
-// takeBack makes Serve read again, inside update.
-func (c *Conn) takeBack(s *state) {
-	c.move(s, serving)
-	c.resume <- struct{}{} // has room: Serve waits for exactly one
+// returnReading makes Serve read again, inside update.
+func (c *Conn) returnReading(s *state) {
+	c.setRole(s, serveReads)
+	c.readBack <- struct{}{} // never blocks: Serve waits for exactly one send
 }
 
-// interruptible is a transport whose Read can be made to return errInterrupted,
-// after which it may be called again. An interruption may hit the next Read.
-type interruptible interface {
-	canInterrupt() bool
-	interrupt()
-}
-
-var errInterrupted = errors.New("jsonrpc: read interrupted")
-
-// lend lets the next caller read, provided that calls come one at a time, and
-// waits until the reading comes back. It reports whether it does.
+// lend lets the next caller read, if calls come one at a time, and waits until the
+// reading is returned. It reports false when no goroutine will read again.
 func (c *Conn) lend() bool {
 	done := false
 	c.update(func(s *state) {
-		if len(s.flights) > 0 || s.over != nil {
+		if len(s.calls) > 0 || s.endErr != nil {
 			return
 		}
-		if done = !s.reading.crowd; done {
-			c.move(s, lent)
+		if done = !s.reading.concurrent; done {
+			c.setRole(s, lent)
 		}
-		s.reading.crowd = false
+		s.reading.concurrent = false
 	})
 	if !done {
 		return true
 	}
 	select {
-	case <-c.resume:
+	case <-c.readBack:
 		return true
-	case <-c.unread: // a caller read the end
+	case <-c.readDone: // a caller read the end of the input
 		return false
 	}
 }
 
-// borrow takes the reading, inside update, if nobody reads and nobody else has a
-// call in flight. Should others have one, Serve reads for all.
-func (c *Conn) borrow(s *state, fl *flight) bool {
+// borrow takes the reading for a caller, inside update, if it is lent and no other call
+// is in flight. With other calls in flight, Serve reads for all.
+func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 	switch {
-	case s.reading.role != lent || s.flights[fl.id] != fl:
+	case s.reading.role != lent || s.calls[pc.id] != pc:
 		return false
-	case s.reading.crowd:
-		c.takeBack(s)
+	case s.reading.concurrent:
+		c.returnReading(s)
 		return false
 	}
-	c.move(s, borrowed)
+	c.setRole(s, borrowed)
 	return true
 }
 
-// readFor reads in the caller's goroutine until there is something for the call, or
-// the reader is to be held up, which the caller must not be.
-func (c *Conn) readFor(fl *flight) {
-	for len(fl.done) == 0 && len(fl.news) == 0 && c.pause == 0 {
+// readFor reads in the goroutine of the caller until there is a message for its call. It
+// also stops when a pause is due, because pauses must not delay the caller.
+func (c *Conn) readFor(pc *pendingCall) {
+	for len(pc.done) == 0 && len(pc.inboxReady) == 0 && c.pause == 0 {
 		m, err := c.t.Read()
-		if err == errInterrupted {
+		if err == ErrInterrupted {
 			break
 		}
 		if err != nil {
-			c.unreadable(err)
+			c.readEnded(err)
 			return
 		}
 		c.dispatch(m)
 	}
 	c.update(func(s *state) {
-		if len(s.flights) == 0 && !s.reading.crowd && s.over == nil {
-			c.move(s, lent)
+		if len(s.calls) == 0 && !s.reading.concurrent && s.endErr == nil {
+			c.setRole(s, lent)
 		} else {
-			c.takeBack(s)
+			c.returnReading(s)
 		}
 	})
 }
 
-// batcher is a transport that can hold answers back until its reader runs dry, or
-// flushes them.
-type batcher interface {
-	WriteLater(ctx context.Context, m Message) error
-	flushHeld()
-}
-
-// handleInline runs one handler on the reader and reports whether its goroutine
-// still is the reader afterwards.
-func (c *Conn) handleInline(m *Message) (mine bool) {
-	var turn uint64
-	c.update(func(s *state) { turn = c.move(s, handling) })
+// handleInline runs one handler on the reader. It reports whether its goroutine is still
+// the reader afterwards.
+func (c *Conn) handleInline(m *Message) (stillReader bool) {
+	var moves uint64
+	c.update(func(s *state) { moves = c.setRole(s, inHandler) })
 	result, err := c.o.Handle(c.ctx, m)
 	c.update(func(s *state) {
-		if mine = s.reading.turn == turn; mine {
-			c.move(s, serving)
+		if stillReader = s.reading.moves == moves; stillReader {
+			c.setRole(s, serveReads)
 		}
 	})
-	c.reply(m.ID, result, err, mine)
-	if !mine {
+	c.reply(m.ID, result, err, stillReader)
+	if !stillReader {
 		c.update(func(s *state) { s.handlers-- })
 	}
 	*m = Message{}
 	c.messages.Put(m)
-	return mine
+	return stillReader
 }
 
-// aside counts m, one that asideRate is about. After too many, Serve is to pause
-// before it reads on.
-func (c *Conn) aside(m *Message) {
+// countUnsolicited counts m against unsolicitedRate. Above the rate, it sets the pause
+// before the next read.
+func (c *Conn) countUnsolicited(m *Message) {
 	now := time.Now()
-	n := min(1+len(m.Raw)/asideBytes, asideBurst)
-	if d := c.asides.ReserveN(now, n).DelayFrom(now); d >= asidePause {
+	n := min(1+len(m.Raw)/unsolicitedBytes, unsolicitedBurst)
+	if d := c.unsolicited.ReserveN(now, n).DelayFrom(now); d >= minPause {
 		c.pause = d
 	}
 }
 
-// rest makes the pause that is due.
-func (c *Conn) rest() {
+// throttle waits for the pause that is due.
+func (c *Conn) throttle() {
 	if c.pause == 0 {
 		return
 	}
-	if t, ok := c.t.(batcher); ok {
-		t.flushHeld()
+	if t, ok := c.t.(Batcher); ok {
+		t.FlushHeld()
 	}
 	select {
 	case <-time.After(c.pause):
-	case <-c.rush:
+	case <-c.drainFast:
 	case <-c.ctx.Done():
 	}
 	c.pause = 0

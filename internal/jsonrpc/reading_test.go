@@ -1,4 +1,4 @@
-package jsonrpc
+package jsonrpc_test
 
 import (
 	"bufio"
@@ -8,18 +8,22 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 )
 
-func echo(_ context.Context, m *Message) (json.RawMessage, error) { return m.Params, nil }
+func echo(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) { return m.Params, nil }
 
-// TestInlineHandlerMayBlock has inline handlers wait for later requests, which
-// therefore need another reader.
+// TestInlineHandlerMayBlock runs inline handlers that wait for later requests, which
+// another goroutine has to read.
 func TestInlineHandlerMayBlock(t *testing.T) {
 	near, far := pipes(t)
 	arrived := make(chan struct{}, 10)
-	serve(t, far, Options{Inline: true, Handle: func(_ context.Context, m *Message) (json.RawMessage, error) {
+	serve(t, far, jsonrpc.Options{Inline: true, Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 		if m.Method == "last" {
 			for range 10 {
 				arrived <- struct{}{}
@@ -29,7 +33,7 @@ func TestInlineHandlerMayBlock(t *testing.T) {
 		<-arrived
 		return m.Params, nil
 	}})
-	c := serve(t, near, Options{})
+	c := serve(t, near, jsonrpc.Options{})
 	var calls []<-chan outcome
 	for i := range 10 {
 		calls = append(calls, call(t.Context(), c, fmt.Sprint(i), nil))
@@ -44,19 +48,19 @@ func TestInlineHandlerMayBlock(t *testing.T) {
 	}
 }
 
-// TestInlineHandlerMayCall has an inline handler call the peer back.
+// TestInlineHandlerMayCall runs an inline handler that calls the peer.
 func TestInlineHandlerMayCall(t *testing.T) {
 	near, far := pipes(t)
-	var server *Conn
+	var server *jsonrpc.Conn
 	ready := make(chan struct{})
-	server = serve(t, far, Options{Inline: true, Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+	server = serve(t, far, jsonrpc.Options{Inline: true, Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 		<-ready
 		return server.Call(ctx, "back", m.Params, nil)
 	}})
 	close(ready)
-	c := serve(t, near, Options{Handle: echo})
+	c := serve(t, near, jsonrpc.Options{Handle: echo})
 	for i := range 20 {
-		if got, err := c.Call(t.Context(), "there", raw(fmt.Sprint(i)), nil); err != nil || string(got) != fmt.Sprint(i) {
+		if got, err := c.Call(t.Context(), "there", json.RawMessage(fmt.Sprint(i)), nil); err != nil || string(got) != fmt.Sprint(i) {
 			t.Fatal(string(got), err)
 		}
 	}
@@ -69,10 +73,13 @@ type scriptedPeer struct {
 	out *os.File
 }
 
-func newScriptedPeer(t *testing.T) (*Line, *scriptedPeer) {
-	near, far := pipes(t)
-	t.Cleanup(func() { far.Close() })
-	return near, &scriptedPeer{t, bufio.NewReader(far.in.r), far.out.w.(*os.File)}
+func newScriptedPeer(t *testing.T) (*ndjson.Transport, *scriptedPeer) {
+	near, far := pipePair(t)
+	t.Cleanup(func() {
+		far.in.Close()
+		far.out.Close()
+	})
+	return near.transport(), &scriptedPeer{t, bufio.NewReader(far.in), far.out}
 }
 
 func (p *scriptedPeer) next() (id string) {
@@ -81,7 +88,7 @@ func (p *scriptedPeer) next() (id string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m, err := Decode(line)
+	m, err := jsonrpc.Decode(line)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -98,9 +105,9 @@ func (p *scriptedPeer) say(format string, args ...any) {
 func (p *scriptedPeer) answer(id string) { p.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, id) }
 
 // lendReading makes calls until Serve has lent the reading.
-func lendReading(t *testing.T, c *Conn, p *scriptedPeer) {
+func lendReading(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer) {
 	t.Helper()
-	for is := serving; is != lent; c.update(func(s *state) { is = s.reading.role }) {
+	for !c.Lent() {
 		done := call(t.Context(), c, "{}", nil)
 		p.answer(p.next())
 		if got := <-done; got.err != nil {
@@ -109,20 +116,20 @@ func lendReading(t *testing.T, c *Conn, p *scriptedPeer) {
 	}
 }
 
-// TestLentReading has each thing happen right after the reading has been lent or
-// while a caller may have it.
+// TestLentReading covers the events that can happen while the reading is lent or a caller
+// reads.
 func TestLentReading(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		run  func(t *testing.T, c *Conn, p *scriptedPeer, notified <-chan string)
+		run  func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, notified <-chan string)
 	}{
-		{"notification between calls", func(t *testing.T, _ *Conn, p *scriptedPeer, notified <-chan string) {
+		{"notification between calls", func(t *testing.T, _ *jsonrpc.Conn, p *scriptedPeer, notified <-chan string) {
 			p.say(`{"jsonrpc":"2.0","method":"n","params":1}`)
 			if got := <-notified; got != "1" {
 				t.Error(got)
 			}
 		}},
-		{"notification during a call", func(t *testing.T, c *Conn, p *scriptedPeer, notified <-chan string) {
+		{"notification during a call", func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, notified <-chan string) {
 			done := call(t.Context(), c, "{}", nil)
 			id := p.next()
 			p.say(`{"jsonrpc":"2.0","method":"n","params":2}`)
@@ -132,7 +139,7 @@ func TestLentReading(t *testing.T) {
 				t.Error(got.err)
 			}
 		}},
-		{"canceled call", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+		{"canceled call", func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, _ <-chan string) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := call(ctx, c, "{}", nil)
 			p.next()
@@ -141,14 +148,14 @@ func TestLentReading(t *testing.T) {
 				t.Error(got.err)
 			}
 		}},
-		{"call that times out", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
-			done := call(t.Context(), c, "{}", &CallOptions{Timeout: 5 * time.Millisecond})
+		{"call that times out", func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, _ <-chan string) {
+			done := call(t.Context(), c, "{}", &jsonrpc.CallOptions{Timeout: 5 * time.Millisecond})
 			p.next()
-			if got := <-done; !errors.Is(got.err, ErrTimeout) {
+			if got := <-done; !errors.Is(got.err, jsonrpc.ErrTimeout) {
 				t.Error(got.err)
 			}
 		}},
-		{"two calls, the second answered first", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+		{"two calls, the second answered first", func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, _ <-chan string) {
 			one := call(t.Context(), c, "{}", nil)
 			id := p.next()
 			two := call(t.Context(), c, "{}", nil)
@@ -159,7 +166,7 @@ func TestLentReading(t *testing.T) {
 				t.Error(got.result, got.err)
 			}
 		}},
-		{"two calls, the first answered first", func(t *testing.T, c *Conn, p *scriptedPeer, _ <-chan string) {
+		{"two calls, the first answered first", func(t *testing.T, c *jsonrpc.Conn, p *scriptedPeer, _ <-chan string) {
 			one := call(t.Context(), c, "{}", nil)
 			id := p.next()
 			two := call(t.Context(), c, "{}", nil)
@@ -175,7 +182,7 @@ func TestLentReading(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l, p := newScriptedPeer(t)
 			notified := make(chan string)
-			conn := serve(t, l, Options{Notified: func(_ context.Context, n *Message) { notified <- string(n.Params) }})
+			conn := serve(t, l, jsonrpc.Options{Notified: func(_ context.Context, n *jsonrpc.Message) { notified <- string(n.Params) }})
 			for range 20 { // the outcome must not depend on who reads
 				lendReading(t, conn, p)
 				c.run(t, conn, p, notified)
@@ -184,16 +191,16 @@ func TestLentReading(t *testing.T) {
 	}
 }
 
-// TestEndWhileLent ends conversations while nobody reads, and while a caller does.
+// TestEndWhileLent ends connections while the reading is lent, and while a caller reads.
 func TestEndWhileLent(t *testing.T) {
-	for name, end := range map[string]func(c *Conn, p *scriptedPeer){
-		"Close": func(c *Conn, _ *scriptedPeer) { c.Close() },
-		"EOF":   func(_ *Conn, p *scriptedPeer) { p.out.Close() },
+	for name, end := range map[string]func(c *jsonrpc.Conn, p *scriptedPeer){
+		"Close": func(c *jsonrpc.Conn, _ *scriptedPeer) { c.Close() },
+		"EOF":   func(_ *jsonrpc.Conn, p *scriptedPeer) { p.out.Close() },
 	} {
 		for _, calling := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/calling=%t", name, calling), func(t *testing.T) {
 				l, p := newScriptedPeer(t)
-				c := NewConn(l, Options{})
+				c := jsonrpc.NewConn(l, jsonrpc.Options{})
 				served := make(chan error)
 				go func() { served <- c.Serve(t.Context()) }()
 				lendReading(t, c, p)
@@ -203,13 +210,13 @@ func TestEndWhileLent(t *testing.T) {
 					p.next()
 				}
 				end(c, p)
-				if err := <-served; err != ErrClosed && err != io.EOF {
+				if err := <-served; err != jsonrpc.ErrClosed && err != io.EOF {
 					t.Error(err)
 				}
 				if !calling {
 					return
 				}
-				if got := <-done; !errors.Is(got.err, ErrClosed) || !Written(got.err) {
+				if got := <-done; !errors.Is(got.err, jsonrpc.ErrClosed) || !jsonrpc.Written(got.err) {
 					t.Error(got.err)
 				}
 			})
@@ -217,16 +224,17 @@ func TestEndWhileLent(t *testing.T) {
 	}
 }
 
-// TestDrain has the peer close its end while a handler is at work.
+// TestDrain closes the end of the peer while a handler runs.
 func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		drain    time.Duration
 		answered bool
 	}{{time.Hour, true}, {time.Millisecond, false}, {0, false}} {
 		for _, inline := range []bool{false, true} {
-			near, far := pipes(t)
+			nearEnds, farEnds := pipePair(t)
+			near, far := nearEnds.transport(), farEnds.transport()
 			release := make(chan struct{})
-			conn := NewConn(far, Options{Drain: c.drain, Inline: inline, Handle: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+			conn := jsonrpc.NewConn(far, jsonrpc.Options{Drain: c.drain, Inline: inline, Handle: func(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 				select {
 				case <-release:
 				case <-ctx.Done():
@@ -235,16 +243,16 @@ func TestDrain(t *testing.T) {
 			}})
 			served := make(chan error)
 			go func() { served <- conn.Serve(t.Context()) }()
-			if err := near.Write(t.Context(), request(1, 100_000)); err != nil {
+			if err := near.Write(t.Context(), jsonrpc.Message{ID: json.RawMessage("1"), Method: "m", Params: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := near.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			near.out.w.Close()
+			nearEnds.out.Close()
 			if c.answered {
-				<-conn.unread
-				if _, err := conn.Call(t.Context(), "m", nil, nil); !errors.Is(err, ErrClosed) {
+				<-conn.ReadDone()
+				if _, err := conn.Call(t.Context(), "m", nil, nil); !errors.Is(err, jsonrpc.ErrClosed) {
 					t.Error(err)
 				}
 				close(release)

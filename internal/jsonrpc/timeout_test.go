@@ -52,7 +52,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutFromWrite checks that a frame waiting to be taken costs no time.
+// TestTimeoutFromWrite checks that Timeout does not run before the frame is written.
 func TestTimeoutFromWrite(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
 		done := call(t.Context(), c, "{}", &CallOptions{Timeout: time.Second})
@@ -64,8 +64,8 @@ func TestTimeoutFromWrite(t *testing.T) {
 	})
 }
 
-// TestTimeoutWhileServing has the caller take long over a request of the peer:
-// only MaxTimeout counts meanwhile, and ends the ctx of OnMessage.
+// TestTimeoutWhileServing has OnMessage take long over a request of the peer. Only
+// MaxTimeout applies meanwhile, and ends the ctx of OnMessage.
 func TestTimeoutWhileServing(t *testing.T) {
 	for _, max := range []time.Duration{time.Hour, 5 * time.Second} {
 		bubble(t, Options{Token: byProgressToken}, func(t *testing.T, c *Conn, w *wire) {

@@ -1,5 +1,5 @@
-// Package latency counts how long things took, in little memory and without
-// locks, well enough to say what most of them took.
+// Package latency counts durations in a histogram of fixed size, without locks, and
+// estimates quantiles.
 package latency
 
 import (
@@ -9,42 +9,42 @@ import (
 )
 
 const (
-	unit    = time.Microsecond // what is shorter counts as 0
-	subBits = 3
-	sub     = 1 << subBits // buckets for each power of two, so that a bucket is at most 1/8 of its bound wide
-	top     = 32           // powers of two that are told apart; 2^32 µs are 71 minutes
-	buckets = (top - subBits + 1) * sub
+	unit     = time.Microsecond // shorter durations count as 0
+	subBits  = 3
+	sub      = 1 << subBits // buckets for each power of two; a bucket is at most 1/8 of its lower bound wide
+	maxPower = 32           // number of powers of two; 2^32 µs are 71 minutes
+	buckets  = (maxPower - subBits + 1) * sub
 )
 
-// Histogram counts durations. The zero value is empty and takes 2 KiB however
-// much it counts. Its methods may be called by many goroutines at once.
+// Histogram counts durations. The zero value is empty. It always takes 2 KiB, and its
+// methods are safe for concurrent use.
 type Histogram struct {
 	counts [buckets]atomic.Uint64
-	sum    atomic.Int64 // of the durations, in nanoseconds
+	sum    atomic.Int64 // of all durations, in nanoseconds
 }
 
-// Record counts d. What is longer than 71 minutes counts as that.
+// Record counts d. Durations over 71 minutes count as 71 minutes.
 func (h *Histogram) Record(d time.Duration) {
 	h.counts[bucket(d)].Add(1)
 	h.sum.Add(int64(d))
 }
 
-// Totals is what a histogram has counted.
+// Totals are the counts of a histogram.
 type Totals struct {
 	Count uint64
 	Sum   time.Duration
-	Below map[time.Duration]uint64 // how many were shorter than 128 µs, 256 µs and so on, up to 134 s; each as exact as a microsecond
+	Below map[time.Duration]uint64 // number of durations shorter than the key, which is 128 µs, 256 µs and so on up to 134 s; exact to a microsecond
 }
 
-// The powers of two, in microseconds, that bound the counts of Totals.
+// The keys of Totals.Below are these powers of two, in microseconds.
 const lowest, highest = 7, 27
 
-// Totals returns what was counted so far. What is recorded meanwhile may count or
-// not, and later totals are never less.
+// Totals returns the counts so far. Durations recorded during the call may count or not.
+// Counts never decrease.
 func (h *Histogram) Totals() Totals {
 	t := Totals{Below: make(map[time.Duration]uint64, highest-lowest+1), Sum: time.Duration(h.sum.Load())}
 	for i := range h.counts {
-		if bound := lower(i); i >= sub && i%sub == 0 && bound >= unit<<lowest && bound <= unit<<highest {
+		if bound := lowerBound(i); i >= sub && i%sub == 0 && bound >= unit<<lowest && bound <= unit<<highest {
 			t.Below[bound] = t.Count
 		}
 		t.Count += h.counts[i].Load()
@@ -52,21 +52,22 @@ func (h *Histogram) Totals() Totals {
 	return t
 }
 
-// bucket is exact below 8 units and linear within each power of two above.
+// bucket returns the index of the bucket for d: one per unit below 8 units, and 8 equal
+// ones for each power of two above.
 func bucket(d time.Duration) int {
 	n := uint64(max(d, 0) / unit)
 	if n < sub {
 		return int(n)
 	}
 	power := bits.Len64(n) - 1 // at least subBits
-	if power >= top {
+	if power >= maxPower {
 		return buckets - 1
 	}
 	return (power-subBits+1)<<subBits + int(n>>(power-subBits))&(sub-1)
 }
 
-// lower is the shortest duration of bucket i.
-func lower(i int) time.Duration {
+// lowerBound is the shortest duration in bucket i.
+func lowerBound(i int) time.Duration {
 	if i < sub {
 		return time.Duration(i) * unit
 	}
@@ -74,9 +75,9 @@ func lower(i int) time.Duration {
 	return time.Duration(sub+i&(sub-1)) << (power - subBits) * unit
 }
 
-// Quantiles returns for each q, between 0 and 1, what that part of the durations
-// took at most, within 7 % and a microsecond; nil when nothing was counted. What
-// is recorded meanwhile may count or not.
+// Quantiles returns the q-quantile of the durations for each q between 0 and 1, exact to 7 %
+// and a microsecond; nil if the histogram is empty. Durations recorded during the call may
+// count or not.
 func (h *Histogram) Quantiles(qs ...float64) []time.Duration {
 	var counts [buckets]uint64
 	var total uint64
@@ -94,14 +95,14 @@ func (h *Histogram) Quantiles(qs ...float64) []time.Duration {
 	return out
 }
 
-// quantile returns the middle of the bucket that holds the rank-th duration.
+// quantile returns the middle of the bucket with the rank-th duration.
 func quantile(counts *[buckets]uint64, rank uint64) time.Duration {
 	var seen uint64
 	for i, n := range counts {
 		seen += n
 		if n > 0 && seen >= rank {
-			return (lower(i) + lower(i+1)) / 2
+			return (lowerBound(i) + lowerBound(i+1)) / 2
 		}
 	}
-	return lower(buckets)
+	return lowerBound(buckets)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Quantiles of any durations are near those of the sorted list.
+// Quantiles are close to those of the sorted durations.
 func TestQuantilesAgainstSorting(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, draw := range map[string]func() time.Duration{
@@ -54,14 +54,14 @@ func TestEmptyAndExtremes(t *testing.T) {
 	}
 }
 
-// Buckets are without gap and in order: the bucket of a bound is the next one.
+// Buckets are contiguous and in order: the bucket of an upper bound is the next one.
 func TestBucketsMeet(t *testing.T) {
 	for i := range buckets {
-		if got := bucket(lower(i)); got != i {
-			t.Errorf("bucket %d begins at %v, which is in bucket %d", i, lower(i), got)
+		if got := bucket(lowerBound(i)); got != i {
+			t.Errorf("bucket %d begins at %v, which is in bucket %d", i, lowerBound(i), got)
 		}
-		if i > 0 && bucket(lower(i)-1) != i-1 {
-			t.Errorf("just before bucket %d is bucket %d", i, bucket(lower(i)-1))
+		if i > 0 && bucket(lowerBound(i)-1) != i-1 {
+			t.Errorf("just before bucket %d is bucket %d", i, bucket(lowerBound(i)-1))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// Totals count what is below each bound as sorting would, and never fall.
+// Totals equal the counts of a sorted list, and never decrease.
 func TestTotals(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var h Histogram

@@ -1,14 +1,14 @@
-// Package nearest finds what a mistyped word was meant to be.
+// Package nearest finds the known word that is most similar to a mistyped one.
 package nearest
 
 import "strings"
 
-// maxWord bounds the comparison, which is quadratic; nobody mistypes longer words.
+// maxWord bounds the length of compared words, because the comparison is quadratic.
 const maxWord = 64
 
-// Of returns the candidate that word was most likely meant to be, "" when none is
-// close: one edit, or one in three characters. Case and separators count nothing,
-// so maxDepth, max-depth and MAX_DEPTH are the same word.
+// Of returns the candidate most similar to word, "" if none is similar: at most one edit, or
+// one per three characters. Case and separators are ignored, so maxDepth, max-depth and
+// MAX_DEPTH are the same word.
 func Of(word string, candidates []string) string {
 	if word == "" || len(word) > maxWord {
 		return ""
@@ -30,7 +30,7 @@ func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
 // between a and b, which are cut to maxWord bytes.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), maxWord)], b[:min(len(b), maxWord)]
-	var rows [3][maxWord + 1]int // before the last, last, this
+	var rows [3][maxWord + 1]int // row i-2, row i-1, row i
 	before, last, this := &rows[0], &rows[1], &rows[2]
 	for j := range len(b) + 1 {
 		last[j] = j

@@ -13,47 +13,46 @@ import (
 	"time"
 )
 
-// cookieVar is the variable by which the processes that a child leaves behind
-// are known to be its own. Its value is one mark, or where hosts run inside the
-// extensions of other hosts, one of each, outermost first and parted by blanks.
+// cookieVar is the variable that identifies the descendants of a child. Its value is one
+// mark. If a host runs inside an extension of another host, it is one mark per host,
+// outermost first, separated by blanks.
 const cookieVar = "EXTHOST_COOKIE"
 
-// Containment is what the children of one host are held by: it marks their
-// environment, kills what a dead child leaves behind, and keeps a guardian
-// process that does the same for all of them when this process dies. A nil one
-// holds nothing beyond the process group. See the package comment for what
-// escapes it.
+// Containment contains the children of one host: it marks their environment, kills the
+// descendants of a dead child, and runs a guardian process that kills all descendants
+// when the host ends. A nil Containment kills the process group only. The package
+// comment lists the processes that escape.
 type Containment struct {
-	program string // that can be the guardian; "" when none can
-	around  string // the marks that we carry ourselves, each followed by a blank
-	host    string // begins the mark of each child
-	last    atomic.Uint64
+	program    string // the executable of the guardian; "" for none
+	outerMarks string // the marks of this process itself, each followed by a blank
+	hostMark   string // prefix of the mark of each child
+	lastChild  atomic.Uint64
 
 	closing  chan struct{}  // closed with closed
-	watchers sync.WaitGroup // of guardians, begun before closed
+	watchers sync.WaitGroup // of guardians; none starts after closed
 
-	mu       sync.Mutex
-	closed   bool
-	guardian *guardian // nil before the first child, and when the latest could not be started
-	fault    error     // why it could not
-	leaders  map[int]uint64
+	mu          sync.Mutex
+	closed      bool
+	guardian    *guardian // nil before the first child, and after a failed start
+	guardianErr error     // of the latest start of a guardian
+	children    map[int]uint64
 }
 
-// Contain returns a containment. Program is the exthost executable (one that
-// calls [Reenter]) that becomes the guardian when the first child is started; ""
-// does without one. Close must be called when all children are dead.
+// Contain returns a containment. program is the exthost executable, which must call
+// [Reenter]; it runs as the guardian from the start of the first child on. "" means no
+// guardian. The caller must call Close when all children have ended.
 func Contain(program string) *Containment {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	c := &Containment{program: program, host: hex.EncodeToString(id[:]) + ".",
-		closing: make(chan struct{}), leaders: make(map[int]uint64)}
+	c := &Containment{program: program, hostMark: hex.EncodeToString(id[:]) + ".",
+		closing: make(chan struct{}), children: make(map[int]uint64)}
 	if around := os.Getenv(cookieVar); around != "" {
-		c.around = around + " "
+		c.outerMarks = around + " "
 	}
 	return c
 }
 
-// initProgram is the program that can be the init of a pid namespace; "" for none.
+// initProgram is the executable for the init of a pid namespace; "" for none.
 func (c *Containment) initProgram() string {
 	if c == nil {
 		return ""
@@ -61,25 +60,25 @@ func (c *Containment) initProgram() string {
 	return c.program
 }
 
-// What can hold the processes of a child.
+// The mechanisms that contain the descendants of a child.
 const (
 	HoldsGroup    = "process group"
 	HoldsSweep    = "cookie sweep"
 	HoldsGuardian = "guardian"
-	// HoldsNamespace holds an isolated child, and is no matter of [Containment.Report].
+	// HoldsNamespace contains an isolated child. [Containment.Report] does not mention it.
 	HoldsNamespace = "pid namespace"
 )
 
-// Report returns what holds at this moment, and what does not, each with the
-// reason after a colon. It waits for a guardian that has just been started, until
-// half a second after that.
+// Report returns the mechanisms that work at the moment, and those that do not, each with
+// the reason after a colon. It waits for the guardian up to half a second after its
+// start.
 func (c *Containment) Report() (holds, lacks []string) {
-	holds, lacks = held()
+	holds, lacks = support()
 	if !slices.Contains(holds, HoldsSweep) {
 		return holds, append(lacks, HoldsGuardian+": only on Linux")
 	}
 	c.mu.Lock()
-	g, fault, closed := c.guardian, c.fault, c.closed
+	g, fault, closed := c.guardian, c.guardianErr, c.closed
 	c.mu.Unlock()
 	switch {
 	case c.program == "":
@@ -88,7 +87,7 @@ func (c *Containment) Report() (holds, lacks []string) {
 		lacks = append(lacks, fmt.Sprintf("%s: %v", HoldsGuardian, fault))
 	case g == nil || closed:
 		lacks = append(lacks, HoldsGuardian+": starts with the first child")
-	case !g.booted():
+	case !g.isUp():
 		lacks = append(lacks, HoldsGuardian+": not ready; the program that was to be it may not be exthost")
 	case g.ended():
 		lacks = append(lacks, HoldsGuardian+": it ended; another is about to be started")
@@ -98,14 +97,14 @@ func (c *Containment) Report() (holds, lacks []string) {
 	return holds, lacks
 }
 
-// Close ends the guardian, which kills what is left of any child; without one
-// Close does that itself. It takes at most a few seconds.
+// Close ends the guardian, which kills the remaining descendants of all children. Without
+// a guardian Close kills them itself. It takes at most a few seconds.
 func (c *Containment) Close() {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
-	g, started := c.guardian, c.last.Load() > 0
+	g, started := c.guardian, c.lastChild.Load() > 0
 	already := c.closed
 	if c.closed = true; !already {
 		close(c.closing)
@@ -121,28 +120,28 @@ func (c *Containment) Close() {
 	c.watchers.Wait()
 }
 
-// hire starts a guardian unless one runs. What kept an earlier one from being
-// started, such as a shortage of descriptors, may be over. It needs mu.
-func (c *Containment) hire() {
+// ensureGuardian starts a guardian unless one runs. It tries again after a failure, whose
+// cause may be temporary, such as a shortage of descriptors. mu must be held.
+func (c *Containment) ensureGuardian() {
 	if c.closed || c.program == "" || c.guardian != nil && !c.guardian.ended() {
 		return
 	}
-	if c.guardian, c.fault = startGuardian(c.program, c.host, c.leaders); c.fault == nil {
+	if c.guardian, c.guardianErr = startGuardian(c.program, c.hostMark, c.children); c.guardianErr == nil {
 		g := c.guardian
-		c.watchers.Go(func() { c.keep(g) })
+		c.watchers.Go(func() { c.watchGuardian(g) })
 	}
 }
 
-// guardianPause is the least time between the starts of two guardians.
+// guardianPause is the shortest time between the starts of two guardians.
 const guardianPause = time.Second
 
-// keep sees a guardian to its end, and replaces one that knew its work: what ended
-// it, the kernel out of memory or an extension, leaves the children that run
-// without one until then.
-func (c *Containment) keep(g *guardian) {
+// watchGuardian waits for the end of a guardian and starts the next one, so that the
+// running children are contained again. A guardian can end by the OOM killer or be
+// killed by an extension.
+func (c *Containment) watchGuardian(g *guardian) {
 	g.watch()
 	if !g.ready {
-		return // the next would be none either; the next start of a child tries
+		return // another one would fail as well; the next start of a child tries again
 	}
 	select {
 	case <-c.closing:
@@ -150,36 +149,36 @@ func (c *Containment) keep(g *guardian) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hire()
+	c.ensureGuardian()
 }
 
-// hold is the grip on one child. A nil one has none.
-type hold struct {
+// containedChild is the containment of one child. Nil contains nothing.
+type containedChild struct {
 	c     *Containment
 	mark  string
 	pid   int
-	start uint64 // of the child; 0 when unknown
+	start uint64 // of the child; 0 if unknown
 }
 
-// prepare returns the grip on a child about to be started, by when the guardian
-// runs if it can.
-func (c *Containment) prepare() *hold {
+// prepare returns the containment for a child that is about to start, and makes sure that
+// the guardian runs.
+func (c *Containment) prepare() *containedChild {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hire()
-	return &hold{c: c, mark: fmt.Sprint(c.host, c.last.Add(1))}
+	c.ensureGuardian()
+	return &containedChild{c: c, mark: fmt.Sprint(c.hostMark, c.lastChild.Add(1))}
 }
 
-// environ returns env with the mark.
-func (h *hold) environ(env []string) []string {
+// environ returns env with the mark of the child.
+func (h *containedChild) environ(env []string) []string {
 	if h == nil {
 		return env
 	}
 	out := make([]string, 0, len(env)+1)
-	out = append(out, cookieVar+"="+h.c.around+h.mark)
+	out = append(out, cookieVar+"="+h.c.outerMarks+h.mark)
 	for _, kv := range env {
 		if !strings.HasPrefix(kv, cookieVar+"=") {
 			out = append(out, kv)
@@ -188,30 +187,31 @@ func (h *hold) environ(env []string) []string {
 	return out
 }
 
-// take makes pid, a child that is not reaped, the one that is held.
-func (h *hold) take(pid int) {
+// attach sets the child. pid must not be reaped yet.
+func (h *containedChild) attach(pid int) {
 	if h == nil {
 		return
 	}
 	h.pid, h.start = pid, startTime(pid)
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	h.c.leaders[pid] = h.start
-	h.c.guardian.tell("+", pid, h.start)
+	h.c.children[pid] = h.start
+	h.c.guardian.notify("+", pid, h.start)
 }
 
-// release kills what the child, dead and not reaped, has left behind, and lets go.
-func (h *hold) release() {
+// release kills the descendants of the child, which must be dead and not reaped, and
+// forgets the child.
+func (h *containedChild) release() {
 	if h == nil {
 		return
 	}
 	h.sweep()
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
-	delete(h.c.leaders, h.pid)
-	h.c.guardian.tell("-", h.pid, h.start)
+	delete(h.c.children, h.pid)
+	h.c.guardian.notify("-", h.pid, h.start)
 }
 
-// errNotGuardian is why a process that was itself started to be a guardian, and
-// is none, starts no other.
+// errNotGuardian is the error of a process that was started as a guardian but does not
+// call Reenter. It must not start further guardians.
 var errNotGuardian = errors.New("this program was started as one and does not know how")

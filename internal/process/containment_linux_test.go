@@ -22,7 +22,8 @@ func contain(t *testing.T) *Containment {
 	return c
 }
 
-// A daemon that left group and session dies with its own child and no other.
+// A daemon that left the group and the session is killed at the end of its own child, not
+// of another.
 func TestX3DaemonDiesWithItsChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := contain(t)
@@ -43,16 +44,16 @@ func TestX3DaemonDiesWithItsChild(t *testing.T) {
 		if !alive(spared) || !alive(other.PID()) {
 			t.Errorf("%q: another child's daemon is dead", script)
 		}
-		p.rest() // ends: nobody holds stdout
+		p.rest() // ends, as no process holds stdout
 		other.Kill()
 		other.ended()
 	}
 }
 
-// A daemon born of one that is being killed is found by the next pass.
+// A process that is started by one being killed is found by the next scan.
 func TestX3DaemonsOfDaemons(t *testing.T) {
 	processtest.Leaks(t)
-	// Each starts the next in a session of its own and ends; a thousand at most.
+	// Each starts the next in a new session and exits; a thousand at most.
 	const line = `if [ $1 -lt 1000 ]; then sleep 0.01; setsid sh -c "$0" "$0" $(($1+1)) & fi`
 	sh, err := Resolve("sh", "/", os.Getenv("PATH"))
 	if err != nil {
@@ -70,8 +71,7 @@ func TestX3DaemonsOfDaemons(t *testing.T) {
 	}
 }
 
-// Without a containment the same daemon survives: what the tests above see is
-// its work.
+// Without a containment the same daemon survives, so the tests above test the containment.
 func TestX3UncontainedDaemonSurvives(t *testing.T) {
 	processtest.Leaks(t)
 	p := start(t, "daemon pid, hang; read", nil)
@@ -84,20 +84,19 @@ func TestX3UncontainedDaemonSurvives(t *testing.T) {
 	killOrphan(t, daemon)
 }
 
-// A pid may have become another process's between being found and being killed,
-// and a leader's pid another leader's.
+// A pid may be reused between the scan and the kill, and so may the pid of a leader.
 func TestX3StrangersAreSpared(t *testing.T) {
 	processtest.Leaks(t)
 	stranger := start(t, "out ready; hang", nil)
 	stranger.expect("ready")
 	began := startTime(stranger.PID())
-	for _, q := range []*quarry{
-		{mark: []byte("host.1"), ours: map[int]uint64{stranger.PID(): began - 1}},               // another's session
-		{mark: []byte("host.1"), ours: map[int]uint64{stranger.PID(): began}, since: began + 1}, // too young
+	for _, q := range []*sweeper{
+		{mark: []byte("host.1"), known: map[int]uint64{stranger.PID(): began - 1}},               // session of another process
+		{mark: []byte("host.1"), known: map[int]uint64{stranger.PID(): began}, since: began + 1}, // too young
 	} {
 		q.sweep(patience)
 	}
-	var q quarry
+	var q sweeper
 	if err := q.kill(procStat{pid: stranger.PID(), start: began - 1}); err != nil {
 		t.Error(err)
 	}
@@ -106,19 +105,19 @@ func TestX3StrangersAreSpared(t *testing.T) {
 	}
 }
 
-// A marked process in a session that is older than the child goes alone.
+// Of a session that is older than the child, only the marked process is killed.
 func TestX3OlderSessionIsSpared(t *testing.T) {
 	processtest.Leaks(t)
 	user := shell(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`, Limits{})
 	began := startTime(user.PID())
 	younger := func() uint64 { p := start(t, "eof", nil); p.Stdin.Close(); defer p.ended(); return startTime(p.PID()) }
-	for younger() <= began { // the system's clock has ticked
+	for younger() <= began { // until the clock of the system has ticked
 	}
 	if _, err := user.Stdin.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
 	member := user.pid()
-	q := quarry{mark: []byte("host.1"), since: began + 1, ours: make(map[int]uint64)}
+	q := sweeper{mark: []byte("host.1"), since: began + 1, known: make(map[int]uint64)}
 	q.sweep(patience)
 	user.expect("spared")
 	if alive(member) {
@@ -126,20 +125,19 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 	}
 }
 
-// X3: whoever is becoming another program has no environment for a moment, and is
-// not let go for that.
+// X3: a process in an exec has no environment for a moment, and must not escape by that.
 func TestX3NobodyEscapesByExec(t *testing.T) {
 	processtest.Leaks(t)
 	blank := shell(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`, Limits{})
 	blank.expect("ready")
-	q := quarry{mark: []byte("host.1"), ours: make(map[int]uint64), since: startTime(blank.PID())}
-	if q.pass(true) != 0 || q.blank == 0 {
-		t.Errorf("blank: %d", q.blank)
+	q := sweeper{mark: []byte("host.1"), known: make(map[int]uint64), since: startTime(blank.PID())}
+	if q.scan(true) != 0 || q.unreadable == 0 {
+		t.Errorf("blank: %d", q.unreadable)
 	}
 	if _, err := blank.Stdin.WriteString("go\n"); err != nil {
 		t.Fatal(err)
 	}
-	for timeout, dead := time.After(patience), false; !dead; { // it takes a moment to become marked
+	for timeout, dead := time.After(patience), false; !dead; { // the mark appears after a moment
 		q.sweep(patience)
 		select {
 		case <-blank.Done():
@@ -173,7 +171,7 @@ func TestMarks(t *testing.T) {
 		p := start(t, "out ready; hang", func(s *Spec) { s.Env = append([]string{test.environ}, s.Env...) })
 		p.expect("ready")
 		var r procReader
-		if got, blank := r.marked(p.PID(), []byte(test.mark)); got != test.want || blank {
+		if got, blank := r.hasMark(p.PID(), []byte(test.mark)); got != test.want || blank {
 			t.Errorf("%.30q has mark %q: %t, blank %t", test.environ, test.mark, got, blank)
 		}
 		p.Kill()
@@ -181,8 +179,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A guardian that is killed while children run is replaced, though no child is
-// started: its host may be the next to die.
+// A guardian that is killed while children run is replaced at once, not only at the start of
+// the next child: the host may be killed before that.
 func TestK1GuardianIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
@@ -201,13 +199,13 @@ func TestK1GuardianIsReplaced(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing takes the place of a guardian that was killed")
 		}
-		time.Sleep(time.Millisecond) // no event tells
+		time.Sleep(time.Millisecond) // there is no event to wait for
 	}
 	reports(t, c, "")
 	second := start(t, "pid; hang", contained(c))
 	second.pid()
 	g = current(c)
-	g.lifeline.Close() // as if this process were dead
+	g.lifeline.Close() // as at the end of this process
 	for _, p := range []*child{first, second} {
 		if exit := p.ended(); exit.Signal != "SIGKILL" {
 			t.Errorf("exit: %v", exit)
@@ -226,7 +224,7 @@ func current(c *Containment) *guardian {
 	return c.guardian
 }
 
-// A guardian that was stopped goes on with the next start of a child.
+// A stopped guardian is resumed at the next start of a child.
 func TestK1StoppedGuardianGoesOn(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
@@ -243,7 +241,7 @@ func TestK1StoppedGuardianGoesOn(t *testing.T) {
 	}
 	second := start(t, "pid; hang", contained(c))
 	second.pid()
-	g.lifeline.Close() // as if this process were dead
+	g.lifeline.Close() // as at the end of this process
 	for _, p := range []*child{first, second} {
 		if exit := p.ended(); exit.Signal != "SIGKILL" {
 			t.Errorf("exit: %v", exit)
@@ -252,7 +250,7 @@ func TestK1StoppedGuardianGoesOn(t *testing.T) {
 	<-g.done
 }
 
-// Nobody hires a guardian for a host that has closed.
+// No guardian is started after Close.
 func TestGuardianKilledAsTheHostCloses(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
@@ -273,7 +271,7 @@ func TestGuardianKilledAsTheHostCloses(t *testing.T) {
 	}
 }
 
-// What is no guardian is not taken for one, and children start all the same.
+// A program that is not a guardian is recognized, and children start without one.
 func TestNoGuardian(t *testing.T) {
 	processtest.Leaks(t)
 	script := writeFile(t, filepath.Join(t.TempDir(), "idle"), "#!/bin/sh\nexec sleep 3600\n", 0o755)
@@ -292,13 +290,13 @@ func TestNoGuardian(t *testing.T) {
 			t.Errorf("%q: exit %v, daemon alive: %t", program, exit, alive(daemon))
 		}
 		if g := current(c); g != nil {
-			_ = g.proc.Kill() // sleep knows nothing of a lifeline
+			_ = g.proc.Kill() // sleep does not end with the lifeline
 		}
 		c.Close()
 	}
 }
 
-// What keeps a guardian from being started does so once, not for good.
+// After a failed start of a guardian, the next child's start tries again.
 func TestS4GuardianIsTriedAgain(t *testing.T) {
 	processtest.Leaks(t)
 	program := filepath.Join(t.TempDir(), "exthost")
@@ -319,7 +317,7 @@ func TestS4GuardianIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Close without a guardian takes what is left.
+// Close without a guardian kills the remaining descendants itself.
 func TestCloseSweeps(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain("")
@@ -332,7 +330,7 @@ func TestCloseSweeps(t *testing.T) {
 	c.Close()
 }
 
-// reports wants the containment to lack what starts with lack, or nothing.
+// reports expects the containment to lack the mechanism with prefix lack; "" for none.
 func reports(t *testing.T, c *Containment, lack string) {
 	t.Helper()
 	holds, lacks := c.Report()
@@ -347,10 +345,10 @@ func reports(t *testing.T, c *Containment, lack string) {
 	}
 }
 
-// BenchmarkSweep is what the death of a child without descendants costs.
+// BenchmarkSweep measures the sweep for a child without descendants.
 func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(len(pids())), "processes")
-	h := &hold{mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
+	h := &containedChild{mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
 	for b.Loop() {
 		h.sweep()
 	}

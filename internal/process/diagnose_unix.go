@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diagnose tells apart what the system reports with one number: a missing
-// directory, file and interpreter are all ENOENT. It looks after the fact, so a
-// file that has just changed may be misjudged; the system's error is kept.
+// diagnose finds the cause behind an error number: a missing directory, file and
+// interpreter are all ENOENT. It looks at the files after the failure, so it may be wrong
+// about a file that has changed since; the system's error is kept.
 func diagnose(s *Spec, err error) *StartError {
 	e := &StartError{Reason: Other, Path: s.Path, Err: err}
 	switch {
@@ -30,7 +30,7 @@ func diagnose(s *Spec, err error) *StartError {
 		e.Reason = Resource
 	case isAny(err, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG):
 		if e.Reason, e.Culprit = diagnosePath(s); e.Reason == "" {
-			e.Reason = NotExecutable // a file system mounted noexec
+			e.Reason = NotExecutable // the file system is mounted noexec
 		}
 	case errors.Is(err, unix.ENOEXEC):
 		e.Reason = BadFormat
@@ -47,8 +47,8 @@ func isAny(err error, errnos ...unix.Errno) bool {
 	return false
 }
 
-// Check says why the system would not start path, an absolute one, as far as a
-// look at it tells: nil, or a [*StartError].
+// Check returns a [*StartError] if the system would not start the executable at path,
+// which must be absolute; nil if no obstacle is found.
 func Check(path string) error {
 	if reason, culprit := diagnosePath(&Spec{Path: path}); reason != "" {
 		return &StartError{Reason: reason, Path: path, Culprit: culprit, Err: executable(path)}
@@ -56,8 +56,8 @@ func Check(path string) error {
 	return nil
 }
 
-// diagnosePath looks for what is wrong with the working directory, the file and
-// its interpreter, in the order in which the system meets them; "" is nothing.
+// diagnosePath checks the working directory, the file and its interpreter, in the order of
+// the system, and returns the first fault; "" for none.
 func diagnosePath(s *Spec) (r Reason, culprit string) {
 	if s.Dir != "" && unix.Access(s.Dir+"/.", unix.X_OK) != nil {
 		return CwdMissing, s.Dir
@@ -83,8 +83,8 @@ func diagnosePath(s *Spec) (r Reason, culprit string) {
 	return "", ""
 }
 
-// interpreterOf returns the program that the system would start for path: that
-// of the #! line, or the dynamic loader of an ELF file. "" when there is none.
+// interpreterOf returns the interpreter of path: that of the #! line, or the dynamic
+// loader of an ELF file. "" if there is none.
 func interpreterOf(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,53 +1,51 @@
-// Package process is the hygiene of child processes: it resolves a command,
-// filters the environment, starts the child in a session of its own, reads its
-// stderr line by line and makes sure that it ends.
+// Package process manages child processes: it resolves a command, filters the
+// environment, starts the child in its own session, reads its stderr line by line and
+// makes sure that the child and its descendants end.
 //
-//	Resolve, LaunchScript                      what to run
-//	Environ, Expand                            with which variables
+//	Resolve, LaunchScript                      the command line
+//	Environ, Expand                            the environment
 //	        │
 //	      Start ──> Process ── Stdin, Stdout   pipes that belong to the caller
 //	                   │   └── stderr ──────── lines with levels, and a tail
-//	                   └────── Done, Exit      seen from wait, never from EOF
-//	Contain ──> Containment                    what else dies with it, and with us
+//	                   └────── Done, Exit      from wait, not from EOF
+//	Contain ──> Containment                    kills the descendants as well
 //
-// # Death
+// # Exit
 //
-// A child is dead when wait says so. End of file on its stdout proves nothing
-// (the child may have closed it and live on), and its absence neither (a
-// grandchild may hold it). On Linux the exit is seen while the pid is still
-// taken, the child's process group is killed, and only then is the child
-// reaped, so no signal can ever hit a stranger who got the same pid.
+// A child has exited when wait reports the exit. An end of file on its stdout does not
+// prove it, because the child may have closed stdout and run on; neither does a missing
+// end of file prove the opposite, because a grandchild may hold the pipe. On Linux the
+// exit is seen before the pid is free: the child's process group is killed first, and
+// then the child is reaped, so no signal can hit another process with the same pid.
 //
 // # Containment
 //
-// On Linux each child's environment has a mark (EXTHOST_COOKIE) that its
-// descendants inherit. When the child is dead and not yet reaped, a look at /proc
-// finds and kills what is in its session, bears its mark, or descends from what
-// does: daemons that left the group die with their child. One guardian process
-// for all children of a host holds the reading end of a pipe; when that ends,
-// because this process has, the guardian does the same for all of them. A process
-// is known by its pid and start time, and is signalled through a handle, so that
-// a reused pid is nobody's death.
+// On Linux the environment of each child has a mark (EXTHOST_COOKIE) that descendants
+// inherit. After the exit of the child, and before it is reaped, a sweep over /proc
+// kills every process that is in the child's session, has the mark, or descends from
+// such a process. So daemons that left the process group end with their child. One
+// guardian process per host holds the reading end of a pipe. When the host ends, for any
+// reason, the pipe ends, and the guardian sweeps for all children. A process is
+// identified by its pid and start time, and signalled through a handle, so that a reused
+// pid is never killed.
 //
-// What escapes: a process that has left the session, cleared its environment and
-// lost its ancestors, all before the look; one that changed its user; one that
-// keeps forking and leaving faster than it is found. A pid namespace holds these
-// as well.
+// Some processes escape: one that has left the session, cleared its environment and lost
+// its ancestors before the sweep; one that changed its user; one that forks and exits
+// faster than the sweep finds it. A pid namespace contains these as well.
 //
 // # Isolation
 //
-// An isolated child runs in a pid namespace of its own (and a mount namespace for
-// its /proc; who is not root makes them in a user namespace in which ids keep their
-// numbers and sudo is of no use). The first process there is an init, again this
-// program, that starts the child, buries its orphans and hears of our end over a
-// socket. When the child or this process ends so does the init, and then the kernel
-// kills every process of the namespace: nothing can leave it. A child that is not to
-// be contained so costs nothing of this; one that is, a second small process and
-// some milliseconds at its start.
+// An isolated child runs in its own pid namespace, with a mount namespace for its /proc.
+// Without root rights both are made in a user namespace, in which ids keep their numbers
+// and sudo does not work. The first process there is an init, which is this program
+// again: it starts the child, reaps orphans and holds a socket to the host. When the
+// child or the host ends, the init ends, and the kernel kills every process of the
+// namespace: no process can leave it. Isolation costs a second small process and some
+// milliseconds at the start of the child.
 //
-// Limits are set on a child before its first instruction. All children give up
-// core dumps and are offered to the kernel's OOM killer before the host.
+// Limits are set on a child before its first instruction. No child writes core dumps, and
+// the kernel's OOM killer prefers children to the host.
 //
-// The parent-death signal of Linux is never used: it fires when the thread that
-// started the child ends, which in a Go program says nothing about the host.
+// The parent-death signal of Linux is not used: it fires when the thread that started the
+// child ends, and in a Go program threads end while the host goes on.
 package process

@@ -7,36 +7,36 @@ import (
 	"strings"
 )
 
-// EnvPolicy says which of the host's variables a child receives.
+// EnvPolicy selects the host's variables that a child receives.
 type EnvPolicy struct {
-	// Mode is "filter" (the default: everything but what looks like a secret) or
-	// "allowlist" (a short list of harmless names, and Pass and Declared).
+	// Mode is "filter", the default: all variables except those that look like
+	// secrets; or "allowlist": a short list of harmless names, Pass and Declared.
 	Mode string
-	// Pass are names that the operator lets through, secret-like or not.
+	// Pass are names that the operator allows, even if they look like secrets.
 	Pass []string
-	// Declared are names that the extension requires; declaring is asking for them.
+	// Declared are names that the extension requires. They pass as Pass does.
 	Declared []string
-	// Deny are names that the operator takes back from Pass and Declared.
+	// Deny are names that the operator withholds, in spite of Pass and Declared.
 	Deny []string
-	// Set is laid over what the host gives; it is neither filtered nor denied.
+	// Set are variables that replace those of the host, without any filter.
 	Set map[string]string
 }
 
-// EnvReport names, sorted, what was done with the host's variables. It never
-// holds a value. A name that EnvPolicy.Set replaces is in neither list.
+// EnvReport lists the names of variables that Environ treated specially, sorted. It
+// contains no values, and no names in EnvPolicy.Set.
 type EnvReport struct {
-	// Withheld are the names the child does not receive.
+	// Withheld are the names that the child does not receive.
 	Withheld []string
-	// PassedSecrets are secret-like names it does, because they were asked for.
+	// PassedSecrets are secret-like names that the child receives due to Pass or Declared.
 	PassedSecrets []string
 }
 
-// Environ returns the environment of a child, sorted by name and without
-// duplicates (the last one counts), and reports what it withheld from host.
+// Environ returns the environment of a child, sorted by name and without duplicates (the
+// last one counts), and a report about the variables of host.
 //
-// What makes programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) is
-// withheld whatever the policy says. So is, unless Pass or Declared name it,
-// what looks like a secret by its name or is a URL with a password in it.
+// Variables that make programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) are
+// always withheld. Variables whose name looks like that of a secret, or whose value is a
+// URL with a password, are withheld unless Pass or Declared names them.
 func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	vars := parseEnv(host)
 	asked := names(p.Pass, p.Declared)
@@ -59,7 +59,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 		}
 	}
 	for _, v := range vars {
-		env = append(env, v.kv) // as it is: the environments of many children share it
+		env = append(env, v.kv) // not copied: the environments of many children share the string
 	}
 	for name, value := range p.Set {
 		env = append(env, name+"="+value)
@@ -70,8 +70,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	return env, report
 }
 
-// Lookup returns a function that finds variables in env, for [Expand] and to
-// read PATH for [Resolve].
+// Lookup returns a function that returns variables of env, for [Expand] and [Resolve].
 func Lookup(env []string) func(name string) (value string, ok bool) {
 	vars := parseEnv(env)
 	return func(name string) (string, bool) {
@@ -83,7 +82,7 @@ func Lookup(env []string) func(name string) (value string, ok bool) {
 	}
 }
 
-// envVar is one variable as it was given, and where its name ends in there.
+// envVar is one NAME=value, and the length of the name.
 type envVar struct {
 	kv  string
 	end int
@@ -95,7 +94,7 @@ func (v envVar) value() string { return v.kv[v.end+1:] }
 func parseEnv(env []string) map[string]envVar {
 	vars := make(map[string]envVar, len(env))
 	for _, kv := range env {
-		// Windows has names that start with "=".
+		// On Windows a name can start with "=".
 		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 {
 			v := envVar{kv, i + 1}
 			vars[envKey(v.name())] = v
@@ -104,7 +103,7 @@ func parseEnv(env []string) map[string]envVar {
 	return vars
 }
 
-// envKey is what two spellings of the same variable have in common.
+// envKey is the same for all spellings of a variable's name.
 func envKey(name string) string {
 	if runtime.GOOS == "windows" {
 		return strings.ToUpper(name)

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// hostEnv has something of everything.
+// hostEnv has variables of every kind.
 var hostEnv = []string{
 	"PATH=/usr/bin:/bin", "HOME=/home/ann", "USER=ann", "PWD=/home/ann", "OLDPWD=/", "LANG=C.UTF-8", "LC_ALL=C", "TZ=UTC",
 	"TERM=xterm", "XDG_RUNTIME_DIR=/run/user/1", "EDITOR=vi", "EMPTY=", "EQUALS=a=b", "DUP=first", "DUP=last", "UMLAUT=ü",
@@ -24,7 +24,7 @@ var hostEnv = []string{
 	"GITHUB_TOKEN=canary", "token=canary", "Key=canary", "AWS_SECRET_ACCESS_KEY=canary", "MY_PASSWD=canary", "DB_PWD=canary",
 	"MYSQL_PASSWORD_FILE=canary", "VAULT_CREDENTIALS=canary", "GITLAB_PAT=canary", "NPM_AUTH=canary", "X_APIKEY=canary",
 	"X_BEARER=canary", "DESKTOP_SESSION=canary", "PRIVATE_KEY_PEM=canary", "XDG_SECRET_DIR=canary", "auth=canary", "PAT=canary",
-	// Not secrets, however near.
+	// Similar names that are not secrets.
 	"TOKENIZERS_PARALLELISM=1", "KEYBOARD=us", "PATH_INFO=/", "MONKEY=1", "AUTHOR=ann", "SESSIONS=3",
 	// Secrets by value.
 	"DATABASE_URL=postgres://ann:canary@db/x", "REDIS_URL=redis://:canary@cache:6379", "MESSY_URL=amqp://ann:can/ary@mq",
@@ -80,7 +80,7 @@ func TestE1EnvironmentFilter(t *testing.T) {
 	}
 }
 
-// The child sees what Environ says, no more and no less.
+// The child sees exactly the result of Environ.
 func TestE1ChildEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	set := make(map[string]string)

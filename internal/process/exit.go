@@ -5,18 +5,18 @@ import (
 	"os"
 )
 
-// Exit says how a process ended.
+// Exit is the result of a process.
 type Exit struct {
 	Code       int    // exit status; -1 when a signal ended it
 	Signal     string // "SIGKILL", …; "" when it exited by itself
 	CoreDumped bool
-	Err        error // the wait itself failed and nothing is known; else nil
+	Err        error // the error of a failed wait; then the other fields are not valid
 }
 
 // Success reports whether the process exited with status 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" && e.Err == nil }
 
-// String says it in words: "exit status 3", "killed by SIGSEGV (core dumped)".
+// String describes the exit: "exit status 3", "killed by SIGSEGV (core dumped)".
 func (e Exit) String() string {
 	switch {
 	case e.Err != nil:

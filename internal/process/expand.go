@@ -8,10 +8,9 @@ import (
 
 var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Expand replaces ${VAR} by what lookup finds, and ${VAR:-default} by the
-// default, taken as it is, when VAR is missing or empty. Anything else, a $VAR
-// without braces among it, stays as it is. The error names every variable that
-// is missing, or the reference that is malformed.
+// Expand replaces ${VAR} by the result of lookup, and ${VAR:-default} by the literal
+// default if VAR is missing or empty. All other text, including $VAR without braces,
+// stays unchanged. The error names all missing variables, or the malformed reference.
 func Expand(s string, lookup func(name string) (string, bool)) (string, error) {
 	var b strings.Builder
 	var missing []string

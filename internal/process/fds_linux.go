@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseOnExecAll keeps every descriptor above stderr that this process has by
-// now, above all those inherited from its parent, out of its children. To be
-// called once, when the program starts.
+// CloseOnExecAll sets close-on-exec on all open descriptors above stderr, most of all on
+// those inherited from the parent, so that children do not inherit them. Call it once, at
+// the start of the program.
 func CloseOnExecAll() error {
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	// Kernels before 5.11, and sandboxes that filter system calls.
+	// For kernels before 5.11 and sandboxes that filter system calls.
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err

@@ -15,40 +15,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardianName is the guardian's argv[0], by which [Reenter] knows that it is
-// one and ps shows it. The number is that of what is said on the lifeline.
+// guardianName is the argv[0] of the guardian, which [Reenter] recognizes and ps shows. The
+// number is the version of the protocol on the lifeline.
 const guardianName = "exthost-guardian-1"
 
 const (
-	// tellWait is how long the guardian, which does nothing but read, may take to.
-	tellWait = 100 * time.Millisecond
-	// bootWait is how long a guardian may take to be ready before it is doubted.
-	bootWait = 500 * time.Millisecond
-	// guardianWait is how long Close waits for the guardian, which sweeps first.
-	guardianWait = 2 * time.Second
-	// lastSweep bounds the guardian's own life after the host's: what is in
-	// uninterruptible sleep cannot be killed.
-	lastSweep = time.Minute
+	// sendTimeout bounds a write to the guardian, which reads all the time.
+	sendTimeout = 100 * time.Millisecond
+	// readyTimeout bounds the start of a guardian.
+	readyTimeout = 500 * time.Millisecond
+	// closeTimeout bounds the wait of Close for the guardian's sweep.
+	closeTimeout = 2 * time.Second
+	// finalSweepLimit bounds the guardian's sweep after the end of the host: a process
+	// in uninterruptible sleep cannot be killed.
+	finalSweepLimit = time.Minute
 )
 
-// guardian is the host's side of the guardian process. Tell needs Containment.mu.
+// guardian is the host's side of the guardian process. Containment.mu must be held for
+// notify.
 type guardian struct {
-	proc     *os.Process
-	lifeline *os.File // ends when this process does, however that happens
-	isReady  *os.File // says when it is ready
-	began    time.Time
-	settled  chan struct{} // closed when it is ready, or will never be
-	ready    bool          // written before settled is closed
-	done     chan struct{} // closed when it has been reaped
+	proc       *os.Process
+	lifeline   *os.File // writing end of the pipe that ends with this process
+	readyPipe  *os.File // the guardian writes one byte when it is ready
+	began      time.Time
+	readyKnown chan struct{} // closed when ready is known
+	ready      bool          // set before readyKnown is closed
+	done       chan struct{} // closed when the guardian has been reaped
 }
 
-// startGuardian starts program as the guardian of the children of host, those of
-// leaders among them. It does not wait: what is written to the lifeline is read
-// when the guardian is up, and only then the lifeline's end seen. Somebody must
-// watch it.
+// startGuardian starts program as the guardian of a host, with its running children in
+// leaders. It does not wait: the guardian reads the lines on the lifeline once it runs.
+// The caller must call watch.
 func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
 	if os.Args[0] == guardianName || os.Args[0] == initName {
-		return nil, errNotGuardian // we are such a program ourselves: no chain of them
+		return nil, errNotGuardian // avoids an endless chain of guardians
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -76,41 +76,41 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		isReady.Close()
 		return nil, err
 	}
-	g := &guardian{proc: proc, lifeline: lifeline, isReady: isReady, began: time.Now(), settled: make(chan struct{}), done: make(chan struct{})}
-	g.say("host %s %d\n", host, startTime(os.Getpid()))
+	g := &guardian{proc: proc, lifeline: lifeline, readyPipe: isReady, began: time.Now(), readyKnown: make(chan struct{}), done: make(chan struct{})}
+	g.send("host %s %d\n", host, startTime(os.Getpid()))
 	for pid, start := range leaders {
-		g.tell("+", pid, start)
+		g.notify("+", pid, start)
 	}
 	return g, nil
 }
 
-// watch sees the guardian become ready, and end.
+// watch waits until the guardian is ready, and for its end.
 func (g *guardian) watch() {
-	n, _ := g.isReady.Read(make([]byte, 1))
+	n, _ := g.readyPipe.Read(make([]byte, 1))
 	g.ready = n == 1
-	close(g.settled)
-	g.isReady.Close()
+	close(g.readyKnown)
+	g.readyPipe.Close()
 	awaitExit(g.proc.Pid)
 	_, _ = g.proc.Wait()
 	g.lifeline.Close()
 	close(g.done)
 }
 
-// booted reports whether the guardian has become ready, and gives a new one time to.
-func (g *guardian) booted() bool {
+// isUp reports whether the guardian is ready. It gives a new guardian time to start.
+func (g *guardian) isUp() bool {
 	select {
-	case <-g.settled:
-	case <-time.After(time.Until(g.began.Add(bootWait))):
+	case <-g.readyKnown:
+	case <-time.After(time.Until(g.began.Add(readyTimeout))):
 	}
-	select { // whose time is up may have been ready all along
-	case <-g.settled:
+	select { // after the timeout readyKnown may be closed as well
+	case <-g.readyKnown:
 		return g.ready
 	default:
 		return false
 	}
 }
 
-// ended reports whether the guardian is gone.
+// ended reports whether the guardian has ended.
 func (g *guardian) ended() bool {
 	select {
 	case <-g.done:
@@ -120,47 +120,47 @@ func (g *guardian) ended() bool {
 	}
 }
 
-// tell says that the leader of a group came (+) or went (-).
-func (g *guardian) tell(what string, pid int, start uint64) {
+// notify tells the guardian that a child was started (+) or has ended (-).
+func (g *guardian) notify(what string, pid int, start uint64) {
 	if g != nil {
-		g.say("%s %d %d\n", what, pid, start)
+		g.send("%s %d %d\n", what, pid, start)
 	}
 }
 
-// say writes a line, shorter than what a pipe takes in one piece. A guardian that
-// does not read is of no use; killed, it is replaced. One that was stopped goes on.
-// One whose lifeline we have closed is at its last work.
-func (g *guardian) say(format string, args ...any) {
+// send writes a line, which is short enough for an atomic write to a pipe. It kills a
+// guardian that does not read, which is then replaced; a stopped guardian is resumed
+// first. After close it does nothing.
+func (g *guardian) send(format string, args ...any) {
 	g.resume()
-	_ = g.lifeline.SetWriteDeadline(time.Now().Add(tellWait))
+	_ = g.lifeline.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := fmt.Fprintf(g.lifeline, format, args...); err != nil && !errors.Is(err, os.ErrClosed) {
 		_ = g.proc.Kill()
 	}
 }
 
-// close lets the guardian do its last work and waits for its end.
+// close makes the guardian sweep, and waits for its end.
 func (g *guardian) close() {
 	g.lifeline.Close()
 	g.resume()
 	select {
 	case <-g.done:
-	case <-time.After(guardianWait):
+	case <-time.After(closeTimeout):
 		_ = g.proc.Kill()
 		<-g.done
 	}
 }
 
-// resume lets a guardian go on that somebody has stopped: stopped, it would do
-// nothing when we die.
+// resume continues a guardian that was stopped by a signal. A stopped guardian could not
+// sweep at the end of the host.
 func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
-// Reenter is to be called first thing by main of the exthost program. In a
-// process that was started to be a guardian, or the init of a pid namespace, it
-// does that and does not return.
+// Reenter must be the first call in main of the exthost program. In a process that was
+// started as a guardian, or as the init of a pid namespace, it runs that and does not
+// return.
 func Reenter() {
 	switch os.Args[0] {
 	case guardianName:
-		guard(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
+		runGuardian(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
 	case initName:
 		initMain(os.NewFile(3, "host"), os.Args[1:])
 	default:
@@ -169,14 +169,14 @@ func Reenter() {
 	unix.Exit(0)
 }
 
-// guard is the guardian: it does nothing until the lifeline ends, and then kills
-// what there still is of the host's children. Signals that end groups of
-// processes, and the host among them, must not end it before.
-func guard(lifeline, ready *os.File) {
+// runGuardian is the guardian. It records the children until the lifeline ends, and then
+// kills their descendants. It ignores the signals that are sent to whole groups of
+// processes, because the guardian must outlive the host.
+func runGuardian(lifeline, ready *os.File) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
 	debug.SetGCPercent(10)
 	debug.FreeOSMemory()
-	q := quarry{ours: make(map[int]uint64)}
+	q := sweeper{known: make(map[int]uint64)}
 	for lines := bufio.NewScanner(lifeline); lines.Scan(); {
 		f := strings.Fields(lines.Text())
 		if len(f) != 3 {
@@ -190,12 +190,12 @@ func guard(lifeline, ready *os.File) {
 			_, _ = ready.Write([]byte{1})
 			ready.Close()
 		case "+":
-			q.ours[pid] = start
+			q.known[pid] = start
 		case "-":
-			delete(q.ours, pid)
+			delete(q.known, pid)
 		}
 	}
 	if len(q.mark) > 0 {
-		q.sweep(lastSweep)
+		q.sweep(finalSweepLimit)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 )
 
-// tree is a shell that starts a shell that starts …, $1 below the first, and each
-// then a program; all say their pids.
+// tree is a script: $1 nested shells, of which each also starts a program. All print their
+// pids.
 const tree = `echo $$; if [ "$1" -gt 0 ]; then sh -c "$0" "$0" $(($1-1)) & fi; sleep 3600`
 
-// zoo is what a host has when it is killed, and how many pids each says.
+// zoo lists the children of a host that is killed, and the number of pids that each prints.
 var zoo = map[string]struct {
 	pids   int
 	script string   // of this test binary, or
@@ -40,8 +40,8 @@ var zoo = map[string]struct {
 }
 
 func init() {
-	// host is a host with a zoo, or with nothing but one child. It names the pids
-	// of all and stays until it is killed, or closes when its stdin ends.
+	// host is a host with the zoo, or with one child only. It prints all pids and runs
+	// until it is killed; at the end of stdin it calls Close.
 	verbs["host"] = func(what string) {
 		c := Contain(ourselves())
 		var children []*Process
@@ -91,8 +91,8 @@ func hatch(c *Containment, script string, argv []string) *Process {
 	return p
 }
 
-// TestK1HostKilled kills hosts that have everything a host can have. What is
-// orphaned comes to this process, so nothing goes unseen.
+// TestK1HostKilled kills hosts with all kinds of children. Orphans become children of this
+// process, so that the test sees them all.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	rounds, limit := stormtest.Sized(10, 200), stormtest.Sized(patience, time.Second)
@@ -115,7 +115,7 @@ func TestK1HostKilled(t *testing.T) {
 	}
 }
 
-// TestK1GuardianEndures tries to end the guardian with what ends a host.
+// TestK1GuardianEndures sends the guardian the signals that end a host.
 func TestK1GuardianEndures(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
@@ -132,7 +132,7 @@ func TestK1GuardianEndures(t *testing.T) {
 	h.gone(patience)
 }
 
-// TestK1GuardianGoesWithTheHost closes a host in good order.
+// TestK1GuardianGoesWithTheHost closes a host without a kill.
 func TestK1GuardianGoesWithTheHost(t *testing.T) {
 	processtest.Leaks(t)
 	h := newHost(t, "setsid daemon")
@@ -151,7 +151,7 @@ func TestK1GuardianGoesWithTheHost(t *testing.T) {
 	}
 }
 
-// A host inside an extension of another: both hold its children.
+// A host runs inside an extension of another host: both contain its children.
 func TestX3HostInsideAnExtension(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(ourselves())
@@ -218,14 +218,14 @@ func (h *testHost) line() string {
 	return strings.TrimSpace(line)
 }
 
-// guardian returns the host's guardian, which is ready by then.
+// guardian returns the guardian of the host once it is ready.
 func (h *testHost) guardian() int {
 	h.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		for _, pid := range pids() {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			// It ignores signals before it says that it is ready.
+			// The guardian ignores signals before it reports that it is ready.
 			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guardianName, h.Process.Pid) && ignores(status, unix.SIGTSTP) {
 				return pid
 			}
@@ -235,7 +235,7 @@ func (h *testHost) guardian() int {
 	return 0
 }
 
-// ignores reports whether a process of this status does not care for sig.
+// ignores reports whether a process with this status ignores sig.
 func ignores(status []byte, sig unix.Signal) bool {
 	_, after, _ := strings.Cut(string(status), "SigIgn:\t")
 	mask, _, _ := strings.Cut(after, "\n")
@@ -249,10 +249,10 @@ func (h *testHost) kill() {
 	if err := h.Process.Kill(); err != nil {
 		h.t.Fatal(err)
 	}
-	_ = h.Wait() // says that it was killed
+	_ = h.Wait() // the error is that it was killed
 }
 
-// gone waits until nothing of the host lives, the guardian included.
+// gone waits until no process of the host is left, including the guardian.
 func (h *testHost) gone(limit time.Duration) time.Duration {
 	h.t.Helper()
 	return gone(h.t, h.pids, limit)
@@ -283,8 +283,8 @@ func gone(t *testing.T, pids []int, limit time.Duration) time.Duration {
 	}
 }
 
-// orphans reaps those of others that have come to us and died, and returns those
-// that live.
+// orphans reaps the dead orphans that this process has adopted, and returns the running
+// ones.
 func orphans(t *testing.T) (living []int) {
 	var r procReader
 	for _, pid := range pids() {

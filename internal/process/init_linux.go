@@ -13,65 +13,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initName is the argv[0] of the init of a pid namespace, by which [Reenter] knows
-// that it is one. The number is that of what it is told and what it says.
+// initName is the argv[0] of the init of a pid namespace, which [Reenter] recognizes. The
+// number is the version of its arguments and reports.
 const initName = "exthost-init-1"
 
-// initReport is what an init says to the host: one when the child was started, or
-// could not be, and one when it has ended.
+// initReport is a message of an init to the host: one after the start of the child, or its
+// failure, and one after the exit of the child.
 type initReport struct {
-	Stage  string `json:"stage,omitempty"` // what failed: one of the stages; "" when nothing did
+	Stage  string `json:"stage,omitempty"` // the stage that failed; "" if none
 	Errno  int    `json:"errno,omitempty"`
 	Text   string `json:"text,omitempty"`
-	Status *int   `json:"status,omitempty"` // as wait reports it
+	Status *int   `json:"status,omitempty"` // the wait status
 }
 
-// What an init does before the child runs.
+// The stages of an init that can fail.
 const (
 	stageProc  = "mount a /proc of its own"
 	stageStart = "fork/exec"
 )
 
-// initMain is the first process of a pid namespace: it starts the child, buries
-// whatever is orphaned there, and ends with the child or with the host, which takes
-// every process of the namespace with it. args are the limits and the child's argv.
+// initMain is the first process of a pid namespace. It starts the child, reaps orphans, and
+// ends with the child or with the host; the kernel then kills every process of the
+// namespace. args are the limits and the child's argv.
 func initMain(host *os.File, args []string) {
-	runtime.LockOSThread() // the thread whose rights the child gets
+	runtime.LockOSThread() // the child inherits the capabilities of this thread
 	unix.CloseOnExec(int(host.Fd()))
 	debug.SetGCPercent(10)
-	// Caught, since the child would inherit what is ignored. What the host sends is
-	// sent to the whole group.
+	// Signals from the host go to the whole group. They are caught, not ignored, because
+	// the child would inherit that they are ignored.
 	signal.Notify(make(chan os.Signal, 1))
 	var l Limits
 	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &l) != nil {
 		return
 	}
-	if err := ownProc(); err != nil {
-		say(host, failure(stageProc, err))
+	if err := mountProc(); err != nil {
+		sendReport(host, failureReport(stageProc, err))
 		return
 	}
-	tame(0)
+	setProcessDefaults(0)
 	child, err := startProcess(args[1], args[1:], &os.ProcAttr{
 		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{},
 	}, l)
 	if err != nil {
-		say(host, failure(stageStart, err))
+		sendReport(host, failureReport(stageStart, err))
 		return
 	}
-	letGo()
-	say(host, initReport{})
+	releaseStdio()
+	sendReport(host, initReport{})
 	go func() {
 		_, _ = io.Copy(io.Discard, host) // ends with the host
 		unix.Exit(1)
 	}()
-	status := int(buryAll(child.Pid))
-	say(host, initReport{Status: &status})
+	status := int(reapUntil(child.Pid))
+	sendReport(host, initReport{Status: &status})
 }
 
-// ownProc gives the namespace a /proc that shows its processes under the ids that
-// they know, and gives up the right to. What is mounted outside later still
-// arrives; what is mounted here stays here.
-func ownProc() error {
+// mountProc mounts a /proc for the pid namespace, and then drops the capabilities for it.
+// Later mounts outside the namespace still appear inside; mounts inside stay inside.
+func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func ownProc() error {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		return nil // has what root has, as without a namespace
+		return nil // root keeps its capabilities, as without a namespace
 	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
@@ -89,8 +88,9 @@ func ownProc() error {
 	return unix.Capset(&header, &none[0])
 }
 
-// letGo leaves the child's pipes to the child, so that their ends are its doing.
-func letGo() {
+// releaseStdio closes the init's copies of the child's pipes, so that the pipes end when
+// the child closes them.
+func releaseStdio() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return
@@ -101,8 +101,8 @@ func letGo() {
 	}
 }
 
-// buryAll reaps until child is among the dead, and returns how it ended.
-func buryAll(child int) unix.WaitStatus {
+// reapUntil reaps processes until child has exited, and returns its status.
+func reapUntil(child int) unix.WaitStatus {
 	for {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(-1, &status, 0, nil)
@@ -112,7 +112,7 @@ func buryAll(child int) unix.WaitStatus {
 	}
 }
 
-func failure(stage string, err error) initReport {
+func failureReport(stage string, err error) initReport {
 	r := initReport{Stage: stage, Text: err.Error()}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		r.Errno = int(errno)
@@ -120,4 +120,4 @@ func failure(stage string, err error) initReport {
 	return r
 }
 
-func say(host *os.File, r initReport) { _ = json.NewEncoder(host).Encode(r) }
+func sendReport(host *os.File, r initReport) { _ = json.NewEncoder(host).Encode(r) }

@@ -15,28 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CanIsolate says whether [Spec.Isolate] has an effect on this system.
+// CanIsolate reports whether [Spec.Isolate] has an effect on this system.
 const CanIsolate = true
 
-// bootLimit bounds how long an init may take until it has started the child.
-const bootLimit = 10 * time.Second
+// initStartLimit bounds the time in which an init starts the child.
+const initStartLimit = 10 * time.Second
 
-// initLink is the host's end of the socket to the init of a pid namespace. The
-// init dies when this end is closed, however that happens, and the kernel kills
-// everything in its namespace with it.
-type initLink struct {
+// initConn is the host's end of the socket to the init of a pid namespace. When this end is
+// closed, for any reason, the init exits and the kernel kills all processes of the
+// namespace.
+type initConn struct {
 	socket *os.File
 	lines  *bufio.Reader
 }
 
-// startIsolated starts argv in a new pid namespace, under an init that is program.
-// Its process is the init's: the leader of the child's session and group, whose
-// end is the end of all that the child started.
-func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, *initLink, error) {
+// startIsolated starts argv in a new pid namespace, with program as the init. It returns
+// the process of the init, which leads the session and group of the child.
+func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, *initConn, error) {
 	if program == "" {
 		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
 	}
-	link, theirs, err := openLink()
+	link, theirs, err := newInitConn()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,10 +43,10 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	inner.Files = append(slices.Clone(attr.Files), theirs)
 	order, _ := json.Marshal(l) // numbers always encode
 	words := append([]string{initName, string(order)}, argv...)
-	proc, err := inNamespace(program, words, &inner)
+	proc, err := startInNamespace(program, words, &inner)
 	theirs.Close()
 	if err == nil {
-		err = link.started(ctx, argv[0])
+		err = link.awaitStart(ctx, argv[0])
 		if err == nil {
 			return proc, link, nil
 		}
@@ -60,10 +59,10 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	return nil, nil, err
 }
 
-// inNamespace starts a process as the first of a pid namespace, with a mount
-// namespace for a /proc that shows it. Who may not make these alone makes a user
-// namespace with them, in which user and group keep their numbers.
-func inNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+// startInNamespace starts a process as the first of a pid namespace, with a mount namespace
+// for its /proc. Without the right to create these it also creates a user namespace, in
+// which user and group keep their numbers.
+func startInNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	sys := *attr.Sys
 	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
 	attr.Sys = &sys
@@ -76,26 +75,26 @@ func inNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Process,
 	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
 	if uid != 0 {
-		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // of that namespace, for its /proc; the init gives it up
+		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within the namespace, to mount /proc; the init drops it
 	}
 	return os.StartProcess(program, argv, attr)
 }
 
-func openLink() (*initLink, *os.File, error) {
+func newInitConn() (*initConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	_ = unix.SetNonblock(pair[0], true) // so that it can have a deadline
+	_ = unix.SetNonblock(pair[0], true) // needed for deadlines
 	ours := os.NewFile(uintptr(pair[0]), "init")
-	return &initLink{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
+	return &initConn{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
 }
 
-func (l *initLink) close() error { return l.socket.Close() }
+func (l *initConn) close() error { return l.socket.Close() }
 
-// started waits until the init has started path, and returns why it could not.
-func (l *initLink) started(ctx context.Context, path string) error {
-	_ = l.socket.SetReadDeadline(time.Now().Add(bootLimit))
+// awaitStart waits until the init has started path, and returns the error of the start.
+func (l *initConn) awaitStart(ctx context.Context, path string) error {
+	_ = l.socket.SetReadDeadline(time.Now().Add(initStartLimit))
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.SetReadDeadline(time.Unix(1, 0)) })
 	line, err := l.lines.ReadString('\n')
 	if !stop() {
@@ -119,11 +118,11 @@ func (l *initLink) started(ctx context.Context, path string) error {
 	return cause
 }
 
-// exit returns how the child ended, which only its init knows; when the init was
-// killed, how that ended.
-func (l *initLink) exit(init Exit) Exit {
+// exit returns the exit of the child, as reported by the init. If the init was killed, it
+// returns the exit of the init.
+func (l *initConn) exit(init Exit) Exit {
 	defer l.close()
-	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // what a dead init said is there already
+	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // the report of a dead init can be read at once
 	line, _ := l.lines.ReadString('\n')
 	var r initReport
 	if json.Unmarshal([]byte(strings.TrimSpace(line)), &r) != nil || r.Status == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// isolated runs children of this test binary in pid namespaces of their own, with
-// this test binary as their init. Where the kernel forbids it the test is skipped.
+// isolated returns a containment whose isolated children have this test binary as their
+// init. It skips the test if the kernel forbids namespaces.
 func isolated(t *testing.T) func(*Spec) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -40,8 +40,8 @@ func isolated(t *testing.T) func(*Spec) {
 	return mod
 }
 
-// An isolated child has ids and a /proc of its own; its pipes, arguments, directory,
-// rights and limits are those of any other.
+// An isolated child has its own ids and /proc. Its pipes, arguments, directory, rights and
+// limits are the same as those of other children.
 func TestIsolatedChild(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestIsolatedChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expect("bye")
-	if rest := p.rest(); rest != "" { // ends with the child's stdout, and not with its init
+	if rest := p.rest(); rest != "" { // ends with the child's stdout, not only with the init
 		t.Errorf("after its stdout was closed: %q", rest)
 	}
 	p.Stdin.Close()
@@ -93,7 +93,7 @@ func TestIsolatedChild(t *testing.T) {
 	}
 }
 
-// However an isolated child ends, it is known how.
+// The exit of an isolated child is reported in all cases.
 func TestIsolatedEnd(t *testing.T) {
 	processtest.Leaks(t)
 	iso := isolated(t)
@@ -120,8 +120,8 @@ func TestIsolatedEnd(t *testing.T) {
 	}
 }
 
-// X3: what a pid namespace holds is dead when its child is: a daemon that left
-// group, session and environment, and a chain that forks all the time.
+// X3: all processes of a pid namespace end with the child: a daemon that left the group, the
+// session and the environment, and a chain that forks all the time.
 func TestX3NamespaceHoldsWhatASweepCannot(t *testing.T) {
 	processtest.Leaks(t)
 	iso := isolated(t)
@@ -140,7 +140,7 @@ func TestX3NamespaceHoldsWhatASweepCannot(t *testing.T) {
 		p.Kill()
 		p.ended()
 		size := sizeOf(t, file)
-		p.rest() // its end: nobody holds stdout
+		p.rest() // ends, as no process holds stdout
 		if now := sizeOf(t, file); now != size {
 			t.Errorf("%s: still writes after the end of its child: %d bytes, then %d", name, size, now)
 		}
@@ -156,12 +156,11 @@ func sizeOf(t *testing.T, file string) int64 {
 	return info.Size()
 }
 
-// K1: the end of the host alone, with no guardian left, ends an isolated child and
-// its daemons.
+// K1: without a guardian, the end of the host still ends an isolated child and its daemons.
 func TestK1NamespaceDiesWithItsHost(t *testing.T) {
 	processtest.Leaks(t)
 	possible := false
-	t.Run("probe", func(t *testing.T) { isolated(t); possible = true }) // whose guardian ends with it
+	t.Run("probe", func(t *testing.T) { isolated(t); possible = true }) // the guardian ends with the subtest
 	if !possible {
 		t.Skipf("NOT TESTED: %s: this system gives no pid namespace", t.Name())
 	}
@@ -197,18 +196,18 @@ func init() {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		c.guardian.booted()
+		c.guardian.isUp()
 		fmt.Println(p.PID(), c.guardian.proc.Pid)
 		<-p.Done()
 	}
 }
 
-// Who is not root has a user namespace with it, and no more rights than before.
+// Without root rights a child has a user namespace, and no more rights than before.
 func TestIsolatedUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the other tests are this one")
 	}
-	dir, err := os.MkdirTemp("", "") // t.TempDir lets nobody in
+	dir, err := os.MkdirTemp("", "") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +236,7 @@ func TestIsolatedUnprivileged(t *testing.T) {
 	}
 }
 
-// What cannot start says so as without a namespace; and what cannot have one, why.
+// A failed start has the same error as without a namespace; a missing namespace has its own.
 func TestIsolatedStartFails(t *testing.T) {
 	processtest.Leaks(t)
 	iso := isolated(t)

@@ -2,11 +2,11 @@ package process
 
 import "time"
 
-// Limits bound one process, and by itself each process that it starts. Zero is no
-// limit; none is raised above what the host is allowed itself.
+// Limits bound one process. Each process that it starts has the same limits for itself.
+// Zero is no limit. A limit is never raised above that of the host.
 type Limits struct {
-	Memory    int64         // bytes of data it may allocate; more of it fails
-	CPUTime   time.Duration // rounded up to seconds; SIGXCPU, and SIGKILL a second after
+	Memory    int64         // bytes of data; further allocations fail
+	CPUTime   time.Duration // rounded up to seconds; then SIGXCPU, and SIGKILL a second later
 	OpenFiles int           // descriptors
-	FileSize  int64         // bytes of the largest file it may write; SIGXFSZ
+	FileSize  int64         // largest size in bytes of a written file; then SIGXFSZ
 }

@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CanLimit says whether [Limits] are kept on this system.
+// CanLimit reports whether [Limits] have an effect on this system.
 const CanLimit = true
 
-// startProcess starts a process within l.
+// startProcess starts a process with limits l.
 //
-// Limits are set on the new program before it runs its first instruction: the
-// kernel stops a traced process at the exec. That costs no program in between,
-// and what it starts cannot slip through. Where tracing is forbidden they are set
-// right after the start.
+// The limits are set before the first instruction of the program, because the kernel
+// stops a traced process at the exec. So no process that the program starts can escape
+// them, and no helper program is needed. Where tracing is forbidden, they are set right
+// after the start.
 func startProcess(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, error) {
 	if l == (Limits{}) {
 		proc, err := os.StartProcess(path, argv, attr)
 		if err == nil {
-			tame(proc.Pid)
+			setProcessDefaults(proc.Pid)
 		}
 		return proc, err
 	}
-	runtime.LockOSThread() // only the thread that started it may let it go on
+	runtime.LockOSThread() // only the tracing thread may continue the process
 	defer runtime.UnlockOSThread()
 	sys := *attr.Sys
 	sys.Ptrace = true
@@ -41,7 +41,7 @@ func startProcess(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.
 	stops := !errors.Is(err, unix.EPERM)
 	if !stops {
 		if proc, err = os.StartProcess(path, argv, attr); err == nil {
-			untraced.Store(true)
+			ptraceForbidden.Store(true)
 		}
 	}
 	if err != nil {
@@ -49,16 +49,15 @@ func startProcess(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.
 	}
 	if stops {
 		awaitStop(proc.Pid)
-		defer unix.PtraceDetach(proc.Pid) // does nothing when it has been killed
+		defer unix.PtraceDetach(proc.Pid) // does nothing after a kill
 	}
 	return proc, limit(proc, l)
 }
 
-// untraced says that this system forbids tracing.
-var untraced atomic.Bool
+// ptraceForbidden is set when the system has refused to trace a child.
+var ptraceForbidden atomic.Bool
 
-// awaitStop returns when the child pid has stopped or ended, and leaves the
-// latter to be reaped.
+// awaitStop returns when the child pid has stopped or exited. It does not reap the child.
 func awaitStop(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
@@ -68,9 +67,9 @@ func awaitStop(pid int) {
 	}
 }
 
-// limit applies l to a new child, or ends it.
+// limit applies l to a new child. On failure it kills the child.
 func limit(proc *os.Process, l Limits) error {
-	tame(proc.Pid)
+	setProcessDefaults(proc.Pid)
 	seconds := uint64((l.CPUTime + time.Second - 1) / time.Second)
 	for _, r := range []struct {
 		name       string
@@ -85,7 +84,7 @@ func limit(proc *os.Process, l Limits) error {
 		if r.soft == 0 {
 			continue
 		}
-		if err := lower(proc.Pid, r.resource, r.soft, r.hard); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := setLimit(proc.Pid, r.resource, r.soft, r.hard); err != nil && !errors.Is(err, unix.ESRCH) {
 			_ = proc.Kill()
 			_, _ = proc.Wait()
 			return fmt.Errorf("limit its %s: %w", r.name, err)
@@ -94,8 +93,8 @@ func limit(proc *os.Process, l Limits) error {
 	return nil
 }
 
-// lower sets a limit of pid, no higher than it is allowed.
-func lower(pid, resource int, soft, hard uint64) error {
+// setLimit sets a limit of pid, but never above the current hard limit.
+func setLimit(pid, resource int, soft, hard uint64) error {
 	var old unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &old); err != nil {
 		return err
@@ -103,9 +102,9 @@ func lower(pid, resource int, soft, hard uint64) error {
 	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(soft, old.Max), Max: min(hard, old.Max)}, nil)
 }
 
-// tame keeps a child's memory out of core dumps, and offers it to the kernel
-// before the host when memory runs out; pid 0 is this process. It does what it can.
-func tame(pid int) {
+// setProcessDefaults disables core dumps of pid, and makes the OOM killer prefer pid to the
+// host; pid 0 is this process. It ignores errors.
+func setProcessDefaults(pid int) {
 	_ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	name := "self"
 	if pid != 0 {
@@ -115,13 +114,12 @@ func tame(pid int) {
 	if err != nil {
 		return
 	}
-	_, _ = unix.Write(fd, childScore())
+	_, _ = unix.Write(fd, childOOMScore())
 	unix.Close(fd)
 }
 
-// childScore is the oom_score_adj of children: far above our own, and at most what
-// the kernel takes.
-var childScore = sync.OnceValue(func() []byte {
+// childOOMScore is the oom_score_adj of children: that of the host plus 800, at most 1000.
+var childOOMScore = sync.OnceValue(func() []byte {
 	own, _ := os.ReadFile("/proc/self/oom_score_adj")
 	n, _ := strconv.Atoi(strings.TrimSpace(string(own)))
 	return strconv.AppendInt(nil, int64(min(n+800, 1000)), 10)

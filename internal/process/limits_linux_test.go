@@ -69,7 +69,7 @@ func TestR10Memory(t *testing.T) {
 	}
 }
 
-// Programs of any kind start within limits, and what does not start says why.
+// Programs of all kinds start with limits, and a failed start reports its reason.
 func TestLimitedStart(t *testing.T) {
 	processtest.Leaks(t)
 	l := Limits{OpenFiles: 64, Memory: 1 << 30}
@@ -86,7 +86,7 @@ func TestLimitedStart(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Reason != NotFound {
 		t.Errorf("error: %v", err)
 	}
-	if untraced.Load() {
+	if ptraceForbidden.Load() {
 		t.Log("this system forbids tracing")
 	}
 }

@@ -28,7 +28,7 @@ var namedLevels = map[string]slog.Level{
 	"critical": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
 }
 
-// parseLine finds out how serious a line is. One that does not say is a warning.
+// parseLine determines the level of a line: a warning unless the line states one.
 func parseLine(line []byte, truncated bool) Line {
 	l := Line{Level: slog.LevelWarn, Truncated: truncated}
 	if len(line) >= 2 && line[1] == '!' && (len(line) == 2 || line[2] == ' ') {
@@ -45,8 +45,8 @@ func parseLine(line []byte, truncated bool) Line {
 	return l
 }
 
-// jsonLevel reads the member "level" of a JSON line: a name, or a number as pino
-// and bunyan write it (30 is info).
+// jsonLevel reads the member "level" of a JSON line: a name, or a number of pino and
+// bunyan (30 is info).
 func jsonLevel(line []byte) (slog.Level, bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] != '{' {
@@ -97,9 +97,9 @@ func logfmtLevel(line []byte) (slog.Level, bool) {
 	return l, ok
 }
 
-// Escape makes a stranger's text safe for a terminal and a log: control
-// characters, escape sequences, bidirectional and zero-width characters, line
-// separators and invalid UTF-8 become \x1b, \u202e and the like. Tabs stay.
+// Escape makes untrusted text safe for a terminal and a log: it writes control characters,
+// escape sequences, bidirectional and zero-width characters, line separators and invalid
+// UTF-8 as \x1b, \u202e and so on. Tabs stay.
 func Escape(s string) string {
 	if strings.IndexFunc(s, unsafeRune) < 0 {
 		return s
@@ -122,7 +122,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// unsafeRune counts U+FFFD as unsafe because it is what invalid UTF-8 decodes to.
+// unsafeRune counts U+FFFD as unsafe because invalid UTF-8 decodes to it.
 func unsafeRune(r rune) bool {
 	return r == utf8.RuneError || r != '\t' && !unicode.IsGraphic(r)
 }

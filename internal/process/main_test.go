@@ -12,17 +12,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Reenter() // guards the children of the tests
+	Reenter() // the test binary is also the guardian
 	processtest.Main(m, verbs)
 }
 
-// verbs are the steps of scripted children that need this package.
+// verbs are the script verbs that need this package.
 var verbs = map[string]processtest.Verb{}
 
-// patience bounds what must happen; it is never what a test waits for.
+// patience bounds waits for expected events. No test waits that long.
 const patience = 20 * time.Second
 
-// child is a scripted process and what it prints.
+// child is a scripted process and its output.
 type child struct {
 	*Process
 	t   *testing.T
@@ -70,7 +70,7 @@ func (c *child) expect(want string) {
 	}
 }
 
-// rest returns what is left of stdout, up to its end.
+// rest returns the rest of stdout.
 func (c *child) rest() string {
 	c.t.Helper()
 	var b strings.Builder
@@ -80,7 +80,7 @@ func (c *child) rest() string {
 	return b.String()
 }
 
-// ended waits for the child's death.
+// ended waits for the exit of the child.
 func (c *child) ended() Exit {
 	c.t.Helper()
 	select {
@@ -91,7 +91,7 @@ func (c *child) ended() Exit {
 	return c.Exit()
 }
 
-// canceled returns a context that is.
+// canceled returns a canceled context.
 func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -109,7 +109,7 @@ func writeFile(t *testing.T, path, content string, mode os.FileMode) string {
 	return path
 }
 
-// countingContext tells when it is asked whether it has ended.
+// countingContext counts the calls of Err.
 type countingContext struct {
 	context.Context
 	onErr func()

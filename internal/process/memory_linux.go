@@ -6,10 +6,9 @@ import (
 	"strconv"
 )
 
-// SessionMemory returns how many bytes of memory the processes of each session
-// hold, by session id: a child's pid, since each child leads a session of its own.
-// What its processes share is counted for each. It is empty where the system does
-// not tell.
+// SessionMemory returns the resident memory in bytes of each session, by session id, which
+// is the pid of a child. Shared pages count for each process. The map is nil if /proc
+// cannot be read.
 func SessionMemory() map[int]int64 {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -24,10 +23,10 @@ func SessionMemory() map[int]int64 {
 		}
 		stat, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
-			continue // it has just ended
+			continue // the process has ended
 		}
-		// After the name, which may hold anything: state, parent, group, session, …,
-		// the resident pages as the 22nd.
+		// Fields after the name, which may hold any character: state, parent, group,
+		// session, …, and the resident pages as the 22nd.
 		if f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]); len(f) >= 22 {
 			session, _ := strconv.Atoi(string(f[3]))
 			pages, _ := strconv.ParseInt(string(f[21]), 10, 64)
@@ -37,8 +36,7 @@ func SessionMemory() map[int]int64 {
 	return all
 }
 
-// Memory returns how many bytes of memory this process holds; 0 where the system
-// does not tell.
+// Memory returns the resident memory of this process in bytes; 0 if /proc cannot be read.
 func Memory() int64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	f := bytes.Fields(statm)

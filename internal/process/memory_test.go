@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// The memory of a session is that of all its processes.
+// The memory of a session is the sum over its processes.
 func TestSessionMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux is asked")
@@ -31,7 +31,7 @@ func TestSessionMemory(t *testing.T) {
 	<-p.Done()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for start := time.Now(); SessionMemory()[p.PID()] > 0; <-tick.C { // the killed child of sh may take a moment to be gone
+	for start := time.Now(); SessionMemory()[p.PID()] > 0; <-tick.C { // the killed child of sh needs a moment to end
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("the dead hold %d bytes", SessionMemory()[p.PID()])
 		}

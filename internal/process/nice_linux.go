@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nicePause is how long the kernel may ask us to wait between two changes.
+// nicePause is the time between two attempts: the kernel limits the rate of changes.
 const nicePause = 100 * time.Millisecond
 
-// FollowNice sets the child's session as far behind ours as the child itself is by
-// now, most often by a command that begins with nice. A nice value counts only among
-// the processes of one session where the kernel groups them by session, as most do
-// (sched(7), "The autogroup feature"), and each child leads one: without this, a child
-// of nice 19 would be given as much time as the host. It returns when that is done,
-// when it cannot be, and with the end of the child or of ctx. What an isolated child
-// says of itself is out of sight.
+// FollowNice gives the child's session the nice value of the child, which usually comes
+// from a command that begins with nice. Most kernels group processes by session (sched(7),
+// "The autogroup feature"), and then a nice value counts within one session only. Each
+// child leads a session, so without FollowNice a child of nice 19 would get as much time
+// as the host. FollowNice returns when the value is set or cannot be set, or when the
+// child or ctx ends. It does not see the nice value of an isolated child.
 func (p *Process) FollowNice(ctx context.Context) {
 	for errors.Is(p.followNice(), unix.EAGAIN) {
 		select {
@@ -32,15 +31,15 @@ func (p *Process) FollowNice(ctx context.Context) {
 	}
 }
 
-// followNice tries once. It holds up the reaping meanwhile, after which the pid may
-// be that of a stranger.
+// followNice tries once. It holds mu, which delays the reaping: after that the pid may
+// belong to another process.
 func (p *Process) followNice() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {
 		return nil
 	}
-	theirs, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // 20 minus the nice value, as the kernel returns it
+	theirs, err := unix.Getpriority(unix.PRIO_PROCESS, p.PID()) // the kernel returns 20 minus the nice value
 	ours, ownErr := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil || ownErr != nil || ours == theirs {
 		return errors.Join(err, ownErr)

@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// nicely starts a child through nice and waits until it is what it is to become.
+// nicely starts a child through nice and waits until nice has executed it.
 func nicely(t *testing.T, nice int) *child {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
@@ -29,15 +29,15 @@ func nicely(t *testing.T, nice int) *child {
 	return c
 }
 
-// wantGroupNice checks the nice value of the session of a child that was started so
-// much nicer than we are.
+// wantGroupNice checks the nice value of the session of a child that was started with this
+// nice increment.
 func wantGroupNice(t *testing.T, c *child, more int) {
 	t.Helper()
 	ours, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		t.Error(err)
 	}
-	nice := 20 - ours // as the kernel returns it
+	nice := 20 - ours // the kernel returns 20 minus the nice value
 	checkGroupNice(t, c, min(nice+more, 19)-nice)
 }
 
@@ -58,8 +58,7 @@ func TestFollowNice(t *testing.T) {
 	}
 }
 
-// The kernel lets those without privileges make a change every 100 ms, all of them
-// together.
+// The kernel allows unprivileged processes one change per 100 ms in total.
 func TestFollowNiceWithoutPrivileges(t *testing.T) {
 	processtest.Leaks(t)
 	children := []*child{nicely(t, 1), nicely(t, 2), nicely(t, 3)}
@@ -68,11 +67,11 @@ func TestFollowNiceWithoutPrivileges(t *testing.T) {
 			c.FollowNice(t.Context())
 			wantGroupNice(t, c, i+1)
 		}
-		children[0].FollowNice(canceled()) // too early, and nobody waits for it
+		children[0].FollowNice(canceled()) // too early, and its ctx has ended
 	})
 }
 
-// A pid that has been given back is no longer ours to change.
+// FollowNice must not touch a pid after the child has been reaped.
 func TestFollowNiceOfTheDead(t *testing.T) {
 	c := nicely(t, 5)
 	c.Kill()
@@ -83,12 +82,12 @@ func TestFollowNiceOfTheDead(t *testing.T) {
 	checkGroupNice(t, stranger, 0)
 }
 
-// unprivileged runs f on a thread without capabilities, which ends with it.
+// unprivileged runs f on a thread without capabilities, which ends after f.
 func unprivileged(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and the thread dies with the goroutine
+		runtime.LockOSThread() // without unlock, the thread ends with the goroutine
 		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&hdr, &none[0]); err != nil {

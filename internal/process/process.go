@@ -11,77 +11,75 @@ import (
 )
 
 const (
-	// termGrace is how long a process group may take to act upon SIGTERM.
+	// termGrace is the time between SIGTERM and SIGKILL.
 	termGrace = time.Second
-	// killWait bounds the wait for a killed process: one in uninterruptible
-	// sleep cannot be killed, and nobody may wait for it for ever.
+	// killWait bounds the wait after SIGKILL: a process in uninterruptible sleep
+	// cannot be killed.
 	killWait = 2 * time.Second
-	// drainWait bounds what Done waits for after the exit: the delivery of the
-	// last stderr lines.
+	// drainWait bounds the delivery of the last stderr lines after the exit.
 	drainWait = 500 * time.Millisecond
 )
 
-// ErrUnkillable is returned by [Process.Stop] when the process is still there
-// two seconds after SIGKILL, as one in uninterruptible sleep is.
+// ErrUnkillable is returned by [Process.Stop] when the process still exists two seconds
+// after SIGKILL, for example in uninterruptible sleep.
 var ErrUnkillable = errors.New("process: still alive after SIGKILL")
 
-// Spec says what to start.
+// Spec describes the process to start.
 type Spec struct {
-	// Path is the executable, absolute, as [Resolve] returns it. It is also the
-	// child's argv[0].
+	// Path is the absolute path of the executable; see [Resolve]. It is also argv[0] of
+	// the child.
 	Path string
 	// Args are the arguments after argv[0].
 	Args []string
 	// Dir is the working directory; default the host's.
 	Dir string
-	// Env is the complete environment, as [Environ] returns it; nil is empty.
+	// Env is the complete environment; see [Environ]. Nil is empty.
 	Env []string
-	// StderrLine receives what the child writes to stderr, line by line and in
-	// order, on one goroutine. One that blocks loses lines (they are counted);
-	// it never blocks the child. Nil drops all lines; the tail is kept anyway.
+	// StderrLine takes the lines of the child's stderr, in order, on one goroutine. A
+	// slow StderrLine loses lines, which are counted; it never blocks the child. Nil
+	// drops all lines; Tail works in any case.
 	StderrLine func(Line)
-	// Stderr bounds what reaches StderrLine.
+	// Stderr bounds the lines for StderrLine.
 	Stderr StderrOptions
-	// StdoutToStderr makes the child's stdout its stderr, for one that is spoken
-	// to in another way; Process.Stdout is nil then.
+	// StdoutToStderr connects the child's stdout to its stderr, for a child that does
+	// not communicate over stdout. Process.Stdout is nil then.
 	StdoutToStderr bool
-	// Limits bound the child on systems where [CanLimit] says so.
+	// Limits bound the child, on systems where [CanLimit] is true.
 	Limits Limits
-	// Containment holds what the child starts, so that it dies with it. Nil holds
-	// the process group alone, and while this process lives.
+	// Containment kills the descendants of the child at its end. With nil only the
+	// process group is killed, and only while this process lives.
 	Containment *Containment
-	// Isolate has the child, and all that it starts, in a pid namespace on systems
-	// where [CanIsolate] says so: when the child ends, or this process, the kernel
-	// kills them. It takes a Containment with a program.
+	// Isolate runs the child and its descendants in a pid namespace, on systems where
+	// [CanIsolate] is true. When the child or this process ends, the kernel kills them
+	// all. Isolate needs a Containment with a program.
 	Isolate bool
 }
 
-// Process is a started child. Its methods may be called from any goroutine.
+// Process is a started child. Its methods are safe for concurrent use.
 type Process struct {
-	// Stdin is our end of the child's stdin. It is closed when the child dies
-	// and by Stop, which fails a blocked Write; closing it earlier is allowed.
+	// Stdin is the host's end of the child's stdin. It is closed by Stop and at the end
+	// of the child, which fails a blocked Write. The caller may close it earlier.
 	Stdin *os.File
-	// Stdout is our end of the child's stdout. It belongs to the caller, who
-	// reads and closes it: what the child wrote before it died is still in
-	// there after Done. A grandchild outside the group may keep it from ending,
-	// so reading on after Done needs a deadline. Nil with Spec.StdoutToStderr.
+	// Stdout is the host's end of the child's stdout. The caller reads and closes it.
+	// The last output of the child can still be read after Done. A grandchild outside
+	// the group may hold the pipe open, so reads after Done need a deadline. Nil with
+	// Spec.StdoutToStderr.
 	Stdout *os.File
 
-	proc   *os.Process
-	init   *initLink // nil unless isolated, else proc is the init
-	hold   *hold
-	stderr *stderrReader
-	exited chan struct{} // closed by reap
-	done   chan struct{}
-	exit   Exit // written before done is closed
+	proc      *os.Process
+	init      *initConn // not nil if isolated; proc is then the init
+	contained *containedChild
+	stderr    *stderrReader
+	exited    chan struct{} // closed by reap
+	done      chan struct{}
+	exit      Exit // set before done is closed
 
 	mu     sync.Mutex
-	reaped bool // the pid is no longer ours: no signal may be sent
+	reaped bool // the pid is free, so no signal may be sent
 }
 
-// Start starts the child. Ctx bounds the attempt to start (a file busy being
-// written is tried again for 100 ms), not the life of the child. The error is a
-// [*StartError], or ctx's.
+// Start starts the child. ctx bounds the start, not the life of the child. A file that is
+// open for writing is tried again for 100 ms. The error is a [*StartError] or ctx.Err().
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
@@ -101,30 +99,30 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		closeAll(pipes.host[:])
 		return nil, err
 	}
-	hold.take(proc.Pid)
+	hold.attach(proc.Pid)
 	p := &Process{
-		Stdin:  pipes.host[0],
-		Stdout: pipes.host[1],
-		proc:   proc,
-		init:   init,
-		hold:   hold,
-		exited: make(chan struct{}),
-		done:   make(chan struct{}),
+		Stdin:     pipes.host[0],
+		Stdout:    pipes.host[1],
+		proc:      proc,
+		init:      init,
+		contained: hold,
+		exited:    make(chan struct{}),
+		done:      make(chan struct{}),
 	}
 	p.stderr = readStderr(pipes.host[2], s.StderrLine, s.Stderr)
 	go p.watch()
 	return p, nil
 }
 
-// busyRetries are the pauses before another try to start a file that is still
-// open for writing, by an installer or by a fork elsewhere in this process.
+// busyRetries are the pauses before further attempts to start a file that is open for
+// writing, by an installer or by a fork elsewhere in this process.
 var busyRetries = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond}
 
 // spawn starts the child with stdio as its descriptors 0, 1 and 2.
-func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initLink, error) {
+func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initConn, error) {
 	attr := &os.ProcAttr{Dir: s.Dir, Env: s.Env, Files: stdio, Sys: sysProcAttr()}
 	if attr.Env == nil {
-		attr.Env = []string{} // nil would mean ours
+		attr.Env = []string{} // nil would be the environment of this process
 	}
 	argv := append([]string{s.Path}, s.Args...)
 	for try := 0; ; try++ {
@@ -156,7 +154,7 @@ func explain(s *Spec, err error) *StartError {
 	return diagnose(s, err)
 }
 
-func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os.Process, *initLink, error) {
+func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os.Process, *initConn, error) {
 	if s.Isolate {
 		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s.Limits)
 	}
@@ -164,10 +162,10 @@ func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os
 	return proc, nil, err
 }
 
-// watch waits for the child's death and tells it.
+// watch waits for the exit of the child and closes done.
 func (p *Process) watch() {
 	state, err := p.reap()
-	p.Stdin.Close() // whoever is still writing is writing to nobody
+	p.Stdin.Close() // fails writes that are still blocked
 	p.stderr.finish()
 	p.exit = exitOf(state, err)
 	if p.init != nil {
@@ -176,19 +174,19 @@ func (p *Process) watch() {
 	close(p.done)
 }
 
-// PID returns the child's process id, or its init's when it is isolated, which is
-// also the id of its process group and session. After Done it may belong to somebody else.
+// PID returns the process id of the child, or of its init if isolated. It is also the id of
+// the child's process group and session. After Done another process may have it.
 func (p *Process) PID() int { return p.proc.Pid }
 
-// Exited is closed when the child has exited. Done follows, within seconds: what it
-// left behind has yet to be killed and its stderr to be read.
+// Exited is closed when the child has exited. Done follows within seconds, after the
+// descendants are killed and stderr is read.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Done is closed when the child has been reaped, its process group and whatever
-// else its containment holds killed, and its stderr read to the end.
+// Done is closed when the child has been reaped, its process group and its descendants
+// are killed as the containment allows, and its stderr is read to the end.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit returns how the child ended. It is valid after Done.
+// Exit returns the exit of the child. It is valid after Done.
 func (p *Process) Exit() Exit { return p.exit }
 
 // Tail returns the last 20 lines of stderr so far, oldest first, escaped and
@@ -198,10 +196,9 @@ func (p *Process) Tail() []string { return p.stderr.tail.lines() }
 // Kill sends SIGKILL to the child's process group. It does not wait.
 func (p *Process) Kill() { p.signal(kill) }
 
-// Stop ends the child: it closes stdin, waits grace, sends SIGTERM to the
-// process group, waits a second, sends SIGKILL, and returns as soon as the
-// child is dead. The end of ctx cuts every wait short: SIGKILL at once. The
-// error is nil or ErrUnkillable.
+// Stop ends the child: it closes stdin, waits grace, sends SIGTERM to the process group,
+// waits a second and sends SIGKILL. It returns as soon as the child has ended. When ctx
+// ends, Stop sends SIGKILL at once. The error is nil or ErrUnkillable.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	p.Stdin.Close()
 	if p.waitFor(ctx, grace) {
@@ -218,7 +215,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) error {
 	return fmt.Errorf("pid %d: %w", p.PID(), ErrUnkillable)
 }
 
-// waitFor reports whether the child is dead within d and before ctx ends.
+// waitFor reports whether the child ends within d and before ctx ends.
 func (p *Process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -234,8 +231,8 @@ func (p *Process) waitFor(ctx context.Context, d time.Duration) bool {
 // pipeEnds holds both ends of a child's stdin, stdout and stderr.
 type pipeEnds struct{ child, host [3]*os.File }
 
-// openPipes makes the pipes ourselves: those of os/exec are closed by Wait,
-// which loses the last lines of output.
+// openPipes makes the pipes without os/exec, whose Wait closes them and so loses the last
+// lines of output.
 func openPipes() (s pipeEnds, err error) {
 	for i := range s.child {
 		r, w, err := os.Pipe()
@@ -253,14 +250,14 @@ func openPipes() (s pipeEnds, err error) {
 	return s, nil
 }
 
-// joinOutputs makes the pipe of stderr that of stdout, too.
+// joinOutputs connects the child's stdout to the pipe of stderr.
 func (s *pipeEnds) joinOutputs() {
 	s.child[1].Close()
 	s.host[1].Close()
 	s.child[1], s.host[1] = s.child[2], nil
 }
 
-// closeAll closes files; those that are nil or closed already do no harm.
+// closeAll closes files. It ignores nil and closed files.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()

@@ -22,7 +22,7 @@ func init() {
 		fmt.Println(sid == os.Getpid() && unix.Getpgrp() == os.Getpid())
 	}
 	verbs["inherit"] = func(mode string) {
-		// A descriptor as a careless parent leaves it, without CLOEXEC.
+		// A descriptor without CLOEXEC, as a parent may leave it.
 		if _, err := unix.Open(marker, unix.O_RDONLY, 0); err != nil {
 			panic(err)
 		}
@@ -46,7 +46,7 @@ func init() {
 // marker is a file that no process has open by chance.
 const marker = "/proc/version"
 
-// holds reports whether this process has a descriptor on path.
+// holds reports whether this process has an open descriptor for path.
 func holds(path string) bool {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
@@ -58,7 +58,7 @@ func holds(path string) bool {
 func TestK2InheritedDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	for mode, want := range map[string]string{
-		"open":    "true\n", // the fault is real
+		"open":    "true\n", // without the fix the child inherits it
 		"guarded": "false\n",
 	} {
 		if got := start(t, "inherit "+mode, nil).rest(); got != want {
@@ -72,7 +72,7 @@ func TestEachChildLeadsASession(t *testing.T) {
 	start(t, "leader", nil).expect("true")
 }
 
-// The pidfd waits in the poller: a hundred children must not cost as many threads.
+// The pidfd waits in the poller: a hundred children must not need a hundred threads.
 func TestWaitingCostsNoThread(t *testing.T) {
 	processtest.Leaks(t)
 	const children = 30
@@ -93,7 +93,7 @@ func threads(t *testing.T) int {
 	return len(entries)
 }
 
-// A grandchild in the group dies with the child, whatever it holds open.
+// A grandchild in the group ends with the child, even if it holds pipes open.
 func TestX3GroupDiesWithTheChild(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "fork ignore, out ready, hang; read; exit 3", nil)
@@ -102,10 +102,10 @@ func TestX3GroupDiesWithTheChild(t *testing.T) {
 	if exit := c.ended(); exit.Code != 3 {
 		t.Errorf("exit: %v", exit)
 	}
-	c.rest() // ends: nobody holds stdout; that it is gone for good, Leaks looks at
+	c.rest() // ends, as no process holds stdout; Leaks checks that the grandchild is gone
 }
 
-// A grandchild that left the group and holds all pipes delays nothing.
+// A grandchild that left the group and holds all pipes does not delay Done.
 func TestW8DeathIsSeenFromWait(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "daemon pid, hang; read; err last words; exit 3", nil)
@@ -151,7 +151,7 @@ func TestR2StoppedChild(t *testing.T) {
 	}
 }
 
-// Every descriptor of a start runs out in turn; nothing may leak or panic.
+// A start fails at each descriptor in turn, without a leak or panic.
 func TestS4OutOfDescriptors(t *testing.T) {
 	processtest.Leaks(t)
 	var old unix.Rlimit
@@ -188,7 +188,7 @@ func TestS4OutOfDescriptors(t *testing.T) {
 	}
 }
 
-// nextDescriptor returns the lowest one that is free.
+// nextDescriptor returns the lowest free descriptor.
 func nextDescriptor(t *testing.T) int {
 	f, err := os.Open(os.DevNull)
 	if err != nil {
@@ -223,7 +223,7 @@ func killOrphan(t *testing.T, pid int) {
 	}
 }
 
-// A process that has begun to exit is told from one that runs.
+// Dying distinguishes a process that is exiting from one that runs.
 func TestDying(t *testing.T) {
 	processtest.Leaks(t)
 	path, env := processtest.Script(t, "eof")

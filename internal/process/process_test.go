@@ -63,7 +63,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
-// A child that is not spoken to over its pipes may print, and is heard in order.
+// With StdoutToStderr, the lines of both streams arrive in order.
 func TestStdoutToStderr(t *testing.T) {
 	processtest.Leaks(t)
 	var lines []string
@@ -88,7 +88,7 @@ func TestStdoutToStderr(t *testing.T) {
 	}
 }
 
-// What a child wrote before it died is there to be read, however it died.
+// The output of a child before its exit can be read, whatever the exit.
 func TestH2LastWordsAreNotLost(t *testing.T) {
 	processtest.Leaks(t)
 	for range 20 {
@@ -113,7 +113,7 @@ func TestX1IgnoresTerm(t *testing.T) {
 	if exit := c.ended(); exit.Signal != "SIGKILL" {
 		t.Errorf("exit: %v", exit)
 	}
-	c.rest() // ends: the grandchild is dead too
+	c.rest() // ends, as the grandchild has ended too
 }
 
 func TestX1TermComesBeforeKill(t *testing.T) {
@@ -132,7 +132,7 @@ func TestX2PromptExitNoWait(t *testing.T) {
 	processtest.Leaks(t)
 	c := start(t, "out ready; eof; exit 7", nil)
 	c.expect("ready")
-	if err := c.Stop(t.Context(), time.Hour); err != nil { // would outlast the test's own limit
+	if err := c.Stop(t.Context(), time.Hour); err != nil { // longer than the limit of the test
 		t.Fatal(err)
 	}
 	if exit := c.ended(); exit.Code != 7 {
@@ -197,8 +197,8 @@ func TestW9StdoutClosedIsNotDeath(t *testing.T) {
 	}
 }
 
-// Every method at once, while the child ends by itself: no signal may go astray,
-// nothing may hang, and the race detector has something to look at.
+// All methods at once, while the child exits by itself: no method may block or signal
+// another process. Mostly for the race detector.
 func TestR1ConcurrentEnds(t *testing.T) {
 	processtest.Leaks(t)
 	var wg sync.WaitGroup

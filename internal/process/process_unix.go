@@ -16,11 +16,11 @@ const (
 	kill = unix.SIGKILL
 )
 
-// sysProcAttr gives each child a session of its own: no controlling terminal, so
-// a Ctrl-C meant for the host does not reach it, and one process group to kill.
+// sysProcAttr gives each child its own session: without a controlling terminal, so that a
+// Ctrl-C for the host does not reach the child, and with one process group to kill.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// signal sends sig to the child's process group unless the child is reaped.
+// signal sends sig to the child's process group, unless the child has been reaped.
 func (p *Process) signal(sig unix.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,10 +29,10 @@ func (p *Process) signal(sig unix.Signal) {
 	}
 }
 
-// signalGroupLocked ignores the error: a group with no member left is what we want.
+// signalGroupLocked ignores the error, which means that the group has no members.
 func (p *Process) signalGroupLocked(sig unix.Signal) { _ = unix.Kill(-p.proc.Pid, sig) }
 
-// readNow reads what f holds at this moment, without waiting for more.
+// readNow reads the available data of f without waiting.
 func readNow(f *os.File, buf []byte) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -47,7 +47,7 @@ func readNow(f *os.File, buf []byte) (n int, err error) {
 
 func isBusy(err error) bool { return errors.Is(err, unix.ETXTBSY) }
 
-// endedBy returns the signal that ended the process, "" if none did.
+// endedBy returns the signal that ended the process, "" for none.
 func endedBy(state *os.ProcessState) (name string, core bool) {
 	status, _ := state.Sys().(syscall.WaitStatus)
 	return signalOf(status)
@@ -64,7 +64,7 @@ func signalOf(status syscall.WaitStatus) (name string, core bool) {
 	return name, status.CoreDump()
 }
 
-// executable returns nil when the system would let us execute file.
+// executable returns nil if this process may execute file.
 func executable(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {

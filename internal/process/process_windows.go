@@ -8,31 +8,31 @@ import (
 	"syscall"
 )
 
-// Windows knows no SIGTERM; both steps of the ladder end the process.
+// Windows has no SIGTERM; both steps of Stop end the process.
 const (
 	term = syscall.SIGKILL
 	kill = syscall.SIGKILL
 )
 
-// sysProcAttr keeps a Ctrl-C meant for the host from reaching the child.
+// sysProcAttr keeps a Ctrl-C for the host from the child.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// signal ends the child alone: its grandchildren survive.
+// signal ends the child only: its grandchildren survive.
 func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 
-// Dying reports whether the child is seen to be on its way out, which nothing tells here.
+// Dying returns false: this system does not report that a process is exiting.
 func (p *Process) Dying() bool { return false }
 
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)
-	p.hold.release()
+	p.contained.release()
 	return state, err
 }
 
-// readNow is never reached: pipes have no read deadline here.
+// readNow is never called: pipes have no read deadlines on Windows.
 func readNow(*os.File, []byte) (int, error) { return 0, io.EOF }
 
 func isBusy(err error) bool { return errors.Is(err, errSharingViolation) }
@@ -41,7 +41,7 @@ const errSharingViolation = syscall.Errno(32)
 
 func endedBy(*os.ProcessState) (name string, core bool) { return "", false }
 
-// diagnose tells apart what the system's error tells apart.
+// diagnose finds the cause behind the system's error.
 func diagnose(s *Spec, err error) *StartError {
 	e := &StartError{Reason: Other, Path: s.Path, Err: err}
 	info, statErr := os.Stat(s.Path)
@@ -65,8 +65,8 @@ func diagnose(s *Spec, err error) *StartError {
 	return e
 }
 
-// Check says why the system would not start path, an absolute one, as far as a
-// look at it tells: nil, or a [*StartError].
+// Check returns a [*StartError] if the system would not start the executable at path,
+// which must be absolute; nil if no obstacle is found.
 func Check(path string) error {
 	if err := executable(path); err != nil {
 		return diagnose(&Spec{Path: path}, err)
@@ -79,7 +79,7 @@ func executable(file string) error {
 	return err
 }
 
-// withExtension completes file by what PATHEXT lists: weather is weather.exe.
+// withExtension adds an extension of PATHEXT to file: weather becomes weather.exe.
 func withExtension(file string) string {
 	if found, err := exec.LookPath(file); err == nil {
 		return found

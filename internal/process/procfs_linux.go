@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procStat is what identifies a process and its place among others. Pid and
-// start together never name two processes.
+// procStat is the part of /proc/pid/stat that identifies a process and its relations. pid
+// and start together are unique.
 type procStat struct {
 	pid, parent, session int
-	start                uint64 // clock ticks since the system's start
+	start                uint64 // clock ticks since boot
 	dead, exiting        bool
 }
 
-// exitingFlag is that of a task which has begun to exit (PF_EXITING).
+// exitingFlag is the flag of a task that is exiting (PF_EXITING).
 const exitingFlag = 0x4
 
 // procReader reads small files of /proc into one buffer.
 type procReader struct{ buf []byte }
 
-// maxEnviron bounds what is read of an environment.
+// maxEnviron bounds the part of an environment that is read.
 const maxEnviron = 8 << 20
 
-// read returns the content of /proc/pid/name, valid until the next call; nil when
-// the process is gone or is none of our business.
+// read returns the content of /proc/pid/name, valid until the next call; nil if the process
+// is gone or may not be read.
 func (r *procReader) read(pid int, name string) []byte {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -55,11 +55,11 @@ func (r *procReader) read(pid int, name string) []byte {
 	}
 }
 
-// stat returns what /proc says of pid.
+// stat returns the procStat of pid.
 func (r *procReader) stat(pid int) (s procStat, ok bool) {
 	content := r.read(pid, "stat")
-	// After the name, which may hold anything: state, parent, group, session,
-	// terminal, its group, flags, …, the start time as the 20th.
+	// Fields after the name, which may hold any character: state, parent, group,
+	// session, terminal, its group, flags, …, and the start time as the 20th.
 	f := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
 	if len(f) < 20 {
 		return s, false
@@ -70,10 +70,10 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 	return s, true
 }
 
-// marked reports whether pid was started with an environment that holds mark, or
-// when that ends with ".", any mark of that host. One without any environment is
-// blank: it may be about to become another program, and has none for that moment.
-func (r *procReader) marked(pid int, mark []byte) (marked, blank bool) {
+// hasMark reports whether the environment of pid contains mark, or, if mark ends with ".",
+// any mark of that host. blank reports an empty environment: a process has none for a
+// moment during an exec, so it has to be checked again.
+func (r *procReader) hasMark(pid int, mark []byte) (marked, blank bool) {
 	environ := r.read(pid, "environ")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		marks, ok := bytes.CutPrefix(kv, []byte(cookieVar+"="))
@@ -89,7 +89,7 @@ func (r *procReader) marked(pid int, mark []byte) (marked, blank bool) {
 	return false, environ != nil && len(environ) == 0
 }
 
-// pids returns the processes that there are.
+// pids returns the ids of all processes.
 func pids() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -106,20 +106,21 @@ func pids() []int {
 	return all
 }
 
-// startTime returns when pid started, 0 when that cannot be known.
+// startTime returns the start time of pid, 0 if unknown.
 func startTime(pid int) uint64 {
 	r := procReader{buf: make([]byte, 1<<10)} // for one short file
 	s, _ := r.stat(pid)
 	return s.start
 }
 
-// held is what holds each child whatever else does.
-func held() (holds, lacks []string) {
+// support returns the kinds of containment that work without a guardian, and those that do
+// not.
+func support() (holds, lacks []string) {
 	holds = append(holds, HoldsGroup)
 	if startTime(os.Getpid()) == 0 {
 		return holds, append(lacks, HoldsSweep+": /proc cannot be read")
 	}
-	if untraced.Load() {
+	if ptraceForbidden.Load() {
 		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right after it")
 	}
 	return append(holds, HoldsSweep), lacks

@@ -7,23 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for the child's exit, kills what is left of its process group and of
-// all that it started while the dead child still holds the ids of group and
-// session, and only then collects the child.
+// reap waits for the exit of the child, kills its process group and its descendants, and
+// then collects the child. Until it is collected, the dead child keeps the ids of its
+// group and session from reuse.
 func (p *Process) reap() (*os.ProcessState, error) {
 	awaitExit(p.proc.Pid)
 	close(p.exited)
 	p.signal(unix.SIGKILL)
-	p.hold.release()
+	p.contained.release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
 	return p.proc.Wait()
 }
 
-// awaitExit returns when the child pid has exited, leaving it to be reaped. A
-// pidfd waits in the poller and costs no thread; where the kernel or the
-// descriptor limit denies it, waitid blocks one.
+// awaitExit returns when the child pid has exited, without reaping it. A pidfd waits in the
+// poller and costs no thread. If the kernel or the descriptor limit denies a pidfd, waitid
+// blocks a thread.
 func awaitExit(pid int) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -41,8 +41,8 @@ func awaitExit(pid int) {
 	}
 }
 
-// Dying reports whether the child is on its way out, or out and not yet collected:
-// its descriptors close before its end can be awaited.
+// Dying reports whether the child is exiting or has exited. The descriptors of a child are
+// closed before Exited.
 func (p *Process) Dying() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *Process) Dying() bool {
 	return !ok || s.dead || s.exiting
 }
 
-// exited reports whether the child has ended, or cannot be waited for at all.
+// exited reports whether the child has exited, or cannot be waited for.
 func exited(idType, id, flags int) bool {
 	for {
 		var info unix.Siginfo

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap collects the child, then kills what is left of its process group. The
-// group's id stays taken as long as the group has members; between an empty
-// group and the signal a stranger might get it, which this system cannot prevent.
+// reap collects the child and then kills the rest of its process group. The id of the group
+// stays taken while the group has members. If it has none, another group could get the id
+// before the signal; these systems offer no way to prevent that.
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)
@@ -18,9 +18,9 @@ func (p *Process) reap() (*os.ProcessState, error) {
 	defer p.mu.Unlock()
 	p.signalGroupLocked(unix.SIGKILL)
 	p.reaped = true
-	p.hold.release()
+	p.contained.release()
 	return state, err
 }
 
-// Dying reports whether the child is seen to be on its way out, which nothing tells here.
+// Dying returns false: these systems do not report that a process is exiting.
 func (p *Process) Dying() bool { return false }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Resolve finds the executable that command names: the file in dir for a command
-// with a slash, else the first executable of that name on path, which is the
-// child's PATH. The current directory is never searched. The result is absolute
-// if dir is. The error is a [*StartError].
+// Resolve returns the path of the executable for command: a file relative to dir for a
+// command with a slash, else the first executable of that name on path, the PATH of the
+// child. It never searches the current directory. The result is absolute if dir is. The
+// error is a [*StartError].
 func Resolve(command, dir, path string) (string, error) {
 	switch {
 	case command == "" || strings.ContainsRune(command, 0):
@@ -24,8 +24,8 @@ func Resolve(command, dir, path string) (string, error) {
 	return lookPath(command, path)
 }
 
-// lookPath searches the absolute directories of path. Relative ones, the empty
-// one among them, would depend on where somebody happens to stand.
+// lookPath searches the absolute directories of path. Relative and empty entries depend on
+// the current directory and are skipped.
 func lookPath(name, path string) (string, error) {
 	failure := &StartError{Reason: NotFound, Path: name, Err: fs.ErrNotExist}
 	for _, dir := range filepath.SplitList(path) {
@@ -44,9 +44,9 @@ func lookPath(name, path string) (string, error) {
 	return "", failure
 }
 
-// LaunchScript returns the command line that runs script, whose path is taken
-// relative to dir: .py runs with python3, else python, .sh with sh, .js and .mjs
-// with node, all found on path; anything else must be executable and runs itself.
+// LaunchScript returns the command line that runs script, whose path is relative to dir: .py
+// runs with python3, else python, .sh with sh, .js and .mjs with node, all found on path.
+// Any other script must be executable.
 func LaunchScript(script, dir, path string) (argv []string, err error) {
 	if script == "" {
 		return nil, &StartError{Reason: Invalid, Path: script, Err: errors.New("empty script")}

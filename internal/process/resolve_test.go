@@ -26,9 +26,9 @@ func TestResolve(t *testing.T) {
 	for command, want := range map[string]string{
 		"./tool":       dir + "/tool",
 		"sub/../tool":  dir + "/tool",
-		"./missing":    dir + "/missing", // Start says what is wrong with it
+		"./missing":    dir + "/missing", // Start reports the error
 		"/usr/bin/env": "/usr/bin/env",
-		"tool":         late + "/tool", // the first one may not be executed
+		"tool":         late + "/tool", // the first one is not executable
 		"local":        "not_found",
 		"folder":       "not_found",
 		"plain":        "not_executable",

@@ -9,8 +9,7 @@ var (
 	secretSuffix = regexp.MustCompile(`(?i)(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT|AUTH|APIKEY|BEARER|SESSION)$|_PWD$`)
 	secretPart   = regexp.MustCompile(`(?i)PASSWORD|SECRET|CREDENTIAL|PRIVATE_KEY`)
 
-	// codeInjection are variables by which whoever sets them runs code inside
-	// the programs that inherit them.
+	// codeInjection are variables that make programs that inherit them run foreign code.
 	codeInjection = regexp.MustCompile(`(?i)^(LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH` +
 		`|BASH_ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR` +
 		`|NODE_OPTIONS|NODE_PATH|NODE_REPL_EXTERNAL_MODULE` +
@@ -19,8 +18,8 @@ var (
 		`|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|DOTNET_STARTUP_HOOKS|CORECLR_PROFILER.*|COR_PROFILER.*` +
 		`|GIT_SSH|GIT_SSH_COMMAND|GIT_EXEC_PATH|GIT_CONFIG_.*)$`)
 
-	// harmlessNames are what mode "allowlist" passes without being asked; the
-	// second half is what a program of Windows cannot start without.
+	// harmlessNames are the names that mode "allowlist" always passes. The last line has
+	// those that programs on Windows need to start.
 	harmlessNames = regexp.MustCompile(`^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_.*|TZ|TMPDIR|TERM|XDG_.*)$` +
 		`|(?i)^((HTTPS?|FTP|ALL|NO)_PROXY)$` +
 		`|(?i)^(SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATH|PATHEXT|TEMP|TMP|USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMFILES|PROGRAMDATA)$`)
@@ -32,8 +31,8 @@ func secretName(name string) bool {
 func injectsCode(name string) bool { return codeInjection.MatchString(name) }
 func harmless(name string) bool    { return harmlessNames.MatchString(name) }
 
-// Secrets returns the values in env that look like secrets, by the same rules as
-// [Environ]: what must not be shown of a child's environment.
+// Secrets returns the values in env that look like secrets by the rules of [Environ], and
+// so must not be shown.
 func Secrets(env []string) (values []string) {
 	for _, entry := range env {
 		if name, value, _ := strings.Cut(entry, "="); secretName(name) || passwordURL(value) {
@@ -57,8 +56,8 @@ func passwordURL(value string) bool {
 	}
 }
 
-// hasPassword looks at what follows "://". A password may hold a raw "/", "?" or
-// "#" that cuts the authority short; then what looks like a port is no number.
+// hasPassword checks the text after "://". A password may contain a raw "/", "?" or "#",
+// which ends the authority too early; then the supposed port is not a number.
 func hasPassword(s string) bool {
 	if i := strings.IndexAny(s, " \t\r\n\"'"); i >= 0 {
 		s = s[:i]

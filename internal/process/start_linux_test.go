@@ -7,8 +7,8 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// BenchmarkStart is what containment and limits add to a child's whole life, from
-// the start over its first line to Done; the ways take turns.
+// BenchmarkStart measures the cost of containment and limits over the life of a child, from
+// Start to Done. The variants take turns.
 func BenchmarkStart(b *testing.B) {
 	path, env := processtest.Script(b, "out ready")
 	c := Contain(path)

@@ -6,48 +6,49 @@ import (
 	"strings"
 )
 
-// Reason is why a process could not be started.
+// Reason is the reason why a process could not be started.
 type Reason string
 
 // The reasons of a [StartError].
 const (
-	NotFound       Reason = "not_found"       // there is no such file, or no such name on PATH
+	NotFound       Reason = "not_found"       // no such file, or no such name on PATH
 	NotExecutable  Reason = "not_executable"  // the file may not be executed
 	IsDirectory    Reason = "is_directory"    // the path names a directory
-	BadInterpreter Reason = "bad_interpreter" // what its first line (or ELF header) names is missing
-	CRLFShebang    Reason = "crlf_shebang"    // its first line ends in CR LF
+	BadInterpreter Reason = "bad_interpreter" // the interpreter in the first line, or the loader in the ELF header, is missing
+	CRLFShebang    Reason = "crlf_shebang"    // the first line ends in CR LF
 	BadFormat      Reason = "bad_format"      // neither a program for this machine nor a script with a #! line
-	CwdMissing     Reason = "cwd_missing"     // the working directory is missing or closed to us
+	CwdMissing     Reason = "cwd_missing"     // the working directory is missing or cannot be entered
 	ArgsTooBig     Reason = "args_too_big"    // arguments and environment exceed the system's limit
 	Busy           Reason = "busy"            // the file is open for writing
 	Resource       Reason = "resource"        // out of descriptors, processes or memory
-	Invalid        Reason = "invalid"         // the request makes no sense, for example a NUL in an argument
-	Isolation      Reason = "isolation"       // it was to have a pid namespace and cannot
-	Other          Reason = "other"           // anything else; Err says what
+	Invalid        Reason = "invalid"         // the Spec is invalid, for example a NUL in an argument
+	Isolation      Reason = "isolation"       // the pid namespace for it cannot be created
+	Other          Reason = "other"           // any other; see Err
 )
 
-// errNoInit is why a namespace has nobody to be its init.
+// errNoInit is the error of a namespace without a program for its init.
 var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
 
-// StartError is why a process could not be started. Its text ends with the next step.
+// StartError is the error of a process that could not be started. Its text ends with the
+// next step for the reader.
 type StartError struct {
 	Reason Reason
-	// Path is the file that could not be started, or the command not found.
+	// Path is the file that could not be started, or the command that was not found.
 	Path string
-	// Culprit is what is missing besides Path: the interpreter of BadInterpreter,
+	// Culprit is the missing file if it is not Path: the interpreter of BadInterpreter,
 	// the directory of CwdMissing.
 	Culprit string
-	// Err is the system's own error.
+	// Err is the error of the system.
 	Err error
 }
 
-// Error says what happened and what to do about it.
+// Error returns the failure and the next step.
 func (e *StartError) Error() string {
 	what, next := e.text()
 	return fmt.Sprintf("cannot start %s: %s: %s", Escape(e.Path), what, next)
 }
 
-// Unwrap returns the system's own error.
+// Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
 
 func (e *StartError) text() (what, next string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// What the system reports with three numbers are a dozen different mistakes.
+// The system has three error numbers for a dozen different mistakes.
 func TestS1S2S5StartErrors(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestS3Busy(t *testing.T) {
 	}
 }
 
-// An installation that ends in time is waited for.
+// Start waits for an installation that ends in time.
 func TestS3BusyForAMoment(t *testing.T) {
 	processtest.Leaks(t)
 	path := writeFile(t, filepath.Join(t.TempDir(), "tool"), "#!/bin/sh\n", 0o755)
@@ -108,7 +108,7 @@ func TestS3BusyForAMoment(t *testing.T) {
 	defer f.Close()
 	tries := 0
 	ctx := &countingContext{Context: t.Context(), onErr: func() {
-		if tries++; tries == 3 { // asked once before each try
+		if tries++; tries == 3 { // Err is called once before each attempt
 			f.Close()
 		}
 	}}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// StderrOptions bound what a child's stderr may cost. Zero fields mean the default.
+// StderrOptions bound the cost of a child's stderr. Zero fields mean the default.
 type StderrOptions struct {
-	MaxLine int     // bytes of a line that are kept, the rest is cut; default 8192
+	MaxLine int     // bytes kept of a line; default 8192
 	Rate    float64 // lines per second in the long run; default 100
-	Burst   int     // lines at once, and lines that may wait for StderrLine; default 250
+	Burst   int     // lines in a burst, and lines that may wait for StderrLine; default 250
 }
 
 func (o StderrOptions) withDefaults() StderrOptions {
@@ -34,51 +34,51 @@ func (o StderrOptions) withDefaults() StderrOptions {
 // Line is one line of a child's stderr.
 type Line struct {
 	Level slog.Level
-	// Text is escaped (see [Escape]) and free of the level prefix; JSON and
-	// logfmt lines are whole. It is not redacted.
+	// Text is the line, escaped (see [Escape]), without a level prefix; JSON and logfmt
+	// lines are complete. It is not redacted.
 	Text string
-	// Truncated says that the line was longer than StderrOptions.MaxLine.
+	// Truncated is set if the line was longer than StderrOptions.MaxLine.
 	Truncated bool
-	// Dropped counts the lines lost between the one before and this, to the rate
-	// limit or to a slow StderrLine.
+	// Dropped is the number of lines lost just before this one, due to the rate limit or
+	// a slow StderrLine.
 	Dropped int
 }
 
 const (
-	readSize  = 512      // of a quiet child
-	floodSize = 64 << 10 // of one that says more at once: a whole pipe
-	// finalBytes bounds the last read after the child's death; it is the most
-	// that a pipe of Linux can hold without privileges.
+	readSize    = 512      // size of a read; small, because most children write little
+	bigReadSize = 64 << 10 // size of a read after a full one: a whole pipe
+	// finalBytes bounds the reads after the exit of the child: the largest pipe that
+	// Linux allows without privileges.
 	finalBytes = 1 << 20
 )
 
-// floods are the buffers of those that say much, while they do.
-var floods = sync.Pool{New: func() any { return new([floodSize]byte) }}
+// bigBuffers are the buffers for children that write much.
+var bigBuffers = sync.Pool{New: func() any { return new([bigReadSize]byte) }}
 
-// stderrReader drains a child's stderr, whatever happens to the lines: a child
-// that is blocked in a write to stderr is a hung child. One goroutine reads, and
-// one delivers while there is something to; both end soon after the pipe does.
+// stderrReader reads a child's stderr, even if the lines are dropped, because a child that
+// blocks in a write to stderr hangs. One goroutine reads, and another delivers while lines
+// wait. Both end soon after the pipe.
 type stderrReader struct {
 	file    *os.File
 	opts    StderrOptions
 	limiter *rate.Limiter
 	tail    tail
 
-	queue *delivery // nil: nobody wants the lines
+	queue *lineQueue // nil without StderrLine
 	read  chan struct{}
 
-	// These belong to the reading goroutine.
+	// Used by the reading goroutine only.
 	line      []byte // the line so far, at most MaxLine bytes
 	truncated bool
 	dropped   int
-	throttled bool // no more line of this chunk will be delivered
+	throttled bool // no further line of this chunk is delivered
 }
 
 func readStderr(f *os.File, deliver func(Line), o StderrOptions) *stderrReader {
 	o = o.withDefaults()
 	r := &stderrReader{file: f, opts: o, limiter: newLimiter(o), read: make(chan struct{})}
 	if deliver != nil {
-		r.queue = newDelivery(deliver, o.Burst)
+		r.queue = newLineQueue(deliver, o.Burst)
 	}
 	go r.run()
 	return r
@@ -88,9 +88,9 @@ func newLimiter(o StderrOptions) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(o.Rate), o.Burst)
 }
 
-// finish ends the reading after the child's death and waits for it. What the
-// child wrote is in the pipe by now, so nothing is lost by not waiting for an
-// end of file that a surviving grandchild may hold back.
+// finish ends the reading after the exit of the child, and waits for the last lines. All
+// output of the child is in the pipe by now, so it reads that and does not wait for the
+// end of file: a surviving grandchild may hold the pipe open.
 func (r *stderrReader) finish() {
 	timeout := time.After(drainWait)
 	if r.file.SetReadDeadline(time.Now()) == nil {
@@ -109,12 +109,12 @@ func (r *stderrReader) finish() {
 	}
 }
 
-// run reads until the pipe ends or finish cuts it short.
+// run reads until the pipe ends or finish is called.
 func (r *stderrReader) run() {
 	defer close(r.read)
 	defer r.file.Close()
 	var small [readSize]byte
-	var flood *[floodSize]byte
+	var big *[bigReadSize]byte
 	for buf := small[:]; ; {
 		n, err := r.file.Read(buf)
 		r.chunk(buf[:n])
@@ -126,21 +126,21 @@ func (r *stderrReader) run() {
 			break
 		}
 		switch full := n == len(buf); {
-		case full && flood == nil:
-			flood = floods.Get().(*[floodSize]byte)
-			buf = flood[:]
-		case !full && flood != nil:
-			floods.Put(flood)
-			buf, flood = small[:], nil
+		case full && big == nil:
+			big = bigBuffers.Get().(*[bigReadSize]byte)
+			buf = big[:]
+		case !full && big != nil:
+			bigBuffers.Put(big)
+			buf, big = small[:], nil
 		}
 	}
-	if flood != nil {
-		floods.Put(flood)
+	if big != nil {
+		bigBuffers.Put(big)
 	}
-	r.end()
+	r.finishLines()
 }
 
-// readRest reads what is left in the pipe of a dead child.
+// readRest reads the rest of the pipe of a dead child.
 func (r *stderrReader) readRest(buf []byte) {
 	if r.file.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -155,19 +155,18 @@ func (r *stderrReader) readRest(buf []byte) {
 	}
 }
 
-// chunk takes the next bytes of the stream apart. Once the limiter is empty most
-// of the chunk is only counted, so that a flood costs little more than its copy
-// out of the kernel.
+// chunk splits the next bytes into lines. When the rate limit is reached, it only counts
+// most of the lines, so that a flood costs little more than the read itself.
 func (r *stderrReader) chunk(b []byte) {
 	r.throttled = r.queue == nil
 	skipped := false
 	for {
 		i := bytes.IndexByte(b, '\n')
 		if i < 0 {
-			r.grow(b)
+			r.appendToLine(b)
 			return
 		}
-		r.grow(b[:i])
+		r.appendToLine(b[:i])
 		r.endLine()
 		b = b[i+1:]
 		if r.throttled && !skipped {
@@ -176,8 +175,8 @@ func (r *stderrReader) chunk(b []byte) {
 	}
 }
 
-// skip drops whole lines of b, but for the last few, which the tail wants. It
-// returns the rest.
+// skip counts the lines of b as dropped, except the last few, which the tail needs, and
+// returns those.
 func (r *stderrReader) skip(b []byte) []byte {
 	keep := len(b)
 	for range tailLines + 1 {
@@ -191,7 +190,7 @@ func (r *stderrReader) skip(b []byte) []byte {
 	return b[keep+1:]
 }
 
-func (r *stderrReader) grow(b []byte) {
+func (r *stderrReader) appendToLine(b []byte) {
 	room := r.opts.MaxLine - len(r.line)
 	if len(b) > room {
 		b, r.truncated = b[:room], true
@@ -199,7 +198,7 @@ func (r *stderrReader) grow(b []byte) {
 	r.line = append(r.line, b...)
 }
 
-// endLine hands the line on and starts the next one.
+// endLine delivers the current line and starts the next one.
 func (r *stderrReader) endLine() {
 	line := bytes.TrimRight(r.line, "\r")
 	truncated := r.truncated
@@ -216,19 +215,19 @@ func (r *stderrReader) endLine() {
 	r.send(parseLine(line, truncated))
 }
 
-// send queues l, or drops it when StderrLine is slower than the child.
+// send queues l, or drops it if the queue is full.
 func (r *stderrReader) send(l Line) {
 	l.Dropped = r.dropped
-	if r.queue.offer(l) {
+	if r.queue.push(l) {
 		r.dropped = 0
 	} else {
 		r.dropped++
 	}
 }
 
-// end hands on a last line without newline and reports lines lost after the
-// last one delivered.
-func (r *stderrReader) end() {
+// finishLines delivers a last line without newline, and reports the lines that were dropped
+// after the last delivered one.
+func (r *stderrReader) finishLines() {
 	r.throttled = r.queue == nil
 	r.endLine()
 	if r.queue == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// A flood is drained, its cost bounded and what is lost is counted.
+// A flood is read at bounded cost, and dropped lines are counted.
 func TestR9StderrFlood(t *testing.T) {
 	processtest.Leaks(t)
 	const lines = 10_000_000 // of 100 bytes
@@ -38,7 +38,7 @@ func TestR9StderrFlood(t *testing.T) {
 	if grown := heap() - before; grown > 4<<20 {
 		t.Errorf("heap grew by %d bytes", grown)
 	}
-	// The last report of lost lines counts as delivered, unlike what it reports.
+	// The last report of dropped lines is itself a delivered line.
 	if got := delivered + dropped; got != lines+2 && got != lines+1 {
 		t.Errorf("%d lines delivered, %d dropped: %d in all of %d", delivered, dropped, got, lines+1)
 	}
@@ -54,7 +54,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A consumer that hangs costs lines, never the child.
+// A blocked consumer loses lines but does not block the child.
 func TestR9BlockedConsumer(t *testing.T) {
 	processtest.Leaks(t)
 	release := make(chan struct{})
@@ -84,7 +84,7 @@ func TestR9LongLine(t *testing.T) {
 	}
 }
 
-// However the stream is cut into reads, the lines are the same.
+// The lines do not depend on how the stream is split into reads.
 func TestR9SplitAnywhere(t *testing.T) {
 	const stream = "one\r\n\n \nE! two\nthree is too long\n\x1b[31mfour"
 	want := []Line{
@@ -110,7 +110,7 @@ func TestR9SplitAnywhere(t *testing.T) {
 	}
 }
 
-// What the limiter loses is told with the next line, and at the end.
+// The count of dropped lines comes with the next line, or at the end.
 func TestR9DroppedIsTold(t *testing.T) {
 	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(2)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 2})
@@ -120,7 +120,7 @@ func TestR9DroppedIsTold(t *testing.T) {
 	r.chunk([]byte(strings.Repeat("e\n", 1000)))
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 1})
 	r.chunk([]byte("f\ng\n"))
-	r.end()
+	r.finishLines()
 	got := r.queue.lines
 	want := []Line{
 		{Level: slog.LevelWarn, Text: "f", Dropped: 1002},
@@ -131,9 +131,9 @@ func TestR9DroppedIsTold(t *testing.T) {
 	}
 }
 
-// undelivered is a queue that nobody empties.
-func undelivered(max int) *delivery {
-	d := newDelivery(nil, max)
+// undelivered is a queue without a consumer.
+func undelivered(max int) *lineQueue {
+	d := newLineQueue(nil, max)
 	d.busy = true
 	return d
 }
@@ -150,7 +150,7 @@ func TestTailKeepsTheLast20(t *testing.T) {
 			fmt.Fprintln(&b, i)
 		}
 		r.chunk([]byte(b.String() + "last"))
-		r.end()
+		r.finishLines()
 		want = nil
 		for i := 81; i < 100; i++ {
 			want = append(want, fmt.Sprint(i))
@@ -161,11 +161,11 @@ func TestTailKeepsTheLast20(t *testing.T) {
 	}
 }
 
-// BenchmarkFlood tells what a flood of short lines costs per byte.
+// BenchmarkFlood measures the cost of short lines per byte.
 func BenchmarkFlood(b *testing.B) {
 	r := &stderrReader{opts: StderrOptions{}.withDefaults(), queue: undelivered(1)}
 	r.limiter = newLimiter(StderrOptions{Rate: 1e-9, Burst: 1})
-	chunk := []byte(strings.Repeat("a short line\n", floodSize/13))
+	chunk := []byte(strings.Repeat("a short line\n", bigReadSize/13))
 	b.SetBytes(int64(len(chunk)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -8,94 +8,90 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quarry says which processes a sweep is after, and what it knows of those that
-// there are.
-type quarry struct {
-	mark  []byte // in their environment, see [procReader.marked]
-	since uint64 // they did not start before
+// sweeper finds and kills the descendants of dead children.
+type sweeper struct {
+	mark  []byte // in their environment; see procReader.hasMark
+	since uint64 // their earliest start time
 
-	// ours are the known ones, dead or alive, by pid and start time: the leaders
-	// to begin with, then all that are found, and who leads the sessions that they
-	// are in.
-	ours     map[int]uint64
-	innocent map[int]bool // looked at by the last full pass, and none of them
-	blank    int          // of these, those whose environment could not tell
-	proc     procReader
+	// known are the processes to kill, dead or alive, by pid and start time: first the
+	// children, then the descendants that were found, and the leaders of their sessions.
+	known      map[int]uint64
+	cleared    map[int]bool // not descendants, as of the last full scan
+	unreadable int          // of these, processes with an empty environment
+	proc       procReader
 }
 
-// sweepWait bounds how long the death of a child waits for that of what it left
-// behind.
+// sweepWait bounds the time that the reaping of a child waits for its descendants to end.
 const sweepWait = time.Second
 
-// quiet is how many passes over new processes must find nothing before all are
-// looked at for a last time: what forks all the time hides between two looks.
-const quiet = 3
+// emptyScans is the number of scans for new processes that must find none before the next
+// full scan. A process that keeps forking can escape a single scan.
+const emptyScans = 3
 
-// Those whose environment could not tell are looked at so many times more, so far
-// apart. Some have none at all.
+// Processes with an empty environment are checked again that often, at this interval: they
+// may be in an exec. Some processes never have an environment.
 const (
-	blankLooks = 3
-	blankPause = 2 * time.Millisecond
+	unreadableRetries = 3
+	unreadablePause   = 2 * time.Millisecond
 )
 
-// sweep kills them, and what they start meanwhile, until there are none, or some
-// are still there after limit.
-func (q *quarry) sweep(limit time.Duration) {
+// sweep kills all descendants, including new ones, until none is left or limit has passed.
+func (q *sweeper) sweep(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for looks := 0; ; {
-		switch killed := q.pass(true); {
+		switch killed := q.scan(true); {
 		case killed > 0:
-			if !q.chase(deadline) {
+			if !q.sweepNew(deadline) {
 				return
 			}
-		case q.blank > 0 && looks < blankLooks:
+		case q.unreadable > 0 && looks < unreadableRetries:
 			looks++
-			time.Sleep(blankPause)
+			time.Sleep(unreadablePause)
 		default:
 			return
 		}
 	}
 }
 
-// chase goes after what is new until nothing is, and reports whether that was
-// before the deadline.
-func (q *quarry) chase(deadline time.Time) bool {
+// sweepNew scans for new processes until there are none. It reports false after the
+// deadline.
+func (q *sweeper) sweepNew(deadline time.Time) bool {
 	pause := 100 * time.Microsecond
-	for empty := 0; empty < quiet; {
+	for empty := 0; empty < emptyScans; {
 		if time.Now().After(deadline) {
 			return false
 		}
-		known := len(q.ours)
-		if q.pass(false) == 0 {
+		known := len(q.known)
+		if q.scan(false) == 0 {
 			empty++
 		}
-		if len(q.ours) > known {
-			continue // at their heels
+		if len(q.known) > known {
+			continue // scan again at once
 		}
-		time.Sleep(pause) // the death of others cannot be awaited
+		time.Sleep(pause) // the end of processes that are not children cannot be awaited
 		pause = min(2*pause, 10*time.Millisecond)
 	}
 	return true
 }
 
-// pass kills those that it finds, at once, and returns how many. A pass that is
-// not full leaves out whom the last full one cleared. What may not be killed does
-// not count.
-func (q *quarry) pass(full bool) (killed int) {
+// scan kills the descendants that it finds and returns their number. A scan that is not
+// full skips the processes that the last full scan cleared. Processes that may not be
+// killed do not count.
+func (q *sweeper) scan(full bool) (killed int) {
 	if full {
-		q.innocent, q.blank = make(map[int]bool), 0
+		q.cleared, q.unreadable = make(map[int]bool), 0
 	}
-	suspects := q.suspects()
+	suspects := q.candidates()
 	for first, more := true, true; more; first = false {
 		more = false
 		others := suspects[:0]
 		for _, s := range suspects {
-			if !q.related(s) && !(first && q.marked(s)) {
+			if !q.related(s) && !(first && q.hasMark(s)) {
 				others = append(others, s)
 				continue
 			}
 			more = true
-			q.claim(s)
+			q.addKnown(s)
 			if q.kill(s) == nil {
 				killed++
 			}
@@ -103,64 +99,64 @@ func (q *quarry) pass(full bool) (killed int) {
 		suspects = others
 	}
 	for _, s := range suspects {
-		q.innocent[s.pid] = true
+		q.cleared[s.pid] = true
 	}
 	return killed
 }
 
-// marked reports whether s has the mark, and counts those that cannot tell.
-func (q *quarry) marked(s procStat) bool {
-	marked, blank := q.proc.marked(s.pid, q.mark)
+// hasMark reports whether s has the mark, and counts empty environments.
+func (q *sweeper) hasMark(s procStat) bool {
+	marked, blank := q.proc.hasMark(s.pid, q.mark)
 	if blank {
-		q.blank++
+		q.unreadable++
 	}
 	return marked
 }
 
-// related reports whether s is known, descends from one that is, or shares its
-// session. One that is dying has lost its environment.
-func (q *quarry) related(s procStat) bool {
+// related reports whether s is known, is the child of a known process, or is in the session
+// of one. It finds processes that are exiting, which have no environment.
+func (q *sweeper) related(s procStat) bool {
 	for _, pid := range []int{s.pid, s.parent, s.session} {
-		if _, known := q.ours[pid]; known {
+		if _, known := q.known[pid]; known {
 			return true
 		}
 	}
 	return false
 }
 
-// claim makes s known, and whoever leads its session: those of descendants are
-// never entered from outside. But a mark may have been handed to a process that
-// is no descendant, in the session of a user; that has an older leader.
-func (q *quarry) claim(s procStat) {
-	q.ours[s.pid] = s.start
+// addKnown adds s and the leader of its session to known: no other process can enter a
+// session of a descendant. A process that is not a descendant may have got the mark, in a
+// session of the user; the leader of that session is older and so not added.
+func (q *sweeper) addKnown(s procStat) {
+	q.known[s.pid] = s.start
 	if s.session <= 1 || s.session == os.Getpid() || q.since == 0 {
 		return
 	}
 	if leader, ok := q.proc.stat(s.session); ok && leader.start >= q.since && leader.start <= s.start {
-		q.ours[s.session] = leader.start
+		q.known[s.session] = leader.start
 	}
 }
 
-// suspects returns the living processes that are young enough and not cleared.
-// Whose pid is another's by now is forgotten.
-func (q *quarry) suspects() (all []procStat) {
+// candidates returns the running processes that are young enough and not cleared. It
+// forgets known processes whose pid was reused.
+func (q *sweeper) candidates() (all []procStat) {
 	self := os.Getpid()
 	for _, pid := range pids() {
-		if q.innocent[pid] || pid == self {
+		if q.cleared[pid] || pid == self {
 			continue
 		}
 		s, ok := q.proc.stat(pid)
 		if !ok {
 			continue
 		}
-		if start, known := q.ours[pid]; known && s.start != start {
-			delete(q.ours, pid)
+		if start, known := q.known[pid]; known && s.start != start {
+			delete(q.known, pid)
 		}
 		if s.dead {
 			continue
 		}
 		if s.start < q.since {
-			q.innocent[pid] = true
+			q.cleared[pid] = true
 			continue
 		}
 		all = append(all, s)
@@ -168,9 +164,9 @@ func (q *quarry) suspects() (all []procStat) {
 	return all
 }
 
-// kill sends SIGKILL to s and to nobody else: once the handle is held, it stands
-// for the process whose start time is read after.
-func (q *quarry) kill(s procStat) error {
+// kill sends SIGKILL to s. It opens a handle first and then compares the start time, so
+// that a reused pid is never killed.
+func (q *sweeper) kill(s procStat) error {
 	p, err := os.FindProcess(s.pid)
 	if err != nil {
 		return nil
@@ -185,14 +181,14 @@ func (q *quarry) kill(s procStat) error {
 	return nil
 }
 
-// sweep kills what the child, dead and not reaped, has left behind.
-func (h *hold) sweep() {
-	q := quarry{mark: []byte(h.mark), ours: map[int]uint64{h.pid: h.start}, since: h.start}
+// sweep kills the descendants of the child, which must be dead and not reaped.
+func (h *containedChild) sweep() {
+	q := sweeper{mark: []byte(h.mark), known: map[int]uint64{h.pid: h.start}, since: h.start}
 	q.sweep(sweepWait)
 }
 
-// sweepAll kills what any child has left behind.
+// sweepAll kills the descendants of all children.
 func (c *Containment) sweepAll() {
-	q := quarry{mark: []byte(c.host), since: startTime(os.Getpid()), ours: make(map[int]uint64)}
+	q := sweeper{mark: []byte(c.hostMark), since: startTime(os.Getpid()), known: make(map[int]uint64)}
 	q.sweep(sweepWait)
 }

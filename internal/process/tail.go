@@ -2,15 +2,15 @@ package process
 
 import "sync"
 
-// tailLines is how many lines of stderr are kept as evidence of a crash.
+// tailLines is the number of stderr lines kept as evidence of a crash.
 const tailLines = 20
 
-// tail is a ring of the last lines. It reuses its buffers: adding a line copies
-// it and allocates nothing once the ring is warm.
+// tail is a ring buffer of the last lines. It reuses its buffers, so that adding a line
+// usually allocates nothing.
 type tail struct {
 	mu   sync.Mutex
 	ring [tailLines][]byte
-	n    int // lines ever added
+	n    int // lines added so far
 }
 
 func (t *tail) add(line []byte) {

@@ -1,9 +1,8 @@
-// Package rawjson checks JSON, and edits objects in place of rebuilding them:
-// whatever is not touched keeps its bytes, so number text, key order and unknown
-// members come out as they went in.
+// Package rawjson checks JSON, and edits members of raw objects. All other bytes stay
+// unchanged: the text of numbers, the order of keys and unknown members.
 //
-// The functions that edit expect valid JSON, which the transports have checked;
-// an object is read up to its first fault, and anything else has no members.
+// The functions that edit expect valid JSON, which the transports have checked. They read
+// an invalid object up to its first fault, and treat any other value as an empty object.
 package rawjson
 
 import (
@@ -13,28 +12,28 @@ import (
 	"slices"
 )
 
-// member is one key and value of an object and where they stand in it.
+// member is one key and value of an object, with their position.
 type member struct {
 	key        []byte
 	start, end int // from the opening quote of the key to the end of the value
 	value      json.RawMessage
 }
 
-// Members iterates over the members of obj in their order, with repeated keys.
+// Members yields the members of obj in order, including repeated keys.
 func Members(obj json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		members(obj, func(m member) bool { return yield(string(m.key), m.value) })
 	}
 }
 
-// Each is Members for who must not pay for it: f is called with each member, whose
-// key may be a part of obj, until it returns false.
+// Each is Members without allocations: it calls f with each member until f returns false.
+// key may be a part of obj.
 func Each(obj json.RawMessage, f func(key []byte, value json.RawMessage) bool) {
 	members(obj, func(m member) bool { return f(m.key, m.value) })
 }
 
-// Get returns the value of key, nil when obj has no such member. Of repeated
-// members the last counts, as in encoding/json.
+// Get returns the value of the member key, nil if there is none. Of repeated members the
+// last one counts, as in encoding/json.
 func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	members(obj, func(m member) bool {
 		if string(m.key) == key {
@@ -45,13 +44,13 @@ func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	return value
 }
 
-// Set returns obj with value as its only member named key: in the place of the
-// first of that name, or at the end. It never changes obj itself.
+// Set returns obj with value as its only member key: at the position of the first such
+// member, or at the end. It does not change obj itself.
 func Set(obj json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	return Edit(obj, map[string]json.RawMessage{key: value})
 }
 
-// Delete returns obj without any member named key; obj itself when it has none.
+// Delete returns obj without any member key; obj itself if there is none.
 func Delete(obj json.RawMessage, key string) json.RawMessage {
 	if Get(obj, key) == nil {
 		return obj
@@ -59,8 +58,8 @@ func Delete(obj json.RawMessage, key string) json.RawMessage {
 	return Edit(obj, map[string]json.RawMessage{key: nil})
 }
 
-// Edit returns obj with each key of values set to its value, as by [Set], or left
-// out where that is nil. New members come last, sorted by key.
+// Edit returns obj with each key of values set to its value, as by [Set], or deleted if the
+// value is nil. New members come last, sorted by key.
 func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessage {
 	out := append(make([]byte, 0, len(obj)+64), '{')
 	placed := make(map[string]bool, len(values))
@@ -88,7 +87,7 @@ func Edit(obj json.RawMessage, values map[string]json.RawMessage) json.RawMessag
 	return append(out, '}')
 }
 
-// comma appends a comma to an object that already has a member.
+// comma appends a comma if the object has a member.
 func comma(out []byte) []byte {
 	if len(out) > 1 {
 		out = append(out, ',')
@@ -96,8 +95,8 @@ func comma(out []byte) []byte {
 	return out
 }
 
-// members walks the top level of obj until yield returns false. It is no iterator
-// because those cost every use of it two allocations.
+// members calls yield with the members of obj until yield returns false. It is not an
+// iterator, because an iterator costs two allocations per use.
 func members(obj []byte, yield func(member) bool) {
 	i := SkipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {
@@ -107,7 +106,7 @@ func members(obj []byte, yield func(member) bool) {
 		start := SkipSpace(obj, i+1)
 		end, err := SkipString(obj, start)
 		if err != nil {
-			return // an empty object's end, most likely
+			return // usually the end of an empty object
 		}
 		from, err := SkipColon(obj, end)
 		if err != nil {

@@ -45,7 +45,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// FuzzMembers holds the walk against encoding/json on everything that is valid.
+// FuzzMembers compares Members with encoding/json on valid objects.
 func FuzzMembers(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":1}`, `{"a":{"b":["\\\""]},"c":"}"}`, `[1]`, `{"\ud83d":-1.5e+3 , "x" : null}`, `"`, `{"a"`} {
 		f.Add([]byte(s))
@@ -57,7 +57,7 @@ func FuzzMembers(f *testing.F) {
 		}
 		var want map[string]json.RawMessage
 		if !utf8.Valid(data) || json.Unmarshal(data, &want) != nil {
-			return // not an object: only a panic would be wrong
+			return // not an object: the test only checks that there is no panic
 		}
 		if want == nil {
 			want = map[string]json.RawMessage{}

@@ -14,18 +14,17 @@ func Text(value json.RawMessage) (text string, ok bool) {
 	return string(Unquote(value)), true
 }
 
-// Unquote returns the text of a JSON string, as a part of it if nothing is
-// escaped.
+// Unquote returns the text of a JSON string: a part of quoted if it has no escapes.
 func Unquote(quoted []byte) []byte {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return quoted[1 : len(quoted)-1]
 	}
 	var text string
-	_ = json.Unmarshal(quoted, &text) // valid by the package's condition
+	_ = json.Unmarshal(quoted, &text) // valid JSON, as the package requires
 	return []byte(text)
 }
 
-// AppendText appends text as a JSON string. What is not UTF-8 becomes U+FFFD.
+// AppendText appends text as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendText[T ~string | ~[]byte](dst []byte, text T) []byte {
 	dst = append(dst, '"')
 	start := len(dst)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzText holds both directions against encoding/json.
+// FuzzText compares both directions with encoding/json.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"", "plain", "a longer plain text", "\"\\/\b\f\n\r\t\x00\x1f\x7f", "żółw 乌龟 😀", "cut \xf0\x9f\x98", "\xff\xfe", "<&>\u2028"} {
 		f.Add(s)
@@ -26,7 +26,7 @@ func FuzzText(f *testing.F) {
 		}
 		var want string
 		if end, err := SkipString([]byte(s), 0); err != nil || end < len(s) || json.Unmarshal([]byte(s), &want) != nil {
-			return // no string
+			return // not a string
 		}
 		if text, ok := Text(json.RawMessage(s)); !ok || text != want {
 			t.Errorf("Text(%s) = %q, %t; want %q", s, text, ok, want)

@@ -1,5 +1,5 @@
-// Package wiretap shows what passes on wires to those who look. While nobody does it
-// costs the wire one atomic load a frame.
+// Package wiretap copies the frames between host and extensions to readers, for debugging.
+// Without readers it costs one atomic load per frame.
 package wiretap
 
 import (
@@ -10,47 +10,47 @@ import (
 	"github.com/exthost/exthost/internal/broadcast"
 )
 
-// Frame is one message on a wire, or a line that should have been one.
+// Frame is one message, or a line that is not a valid message.
 type Frame struct {
 	Time      time.Time `json:"time"`
 	Extension string    `json:"extension"`
-	PID       int       `json:"pid,omitempty"`  // of the process at the other end; 0 when there is none
-	Sent      bool      `json:"sent"`           // by the host; false: by the extension
-	Text      string    `json:"text"`           // without its newline, secrets masked
-	Cut       int       `json:"cut,omitempty"`  // bytes that were left out at its end
-	Lost      int       `json:"lost,omitempty"` // frames that this reader was too slow for, just before this one
+	PID       int       `json:"pid,omitempty"`  // of the extension's process; 0 without one
+	Sent      bool      `json:"sent"`           // true: sent by the host; false: by the extension
+	Text      string    `json:"text"`           // without newline; secrets are masked
+	Cut       int       `json:"cut,omitempty"`  // bytes omitted at the end
+	Lost      int       `json:"lost,omitempty"` // frames lost just before this one because the reader was slow
 }
 
 const (
-	maxText = 64 << 10 // of one frame
-	margin  = 16 << 10 // looked at for secrets beyond that: one must not be cut in two
+	maxText = 64 << 10 // bytes of one frame
+	margin  = 16 << 10 // bytes after maxText that are also searched for secrets, so that none is cut in two
 )
 
-// Hub is where the wires of a host meet those who look. Its methods may be called by
-// many goroutines at once.
+// Hub delivers the frames of all extensions to readers. Its methods are safe for concurrent
+// use.
 type Hub struct {
 	mask   func(string) string
 	frames broadcast.Hub[Frame]
 }
 
-// New returns a hub that shows no text that mask has not gone over.
+// New returns a hub that applies mask to every text.
 func New(mask func(string) string) *Hub { return &Hub{mask: mask} }
 
-// Wire is one wire of an extension. A nil Wire is looked at by nobody.
+// Wire takes the frames of one extension. A nil Wire drops them.
 type Wire struct {
 	hub       *Hub
 	extension string
 }
 
-// Wire returns a wire of that extension.
+// Wire returns a wire for an extension.
 func (h *Hub) Wire(extension string) *Wire { return &Wire{h, extension} }
 
-// Tapped reports whether anybody looks: whether a frame is worth making for
-// [Wire.Show], which asks for itself.
+// Tapped reports whether there are readers. Callers use it to avoid building a frame for
+// [Wire.Show], which checks by itself too.
 func (w *Wire) Tapped() bool { return w != nil && w.hub.frames.Readers() > 0 }
 
-// Show shows what the host sent to the process, or it to the host. It waits for
-// nobody and keeps nothing of frame.
+// Show delivers a frame that the host sent to the process, or the process to the host. It
+// does not wait and does not keep frame.
 func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	if !w.Tapped() {
 		return
@@ -62,8 +62,8 @@ func (w *Wire) Show(pid int, sent bool, frame []byte) {
 	w.hub.frames.Publish(f, len(f.Text))
 }
 
-// Frames yields what passes on the wires of an extension, "" for all, from now until
-// ctx ends or the hub is closed. Who is slow loses frames, and is told how many.
+// Frames yields the frames of an extension, "" for all, from now until ctx ends or the hub
+// is closed. A slow reader loses frames and gets their number in Frame.Lost.
 func (h *Hub) Frames(ctx context.Context, extension string) iter.Seq[Frame] {
 	return func(yield func(Frame) bool) {
 		r := h.frames.Join(func(f *Frame) bool { return extension == "" || extension == f.Extension })
@@ -76,5 +76,5 @@ func (h *Hub) Frames(ctx context.Context, extension string) iter.Seq[Frame] {
 	}
 }
 
-// Close ends all readers, once they have had what was pending. It is idempotent.
+// Close ends all readers after their queued frames. It is idempotent.
 func (h *Hub) Close() { h.frames.Close() }

@@ -47,7 +47,7 @@ func TestFrames(t *testing.T) {
 	})
 }
 
-// A long frame is cut, and no secret with it.
+// A long frame is cut, but not within a secret.
 func TestLongFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(func(s string) string { return strings.ReplaceAll(s, "canary", "***") })
@@ -70,7 +70,7 @@ func TestLongFrame(t *testing.T) {
 	})
 }
 
-// A slow reader hears how many frames it lost.
+// A slow reader gets the number of lost frames.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(func(s string) string { return s })
@@ -82,7 +82,7 @@ func TestLost(t *testing.T) {
 			for range broadcast.MaxItems + 7 {
 				x.Show(0, true, []byte("flood"))
 			}
-			time.Sleep(2 * time.Second) // of the bubble's: the reader reads again
+			time.Sleep(2 * time.Second) // virtual time; then the reader reads again
 			x.Show(0, true, []byte("last"))
 			h.Close()
 		}()

@@ -1,5 +1,5 @@
-// Package processtest helps to test with real processes: it looks for what a
-// test left behind, and turns the test binary into a scripted child.
+// Package processtest helps to test with real processes: it finds goroutines, descriptors
+// and processes that a test leaks, and runs the test binary as a scripted child.
 package processtest
 
 import (
@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// settle is how long what is on its way out may take to be gone.
-const settle = 2 * time.Second
+// leakGrace is the time for goroutines and processes to end after a test.
+const leakGrace = 2 * time.Second
 
-// Leaks fails the test if, two seconds after its other cleanups, it has left a
-// goroutine, a descriptor, a child or a grandchild; left processes are killed.
-// Call it first in a test that does not run in parallel.
+// Leaks fails the test if a goroutine, a descriptor, a child or a grandchild of the test
+// still exists two seconds after its other cleanups. It kills leaked processes. It must be
+// the first call in a test that does not run in parallel.
 //
-// On Linux the test process becomes the reaper of its orphans, so that not even
-// a grandchild in a session of its own goes unseen. Elsewhere only goroutines
-// are looked at.
+// On Linux the test process becomes the reaper of its orphans, so that Leaks also sees
+// grandchildren in other sessions. On other systems Leaks checks goroutines only.
 func Leaks(t testing.TB) {
 	t.Helper()
 	adoptOrphans(t)
@@ -38,12 +37,12 @@ func Leaks(t testing.TB) {
 	})
 }
 
-// leftovers polls, because the end of a goroutine or process cannot be awaited
-// from outside.
+// leftovers returns the descriptions of new items in the inventory after leakGrace. It
+// polls, because the end of an unknown goroutine or process cannot be awaited.
 func leftovers(before map[string]string) []string {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(settle); ; <-tick.C {
+	for deadline := time.Now().Add(leakGrace); ; <-tick.C {
 		now := inventory()
 		maps.DeleteFunc(now, func(key, _ string) bool { _, known := before[key]; return known })
 		if len(now) == 0 || time.Now().After(deadline) {
@@ -52,7 +51,7 @@ func leftovers(before map[string]string) []string {
 	}
 }
 
-// inventory maps what there is to a description of it.
+// inventory maps all goroutines, descriptors and children to a description.
 func inventory() map[string]string {
 	all := make(map[string]string)
 	addGoroutines(all)
@@ -69,7 +68,7 @@ func addGoroutines(all map[string]string) {
 		n = runtime.Stack(buf, true)
 	}
 	for stack := range strings.SplitSeq(string(buf[:n]), "\n\n") {
-		// The goroutine of os/signal starts on demand and stays for ever.
+		// The goroutine of os/signal starts on demand and never ends.
 		if strings.Contains(stack, "os/signal.") || strings.Contains(stack, "runtime.ensureSigM") {
 			continue
 		}

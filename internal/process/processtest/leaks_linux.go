@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes us the parent of every descendant whose own parent dies.
+// adoptOrphans makes this process the parent of every orphaned descendant.
 func adoptOrphans(t testing.TB) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatalf("become the reaper of orphans: %v", err)
@@ -23,7 +23,7 @@ func addDescriptors(all map[string]string) {
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
 		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		// Not the one of ReadDir itself, nor those that the runtime opens on demand.
+		// Skip the descriptor of ReadDir itself and those that the runtime opens on demand.
 		if err != nil || target == "anon_inode:[eventpoll]" || target == "anon_inode:[eventfd]" {
 			continue
 		}
@@ -35,7 +35,7 @@ func addDescriptors(all map[string]string) {
 func addProcesses(all map[string]string) {
 	for _, c := range children() {
 		if c.state == 'Z' && !held(c.pid) {
-			// An orphan of somebody else. Nobody but us will reap it.
+			// An orphan, which only this process can reap.
 			_, _ = unix.Wait4(c.pid, nil, unix.WNOHANG, nil)
 			continue
 		}
@@ -53,8 +53,8 @@ func killChildren(before map[string]string) {
 	}
 }
 
-// held reports whether an [os.Process] of this program stands for the child pid:
-// it holds a pidfd until it has been waited for.
+// held reports whether an [os.Process] of this program refers to the child pid. It has a
+// pidfd until Wait.
 func held(pid int) bool {
 	infos, _ := filepath.Glob("/proc/self/fdinfo/*")
 	return slices.ContainsFunc(infos, func(name string) bool {
@@ -63,7 +63,7 @@ func held(pid int) bool {
 	})
 }
 
-// child is a child of this process, born or adopted.
+// child is a child of this process, started or adopted.
 type child struct {
 	pid   int
 	state byte
@@ -79,7 +79,7 @@ func children() (all []child) {
 			continue
 		}
 		stat, _ := os.ReadFile("/proc/" + e.Name() + "/stat")
-		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // after the name, which may hold anything
+		f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // fields after the name, which may hold any character
 		if len(f) > 1 && string(f[1]) == strconv.Itoa(os.Getpid()) {
 			all = append(all, child{pid: pid, state: f[0][0]})
 		}

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m, nil) }
 
-// recorder is a test that can be seen to fail.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -24,7 +24,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
 
-// end does what the end of a test does.
+// end runs the cleanups, as the end of a test does.
 func (r *recorder) end() {
 	for _, f := range slices.Backward(r.cleanups) {
 		f()
@@ -57,7 +57,7 @@ func readLine(t *testing.T, f *os.File) string {
 }
 
 func TestLeaksSeesEverything(t *testing.T) {
-	Leaks(t) // what the recorder's own Leaks kills must be gone as well
+	Leaks(t) // the processes that the recorder's Leaks kills must be gone too
 	r := &recorder{TB: t}
 	Leaks(r)
 

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// ScriptVar is the variable whose presence turns the test binary into a child.
+// ScriptVar is the variable with the script; a test binary that has it runs as a child.
 const ScriptVar = "EXTHOST_TEST_SCRIPT"
 
-// Verb is a step of a script: what follows its name is args.
+// Verb implements a step of a script. args is the text after its name.
 type Verb func(args string)
 
-// Main is to be called by TestMain. In a process whose environment holds
-// [ScriptVar] it runs that script and exits 0; else it runs the tests.
+// Main must be called by TestMain. If [ScriptVar] is set, Main runs that script and exits
+// with 0; otherwise it runs the tests.
 //
-// A script is steps separated by ";", each a verb and its arguments. Own verbs
-// come on top of these:
+// A script is a list of steps separated by ";", each a verb and its arguments. own adds
+// verbs to these:
 //
 //	out TEXT, err TEXT   write a line to stdout, stderr
 //	raw TEXT             write TEXT to stderr, without newline, escapes as in Go
@@ -34,10 +34,10 @@ type Verb func(args string)
 //	read, eof            read one line of stdin, or all of it
 //	ignore               ignore SIGTERM
 //	fork A, B, C         start a process that runs steps A, B and C, on our stdout and stderr
-//	daemon A, B, C       the same in a session of its own
+//	daemon A, B, C       the same, in a new session
 //	close                close stdout
 //	hang                 do nothing for an hour
-//	kill N               send ourselves signal N
+//	kill N               send signal N to this process
 //	exit N               exit with status N
 func Main(m *testing.M, own map[string]Verb) {
 	script, ok := os.LookupEnv(ScriptVar)
@@ -69,8 +69,8 @@ func Script(t testing.TB, script string) (path string, env []string) {
 // Env returns the environment that makes the test binary run script.
 func Env(script string) []string { return []string{ScriptVar + "=" + script} }
 
-// exit skips what test binaries do at their end: the race detector would linger
-// for a second and the coverage report write to stderr.
+// exit skips the exit handlers of test binaries: the race detector would wait for a second,
+// and the coverage report would go to stderr.
 func exit(code int) { syscall.Exit(code) }
 
 func builtin(stdin *bufio.Reader, name, args string) {
@@ -116,7 +116,7 @@ func builtin(stdin *bufio.Reader, name, args string) {
 	}
 }
 
-// flood writes in chunks of about a pipe's size, as fast as it can.
+// flood writes in chunks of about the size of a pipe, as fast as possible.
 func flood(args string) {
 	count, text, _ := strings.Cut(args, " ")
 	n, text := number(count), unquote(text)
@@ -129,8 +129,8 @@ func flood(args string) {
 	}
 }
 
-// fork starts the grandchild and waits for it, if we live that long, so that it
-// never becomes our zombie.
+// fork starts a grandchild and reaps it, so that it does not become a zombie while this
+// process runs.
 func fork(steps string, daemon bool) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), Env(strings.ReplaceAll(steps, ",", ";"))...)

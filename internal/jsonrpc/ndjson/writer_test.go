@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"bufio"
@@ -15,20 +15,22 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
 // osPipe returns a transport that writes to a real pipe, and the peer's end.
-func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
+func osPipe(t *testing.T, o Options) (l *Transport, peer *os.File) {
 	t.Helper()
 	peer, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, keep, err := os.Pipe() // what the transport reads: nothing, until closed
+	in, keep, err := os.Pipe() // input of the transport, empty until closed
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = NewLineTransport(in, w, o)
+	l = New(in, w, o)
 	t.Cleanup(func() {
 		l.Close()
 		peer.Close()
@@ -37,25 +39,25 @@ func osPipe(t *testing.T, o LineOptions) (l *Line, peer *os.File) {
 	return l, peer
 }
 
-func request(id int, size int) Message {
-	return Message{ID: raw(fmt.Sprint(id)), Method: "m", Params: raw(`"` + strings.Repeat("x", size) + `"`)}
+func request(id int, size int) jsonrpc.Message {
+	return jsonrpc.Message{ID: json.RawMessage(fmt.Sprint(id)), Method: "m", Params: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
 }
 
-// TestW7BlockedPeer writes to a pipe that nobody reads until writing has to wait,
-// and expects the writer back when its ctx ends.
+// TestW7BlockedPeer writes to a pipe without a reader until Write blocks. Write must
+// return when its ctx ends.
 func TestW7BlockedPeer(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
+	l, peer := osPipe(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted, blocked := 0, make(chan error)
-	for ; l.out.queued() <= maxPending; accepted++ {
+	for ; l.out.queued() <= maxUnwritten; accepted++ {
 		if err := l.Write(ctx, request(accepted, 100_000)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	go func() { blocked <- l.Write(ctx, request(accepted, 1)) }()
 	cancel()
-	if err := <-blocked; err != context.Canceled || Written(err) {
-		t.Errorf("blocked writer: %v, written %t", err, Written(err))
+	if err := <-blocked; err != context.Canceled || jsonrpc.Written(err) {
+		t.Errorf("blocked writer: %v, written %t", err, jsonrpc.Written(err))
 	}
 	go func() { blocked <- l.Flush(t.Context()) }()
 	scan := bufio.NewReaderSize(peer, 1<<20)
@@ -64,7 +66,7 @@ func TestW7BlockedPeer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := Decode(line); err != nil || string(m.ID) != fmt.Sprint(i) {
+		if m, err := jsonrpc.Decode(line); err != nil || string(m.ID) != fmt.Sprint(i) {
 			t.Fatalf("frame %d: %.60s, %v", i, line, err)
 		}
 	}
@@ -78,16 +80,16 @@ func TestW7BlockedPeer(t *testing.T) {
 }
 
 // queued returns how many bytes wait for the pipe.
-func (w *lineWriter) queued() int {
+func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.buf) + w.rest
+	return len(w.buf) + w.unwritten
 }
 
-// TestNoTornFrames has writers give up at random while the peer reads slowly: what
-// was accepted arrives whole and once, what was refused does not arrive.
+// TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames
+// arrive whole and once, refused ones do not arrive.
 func TestNoTornFrames(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
+	l, peer := osPipe(t, Options{})
 	const writers, each = 8, 50
 	accepted := make(chan int, writers*each)
 	var wg sync.WaitGroup
@@ -114,7 +116,7 @@ func TestNoTornFrames(t *testing.T) {
 		if err == io.EOF && len(line) == 0 {
 			break
 		}
-		m, decodeErr := Decode(line)
+		m, decodeErr := jsonrpc.Decode(line)
 		if err != nil || decodeErr != nil {
 			t.Fatalf("torn frame %.60q: %v, %v", line, err, decodeErr)
 		}
@@ -133,25 +135,25 @@ func TestNoTornFrames(t *testing.T) {
 }
 
 func TestW7StalledPipe(t *testing.T) {
-	l, _ := osPipe(t, LineOptions{WriteTimeout: 20 * time.Millisecond})
+	l, _ := osPipe(t, Options{WriteTimeout: 20 * time.Millisecond})
 	if err := l.Write(t.Context(), request(1, 100_000)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Read(); !errors.Is(err, ErrStalled) {
 		t.Errorf("Read: %v", err)
 	}
-	if err := l.Write(t.Context(), request(2, 1)); !errors.Is(err, ErrStalled) || Written(err) {
+	if err := l.Write(t.Context(), request(2, 1)); !errors.Is(err, ErrStalled) || jsonrpc.Written(err) {
 		t.Errorf("Write: %v", err)
 	}
 }
 
-// TestW7StalledStream has a peer that takes a little just before each timeout, and
-// then nothing.
+// TestW7StalledStream has a peer that reads a little just before each timeout, and then
+// nothing.
 func TestW7StalledStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keep := io.Pipe()
 		peer, w := io.Pipe()
-		l := NewLineTransport(in, w, LineOptions{})
+		l := New(in, w, Options{})
 		start := time.Now()
 		if err := l.Write(t.Context(), request(1, 3*streamChunk)); err != nil {
 			t.Fatal(err)
@@ -174,19 +176,19 @@ func TestW7StalledStream(t *testing.T) {
 	})
 }
 
-// TestLastWords has the peer answer, then close its end: what it said still counts.
+// TestLastWords has the peer answer and then close its input: the answer still counts.
 func TestLastWords(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, answers, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLineTransport(r, w, LineOptions{})
+	l := New(r, w, Options{})
 	defer l.Close()
 	fmt.Fprintln(answers, answer(1, "0"))
 	peer.Close()
-	if err := l.Write(t.Context(), request(2, 10)); !errors.Is(err, syscall.EPIPE) || Written(err) {
-		t.Errorf("Write: %v, written %t", err, Written(err))
+	if err := l.Write(t.Context(), request(2, 10)); !errors.Is(err, syscall.EPIPE) || jsonrpc.Written(err) {
+		t.Errorf("Write: %v, written %t", err, jsonrpc.Written(err))
 	}
 	if m, err := l.Read(); err != nil || string(m.ID) != "1" {
 		t.Errorf("Read: %s, %v", m.Raw, err)
@@ -197,15 +199,15 @@ func TestLastWords(t *testing.T) {
 	answers.Close()
 }
 
-// TestWriteLater checks that answers held back leave together, and no later than
-// when the reader waits.
+// TestWriteLater checks that answers held back are written together, at the latest when
+// the reader waits for input.
 func TestWriteLater(t *testing.T) {
 	peer, w, _ := os.Pipe()
 	r, requests, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLineTransport(r, w, LineOptions{})
+	l := New(r, w, Options{})
 	for i := range 3 {
 		if err := l.WriteLater(t.Context(), request(i, 10)); err != nil {
 			t.Fatal(err)
@@ -233,7 +235,7 @@ func TestWriteLater(t *testing.T) {
 		_, err := io.Copy(io.Discard, peer)
 		drained <- err
 	}()
-	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full hold does not wait
+	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full buffer is written at once
 		if err := l.WriteLater(t.Context(), request(1, 1000)); err != nil {
 			t.Fatal(err)
 		}
@@ -249,10 +251,10 @@ func TestWriteLater(t *testing.T) {
 }
 
 func TestWriteRefusesBrokenPayload(t *testing.T) {
-	l, peer := osPipe(t, LineOptions{})
-	err := l.Write(t.Context(), Message{Method: "m", Params: json.RawMessage("{\n")})
-	if err == nil || Written(err) {
-		t.Errorf("%v, written %t", err, Written(err))
+	l, peer := osPipe(t, Options{})
+	err := l.Write(t.Context(), jsonrpc.Message{Method: "m", Params: json.RawMessage("{\n")})
+	if err == nil || jsonrpc.Written(err) {
+		t.Errorf("%v, written %t", err, jsonrpc.Written(err))
 	}
 	if err := l.Write(t.Context(), request(1, 1)); err != nil {
 		t.Fatal(err)
@@ -262,11 +264,11 @@ func TestWriteRefusesBrokenPayload(t *testing.T) {
 	}
 }
 
-// TestCloseUnblocks closes while a reader, a writer waiting for room and the
-// writing goroutine are all stuck.
+// TestCloseUnblocks closes while a reader, a writer that waits for room and the writing
+// goroutine are blocked.
 func TestCloseUnblocks(t *testing.T) {
-	l, _ := osPipe(t, LineOptions{})
-	for l.out.queued() <= maxPending {
+	l, _ := osPipe(t, Options{})
+	for l.out.queued() <= maxUnwritten {
 		if err := l.Write(t.Context(), request(1, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +282,7 @@ func TestCloseUnblocks(t *testing.T) {
 	}()
 	l.Close()
 	for range 3 {
-		if err := <-ended; err != ErrClosed {
+		if err := <-ended; err != jsonrpc.ErrClosed {
 			t.Error(err)
 		}
 	}

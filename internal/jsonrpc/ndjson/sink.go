@@ -1,15 +1,16 @@
-package jsonrpc
+package ndjson
 
 import (
 	"io"
 	"time"
 )
 
-// streamSink writes to anything; it cannot try.
+// streamSink writes to any writer. It cannot write without blocking, so try writes
+// nothing.
 type streamSink struct{ w io.WriteCloser }
 
-// streamChunk is how much must be taken within the timeout for a peer that cannot
-// be watched byte by byte.
+// streamChunk is the size of one write. The peer must take that much within the timeout,
+// as partial progress cannot be seen.
 const streamChunk = 64 << 10
 
 func (s streamSink) try([]byte) (int, error) { return 0, nil }

@@ -17,35 +17,35 @@ import (
 // subscriptions/listen instead, which the server answers when the subscription
 // ends. Callers of the host send resources/subscribe in both eras.
 
-// grantTimeout is how long a server may take to acknowledge a subscription.
-const grantTimeout = 5 * time.Second
+// ackTimeout bounds the time until a server acknowledges a subscription.
+const ackTimeout = 5 * time.Second
 
-// watches are the resources that a server is listened to about.
-type watches struct {
+// resourceWatches are the resources with an open listen request.
+type resourceWatches struct {
 	mu    sync.Mutex
-	byURI map[string]*watch
+	byURI map[string]*resourceWatch
 }
 
-type watch struct {
-	cancel  context.CancelFunc
-	granted chan struct{} // holds a token once the server has acknowledged it
+type resourceWatch struct {
+	cancel       context.CancelFunc
+	acknowledged chan struct{} // holds a token once the server has acknowledged the subscription
 }
 
-// take returns the watch of uri, and whether it is a new one.
-func (w *watches) take(uri string, cancel context.CancelFunc) (_ *watch, isNew bool) {
+// add returns the watch of uri, and whether it is new.
+func (w *resourceWatches) add(uri string, cancel context.CancelFunc) (_ *resourceWatch, isNew bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if there := w.byURI[uri]; there != nil {
 		return there, false
 	}
 	if w.byURI == nil {
-		w.byURI = make(map[string]*watch)
+		w.byURI = make(map[string]*resourceWatch)
 	}
-	w.byURI[uri] = &watch{cancel: cancel, granted: make(chan struct{}, 1)}
+	w.byURI[uri] = &resourceWatch{cancel: cancel, acknowledged: make(chan struct{}, 1)}
 	return w.byURI[uri], true
 }
 
-func (w *watches) drop(uri string) {
+func (w *resourceWatches) drop(uri string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if there := w.byURI[uri]; there != nil {
@@ -54,23 +54,23 @@ func (w *watches) drop(uri string) {
 	}
 }
 
-// grant takes an acknowledgement.
-func (w *watches) grant(params json.RawMessage) {
+// acknowledge handles an acknowledgement of the server.
+func (w *resourceWatches) acknowledge(params json.RawMessage) {
 	uris, _ := arrayOf[string](rawjson.Get(params, "notifications"), "resourceSubscriptions")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for uri, one := range w.byURI {
 		if slices.Contains(uris, uri) {
-			signal(one.granted)
+			signal(one.acknowledged)
 		}
 	}
 }
 
-// watchResource serves a caller's resources/subscribe.
-func (c *child) watchResource(ctx context.Context, d *mcp, params json.RawMessage) (json.RawMessage, error) {
+// subscribeResource serves resources/subscribe of a caller.
+func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMessage) (json.RawMessage, error) {
 	uri := textOf(params, "uri")
-	listening, cancel := context.WithCancel(context.Background()) // the connection's end ends it too
-	w, isNew := c.watches.take(uri, cancel)
+	listening, cancel := context.WithCancel(context.Background()) // Call also ends with the connection
+	w, isNew := c.watches.add(uri, cancel)
 	if !isNew {
 		cancel()
 		return emptyObject, nil
@@ -84,14 +84,14 @@ func (c *child) watchResource(ctx context.Context, d *mcp, params json.RawMessag
 				refused <- err
 				return
 			}
-			pause(listening, followPause)
+			pause(listening, resubscribePause)
 		}
 	})
-	timeout := time.NewTimer(grantTimeout)
+	timeout := time.NewTimer(ackTimeout)
 	defer timeout.Stop()
 	var err error
 	select {
-	case <-w.granted:
+	case <-w.acknowledged:
 		return emptyObject, nil
 	case err = <-refused:
 	case <-ctx.Done():
@@ -103,14 +103,14 @@ func (c *child) watchResource(ctx context.Context, d *mcp, params json.RawMessag
 	return nil, err
 }
 
-// listenTo returns the params of a request to listen.
+// listenTo returns the params of subscriptions/listen.
 func (d *mcp) listenTo(notifications map[string]any) json.RawMessage {
 	return rawjson.Set(mustJSON(map[string]any{"notifications": notifications}), "_meta", d.envelope)
 }
 
-// unmarked returns params without the mark of the subscription that they came by,
-// which is the host's.
-func unmarked(params json.RawMessage) json.RawMessage {
+// withoutSubscription returns params without the subscription id in _meta: the id belongs
+// to the host's own subscription.
+func withoutSubscription(params json.RawMessage) json.RawMessage {
 	meta := rawjson.Get(params, "_meta")
 	if rawjson.Get(meta, protocol.MetaSubscriptionID) == nil {
 		return params

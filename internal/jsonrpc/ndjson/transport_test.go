@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"errors"
@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
 // discard is a writer for transports that only read.
@@ -16,12 +20,12 @@ type discard struct{ io.Writer }
 
 func (discard) Close() error { return nil }
 
-func readingTransport(r io.Reader, o LineOptions) *Line {
-	return NewLineTransport(io.NopCloser(r), discard{io.Discard}, o)
+func readingTransport(r io.Reader, o Options) *Transport {
+	return New(io.NopCloser(r), discard{io.Discard}, o)
 }
 
 // readAll returns the raw frames up to the error that ends them.
-func readAll(l *Line) (frames []string, err error) {
+func readAll(l *Transport) (frames []string, err error) {
 	for {
 		m, err := l.Read()
 		if err != nil {
@@ -44,7 +48,7 @@ func TestW5Chunks(t *testing.T) {
 	short := strings.Join(want[:5], "\r\n") + "\n"
 	check := func(name string, r io.Reader, want []string) {
 		t.Helper()
-		got, err := readAll(readingTransport(r, LineOptions{}))
+		got, err := readAll(readingTransport(r, Options{}))
 		if err != io.EOF || strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Fatalf("%s: %d frames, %v", name, len(got), err)
 		}
@@ -63,12 +67,12 @@ func TestW1LineLimit(t *testing.T) {
 		biggestBuffer - 1, biggestBuffer, biggestBuffer + 1, 3 * biggestBuffer, 3*biggestBuffer + 1} {
 		line := answer(1, `"`+strings.Repeat("x", limit-len(answer(1, `""`)))+`"`)
 		two := line + "\n" + line
-		if got, err := readAll(readingTransport(strings.NewReader(two), LineOptions{MaxLineBytes: limit})); len(got) != 2 || err != io.EOF {
+		if got, err := readAll(readingTransport(strings.NewReader(two), Options{MaxLineBytes: limit})); len(got) != 2 || err != io.EOF {
 			t.Errorf("limit %d: %d frames, %v", limit, len(got), err)
 		}
 		for _, ending := range []string{" ", " \n", "\r\n"} {
 			over := line + "\n" + line + ending
-			if got, err := readAll(readingTransport(strings.NewReader(over), LineOptions{MaxLineBytes: limit})); len(got) != 1 || err != ErrLineTooLong {
+			if got, err := readAll(readingTransport(strings.NewReader(over), Options{MaxLineBytes: limit})); len(got) != 1 || err != ErrLineTooLong {
 				t.Errorf("limit %d + 1 byte %q: %d frames, %v", limit, ending, len(got), err)
 			}
 		}
@@ -93,7 +97,7 @@ func TestW1EndlessLine(t *testing.T) {
 	const limit = 16 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := readingTransport(&endless{1 << 30}, LineOptions{}).Read()
+	_, err := readingTransport(&endless{1 << 30}, Options{}).Read()
 	runtime.ReadMemStats(&after)
 	if err != ErrLineTooLong {
 		t.Error(err)
@@ -105,7 +109,7 @@ func TestW1EndlessLine(t *testing.T) {
 
 func TestLongLineIsForgotten(t *testing.T) {
 	long := answer(1, `"`+strings.Repeat("x", 1<<20)+`"`)
-	l := readingTransport(io.MultiReader(strings.NewReader(long+"\n"), strings.NewReader(answer(2, "0")+"\n")), LineOptions{})
+	l := readingTransport(io.MultiReader(strings.NewReader(long+"\n"), strings.NewReader(answer(2, "0")+"\n")), Options{})
 	if m, err := l.Read(); err != nil || string(m.Raw) != long {
 		t.Fatal(err)
 	}
@@ -125,7 +129,7 @@ func TestLineThatDoesNotEndIsForgotten(t *testing.T) {
 		want error
 	}{{limit + 1, ErrLineTooLong}, {limit, broken}, {100, broken}} {
 		r := io.MultiReader(strings.NewReader(strings.Repeat("x", c.size)), iotest.ErrReader(broken))
-		l := readingTransport(r, LineOptions{MaxLineBytes: limit})
+		l := readingTransport(r, Options{MaxLineBytes: limit})
 		if _, err := l.Read(); err != c.want {
 			t.Error(err)
 		}
@@ -154,7 +158,7 @@ func TestH3Noise(t *testing.T) {
 		{"nothing but a newline", "\n", 0, 0, io.EOF},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := readingTransport(strings.NewReader(c.stream), LineOptions{})
+			l := readingTransport(strings.NewReader(c.stream), Options{})
 			frames, err := readAll(l)
 			if len(frames) != c.frames || l.Traffic().Noise != c.noise || err != c.err {
 				t.Errorf("%d frames, %d noise, %v", len(frames), l.Traffic().Noise, err)
@@ -166,7 +170,7 @@ func TestH3Noise(t *testing.T) {
 func TestH3NoiseCallback(t *testing.T) {
 	enough := errors.New("enough")
 	var lines []string
-	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"), LineOptions{Noise: func(line []byte, err error) error {
+	l := readingTransport(strings.NewReader("one\ntwo\xff\r\nthree\n"), Options{Noise: func(line []byte, err error) error {
 		lines = append(lines, string(line))
 		if err == nil || len(lines) == 2 {
 			return enough
@@ -186,9 +190,9 @@ func TestInterruptLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLineTransport(r, discard{io.Discard}, LineOptions{})
+	l := New(r, discard{io.Discard}, Options{})
 	defer l.Close()
-	if !l.canInterrupt() || readingTransport(r, LineOptions{}).canInterrupt() {
+	if !l.CanInterrupt() || readingTransport(r, Options{}).CanInterrupt() {
 		t.Fatal("a pipe can be interrupted, an io.Reader cannot")
 	}
 	frame := answer(1, "0")
@@ -197,11 +201,11 @@ func TestInterruptLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l.in.end-l.in.start <= i { // until the byte has been read
-			l.interrupt()
-			if _, err := l.Read(); err != errInterrupted {
+			l.Interrupt()
+			if _, err := l.Read(); err != jsonrpc.ErrInterrupted {
 				t.Fatal(err)
 			}
-			if err := l.in.fill(); err != nil && err != errInterrupted {
+			if err := l.in.fill(); err != nil && err != jsonrpc.ErrInterrupted {
 				t.Fatal(err)
 			}
 		}
@@ -209,5 +213,22 @@ func TestInterruptLosesNothing(t *testing.T) {
 	w.Close()
 	if m, err := l.Read(); err != nil || string(m.Raw) != frame {
 		t.Errorf("%s, %v", m.Raw, err)
+	}
+}
+
+// TestWasteIsHeldUp sends many bytes that are no messages.
+func TestWasteIsHeldUp(t *testing.T) {
+	for name, line := range map[string]string{"empty lines": "\n", "spaces": "       \n", "noise": "water!!\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			stream := strings.Repeat(line, 5*maxWaste/len(line)) + `{"jsonrpc":"2.0","method":"water","params":"all"}`
+			l := readingTransport(strings.NewReader(stream), Options{Noise: func([]byte, error) error { return nil }})
+			if m, err := l.Read(); err != nil || m.Method != "water" {
+				t.Errorf("%s: %s, %v", name, m.Raw, err)
+			}
+			if took := time.Since(start); took != 5*noisePause {
+				t.Errorf("%s: held up for %v", name, took)
+			}
+		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// emptyObject is the params of a request that has none.
+// emptyObject is the params of a request without any.
 var emptyObject = json.RawMessage(`{}`)
 
 func orEmpty(raw json.RawMessage) json.RawMessage {
@@ -22,13 +22,13 @@ func isObject(raw json.RawMessage) bool {
 	return len(raw) > 0 && raw[0] == '{'
 }
 
-// mayHave reports whether raw can have a member called key; when it says no,
-// there is none. It is much faster than looking.
+// mayHave reports false if raw cannot have a member key. It is much faster than a search
+// for the member.
 func mayHave(raw json.RawMessage, key string) bool {
 	return bytes.Contains(raw, []byte(key)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// prepend returns the object raw with one more member, which it must not have.
+// prepend returns the object raw with a new member. raw must not have that member.
 func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMessage {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	if len(raw) == 0 || raw[0] != '{' {
@@ -43,20 +43,20 @@ func prepend(raw json.RawMessage, key string, value json.RawMessage) json.RawMes
 	return append(out, raw[1:]...)
 }
 
-// textOf returns the string member called key, "" when there is none.
+// textOf returns the string member key, "" if there is none.
 func textOf(raw json.RawMessage, key string) (text string) {
 	text, _ = rawjson.Text(rawjson.Get(raw, key))
 	return text
 }
 
-// arrayOf decodes the array member called key; ok is false when it is neither
-// an array nor absent nor null.
+// arrayOf decodes the array member key. ok is false if the member is of another type; an
+// absent member or null is an empty array.
 func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	value := rawjson.Get(raw, key)
 	return list, value == nil || json.Unmarshal(value, &list) == nil
 }
 
-// mustJSON encodes a value that holds nothing but text and valid JSON.
+// mustJSON encodes a value of strings, numbers and valid JSON.
 func mustJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -65,7 +65,7 @@ func mustJSON(v any) json.RawMessage {
 	return raw
 }
 
-// cutLine makes a frame fit to be shown: at most 2 KiB of valid UTF-8.
+// cutLine returns at most 2 KiB of a frame as valid UTF-8, for errors and logs.
 func cutLine(line []byte) string {
 	const most = 2 << 10
 	if len(line) <= most {

@@ -1,4 +1,4 @@
-package jsonrpc
+package ndjson
 
 import (
 	"bytes"
@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
-// choppy gives a stream in pieces of random lengths, and sometimes nothing, an
-// interruption or, at the end, data with the EOF.
+// choppy returns a stream in pieces of random lengths. Sometimes it returns no data, an
+// interruption or, at the end, data together with EOF.
 type choppy struct {
 	rest []byte
 	r    *rand.Rand
@@ -37,7 +39,7 @@ func (c *choppy) Read(p []byte) (int, error) {
 func (c *choppy) Close() error                    { return nil }
 func (c *choppy) SetReadDeadline(time.Time) error { return nil }
 
-// splitLines is what a lineReader is to return for a stream, byte for byte.
+// splitLines returns the expected lines of a stream, byte for byte.
 func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 	for len(stream) > 0 {
 		line, rest, _ := bytes.Cut(stream, []byte("\n"))
@@ -50,10 +52,10 @@ func splitLines(stream []byte, max int) (lines [][]byte, err error) {
 	return lines, io.EOF
 }
 
-// readLines returns the lines of r as they were when they were returned, and as
-// those that are the caller's own are after everything has been read.
+// readLines returns the lines of r twice: copied when each was returned, and as the lines
+// owned by the caller are after the whole stream has been read.
 func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
-	var l lineReader
+	var l reader
 	l.init(r, max)
 	for {
 		line, shared, ok, err := l.line()
@@ -68,14 +70,13 @@ func readLines(r io.ReadCloser, max int) (then, now [][]byte, err error) {
 			now = append(now, line)
 			continue
 		}
-		if err := l.fill(); err != nil && err != errInterrupted {
+		if err := l.fill(); err != nil && err != jsonrpc.ErrInterrupted {
 			return then, now, err
 		}
 	}
 }
 
-// randomStream has lines about as long as the buffers are, where the reader changes
-// from one to another.
+// randomStream has lines about as long as the buffers, where the reader changes buffers.
 func randomStream(r *rand.Rand) (stream []byte) {
 	sizes := []int{0, 1, 30, smallBuffer, 4 * smallBuffer, 16 * smallBuffer, biggestBuffer, 2 * biggestBuffer, 3 * biggestBuffer}
 	for i := range 1 + r.IntN(12) {
@@ -92,8 +93,8 @@ func randomStream(r *rand.Rand) (stream []byte) {
 	return stream
 }
 
-// TestLinesAgainstReference reads random streams, several at a time for they share
-// their buffers, and compares with a reader that is too simple to be wrong.
+// TestLinesAgainstReference reads random streams and compares with a simple reader. The
+// subtests run in parallel because readers share the buffer pools.
 func TestLinesAgainstReference(t *testing.T) {
 	for range 4 {
 		t.Run("", func(t *testing.T) {
@@ -136,8 +137,7 @@ func equalLines(a, b [][]byte) bool {
 	return bytes.Equal(bytes.Join(a, []byte("\n")), bytes.Join(b, []byte("\n"))) && len(a) == len(b)
 }
 
-// TestReadOwnsItsMemory checks that messages survive what is read after them, by the
-// same reader and by others.
+// TestReadOwnsItsMemory checks that later reads, by any reader, do not change a message.
 func TestReadOwnsItsMemory(t *testing.T) {
 	for range 4 {
 		t.Run("", func(t *testing.T) {
@@ -149,15 +149,15 @@ func TestReadOwnsItsMemory(t *testing.T) {
 				want = append(want, answer(i, `"`+strings.Repeat(string(rune('a'+i%26)), r.IntN(size))+`"`))
 			}
 			stream := []byte(strings.Join(want, "\r\n") + "\n")
-			l := NewLineTransport(&choppy{stream, r, biggestBuffer}, discard{io.Discard}, LineOptions{})
+			l := New(&choppy{stream, r, biggestBuffer}, discard{io.Discard}, Options{})
 			defer l.Close()
-			var got []Message
+			var got []jsonrpc.Message
 			for {
 				m, err := l.Read()
 				if err == io.EOF {
 					break
 				}
-				if err != errInterrupted && err != nil {
+				if err != jsonrpc.ErrInterrupted && err != nil {
 					t.Fatal(err)
 				}
 				if err == nil {

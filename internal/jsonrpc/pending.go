@@ -1,0 +1,180 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// pendingCall is one call in flight. The goroutine that removes the call from the state
+// sets its outcome and, unless that goroutine is the caller, sends once on done.
+type pendingCall struct {
+	id          uint64
+	rawID       [20]byte
+	method      string
+	o           CallOptions
+	done        chan struct{}
+	inboxReady  chan struct{}      // signals messages in inbox; nil without OnMessage
+	readySignal chan struct{}      // the channel for inboxReady, kept for reuse
+	cancel      context.CancelFunc // ends the ctx of OnMessage
+
+	// The outcome, set before the send on done.
+	result json.RawMessage
+	err    error
+
+	// Guarded by Conn.mu.
+	inbox     []Message
+	deadline  time.Time // zero: none
+	limit     time.Time // latest value of deadline
+	answering bool      // OnMessage is answering a request: only limit applies
+}
+
+// abandonedCall is a call that ended without an answer. The peer may still answer it.
+type abandonedCall struct {
+	owner any
+	since time.Time
+}
+
+// abandonedGrace is the time for which an abandoned call counts as running. There is no
+// other end: a peer need not answer a canceled request.
+const abandonedGrace = time.Minute
+
+// newPendingCall reuses the channels of a finished call, which are empty: the one send
+// was received, or will never happen. (Each connection has its own pool, because
+// channels made under testing/synctest must not leave their bubble.)
+func (c *Conn) newPendingCall(method string, o *CallOptions) *pendingCall {
+	pc, ok := c.pool.Get().(*pendingCall)
+	if !ok {
+		pc = &pendingCall{done: make(chan struct{}, 1)}
+	}
+	pc.method = method
+	if o != nil {
+		pc.o = *o
+		if o.OnMessage != nil {
+			if pc.readySignal == nil {
+				pc.readySignal = make(chan struct{}, 1)
+			}
+			pc.inboxReady = pc.readySignal
+		}
+	}
+	return pc
+}
+
+func (c *Conn) release(pc *pendingCall) {
+	if pc.inboxReady != nil {
+		select {
+		case <-pc.inboxReady: // a signal for messages that were handled already
+		default:
+		}
+	}
+	*pc = pendingCall{done: pc.done, readySignal: pc.readySignal}
+	c.pool.Put(pc)
+}
+
+func (pc *pendingCall) finish(result json.RawMessage, err error) {
+	pc.result, pc.err = result, err
+	if err != nil && pc.cancel != nil {
+		pc.cancel()
+	}
+	pc.done <- struct{}{}
+}
+
+// start sets the deadlines.
+func (pc *pendingCall) start(now time.Time) {
+	limit := pc.o.MaxTimeout
+	if limit <= 0 {
+		limit = pc.o.Timeout
+	}
+	pc.limit = now.Add(limit)
+	pc.deadline = pc.limit
+	pc.extend(now)
+}
+
+// extend starts Timeout again, within MaxTimeout.
+func (pc *pendingCall) extend(now time.Time) {
+	if pc.limit.IsZero() || pc.o.Timeout <= 0 {
+		return
+	}
+	pc.deadline = now.Add(pc.o.Timeout)
+	if pc.deadline.After(pc.limit) {
+		pc.deadline = pc.limit
+	}
+}
+
+// expiry returns the current deadline of the call, zero for none.
+func (pc *pendingCall) expiry() time.Time {
+	if pc.answering {
+		return pc.limit
+	}
+	return pc.deadline
+}
+
+// add registers a call and sets its id.
+func (s *state) add(pc *pendingCall) error {
+	if s.endErr != nil {
+		return closed(s.endErr)
+	}
+	if token := pc.o.Token; token != "" {
+		if s.tokens[token] != nil {
+			return fmt.Errorf("jsonrpc: token %q belongs to another call in flight", token)
+		}
+		s.tokens[token] = pc
+	}
+	pc.id = s.nextID
+	s.nextID++
+	s.calls[pc.id] = pc
+	s.reading.concurrent = s.reading.concurrent || len(s.calls) > 1
+	return nil
+}
+
+// remove removes a call and reports whether it was registered.
+func (s *state) remove(pc *pendingCall) bool {
+	if s.calls[pc.id] != pc {
+		return false
+	}
+	delete(s.calls, pc.id)
+	if pc.o.Token != "" {
+		delete(s.tokens, pc.o.Token)
+	}
+	return true
+}
+
+// serveInbox handles the messages that belong to a call, in the goroutine of the
+// caller. After the end of ctx it refuses requests.
+func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall) {
+	for {
+		var inbox []Message
+		c.update(func(*state) { inbox, pc.inbox = pc.inbox, nil })
+		if len(inbox) == 0 {
+			return
+		}
+		for i := range inbox {
+			m := &inbox[i]
+			switch {
+			case ctx.Err() != nil:
+				c.refuse(m.ID, errCallEnded)
+			case m.ID == nil:
+				_, _ = pc.o.OnMessage(ctx, m) // a notification has no answer
+			default:
+				c.serveRequest(ctx, pc, m)
+			}
+		}
+	}
+}
+
+// serveRequest answers a request that belongs to a call. The peer waits for the answer,
+// so Timeout does not run meanwhile.
+func (c *Conn) serveRequest(ctx context.Context, pc *pendingCall, m *Message) {
+	c.update(func(*state) { pc.answering = true })
+	result, err := pc.o.OnMessage(ctx, m)
+	c.update(func(s *state) {
+		now := time.Now()
+		pc.answering = false
+		pc.extend(now)
+		if !pc.deadline.IsZero() {
+			c.setTimer(s, pc.deadline, now)
+		}
+	})
+	c.reply(m.ID, result, err, false)
+}

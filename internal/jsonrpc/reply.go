@@ -1,0 +1,100 @@
+package jsonrpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
+
+// reply sends an answer. With later, the transport may hold the answer back until the
+// reader has no more input. After the end of the connection reply sends nothing.
+func (c *Conn) reply(id, result json.RawMessage, err error, later bool) {
+	if c.ctx.Err() != nil {
+		return
+	}
+	m := Message{ID: id, Result: result, Bare: c.o.Bare}
+	if err != nil {
+		m.Result, m.Error = nil, rawError(err)
+	}
+	if t, ok := c.t.(Batcher); ok && later {
+		err = t.WriteLater(c.ctx, m)
+	} else {
+		err = c.t.Write(c.ctx, m)
+	}
+	if err != nil && c.ctx.Err() == nil && !Written(err) && !errors.Is(err, ErrClosed) {
+		c.refuse(id, &Error{Code: CodeInternal, Message: err.Error()}) // the result was not JSON
+	}
+}
+
+// reject refuses a request on the reader, and counts the request as unsolicited.
+func (c *Conn) reject(m *Message, reason *Error) {
+	c.countUnsolicited(m)
+	c.refuse(m.ID, reason)
+}
+
+// refuse answers a request with an error, without blocking the reader. A message
+// without an id gets no answer and counts as dropped.
+func (c *Conn) refuse(id json.RawMessage, reason *Error) {
+	c.update(func(s *state) {
+		if id == nil {
+			s.stats.Dropped++
+			return
+		}
+		c.enqueue(s, &s.replies, func(ctx context.Context) {
+			_ = c.t.Write(ctx, Message{ID: id, Error: rawError(reason), Bare: c.o.Bare}) // as in reply
+		})
+	})
+}
+
+// queue is a bounded queue of jobs. One goroutine runs them in order; it exists only
+// while there are jobs.
+type queue struct {
+	jobs    []func(context.Context)
+	running bool
+}
+
+// enqueue adds a job to a queue, inside update, and reports whether there was room.
+func (c *Conn) enqueue(s *state, l *queue, job func(context.Context)) bool {
+	if s.endErr != nil || len(l.jobs) >= maxQueue {
+		s.stats.Dropped++
+		return false
+	}
+	l.jobs = append(l.jobs, job)
+	if !l.running {
+		l.running = true
+		c.wg.Go(func() { c.runQueue(l) })
+	}
+	return true
+}
+
+// Settle waits until Options.Abandoned has returned for all calls abandoned so far and
+// all refusals so far are written. It returns early when the connection or ctx ends.
+func (c *Conn) Settle(ctx context.Context) {
+	done := make(chan struct{})
+	c.update(func(s *state) {
+		if !s.replies.running || !c.enqueue(s, &s.replies, func(context.Context) { close(done) }) {
+			close(done)
+		}
+	})
+	select {
+	case <-done:
+	case <-c.ctx.Done():
+	case <-ctx.Done():
+	}
+}
+
+func (c *Conn) runQueue(l *queue) {
+	for {
+		var jobs []func(context.Context)
+		c.update(func(*state) {
+			jobs, l.jobs = l.jobs, nil
+			l.running = len(jobs) > 0
+		})
+		if len(jobs) == 0 {
+			return
+		}
+		for _, job := range jobs {
+			job(c.ctx)
+		}
+	}
+}

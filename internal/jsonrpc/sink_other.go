@@ -1,7 +1,0 @@
-//go:build !unix
-
-package jsonrpc
-
-import "io"
-
-func newSink(w io.WriteCloser) sink { return streamSink{w} }

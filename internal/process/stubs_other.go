@@ -1,0 +1,76 @@
+//go:build !linux
+
+package process
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"time"
+)
+
+// This file holds the functions that need Linux, for all other systems.
+
+// support returns the kinds of containment that work on this system, and those that do not.
+func support() (holds, lacks []string) {
+	if runtime.GOOS == "windows" {
+		return nil, []string{HoldsGroup + ": not on Windows, where only the child itself is ended", HoldsSweep + ": only on Linux"}
+	}
+	return []string{HoldsGroup}, []string{HoldsSweep + ": only on Linux"}
+}
+
+// guardian is a process that exists on Linux only.
+type guardian struct {
+	ready bool
+	began time.Time
+}
+
+func startGuardian(string, string, map[int]uint64) (*guardian, error) { return nil, errNotGuardian }
+
+func (*guardian) isUp() bool                 { return false }
+func (*guardian) ended() bool                { return true }
+func (*guardian) notify(string, int, uint64) {}
+func (*guardian) watch()                     {}
+func (*guardian) close()                     {}
+
+// Reenter does nothing on this system.
+func Reenter() {}
+
+func startTime(int) uint64 { return 0 }
+
+func (*containedChild) sweep() {}
+func (*Containment) sweepAll() {}
+
+// CanIsolate reports whether [Spec.Isolate] has an effect on this system.
+const CanIsolate = false
+
+// initConn exists on Linux only.
+type initConn struct{}
+
+func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, *initConn, error) {
+	proc, err := startProcess(argv[0], argv, attr, l)
+	return proc, nil, err
+}
+
+func (*initConn) exit(init Exit) Exit { return init }
+
+// CanLimit reports whether [Limits] have an effect on this system.
+const CanLimit = false
+
+// startProcess starts a process. Limits have no effect on this system.
+func startProcess(path string, argv []string, attr *os.ProcAttr, _ Limits) (*os.Process, error) {
+	return os.StartProcess(path, argv, attr)
+}
+
+// SessionMemory returns nil on this system.
+func SessionMemory() map[int]int64 { return nil }
+
+// Memory returns 0 on this system.
+func Memory() int64 { return 0 }
+
+// FollowNice does nothing on this system: nice values count between sessions.
+func (p *Process) FollowNice(context.Context) {}
+
+// CloseOnExecAll does nothing on this system. It is for Linux, where inherited
+// descriptors are most common.
+func CloseOnExecAll() error { return nil }

@@ -1,0 +1,177 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+const (
+	// exitGrace is the longest time between the end of stdout and the exit of the
+	// process for which both count as one event.
+	exitGrace = 500 * time.Millisecond
+	// drainGrace bounds the reading of the last output of a dead process. The output
+	// has no end if a grandchild holds the other end of the pipe.
+	drainGrace = 100 * time.Millisecond
+	// shutdownWriteTimeout bounds the writes before stdin is closed.
+	shutdownWriteTimeout = 100 * time.Millisecond
+	// stopTimeout bounds the time that a killed process takes to be gone.
+	stopTimeout = 5 * time.Second
+)
+
+// end ends the run with a reason of the host. The first reason counts.
+func (c *child) end(fault *protocol.Error) {
+	select {
+	case c.endReason <- fault:
+	default:
+	}
+}
+
+// stop stops the child in steps: the shutdown request, the end of stdin, SIGTERM, SIGKILL.
+func (c *child) stop(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	writing, cancel := context.WithTimeout(ctx, shutdownWriteTimeout)
+	defer cancel()
+	c.conn.Settle(writing) // write the cancellations of calls first
+	if c.traits.shutdown && c.handshake.Load() != nil {
+		_ = c.wire.Write(writing, jsonrpc.Message{
+			ID: []byte("0"), Method: protocol.MethodShutdown, Params: []byte(`{"reason":"the host stops the extension"}`),
+		}) // on failure, the end of stdin still stops the child
+	}
+	if err := c.endpoint.Stop(ctx, c.spec.Options.ShutdownGrace); err != nil {
+		c.spec.Logger.Error("extension does not die", "error", err)
+	}
+}
+
+// reap makes sure that the process is dead and its last output is delivered.
+func (c *child) reap() {
+	c.endpoint.Kill()
+	select {
+	case <-c.endpoint.Done():
+	case <-time.After(stopTimeout):
+		c.spec.Logger.Error("extension does not die", "pid", c.endpoint.PID())
+	}
+	c.drainOutput()
+	c.conn.Close()
+}
+
+// drainOutput waits for the end of the connection of a dead process, and reports whether
+// it came. A grandchild that escaped may hold the other end of the pipe.
+func (c *child) drainOutput() bool {
+	c.conn.DrainFast()
+	select {
+	case <-c.connDone:
+		return true
+	case <-time.After(drainGrace):
+		return false
+	}
+}
+
+// disconnected returns why the connection ended. The end of stdout is usually the first
+// sign of the exit of the process.
+func (c *child) disconnected() *protocol.Error {
+	if fault := c.protocolViolation(); fault != nil {
+		return fault
+	}
+	if c.processExits() {
+		<-c.endpoint.Done()
+		return c.exited()
+	}
+	if errors.Is(c.connErr, io.EOF) {
+		return protocol.Errorf(protocol.StdoutClosed, "it closed its stdout but went on running, and was killed")
+	}
+	return protocol.Errorf(protocol.WriteStalled, "the pipes to it broke (%v) and it was killed", c.connErr)
+}
+
+// processExits reports whether the process exits by itself. A process that is exiting may
+// take longer than exitGrace on a busy machine.
+func (c *child) processExits() bool {
+	wait := cmp.Or(c.spec.exitGrace, exitGrace)
+	for given := time.Duration(0); given < stopTimeout; given += wait {
+		select {
+		case <-c.endpoint.Exited():
+			return true
+		case <-time.After(wait):
+		}
+		if !c.endpoint.Dying() {
+			break
+		}
+	}
+	return false
+}
+
+// protocolViolation returns the fault of the child that ended the connection, nil if there
+// was none.
+func (c *child) protocolViolation() *protocol.Error {
+	if fault := connectionFault(c.connErr, c.handshake.Load() != nil); fault != nil {
+		return fault
+	}
+	switch {
+	case errors.Is(c.connErr, ndjson.ErrLineTooLong):
+		return protocol.Errorf(protocol.LineTooLong,
+			"it wrote a line longer than max_line_bytes (%d) and was killed", c.spec.Options.MaxLineBytes)
+	case errors.Is(c.connErr, ndjson.ErrStalled):
+		return protocol.Errorf(protocol.WriteStalled, "it stopped reading its stdin and was killed")
+	case errors.Is(c.connErr, ndjson.ErrNoise):
+		return c.noise.fault()
+	}
+	return nil
+}
+
+// exited returns the reason of an exit: a protocol violation, after which the host closed
+// the pipe, or else the exit status.
+func (c *child) exited() *protocol.Error {
+	if c.drainOutput() {
+		if fault := c.protocolViolation(); fault != nil {
+			return fault
+		}
+	}
+	when := ""
+	if c.handshake.Load() == nil {
+		when = " during the handshake"
+	}
+	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.endpoint.exit())
+}
+
+// handshakeError returns why the handshake failed.
+func (c *child) handshakeError(err error) *protocol.Error {
+	fault := faultOf(err, protocol.HandshakeInvalid)
+	if n := c.conn.Stats().Unknown; n > 0 && fault.Kind == protocol.HandshakeTimeout {
+		return protocol.Errorf(protocol.HandshakeInvalid,
+			"it answered %d times with an id that was never sent, and never to the handshake", n)
+	}
+	return fault
+}
+
+// finalError adds the evidence to cause. A run that was stopped has a final error too, for
+// the calls that were in flight.
+func (c *child) finalError(cause *protocol.Error) *protocol.Error {
+	if cause == nil {
+		cause = protocol.Errorf(protocol.ShuttingDown, "it was stopped")
+	}
+	line := ""
+	if cause.Evidence != nil {
+		line = cause.Evidence.Line
+	}
+	select {
+	case <-c.connDone:
+		line = cmp.Or(line, c.noise.partial)
+	default:
+	}
+	cause.Evidence = c.endpoint.evidence()
+	cause.Evidence.Line = line
+	return withExtension(c.spec, cause)
+}
+
+// copyError returns a copy of the final error, which the caller may change.
+func (c *child) copyError() *protocol.Error {
+	fault, evidence := *c.cause, *c.cause.Evidence
+	fault.Evidence = &evidence
+	return &fault
+}

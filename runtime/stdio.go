@@ -1,0 +1,85 @@
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// StdioRuntime runs an extension as one child process, which reads frames on stdin and
+// writes frames on stdout.
+type StdioRuntime struct{ run }
+
+var _ Instance = (*StdioRuntime)(nil)
+
+// local is the endpoint that is a child process.
+type local struct{ *process.Process }
+
+var _ endpoint = local{}
+
+func (l local) evidence() *protocol.Evidence { return evidenceOf(l.Process) }
+func (l local) exit() string                 { return l.Exit().String() }
+
+// idleProcess is a running process without a connection yet.
+type idleProcess struct {
+	proc          *process.Process
+	handshakeDone atomic.Pointer[atomic.Bool] // set at the end of the handshake; nil before a child takes the process
+	taken         chan struct{}               // closed when a Standby has handed the process over
+}
+
+// startProcess starts the process of s.
+func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
+	argv, err := CommandLine(s)
+	if err != nil {
+		return nil, err
+	}
+	p := &idleProcess{taken: make(chan struct{})}
+	probed := handshakeIsNoisy(s)
+	p.proc, err = process.Start(ctx, process.Spec{
+		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
+		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
+		StderrLine: func(l process.Line) {
+			if is := p.handshakeDone.Load(); probed && (is == nil || !is.Load()) {
+				l.Level = min(l.Level, slog.LevelDebug)
+			}
+			logStderr(s.Logger, l)
+		},
+	})
+	return p, err
+}
+
+// handshakeIsNoisy reports whether the handshake for s may make servers complain on
+// stderr about requests that they do not know.
+func handshakeIsNoisy(s *Spec) bool {
+	d, err := newDialect(s)
+	return err == nil && d.traits().noisyHandshake
+}
+
+// spawn takes the process of the Standby, or starts one. Nothing is read before run.
+func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
+	p := s.Standby.take()
+	if p == nil {
+		var err error
+		if p, err = startProcess(ctx, s); err != nil {
+			return nil, spawnFailed(err)
+		}
+	}
+	c := newChild(s, d, local{p.proc})
+	p.handshakeDone.Store(&c.noise.handshakeDone)
+	if c.traits.oneCall {
+		c.noise.onNoise = c.slot.failCall
+	}
+	l := &processTransport{noise: c.noise, tap: s.Tap, pid: p.proc.PID()}
+	l.Transport = ndjson.New(p.proc.Stdout, p.proc.Stdin, ndjson.Options{
+		MaxLineBytes: s.Options.MaxLineBytes,
+		Noise:        l.onNoise,
+		WriteTimeout: s.stallTimeout(),
+	})
+	c.connect(l)
+	return c, nil
+}
