@@ -61,14 +61,14 @@ func (a Admin) Status() status.Status {
 // Measures returns the counts since the host was opened.
 func (a Admin) Measures() status.Measures {
 	h := a.h
-	m := status.Measures{Status: a.Status(), Listeners: h.feed.Readers(), Sessions: h.gateway.Sessions.Len()}
+	m := status.Measures{Status: a.Status(), Listeners: h.stats.feed.Readers(), Sessions: h.gateway.Sessions.Len()}
 	for _, u := range h.snapshots.Load().Units() {
 		m.Extensions = append(m.Extensions, u.Base().Measure())
 	}
 	for _, p := range m.Status.Policies {
 		m.Policies = append(m.Policies, h.policies.Stats.Measures(p.Name)...)
 	}
-	h.counters.Describe(&m)
+	h.stats.counters.Describe(&m)
 	return m
 }
 
@@ -78,7 +78,7 @@ func (a Admin) Measures() status.Measures {
 func (a Admin) Events(ctx context.Context, kinds ...status.EventKind) iter.Seq[status.Event] {
 	return func(yield func(status.Event) bool) {
 		wants := func(kind status.EventKind) bool { return len(kinds) == 0 || slices.Contains(kinds, kind) }
-		l := a.h.feed.Join(func(e *status.Event) bool { return wants(e.Kind) })
+		l := a.h.stats.feed.Join(func(e *status.Event) bool { return wants(e.Kind) })
 		defer l.Leave()
 		var changed <-chan struct{}
 		approvals := func() bool {

@@ -22,7 +22,7 @@ import (
 func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Change) error {
 	now := r.h.snapshots.Load().Plan
 	beside, after := r.prepare(now, next, c)
-	r.h.env.Registry.Add(next.Units())
+	r.h.units.Add(next.Units())
 	if err := r.startPolicies(ctx, now, next); err != nil {
 		r.retire(now)
 		return err
@@ -146,7 +146,7 @@ func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
 // retire ends every unit that is not in p.
 func (r *reloads) retire(p *snapshot.Plan) {
 	past := r.h.snapshots.Past()
-	for _, u := range r.h.env.Registry.All() {
+	for _, u := range r.h.units.All() {
 		if !p.Has(u) && u.Base().Retire() {
 			r.h.life.beside.Go(func() { r.end(u, past) })
 		}
@@ -177,7 +177,7 @@ func (r *reloads) end(u unit.Runner, past []*snapshot.Snapshot) {
 		base.Log.Error("did not stop, and is killed", "error", err)
 		u.Kill()
 	}
-	r.h.env.Registry.Remove(u)
+	r.h.units.Remove(u)
 	base.Stopped()
 }
 

@@ -25,10 +25,10 @@ func (h *Host) shutdown() error {
 	h.life.close()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownDeadline)
 	defer cancel()
-	lastResort := time.AfterFunc(killAfter, h.env.Registry.KillAll)
+	lastResort := time.AfterFunc(killAfter, h.units.KillAll)
 	defer lastResort.Stop()
 	h.reloads.mu.Lock() // a reload that holds it is given up
-	stopped := h.env.Registry.StopAll(ctx, closeDrain)
+	stopped := h.units.StopAll(ctx, closeDrain)
 	h.policies.ClosePipeline(ctx, h.snapshots.Load().Policies.Pipeline)
 	h.life.stop()
 	idle := h.life.beside.Close()
@@ -43,7 +43,7 @@ func (h *Host) shutdown() error {
 	}
 	err := errors.Join(stopped, busy, h.policies.Close(ctx))
 	h.env.Containment.Close()
-	h.feed.Close()
+	h.stats.feed.Close()
 	h.journal.Close()
 	h.env.Tap.Close()
 	return err

@@ -34,7 +34,8 @@ import (
 // goroutines at once.
 type Host struct {
 	opts    Options
-	env     *unit.Env // what all units share
+	env     *unit.Env      // what all units share
+	units   *unit.Registry // that may have processes
 	journal *journal.Journal
 	life    life
 
@@ -48,8 +49,10 @@ type Host struct {
 	reloads      reloads
 
 	diagnostics *diagnostics.Log
-	counters    stats.Counters
-	feed        stats.Feed
+	stats       struct {
+		counters stats.Counters
+		feed     stats.Feed
+	}
 }
 
 // life is the host's own goroutines, from Open to Close.
@@ -81,7 +84,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
 		Inspect: o.Mode.Inspect, Observe: o.Observe,
 		Events: func(id string) unit.Events {
-			return unit.Events{State: func(e supervisor.Event) { h.feed.State(id, e) }}
+			return unit.Events{State: func(e supervisor.Event) { h.stats.feed.State(id, e) }}
 		}})
 	if err != nil {
 		h.life.stop()
@@ -121,17 +124,18 @@ func newHost(ctx context.Context, o Options) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
+	h.units = unit.NewRegistry(secrets)
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), Registry: unit.NewRegistry(secrets), Command: o.Mode.Command,
+		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command,
 	}
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)
-	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
+	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
-	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.env.Registry, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
-	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.counters, Feed: &h.feed,
+	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
+	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.stats.counters, Feed: &h.stats.feed,
 		Started: l.started, Patience: l.opened.Add(startPatience)}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h
@@ -202,7 +206,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 		Incoming: h.gateway.Incoming,
 		Session:  h.gateway.Sessions.ByKey,
 		State: func(e supervisor.Event) {
-			h.feed.State(x.ID(), e)
+			h.stats.feed.State(x.ID(), e)
 			h.hooks.events.StateChanged(x.ID(), e)
 		},
 	}
@@ -215,7 +219,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 		Ready:    h.gateway.Resume,
 		Incoming: h.gateway.Incoming,
 		Session:  h.gateway.Sessions.ByKey,
-		State:    func(e supervisor.Event) { h.feed.State(d.ID(), e) },
+		State:    func(e supervisor.Event) { h.stats.feed.State(d.ID(), e) },
 	}
 }
 

@@ -42,7 +42,7 @@ type Reloaded struct {
 
 // reloaded reports the outcome of a reload to everybody.
 func (r *reloads) reloaded(o Reloaded) {
-	r.h.feed.Reload(o.Change, o.Err)
+	r.h.stats.feed.Reload(o.Change, o.Err)
 	if o.Err == nil {
 		r.h.watch.Applied(o.Change)
 	}

@@ -16,7 +16,7 @@ import (
 
 // adopt puts a plan in force.
 func (h *Host) adopt(p *snapshot.Plan) {
-	h.env.Registry.Add(p.Units())
+	h.units.Add(p.Units())
 	h.policies.Install(p.Policies)
 	var known []protocol.Diagnostic
 	if now := h.snapshots.Load(); now != nil {
@@ -38,7 +38,7 @@ func (h *Host) swap(p *snapshot.Plan) {
 		next.Catalog, next.Hooks = catalog, h.hooks.of(next)
 		return func() {
 			h.diagnostics.SetOffered(diags)
-			h.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
+			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
 		}
 	})
 	if otherTools {

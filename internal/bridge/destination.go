@@ -30,8 +30,7 @@ type Destination struct {
 	Config config.Destination
 	Source offers.Source
 
-	standby  *runtime.Standby // nil: none is kept
-	breakers breakers
+	standby  *runtime.Standby          // nil: none is kept
 	unusable error                     // why the configuration cannot be used
 	broken   atomic.Pointer[error]     // why the destination cannot run at all; nil or holding nil when it can
 	names    atomic.Pointer[toolNames] // nil before the first handshake
@@ -57,17 +56,10 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 		d.names.Store(newToolNames(name, i.Handshake().Tools))
 		offered(i, announced)
 	}
-	events.Crashed = func(i *unit.Instance, began bool, err error) {
-		key := starts
-		if began {
-			key = i.Key
-		}
-		d.breakers.recordFailure(time.Now(), key, err)
-	}
 	events.LogState = logConnection
 	d.Unit = unit.New(env, unit.Options{
 		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
-		Secrets: secrets, MasksAlways: true, BothEras: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Events: events,
+		Secrets: secrets, MasksAlways: true, BothEras: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,
 	})
 	return d
 }
@@ -131,7 +123,6 @@ func (d *Destination) Refill(ctx context.Context) {
 
 // Restart implements [unit.Runner].
 func (d *Destination) Restart(ctx context.Context) error {
-	d.breakers.reset()
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
@@ -156,7 +147,6 @@ func (d *Destination) Kill() {
 // EndSession implements [unit.Runner].
 func (d *Destination) EndSession(key string) {
 	d.Unit.EndSession(key)
-	d.breakers.reset(key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sessionEnv, key)
@@ -173,38 +163,38 @@ func (d *Destination) Secrets() []string {
 	return values
 }
 
-// Acquire is [unit.Unit.Acquire] behind the breakers, which are told of the outcome.
+// cooldown is how long a destination whose instances keep failing refuses connections.
+const cooldown = 30 * time.Second
+
+// unable returns the refusal of a destination that cannot run at all; nil when it can.
+func (d *Destination) unable() error {
+	err := d.Failure()
+	if err == nil {
+		return nil
+	}
+	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; mend that, then exthost restart %s", protocol.Reason(err), d.ID())
+	refusal.RetryAfter = cooldown
+	return refusal
+}
+
+// Acquire is [unit.Unit.Acquire], and keeps the variables that s brings.
 func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key string) (*unit.Instance, func(error), error) {
-	if err := d.refusal(key, d.breakers.admit); err != nil {
+	if err := d.unable(); err != nil {
 		return nil, nil, err
 	}
 	if d.addEnv(key, s) {
-		d.Env.Registry.RefreshSecrets()
+		d.Env.SecretsChanged()
 	}
-	i, release, err := d.Unit.Acquire(ctx, s, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return i, func(err error) {
-		switch kind := protocol.KindOf(err); {
-		case kind == "", kind == protocol.ExtensionError: // the instance answered
-			d.breakers.reset(i.Key, starts)
-		case protocol.ProcessEnded(err):
-			i.Crashed(true, err)
-		}
-		release(err)
-	}, nil
+	return d.Unit.Acquire(ctx, s, key)
 }
 
-// refusal returns why there is no connection for key now; nil when there may be one. ask is
-// a method of d.breakers.
-func (d *Destination) refusal(key string, ask func(now time.Time, key string, lives bool) error) error {
-	if err := d.Failure(); err != nil {
-		refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; mend that, then exthost restart %s", protocol.Reason(err), d.ID())
-		refusal.RetryAfter = cooldown
-		return refusal
+// Refusal returns why a call of s would be refused now; nil when it would not.
+func (d *Destination) Refusal(ctx context.Context, s *protocol.Session) error {
+	err := d.unable()
+	if err == nil {
+		err = d.Unit.Refusal(ctx, s)
 	}
-	return ask(time.Now(), key, d.Lives(key))
+	return d.Mask(err)
 }
 
 // addEnv keeps the variables that s brings for its instance, which may be started again
@@ -238,7 +228,7 @@ func (d *Destination) Status() status.Destination {
 	if err := d.Failure(); err != nil {
 		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
 	}
-	if err := d.breakers.refusal(time.Now(), starts, false); err != nil {
+	if err := d.Unit.Refusal(context.Background(), nil); err != nil {
 		s.Refuses = protocol.Reason(d.Mask(err))
 		if e, ok := errors.AsType[*protocol.Error](err); ok {
 			at := time.Now().Add(e.RetryAfter)

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -110,7 +109,7 @@ func (d *Directory) Refuses(s *protocol.Session) error {
 	if x == nil {
 		return nil
 	}
-	err := x.Mask(x.refusal(unit.SessionKey(s), x.breakers.refusal))
+	err := x.Refusal(d.closing, s)
 	e, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process"
@@ -51,12 +52,13 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 const maxConnections = 64
 
 // options returns the [runtime] options of a destination: each connection has an
-// instance of its own, which starts with it and restarts as often as the breakers allow.
+// instance of its own, which starts with the connection. The third failure in a row within
+// five minutes begins the cooldown.
 func options(cfg *config.Config, d config.Destination) manifest.Runtime {
-	most, unlimited, atOnce := maxConnections, -1, manifest.Duration(1)
+	most, restarts, window, atOnce := maxConnections, 2, manifest.Duration(5*time.Minute), manifest.Duration(1)
 	r := manifest.Runtime{
 		Activation: manifest.ActivationLazy, Instances: cmp.Or(d.Instances, manifest.InstancesPerSession), StartTimeout: &d.StartTimeout,
-		Restart: manifest.Restart{MaxAttempts: &unlimited, HealthyAfter: &atOnce},
+		Restart: manifest.Restart{MaxAttempts: &restarts, Window: &window, HealthyAfter: &atOnce},
 	}
 	if cfg.Extensions.Defaults.MaxInstances == nil {
 		r.MaxInstances = &most

@@ -24,7 +24,8 @@ type Env struct {
 	Environ     []string             // that children are started from
 	Redactor    *redact.Redactor     // masks the secrets of all units
 	Tap         *wiretap.Hub
-	Registry    *Registry
+	// SecretsChanged is called when a unit has other secrets than before.
+	SecretsChanged func()
 	// Command returns the command line that is run in place of an extension's own. Nil:
 	// the extension's own.
 	Command func(id string, argv []string) []string

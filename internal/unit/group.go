@@ -11,7 +11,7 @@ import (
 )
 
 // groupOptions translates the [runtime] table for the supervisor.
-func groupOptions(u *Unit, keep func(string) bool, onEvent func(supervisor.Event)) supervisor.Options {
+func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) supervisor.Options {
 	o, kind := u.Spec.Options, u.Candidate.Manifest.Transport.Kind
 	mode := supervisor.Shared
 	switch n := o.Instances.Count(); {
@@ -26,12 +26,13 @@ func groupOptions(u *Unit, keep func(string) bool, onEvent func(supervisor.Event
 	}
 	return supervisor.Options{
 		Name: "ext:" + kind + ":" + u.ID(), Mode: mode,
-		Lazy: o.Activation == manifest.ActivationLazy, Keep: keep,
+		Lazy: o.Activation == manifest.ActivationLazy, Keep: settings.Keep,
 		MaxInstances: o.MaxInstances, MaxInFlight: o.MaxInFlight, MaxQueue: orNone(o.MaxQueue),
 		QueueTimeout: o.CallTimeout, IdleTimeout: o.IdleTimeout, DrainTimeout: orNone(o.DrainTimeout),
 		Restart: supervisor.Restart{
 			MaxAttempts: o.Restart.MaxAttempts, Window: o.Restart.Window,
 			BaseBackoff: orNone(o.Restart.BaseBackoff), MaxBackoff: orNone(o.Restart.MaxBackoff), HealthyAfter: orNone(o.Restart.HealthyAfter),
+			Cooldown: settings.Cooldown,
 		},
 		Ended:    ended,
 		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
@@ -48,7 +49,7 @@ func orNone[T int | time.Duration](n T) T {
 }
 
 // observe logs an event of the group, counts it and hands it on.
-func (u *Unit) observe(e supervisor.Event) {
+func observe(u *Unit, e supervisor.Event) {
 	if u.trial.pending.Load() && (e.State == supervisor.Restarting || e.State == supervisor.Failed) {
 		return // the reload reports the failure
 	}

@@ -23,7 +23,6 @@ type Instance struct {
 
 	pid      int          // once it was ready
 	logLevel atomic.Int64 // the lowest log level that was asked of it, as an index; see LowerLogLevel
-	crashed  sync.Once
 }
 
 var _ supervisor.Service = (*Instance)(nil)
@@ -45,9 +44,8 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 		}
 	}
 	var beside sync.WaitGroup
-	began, spawned := false, time.Now()
+	spawned := time.Now()
 	err := i.Instance.Serve(ctx, func() {
-		began = true
 		u.Calls.Started(time.Since(spawned))
 		i.pid = i.Info().PID
 		i.offered(false)
@@ -61,7 +59,6 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 		u.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
 			Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
-		i.Crashed(began, err)
 		u.trial.crash()
 	}
 	return err
@@ -71,14 +68,6 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 func (i *Instance) Call(ctx context.Context, r *runtime.Request) (json.RawMessage, error) {
 	result, err := i.Instance.Call(ctx, r)
 	return result, i.Unit.Mask(err)
-}
-
-// Crashed reports the end of the instance to [Events].Crashed, once: a call may learn of
-// the end before Serve returns. began says that the instance had been ready.
-func (i *Instance) Crashed(began bool, err error) {
-	if report := i.Unit.events.Crashed; report != nil {
-		i.crashed.Do(func() { report(i, began, err) })
-	}
 }
 
 // offered takes the instance's handshake, or with announced a later change of its tools.

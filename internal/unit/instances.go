@@ -39,11 +39,6 @@ func (l *instances) all() []*Instance {
 	return slices.Collect(maps.Keys(l.set))
 }
 
-// Lives reports whether an instance of that key is ready.
-func (l *instances) Lives(key string) bool {
-	return slices.ContainsFunc(l.all(), func(i *Instance) bool { return i.Key == key && i.Handshake() != nil })
-}
-
 // infos returns the state of the instances by key, of two with one key the later.
 func (l *instances) infos() map[string]runtime.Info {
 	all := make(map[string]runtime.Info)

@@ -62,6 +62,8 @@ type Options struct {
 	Fingerprint func() string
 	// Keep is [supervisor.Options].Keep.
 	Keep func(key string) bool
+	// Cooldown is [supervisor.Restart].Cooldown.
+	Cooldown time.Duration
 	Events
 }
 
@@ -74,9 +76,6 @@ type Events struct {
 	Offered func(i *Instance, announced bool)
 	// Ready runs beside an instance that has become ready, and ends with ctx.
 	Ready func(ctx context.Context, i *Instance)
-	// Crashed takes the end of an instance that nobody asked for. began says that the
-	// instance had been ready.
-	Crashed func(i *Instance, began bool, err error)
 	// State takes every event of the unit's group.
 	State func(supervisor.Event)
 	// LogState logs a change of state. Default: loud only when somebody must act.
@@ -100,13 +99,13 @@ func New(env *Env, o Options) *Unit {
 	t := o.Spec.Manifest.Transport
 	u.secrets.values = slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets)
 	u.secrets.always = o.MasksAlways || t.TokenFile != ""
-	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return u.newInstance(&o, key, false) }, groupOptions(u, o.Keep, u.observe))
+	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
 	return u
 }
 
 // newInstance prepares one run for the slot of a key.
-func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, error) {
+func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error) {
 	i := &Instance{Unit: u, Key: key, Legacy: legacy}
 	i.logLevel.Store(noLogLevel)
 	if o.Fingerprint != nil {
@@ -116,7 +115,7 @@ func (u *Unit) newInstance(o *Options, key string, legacy bool) (*Instance, erro
 	if o.Prepare != nil {
 		o.Prepare(&s, key)
 	}
-	s.Secret = func(token string) { u.secrets.addToken(token); u.Env.Registry.RefreshSecrets() }
+	s.Secret = func(token string) { u.secrets.addToken(token); u.Env.SecretsChanged() }
 	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
 	if o.Incoming != nil {
 		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
@@ -217,6 +216,15 @@ func (u *Unit) Acquire(ctx context.Context, s *protocol.Session, key string) (*I
 // AcquireKey is Acquire for the host itself, by the key of an instance.
 func (u *Unit) AcquireKey(ctx context.Context, key string) (*Instance, func(error), error) {
 	return u.group.Acquire(ctx, key)
+}
+
+// Refusal returns why a call of s would be refused now because instances keep failing; nil
+// when it would not.
+func (u *Unit) Refusal(ctx context.Context, s *protocol.Session) error {
+	if u.Legacy.Serves(s) {
+		return u.Legacy.group.Refusal(ctx, legacyKey)
+	}
+	return u.group.Refusal(ctx, SessionKey(s))
 }
 
 // EndSession implements [Runner].
