@@ -67,7 +67,7 @@ func (h *Host) exchange(ctx context.Context, c *protocol.Call, t *toolCall) (jso
 	}
 	defer r.gen.leave()
 	began := h.feed.clock()
-	err = r.gen.policy.Govern(ctx, &r.exchange, r.send, r.legs()...)
+	err = r.gen.policy.Govern(ctx, &r.exchange, r.send, r.stages()...)
 	h.account(r, began, err)
 	if err != nil {
 		return nil, r.blame(err)

@@ -45,13 +45,13 @@ func (r *routed) tellHooks(ctx context.Context, x *governance.Exchange, e hooks.
 	return r.gen.hooks.Run(context.WithValue(ctx, sessionKeyOf{}, instanceKey(r.call)), &e)
 }
 
-// legs are what comes behind the response flow: nothing where nobody listens.
-func (r *routed) legs() []governance.Leg {
+// stages are what comes behind the response flow: nothing where nobody listens.
+func (r *routed) stages() []governance.Stage {
 	set := r.gen.hooks
 	if r.entry == nil || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) && !set.Has(hooks.ToolCallFailed) {
 		return nil
 	}
-	return []governance.Leg{r.afterCall}
+	return []governance.Stage{r.afterCall}
 }
 
 // refused notes that hooks ended the exchange, for those who record it.
