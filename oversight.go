@@ -21,7 +21,7 @@ import (
 type oversight struct {
 	traces    *governance.Traces
 	stats     policyStats
-	desk      *approval.Desk
+	desk      *approval.Store
 	audit     *audit.Log // nil: none is kept
 	auditPath string     // of audit
 
@@ -31,7 +31,7 @@ type oversight struct {
 // openOversight opens what cfg asks for.
 func (h *Host) openOversight(cfg *config.Config) (err error) {
 	o := &h.oversight
-	o.traces, o.desk = governance.NewTraces(0), approval.NewDesk(approval.Options{Asked: h.announceQuestion})
+	o.traces, o.desk = governance.NewTraces(0), approval.NewStore(approval.Options{Asked: h.announceQuestion})
 	if h.opts.Inspect {
 		return nil
 	}
