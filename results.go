@@ -16,7 +16,7 @@ import (
 // spills reports whether m cuts results and keeps what it cuts off. In shadow mode
 // it does not cut.
 func spills(m governance.Member) bool {
-	_, ok := m.Policy.(builtin.Spiller)
+	_, ok := m.Policy.(builtin.Offloader)
 	return ok && m.Spec.Mode != governance.ModeShadow
 }
 
@@ -37,13 +37,13 @@ func (h *Host) openResults(r *roster) error {
 // spill gives the members of r that cut results a place for what they cut off.
 func (h *Host) spill(r *roster) {
 	for _, m := range r.members {
-		p, ok := m.Policy.(builtin.Spiller)
+		p, ok := m.Policy.(builtin.Offloader)
 		switch {
 		case !ok:
 		case spills(m):
-			p.SpillTo(h.oversight.results.Load())
+			p.OffloadTo(h.oversight.results.Load())
 		default:
-			p.SpillTo(nil)
+			p.OffloadTo(nil)
 		}
 	}
 }

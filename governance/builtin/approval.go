@@ -8,24 +8,21 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// approvalConfig is the config of the built-in policy approval, which has a person
-// decide about each tool call that its match selects, or about every request when
-// that names methods:
+// approvalConfig is the config of the built-in policy approval, which asks a person about
+// each matching tool call, or about every request of the methods that its match names:
 //
-//	reason: this touches production   # for the person who decides
+//	reason: this touches production   # shown to the person
 //	expiry: 10m                       # how long the question waits; default 5m
 //
-// An approval is bound to caller, tool and arguments, and lets one call through: the
-// one that waits, or when its caller has given up, the same call when it is made
-// again in time. Nobody to ask, and no answer, are denials. Category authorization
-// only.
+// An approval is valid for one call with the same caller, tool and arguments: the waiting
+// one, or, when its caller has canceled, the same call repeated before the expiry. Without
+// an answer, or without anybody to ask, the call is denied. Category authorization only.
 type approvalConfig struct {
 	Reason string   `json:"reason"`
 	Expiry duration `json:"expiry"`
 }
 
-// approval has a person decide about each tool call that it is shown, or about
-// every request whose method its match names.
+// approval is the policy approval.
 type approval struct {
 	decision governance.Decision
 	methods  bool
@@ -37,7 +34,7 @@ func newApproval(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if s.Category != governance.Authorization {
-		return nil, wrong("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
+		return nil, faultf("category", "the policy approval decides who may do what, so its category is %s, not %s", governance.Authorization, s.Category)
 	}
 	d := governance.Decision{Action: governance.Ask, Reason: c.Reason, Expiry: time.Duration(c.Expiry)}
 	return &approval{d, len(s.Match.Methods) > 0}, nil

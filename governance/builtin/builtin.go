@@ -1,4 +1,4 @@
-// Package builtin holds the policies that need no process.
+// Package builtin implements the policies that run in the host's process.
 package builtin
 
 import (
@@ -9,23 +9,23 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// New makes the policy that s.Builtin names, of s.Config. Its errors say what is
-// wrong with the config and what would be right.
+// New returns the policy that s.Builtin names, configured by s.Config. Its errors name the
+// key and the allowed values.
 func New(s governance.Spec) (governance.Policy, error) {
 	if s.Builtin == "" {
-		return nil, wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
+		return nil, faultf("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
 	}
 	maker, ok := makers[s.Builtin]
 	if !ok {
-		return nil, wrong("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
+		return nil, faultf("builtin", "there is no built-in policy %q; there are %s", s.Builtin, strings.Join(Names(), ", "))
 	}
 	return maker(s)
 }
 
-// Names returns what Spec.Builtin may say, sorted.
+// Names returns the values of Spec.Builtin, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
-// makers are the built-in policies by name.
+// makers maps each built-in policy's name to its constructor.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"access":     newAccess,
 	"approval":   newApproval,

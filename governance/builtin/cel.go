@@ -16,22 +16,22 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// celConfig is the config of the built-in policy cel, which decides by an
-// expression of the Common Expression Language:
+// celConfig is the config of the built-in policy cel, which decides by an expression of the
+// Common Expression Language:
 //
 //	when: tool == "ext_shell_run" && arguments.command.startsWith("rm")
-//	action: deny                            # what happens when it is true: deny (default) or ask
-//	message: '"no " + arguments.command'    # an expression too: the reason
+//	action: deny                            # if the expression is true: deny (default) or ask
+//	message: '"no " + arguments.command'    # an expression that returns the reason
 //	code: no_rm                             # default: the category's
-//	expiry: 10m                             # of ask; default 5m
+//	expiry: 10m                             # for ask; default 5m
 //
-// Variables: method, caller, session, extension, tool, direction (to_extension,
-// to_caller) and flow (request, response) are texts; arguments is what the tool is
-// called with, or the params of another method; result is null in the request
-// flow. Whole numbers are int, others double. An expression that uses result
-// decides about responses, one that uses flow about both, any other about requests.
-// A member that is missing is an error, of a required policy then
-// governance_unavailable: ask has(arguments.x), or arguments.?x.orValue("").
+// Variables: method, caller, session, extension, tool, direction (to_extension, to_caller)
+// and flow (request, response) are strings; arguments holds the tool's arguments, or the
+// params of another method; result is null in the request flow. Whole numbers are int,
+// others double. An expression that uses result runs in the response flow, one that uses
+// flow in both, any other in the request flow. A missing member is an error, and a required
+// policy then ends the call with governance_unavailable: test has(arguments.x), or use
+// arguments.?x.orValue("").
 type celConfig struct {
 	When    string   `json:"when"`
 	Action  string   `json:"action"`
@@ -40,13 +40,13 @@ type celConfig struct {
 	Expiry  duration `json:"expiry"`
 }
 
-// celCost bounds what one evaluation may cost: about 10 ms.
+// celCost bounds the cost of one evaluation, which is about 10 ms.
 const celCost = 1_000_000
 
 type celPolicy struct {
 	celConfig
-	when, message     cel.Program // message is nil without one
-	request, response bool        // the flows it decides about
+	when, message     cel.Program // message is nil when the config has none
+	request, response bool        // the flows in which the policy decides
 }
 
 func newCEL(s governance.Spec) (governance.Policy, error) {
@@ -55,7 +55,7 @@ func newCEL(s governance.Spec) (governance.Policy, error) {
 		return nil, err
 	}
 	if p.When == "" {
-		return nil, wrong("config.when", `is missing; such as tool == "ext_shell_run"`)
+		return nil, faultf("config.when", `is missing; such as tool == "ext_shell_run"`)
 	}
 	env, err := celEnv()
 	if err != nil {
@@ -64,12 +64,12 @@ func newCEL(s governance.Spec) (governance.Policy, error) {
 	errs := []error{oneOf("action", &p.Action, denied, asked)}
 	uses := make(map[string]bool)
 	if p.when, err = celProgram(env, p.When, cel.BoolType, uses); err != nil {
-		errs = append(errs, wrong("config.when", "%w", err))
+		errs = append(errs, faultf("config.when", "%w", err))
 	}
 	p.request, p.response = !uses["result"] || uses["flow"], uses["result"] || uses["flow"]
 	if p.Message != "" {
 		if p.message, err = celProgram(env, p.Message, cel.StringType, uses); err != nil {
-			errs = append(errs, wrong("config.message", "%w", err))
+			errs = append(errs, faultf("config.message", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)
@@ -84,8 +84,8 @@ func celEnv() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// celProgram compiles an expression of the given type and notes which variables it
-// uses.
+// celProgram compiles an expression of the given type and adds the variables that it uses
+// to uses.
 func celProgram(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
 	if faults := issues.Errors(); len(faults) > 0 {
@@ -110,7 +110,7 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	}
 	vars := &celVars{flow: flow, x: x}
 	holds, _, err := p.when.Eval(vars)
-	if err = cmp.Or(vars.err, err); err != nil { // what could not be decoded may look to the expression as if it were not there
+	if err = cmp.Or(vars.err, err); err != nil { // vars.err first: a variable that cannot be decoded may look absent to the expression
 		return governance.Decision{}, err
 	}
 	yes, ok := holds.Value().(bool)
@@ -124,7 +124,7 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	if p.Action == asked {
 		d.Action = governance.Ask
 	}
-	if p.message != nil { // the decision stands without its words
+	if p.message != nil { // an error in the message does not change the decision
 		if text, _, err := p.message.Eval(vars); err == nil {
 			d.Reason, _ = text.Value().(string)
 		}
@@ -132,7 +132,7 @@ func (p *celPolicy) Decide(_ context.Context, flow governance.Flow, x *governanc
 	return d, nil
 }
 
-// celVars decodes what an expression asks for.
+// celVars decodes the variables on demand.
 type celVars struct {
 	flow              governance.Flow
 	x                 *governance.Exchange
@@ -185,15 +185,14 @@ func (v *celVars) decode(text json.RawMessage, decode func(json.RawMessage) (any
 	return numbers(value)
 }
 
-// numbers puts an int64 in the place of each whole number that is one, and a
-// float64 in that of each other.
+// numbers replaces each json.Number by an int64 if possible, else by a float64.
 func numbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // beyond its range: infinite
+		f, _ := v.Float64() // out of range is infinite
 		return f
 	case map[string]any:
 		for key := range v {

@@ -14,9 +14,9 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 )
 
-// configure decodes what an operator states for a policy into the struct that c
-// points to, over what it holds. Keys are those of its json tags, also in
-// camelCase; an unknown one is an error that names the nearest.
+// configure decodes config into the struct that c points to, which holds the defaults. Keys
+// are those of the json tags, also in camelCase. The error for an unknown key names the
+// nearest one.
 func configure(config map[string]any, c any) error {
 	known, err := canonical("config", config, reflect.TypeOf(c).Elem())
 	if err != nil {
@@ -24,25 +24,25 @@ func configure(config map[string]any, c any) error {
 	}
 	text, err := json.Marshal(known)
 	if err != nil {
-		return wrong("config", "%w", err)
+		return faultf("config", "%w", err)
 	}
 	err = json.Unmarshal(text, c)
 	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return wrong("config."+bad.Field, "a %s where %s belongs", bad.Value, describe(bad.Type))
+		return faultf("config."+bad.Field, "a %s where %s belongs", bad.Value, describe(bad.Type))
 	}
 	if err != nil {
-		return wrong("config", "%w", err)
+		return faultf("config", "%w", err)
 	}
 	return nil
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// canonical returns value with its keys spelled as t's tags spell them, and all
-// that t has no place for as an error.
+// canonical returns value with the keys of t's tags, or an error for each part that t
+// cannot hold.
 func canonical(path string, value any, t reflect.Type) (any, error) {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		return value, readable(path, value, t)
+		return value, decodable(path, value, t)
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -62,14 +62,14 @@ func canonical(path string, value any, t reflect.Type) (any, error) {
 	return value, nil
 }
 
-// readable refuses a value that t, which decodes itself, does not take.
-func readable(path string, value any, t reflect.Type) error {
+// decodable reports an error when t, a json.Unmarshaler, rejects value.
+func decodable(path string, value any, t reflect.Type) error {
 	text, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
 	}
 	if err != nil {
-		return wrong(path, "%w", err)
+		return faultf(path, "%w", err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 		name, place := snake(key), path+"."+key
 		ft, known := fields[name]
 		if _, twice := out[name]; twice {
-			errs = append(errs, wrong(place, "stated twice"))
+			errs = append(errs, faultf(place, "stated twice"))
 			continue
 		}
 		if !known {
@@ -103,9 +103,9 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 func unknownKey(place, key string, fields map[string]reflect.Type) error {
 	keys := slices.Sorted(maps.Keys(fields))
 	if near := nearest.Of(key, keys); near != "" {
-		return wrong(place, "unknown key, did you mean %s?", near)
+		return faultf(place, "unknown key, did you mean %s?", near)
 	}
-	return wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))
+	return faultf(place, "unknown key; there are %s", strings.Join(keys, ", "))
 }
 
 // snake turns retryAfter into retry_after.
@@ -137,7 +137,7 @@ func describe(t reflect.Type) string {
 	return "a whole number"
 }
 
-// duration is a length of time as files state it: "90s", "1h".
+// duration is a time.Duration in the notation of files: "90s", "1h".
 type duration time.Duration
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -154,8 +154,8 @@ func (d *duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// oneOf refuses a word that is none of the allowed ones, and puts the first in the
-// place of none.
+// oneOf reports an error when word is not allowed. An empty word becomes the first allowed
+// one.
 func oneOf(key string, word *string, allowed ...string) error {
 	if *word == "" {
 		*word = allowed[0]
@@ -163,14 +163,14 @@ func oneOf(key string, word *string, allowed ...string) error {
 	if slices.Contains(allowed, *word) {
 		return nil
 	}
-	return wrong("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
+	return faultf("config."+key, "%q is none of %s", *word, strings.Join(allowed, ", "))
 }
 
-// counts refuses a policy that counts in a category where one exchange may be
-// asked about more than once.
-func counts(s governance.Spec) error {
+// requireRateLimiting reports an error for a policy that counts in another category: there
+// an exchange may be evaluated twice, so it would count twice.
+func requireRateLimiting(s governance.Spec) error {
 	if s.Category != governance.RateLimiting {
-		return wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
+		return faultf("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
 	}
 	return nil
 }

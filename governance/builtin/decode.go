@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// argumentsOf are the arguments of a tool, or the params of another method.
+// argumentsOf returns the arguments of a tool call, or the params of another method.
 func argumentsOf(x *governance.Exchange) json.RawMessage {
 	if x.Method != protocol.MethodToolsCall || !x.ToChild {
 		return x.Request
@@ -21,23 +21,22 @@ func argumentsOf(x *governance.Exchange) json.RawMessage {
 	return rawjson.Get(x.Request, "arguments")
 }
 
-// decodeArguments returns what policies decide about a request by. Who asks knows
-// what they look for, and whom they ask may read a member that is there twice, or
-// in capitals as well, in another way: such arguments are refused.
+// decodeArguments decodes the JSON that a policy decides about in a request. It rejects
+// objects with duplicate members and members that differ in case alone, because the
+// extension may read another of the two than the policy.
 func decodeArguments(text json.RawMessage) (any, error) {
-	return decodeJSON(text, twins)
+	return decodeJSON(text, rejectFolded)
 }
 
-// decodeResult returns a result. What stands there twice is refused, as the caller
-// may read the other one.
+// decodeResult decodes a result. It rejects duplicate members, because the caller may read
+// another one than the policy.
 func decodeResult(text json.RawMessage) (any, error) {
 	return decodeJSON(text, func(map[string]any) error { return nil })
 }
 
-var errTwice = errors.New("a member of what it decides about stands there twice, and not everybody reads the same one")
+var errDuplicate = errors.New("a member of what it decides about stands there twice, and not everybody reads the same one")
 
-// decodeJSON returns text with numbers as json.Number. check is asked about each
-// object.
+// decodeJSON decodes text with numbers as json.Number, and calls check for each object.
 func decodeJSON(text json.RawMessage, check func(map[string]any) error) (value any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -52,13 +51,13 @@ func decodeJSON(text json.RawMessage, check func(map[string]any) error) (value a
 		return nil, fmt.Errorf("what it decides about is not JSON: %w", err)
 	}
 	members, err := countMembers(value, check)
-	if err == nil && members != colons(text) {
-		err = errTwice
+	if err == nil && members != countColons(text) {
+		err = errDuplicate
 	}
 	return value, err
 }
 
-// countMembers returns how many members the objects in value have.
+// countMembers returns the number of members of all objects in value.
 func countMembers(value any, check func(map[string]any) error) (n int, err error) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -76,9 +75,9 @@ func countMembers(value any, check func(map[string]any) error) (n int, err error
 	return n, err
 }
 
-// colons returns how many members the objects of valid JSON have, with those that
-// stand there twice.
-func colons(text []byte) (n int) {
+// countColons returns the number of members of all objects in valid JSON, duplicates
+// included.
+func countColons(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ':':
@@ -92,11 +91,11 @@ func colons(text []byte) (n int) {
 	return n
 }
 
-// twins refuses names that differ in case alone.
-func twins(object map[string]any) error {
+// rejectFolded reports an error for names that differ in case alone.
+func rejectFolded(object map[string]any) error {
 	var folded map[string]string
 	for name := range object {
-		low := strings.ToLower(strings.ToUpper(name)) // ſ is an s, and K a k
+		low := strings.ToLower(strings.ToUpper(name)) // folds ſ to s and the Kelvin sign to k
 		if low == name {
 			continue
 		}

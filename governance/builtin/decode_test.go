@@ -9,16 +9,15 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// TestT19PoliciesRefuseWhatIsReadInTwoWays: arguments that mean one thing to a policy
-// and maybe another to a tool are nothing that it decides about, nor are results
-// that a client may read in another way.
+// TestT19PoliciesRefuseWhatIsReadInTwoWays checks that policies reject arguments that a
+// tool may read differently, and results that a client may read differently.
 func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 	when := policy(t, "cel", map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
 	seen := policy(t, "cel", map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
 	schema := policy(t, "schema", map[string]any{"schemas": []any{map[string]any{
 		"arguments": map[string]any{"properties": map[string]any{"path": map[string]any{"pattern": "^/home"}}},
 		"result":    map[string]any{"type": "object"}}}})
-	for text, ambiguous := range map[string][2]bool{ // as arguments, as a result
+	for text, ambiguous := range map[string][2]bool{ // ambiguous as arguments, as a result
 		`{"path":"/etc/passwd","path":"/home"}`:                  {true, true},
 		`{"path":"/etc/passwd","p\u0061th":"/home"}`:             {true, true},
 		`{"path":"/home","Path":"/etc/passwd"}`:                  {true, false},
@@ -47,14 +46,14 @@ func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 	}
 }
 
-// FuzzColons holds the number of members against what a walk over all finds.
+// FuzzColons compares the number of members with that of a full walk.
 func FuzzColons(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b:":1,"b:":"\":"}],"c":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if rawjson.Check(text) != nil {
 			t.Skip("no JSON")
 		}
-		if got, want := colons(text), walk(t, text); got != want {
+		if got, want := countColons(text), walk(t, text); got != want {
 			t.Errorf("%d members in %s, counted %d", want, text, got)
 		}
 	})

@@ -7,13 +7,13 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// fault is what is wrong with the value at a key of a spec; "" is the spec itself.
+// fault is an error in the value at a key of a spec; "" is the spec itself.
 type fault struct {
 	key string
 	err error
 }
 
-func wrong(key, format string, args ...any) error { return &fault{key, fmt.Errorf(format, args...)} }
+func faultf(key, format string, args ...any) error { return &fault{key, fmt.Errorf(format, args...)} }
 
 func (f *fault) Error() string {
 	if f.key == "" {
@@ -24,14 +24,13 @@ func (f *fault) Error() string {
 
 func (f *fault) Unwrap() error { return f.err }
 
-// Check returns everything wrong with what s states for the built-in policy that it
-// names. It opens nothing.
+// Check returns every error in the spec of a built-in policy. It opens no files.
 func Check(s governance.Spec) []governance.Problem {
 	_, err := New(s)
 	return problems(err, nil)
 }
 
-// problems takes joined errors apart.
+// problems converts joined errors.
 func problems(err error, found []governance.Problem) []governance.Problem {
 	if err == nil {
 		return found
