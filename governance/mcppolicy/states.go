@@ -9,8 +9,8 @@ import (
 // maxStates bounds the contexts of all exchanges in progress, in bytes.
 const maxStates = 16 << 20
 
-// states keep the plugin's context of each exchange from the request to the response flow.
-// When they exceed maxStates, the oldest are removed, as are those whose response never
+// states keep the plugin's context of each exchange from the request to the response
+// flow. Beyond maxStates the oldest are removed, which bounds those whose response never
 // comes.
 type states struct {
 	mu    sync.Mutex
