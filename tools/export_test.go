@@ -50,6 +50,8 @@ func TestExportRules(t *testing.T) {
 		{"all of, two definitions", OpenAI, `{"type":"object","properties":{"a":{}},"allOf":[{"properties":{"a":{"type":"string"}}}]}`, "no allOf at the top level"},
 		{"all of, closed", Anthropic, `{"type":"object","additionalProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "no allOf at the top level"},
 		{"all of, not plain", Anthropic, `{"type":"object","allOf":[{"minProperties":1}]}`, "no allOf at the top level"},
+		{"all of, no list", OpenAI, `{"type":"object","allOf":5}`, "no allOf at the top level"},
+		{"any of, no list", Anthropic, `{"type":"object","anyOf":true}`, "no anyOf at the top level"},
 		{"all of, never", Anthropic, `{"type":"object","allOf":[false]}`, "no allOf at the top level"},
 		{"const", OpenAI, `{"type":"object","const":{}}`, "no const at the top level"},
 		{"const", Anthropic, `{"type":"object","const":{}}`, `{"type":"object","const":{}}`},

@@ -104,10 +104,11 @@ func flatten(description string, schema json.RawMessage, refused ...string) (str
 		changed = true
 		without := slices.DeleteFunc(slices.Clone(ms), func(m member) bool { return m.key == key })
 		var ok bool
-		switch key {
-		case "allOf":
+		switch {
+		case !isArray(value): // an invalid schema: NewCatalog keeps such a tool unchecked
+		case key == "allOf":
 			ms, ok = mergeAll(without, value)
-		case "anyOf", "oneOf":
+		case key == "anyOf", key == "oneOf":
 			var choice string
 			if choice, ok = requiredChoice(value, key); ok {
 				ms, description = without, description+choice
