@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestExportForms: the schema keeps its bytes in every form.
+// TestExportForms checks that the schema keeps its bytes in every format.
 func TestExportForms(t *testing.T) {
 	const schema = `{"type":"object","properties":{"b":{"default":12345678901234567890},"a":{"title":"日本"}}}`
 	e := one(t, `{"name":"t","description":"d <b>","inputSchema":`+schema+`,"execution":{"x":1.0}}`)
@@ -32,13 +32,13 @@ func TestExportForms(t *testing.T) {
 	}
 }
 
-// TestExportRules: what a vendor refuses is rewritten without loss or left out.
+// TestExportRules checks that a schema that a vendor refuses is rewritten or left out.
 func TestExportRules(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		format Format
 		schema string
-		want   string // the schema in the export; or the reason of the omission
+		want   string // the schema in the export, or a part of the omission's reason
 	}{
 		{"a top-level choice", Anthropic, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`, "no anyOf at the top level"},
 		{"a top-level choice", MCP, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`},
@@ -93,7 +93,7 @@ func TestExportRules(t *testing.T) {
 	}
 }
 
-// inlineBomb doubles in size with each reference that is replaced.
+// inlineBomb returns a schema that doubles in size with each inlined reference.
 func inlineBomb(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/a0"}},"$defs":{`)
