@@ -165,5 +165,5 @@ func (h *Host) keepSecrets() {
 			secrets = append(secrets, x.bridge.secrets()...)
 		}
 	}
-	h.redactor.Know(secrets)
+	h.redactor.SetSecrets(secrets)
 }
