@@ -53,7 +53,7 @@ func TestVendors(t *testing.T) {
 	for vendor, serve := range vendortest.Vendors {
 		t.Run(vendor, func(t *testing.T) {
 			project(t)
-			v := vendortest.Mishaps(t, serve, func(url string) (answer, log string, err error) {
+			v := vendortest.Failures(t, serve, func(url string) (answer, log string, err error) {
 				t.Setenv(vendor+"_API_KEY", vendortest.Key)
 				t.Setenv(vendor+"_BASE_URL", url)
 				return do(t, "do", "everything")

@@ -87,7 +87,7 @@ func TestVendors(t *testing.T) {
 	for vendor, serve := range vendortest.Vendors {
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
-			v := vendortest.Mishaps(t, serve, func(url string) (answer, log string, err error) {
+			v := vendortest.Failures(t, serve, func(url string) (answer, log string, err error) {
 				return newLoop(t, vendor+"_API_KEY="+vendortest.Key, vendor+"_BASE_URL="+url).run(t, "do", "everything")
 			})
 			// MCP lists omit tools that a policy denies.
