@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,13 +29,7 @@ func newMember(m Member) *member {
 }
 
 func (m *member) compare(other *member) int {
-	if m.rank != other.rank {
-		return m.rank - other.rank
-	}
-	if m.spec.Priority != other.spec.Priority {
-		return m.spec.Priority - other.spec.Priority
-	}
-	return strings.Compare(m.spec.Name, other.spec.Name)
+	return cmp.Or(cmp.Compare(m.rank, other.rank), cmp.Compare(m.spec.Priority, other.spec.Priority), strings.Compare(m.spec.Name, other.spec.Name))
 }
 
 func (m *member) handles(flow Flow) bool {

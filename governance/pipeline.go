@@ -94,11 +94,7 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 		}
 		p.flows[flow] = c
 	}
-	for _, m := range p.members {
-		if m.spec.Category == Audit {
-			p.audit = append(p.audit, m)
-		}
-	}
+	p.audit = slices.DeleteFunc(slices.Clone(p.members), func(m *member) bool { return m.spec.Category != Audit })
 	return p
 }
 

@@ -120,8 +120,7 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	}
 	var members []*member
 	for _, m := range r.p.flows[flow].deciding {
-		switch m.spec.Category {
-		case Authorization, Validation, Content:
+		if c := m.spec.Category; c == Authorization || c == Validation || c == Content {
 			members = append(members, m)
 		}
 	}
