@@ -87,9 +87,8 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	return nil
 }
 
-// checkAction returns an error when d is an action that m may not take. A change by a
-// policy outside category content is ignored instead, and a change that leaves the payload
-// as it was counts as Allow.
+// checkAction returns an error for an action that m may not take. It ignores changes by
+// categories other than content, and converts a change to the same payload to Allow.
 func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) error {
 	category := m.spec.Category
 	watches := category == Observability || category == Audit
