@@ -25,6 +25,8 @@ var house = map[string]struct {
 	"internal/process":      {nil, "process hygiene is not about extensions"},
 	"internal/rawjson":      {nil, "edits bytes"},
 	"internal/nearest":      {nil, "compares words"},
+	"internal/display":      {nil, "shortens and cleans texts"},
+	"internal/schema":       {[]string{"internal/display", "internal/rawjson"}, "checks values against schemas; whose they are is not its matter"},
 	"internal/redact":       {[]string{"internal/nearest"}, "masks texts"},
 	"internal/glob":         {nil, "compares names"},
 	"internal/shellwords":   {nil, "splits a line"},
@@ -45,7 +47,7 @@ var house = map[string]struct {
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap", "internal/jsonrpc/ndjson"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
-	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest"}, "a worker: names and validates, calls nothing"},
+	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest", "internal/display", "internal/schema"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/process", "internal/rawjson", "internal/glob"}, "a worker: ordered callbacks"},
 	"governance":           {[]string{"protocol", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
 	"governance/builtin":   {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
@@ -87,7 +89,7 @@ var house = map[string]struct {
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire", "internal/jsonrpc/ndjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "status", "mcpserver", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},
 
-	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/jsonrpc/ndjson"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
+	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
 	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
@@ -95,6 +97,7 @@ var house = map[string]struct {
 	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":           {nil, "sizes of tests, and the clock"},
 	"internal/jsonrpc/ndjson":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
+	"internal/rawclient":           {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson"}, "starts what the worker would start, and talks to it by hand"},
 }
 
 // TestHouse holds the import graph against the table.

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// forbids denies payloads of the flow that hold a member "evil".
+// forbids denies payloads of the flow that have a member "evil" in arguments.
 func forbids(flow governance.Flow) policyFunc {
 	return func(_ context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 		payload := x.Request
@@ -29,7 +29,7 @@ func forbids(flow governance.Flow) policyFunc {
 	}
 }
 
-// TestHooksCannotSmuggle denies what a hook made of a request that was let pass.
+// TestHooksCannotSmuggle denies a change that a hook made after the request was allowed.
 func TestHooksCannotSmuggle(t *testing.T) {
 	smuggled := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
 	var p *governance.Pipeline
@@ -69,7 +69,7 @@ func TestHooksCannotSmuggle(t *testing.T) {
 	}
 }
 
-// TestAgainAsksThoseWhoGuard leaves out the categories that have nothing to add.
+// TestAgainAsksThoseWhoGuard expects authorization, validation and content only.
 func TestAgainAsksThoseWhoGuard(t *testing.T) {
 	var s seen
 	var members []governance.Member
@@ -94,21 +94,21 @@ func TestAgainAsksThoseWhoGuard(t *testing.T) {
 	}
 }
 
-// TestLegsSeeWhatPassed runs the leg after a failure that governance let pass, and
-// not after one that it made.
-func TestLegsSeeWhatPassed(t *testing.T) {
+// TestStagesSeeWhatPassed runs the stage after an error of the extension, and not after a
+// denial.
+func TestStagesSeeWhatPassed(t *testing.T) {
 	fails := func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.ChildExited} }
-	legs := 0
-	count := func(context.Context, *governance.Exchange) error { legs++; return nil }
+	stages := 0
+	count := func(context.Context, *governance.Exchange) error { stages++; return nil }
 	p := newPipeline(t, governance.Options{}, member("p", governance.Authorization, always(governance.Decision{})))
-	if err := p.Govern(t.Context(), toolCall(), fails, count); protocol.KindOf(err) != protocol.ChildExited || legs != 1 {
-		t.Errorf("%v, %d legs", err, legs)
+	if err := p.Govern(t.Context(), toolCall(), fails, count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
+		t.Errorf("%v, %d stages", err, stages)
 	}
 	denies := newPipeline(t, governance.Options{}, member("p", governance.Authorization, in(governance.Response, governance.Decision{Action: governance.Deny})))
-	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil), count); protocol.KindOf(err) != protocol.Rejected || legs != 1 {
-		t.Errorf("%v, %d legs", err, legs)
+	if err := denies.Govern(t.Context(), toolCall(), answer(`{}`, nil), count); protocol.KindOf(err) != protocol.Rejected || stages != 1 {
+		t.Errorf("%v, %d stages", err, stages)
 	}
-	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails, count); protocol.KindOf(err) != protocol.ChildExited || legs != 1 {
-		t.Errorf("%v, %d legs", err, legs)
+	if err := p.Govern(t.Context(), toolCall(), answer(`{}`, nil), fails, count); protocol.KindOf(err) != protocol.ChildExited || stages != 1 {
+		t.Errorf("%v, %d stages", err, stages)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// finish closes the exchange: audit is told how it ended, and the trace is kept.
-func (g *passage) finish(ctx context.Context) error {
-	x := g.x
-	if len(g.p.audit) > 0 {
-		g.close(context.WithoutCancel(ctx))
+// finish ends the exchange: it runs audit and keeps the trace.
+func (r *exchangeRun) finish(ctx context.Context) error {
+	x := r.x
+	if len(r.p.audit) > 0 {
+		r.runAudit(context.WithoutCancel(ctx))
 	}
-	g.record.end(x, g.sent)
-	if g.p.o.Traces != nil {
-		g.p.o.Traces.add(g.record)
+	r.record.end(x, r.sent)
+	if r.p.o.Traces != nil {
+		r.p.o.Traces.add(r.record)
 	}
 	if x.Failure != nil {
 		return x.Failure
@@ -22,70 +22,69 @@ func (g *passage) finish(ctx context.Context) error {
 	return nil
 }
 
-// close asks all of audit about the response, and about the request those that
-// have not been asked and see no other flow, or in a notification, all.
-func (g *passage) close(ctx context.Context) {
-	x, left := g.x, g.p.o.ChainTimeout
+// runAudit asks every audit policy about the response. Policies that see requests only are
+// asked about the request, unless they have been; for a notification all are.
+func (r *exchangeRun) runAudit(ctx context.Context) {
+	x, remaining := r.x, r.p.o.ChainTimeout
 	shown := x
-	if !g.clean {
-		shown = g.cleaned(ctx)
+	if !r.contentDone {
+		shown = r.auditCopy(ctx)
 	}
-	for i, m := range g.p.audit {
+	for i, m := range r.p.audit {
 		flow := Response
 		if x.Notify || !m.handles(Response) {
 			flow = Request
 		}
-		if !m.handles(flow) || flow == Request && i < g.warned || !m.spec.Match.fits(x) {
+		if !m.handles(flow) || flow == Request && i < r.auditsTold || !m.spec.Match.matches(x) {
 			continue
 		}
 		if shown != x {
 			shown.Verdict, shown.Failure = x.Verdict, x.Failure
 		}
-		o := m.consult(ctx, flow, shown, left)
-		left -= o.took
-		if err := g.apply(ctx, flow, m, o); err != nil {
-			g.fail(err)
+		e := m.evaluate(ctx, flow, shown, remaining)
+		remaining -= e.took
+		if err := r.apply(ctx, flow, m, e); err != nil {
+			r.fail(err)
 		}
 	}
 }
 
-// cleaned returns x for the record when content has not seen the request, because
-// something before it ended the exchange: with what content would have made of it,
-// and without the request when that cannot be said.
-func (g *passage) cleaned(ctx context.Context) *Exchange {
-	shown := *g.x
-	watch := &passage{p: g.p, x: &shown}
+// auditCopy returns x for audit when the exchange ended before content policies saw the
+// request. The copy holds the request as content policies would have changed it, or none
+// when they deny it or cannot decide.
+func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
+	shown := *r.x
+	watch := &exchangeRun{p: r.p, x: &shown}
 	shown.Failure = nil
-	left := g.p.o.ChainTimeout
-	for _, m := range g.p.flows[Request].body {
-		if m.spec.Category != Content || m.inert || !m.spec.Match.fits(&shown) {
+	remaining := r.p.o.ChainTimeout
+	for _, m := range r.p.flows[Request].deciding {
+		if m.spec.Category != Content || m.shadowed || !m.spec.Match.matches(&shown) {
 			continue
 		}
-		to, ok := watch.preview(ctx, m, &left)
+		to, ok := watch.previewContent(ctx, m, &remaining)
 		if shown.Request = to; !ok {
 			break
 		}
 	}
-	shown.Failure = g.x.Failure
+	shown.Failure = r.x.Failure
 	return &shown
 }
 
-// preview returns what m makes of the request; ok is false when it does not let it
-// pass.
-func (g *passage) preview(ctx context.Context, m *member, left *time.Duration) (request json.RawMessage, ok bool) {
-	o := m.consult(ctx, Request, g.x, *left)
-	*left -= o.took
-	err := o.err
+// previewContent returns the request as m changes it. ok is false when m does not allow it.
+func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *time.Duration) (request json.RawMessage, ok bool) {
+	e := m.evaluate(ctx, Request, r.x, *remaining)
+	*remaining -= e.took
+	err := e.err
 	if err == nil {
-		err = g.permit(Request, m, &o.Decision, new(Step))
+		err = r.checkAction(Request, m, &e.Decision, new(Step))
 	}
 	switch {
 	case err != nil && !m.spec.Required:
-		return g.x.Request, true
-	case err == nil && o.Action == Allow:
-		return g.x.Request, true
-	case err == nil && o.Action == Modify:
-		return o.JSON, true
+		return r.x.Request, true
+	case err == nil && e.Action == Allow:
+		return r.x.Request, true
+	case err == nil && e.Action == Modify:
+		return e.JSON, true
 	}
 	return nil, false
 }

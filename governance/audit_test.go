@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// outcomes notes how exchanges end.
+// outcomes records the outcome of each exchange.
 type outcomes struct{ seen []string }
 
 func (o *outcomes) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -30,7 +30,8 @@ func outcomeOf(x *governance.Exchange) string {
 	return strings.TrimSpace(string(x.Failure.Kind) + " " + x.Verdict.Policy + " " + x.Verdict.Code)
 }
 
-// TestAuditClosesEveryExchange tells audit of success, error, denial and panic.
+// TestAuditClosesEveryExchange checks that audit runs after success, error, denial and
+// panic.
 func TestAuditClosesEveryExchange(t *testing.T) {
 	deny := governance.Decision{Action: governance.Deny, Code: "no"}
 	ended, cancel := context.WithCancel(t.Context())
@@ -39,7 +40,7 @@ func TestAuditClosesEveryExchange(t *testing.T) {
 		name   string
 		policy governance.Policy
 		ctx    context.Context
-		send   governance.Leg
+		send   governance.Stage
 		want   string
 	}{
 		{"success", always(governance.Decision{}), t.Context(), answer(`{}`, nil), "passed"},
@@ -75,8 +76,8 @@ func TestAuditClosesEveryExchange(t *testing.T) {
 	}
 }
 
-// TestG5AuditHasTheLastWord withholds a result that audit could not record, and
-// tells the other audit policies why.
+// TestG5AuditHasTheLastWord withholds a result that one audit policy could not record, and
+// shows the others that denial.
 func TestG5AuditHasTheLastWord(t *testing.T) {
 	for _, tt := range []struct {
 		policy governance.Policy
@@ -100,7 +101,7 @@ func TestG5AuditHasTheLastWord(t *testing.T) {
 		if diff := cmp.Diff([]string{tt.want}, other.seen); diff != "" {
 			t.Error(diff)
 		}
-		// What has failed already stays as it was.
+		// An exchange that has failed keeps its error.
 		err = p.Govern(t.Context(), toolCall(), func(context.Context, *governance.Exchange) error { return &protocol.Error{Kind: protocol.CallTimeout} })
 		if protocol.KindOf(err) != protocol.CallTimeout {
 			t.Errorf("err = %v", err)
@@ -108,7 +109,7 @@ func TestG5AuditHasTheLastWord(t *testing.T) {
 	}
 }
 
-// TestAuditIsToldOnceOfARequest holds for audit that sees requests only as well.
+// TestAuditIsToldOnceOfARequest also covers audit policies that see requests only.
 func TestAuditIsToldOnceOfARequest(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -127,7 +128,7 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
-	// One that denies the request keeps the next from being asked before the end.
+	// A denial by one audit policy leaves the next unasked until the exchange ends.
 	var s seen
 	first := member("1", governance.Audit, in(governance.Request, governance.Decision{Action: governance.Deny}))
 	second := member("2", governance.Audit, s.policy("2"))
@@ -138,8 +139,8 @@ func TestAuditIsToldOnceOfARequest(t *testing.T) {
 	}
 }
 
-// TestAuditSeesWhatContentMadeOfIt holds also for requests that were denied before
-// content saw them.
+// TestAuditSeesWhatContentMadeOfIt also covers requests that were denied before content
+// policies ran.
 func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	mask := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 		payload := string(x.Request)
@@ -188,7 +189,7 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	}
 }
 
-// TestG6AWithheldResultLeaksNowhere keeps it from audit as well.
+// TestG6AWithheldResultLeaksNowhere checks that audit does not see the result either.
 func TestG6AWithheldResultLeaksNowhere(t *testing.T) {
 	var saw []string
 	record := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {

@@ -20,7 +20,7 @@ func TestCloseWaits(t *testing.T) {
 		ended <- p.Govern(t.Context(), toolCall(), func(ctx context.Context, x *governance.Exchange) error {
 			close(inside)
 			<-release
-			// What its extension asks meanwhile is a part of it.
+			// A request of the extension during the call is part of the call.
 			return p.Govern(ctx, &governance.Exchange{Method: "sampling/createMessage"}, answer(`{}`, nil))
 		})
 	}()
@@ -49,8 +49,8 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// TestG7AnExchangeSeesOnePipeline swaps pipelines under load. Each is closed as
-// soon as the next one is in place.
+// TestG7AnExchangeSeesOnePipeline swaps pipelines under load and closes each one as soon as
+// the next is in use.
 func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
 	type stamp struct{}
 	var current atomic.Pointer[governance.Pipeline]
@@ -85,11 +85,11 @@ func TestG7AnExchangeSeesOnePipeline(t *testing.T) {
 					return
 				}
 				passed.Add(1)
-				runtime.Gosched() // the swapping has its turn as well
+				runtime.Gosched() // let the swapping goroutine run
 			}
 		})
 	}
-	for n := 1; !t.Failed() && (n <= 1000 || passed.Load() < 1000); n++ { // however the two take turns
+	for n := 1; !t.Failed() && (n <= 1000 || passed.Load() < 1000); n++ { // the scheduler decides how often each side runs
 		if err := current.Swap(build(n)).Close(t.Context()); err != nil {
 			t.Error(err)
 		}

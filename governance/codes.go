@@ -2,15 +2,15 @@ package governance
 
 import "slices"
 
-// Codes that the pipeline itself gives to denials.
+// Codes of denials that the pipeline itself issues.
 const (
 	CodeUnavailable         = "governance_unavailable" // a required policy could not decide
 	CodeApprovalDenied      = "approval_denied"        // a person said no
 	CodeApprovalExpired     = "approval_expired"       // nobody answered in time
-	CodeApprovalUnavailable = "approval_unavailable"   // there is nobody to ask
+	CodeApprovalUnavailable = "approval_unavailable"   // no approver, or it failed
 )
 
-// categoryCodes are what a denial without a code of its own gets.
+// categoryCodes are the codes of denials that state none.
 var categoryCodes = map[Category]string{
 	Authentication: "unauthenticated",
 	Authorization:  "unauthorized",
@@ -25,15 +25,15 @@ func (c Category) code() string {
 	return "rejected"
 }
 
-// bounded are the codes that metrics may name.
+// bounded are the codes that may be metric labels. Sorted.
 var bounded = []string{
 	"approval_denied", "approval_expired", "approval_unavailable", "budget_exceeded", "descriptor_changed",
 	"governance_unavailable", "invalid_request", "loop_detected", "rate_limited", "rejected", "result_too_large",
 	"secret_found", "unauthenticated", "unauthorized",
 }
 
-// BoundedCode returns code when it is one of the project's own, else "other":
-// codes are a policy's free choice, and metrics keep each one they see.
+// BoundedCode returns code when the project defines it, else "other". A policy may return
+// any code, and a metric keeps every label it has seen.
 func BoundedCode(code string) string {
 	if _, known := slices.BinarySearch(bounded, code); known || code == "" {
 		return code

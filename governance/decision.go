@@ -12,30 +12,29 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// opinion is what asking a member gave.
-type opinion struct {
+// evaluation is the result of asking one member.
+type evaluation struct {
 	Decision
 	took  time.Duration
 	err   error
 	again bool
 }
 
-// consult asks m, for as long as its own timeout and what is left of the chain's
-// allow.
-func (m *member) consult(ctx context.Context, flow Flow, x *Exchange, left time.Duration) opinion {
-	if left <= 0 {
-		return opinion{err: errors.New("the policies before it used up the time there is for all")}
+// evaluate asks m, bounded by its own timeout and by the time that remains for the chain.
+func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining time.Duration) evaluation {
+	if remaining <= 0 {
+		return evaluation{err: errors.New("the policies before it used up the time there is for all")}
 	}
-	limit := min(m.spec.Timeout, left)
+	limit := min(m.spec.Timeout, remaining)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	d, err := m.decide(limited, flow, x)
-	o := opinion{Decision: d, took: time.Since(began), err: err}
+	e := evaluation{Decision: d, took: time.Since(began), err: err}
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		o.err = fmt.Errorf("no decision within %s", limit)
+		e.err = fmt.Errorf("no decision within %s", limit)
 	}
-	return o
+	return e
 }
 
 func (m *member) decide(ctx context.Context, flow Flow, x *Exchange) (d Decision, err error) {
@@ -47,7 +46,7 @@ func (m *member) decide(ctx context.Context, flow Flow, x *Exchange) (d Decision
 	return m.policy.Decide(ctx, flow, x)
 }
 
-// panicked is the error of a policy that panicked. The stack is for the log.
+// panicked is the error of a policy that panicked. The stack goes to the log only.
 type panicked struct {
 	value any
 	stack []byte
@@ -55,42 +54,42 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.value) }
 
-// apply does what m decided, and returns the error that this ends the exchange with.
-func (g *passage) apply(ctx context.Context, flow Flow, m *member, o opinion) error {
-	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: o.again, Outcome: Continue, Latency: o.took}
-	inert := m.inert || m.spec.Category == Audit && g.x.Failure != nil // what has failed cannot be refused
-	err := o.err
+// apply carries out the decision of m and returns the error that ends the exchange, if any.
+func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
+	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Outcome: Continue, Latency: e.took}
+	shadowed := m.shadowed || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
+	err := e.err
 	if err == nil {
-		err = g.permit(flow, m, &o.Decision, &s)
+		err = r.checkAction(flow, m, &e.Decision, &s)
 	}
 	if err != nil {
-		return g.unable(ctx, m, s, err, inert)
+		return r.policyFailed(ctx, m, s, err, shadowed)
 	}
-	s.Action, s.Code, s.Reason = o.Action, o.Code, o.Reason
-	if inert && o.Action != Allow {
+	s.Action, s.Code, s.Reason = e.Action, e.Code, e.Reason
+	if shadowed && e.Action != Allow {
 		s.Ignored = true
 	}
 	if s.Ignored {
-		g.note(m, s)
+		r.recordStep(m, s)
 		return nil
 	}
-	switch o.Action {
+	switch e.Action {
 	case Deny:
-		return g.deny(m, s, o.Decision)
+		return r.deny(m, s, e.Decision)
 	case Ask:
-		return g.question(ctx, m, s, o.Decision)
+		return r.ask(ctx, m, s, e.Decision)
 	case Modify:
-		g.change(flow, o.JSON)
+		r.change(flow, e.JSON)
 	case Respond:
-		g.x.Response, g.x.Verdict = o.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: o.Code}
+		r.x.Response, r.x.Verdict = e.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: e.Code}
 	}
-	g.note(m, s)
+	r.recordStep(m, s)
 	return nil
 }
 
-// permit refuses decisions that are not m's to make, as errors of m; a change that
-// is not is only ignored, and one that changes nothing is none.
-func (g *passage) permit(flow Flow, m *member, d *Decision, s *Step) error {
+// checkAction returns an error for an action that m may not take. It ignores changes by
+// categories other than content, and converts a change to the same payload to Allow.
+func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) error {
 	category := m.spec.Category
 	watches := category == Observability || category == Audit
 	switch d.Action {
@@ -102,13 +101,13 @@ func (g *passage) permit(flow Flow, m *member, d *Decision, s *Step) error {
 		}
 		return nil
 	case Modify:
-		if bytes.Equal(d.JSON, g.payload(flow)) {
+		if bytes.Equal(d.JSON, r.payload(flow)) {
 			d.Action = Allow
 			return nil
 		}
 		if category != Content {
 			s.Ignored = true
-			m.warn(g.p.o.Log, "a policy changes what passes, which only category content may: its change is dropped", "category", category)
+			m.warn(r.p.o.Log, "a policy changes what passes, which only category content may: its change is dropped", "category", category)
 			return nil
 		}
 	case Respond:
@@ -122,28 +121,28 @@ func (g *passage) permit(flow Flow, m *member, d *Decision, s *Step) error {
 		return fmt.Errorf("its decision %q is none of allow, deny, modify, respond and ask", d.Action)
 	}
 	var err error
-	d.JSON, err = g.check(flow, d.Action, d.JSON)
+	d.JSON, err = r.check(flow, d.Action, d.JSON)
 	return err
 }
 
-// unable deals with a policy that could not decide.
-func (g *passage) unable(ctx context.Context, m *member, s Step, err error, inert bool) error {
+// policyFailed ends the exchange when m is required and could not decide.
+func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err error, shadowed bool) error {
 	if ctx.Err() != nil {
 		s.Reason = ctx.Err().Error()
-		g.note(m, s)
+		r.recordStep(m, s)
 		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up while policy %s decided: %w", m.spec.Name, ctx.Err())
 	}
 	s.Outcome, s.Reason = PluginError, err.Error()
-	g.note(m, s)
-	m.warnError(g.p.o.Log, err, s.Flow)
-	if inert || !m.spec.Required {
+	r.recordStep(m, s)
+	m.warnError(r.p.o.Log, err, s.Flow)
+	if shadowed || !m.spec.Required {
 		return nil
 	}
 	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide: %w", m.spec.Name, err)
-	return g.refusal(e, m, Decision{Code: CodeUnavailable}, "")
+	return r.refusal(e, m, Decision{Code: CodeUnavailable}, "")
 }
 
-func (g *passage) deny(m *member, s Step, d Decision) error {
+func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
 	if d.Code == "" {
 		d.Code = m.spec.Category.code()
 	}
@@ -154,14 +153,14 @@ func (g *passage) deny(m *member, s Step, d Decision) error {
 		}
 	}
 	s.Outcome, s.Code, s.Reason = Rejected, d.Code, d.Reason
-	g.note(m, s)
-	return g.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
+	r.recordStep(m, s)
+	return r.refusal(protocol.Errorf(protocol.Rejected, "policy %s: %s", m.spec.Name, d.Reason), m, d, s.By)
 }
 
-// refusal completes e for the caller: who said so, and whether the tool has run.
-func (g *passage) refusal(e *protocol.Error, m *member, d Decision, by string) error {
-	x := g.x
-	executed := g.sent
+// refusal fills in e for the caller: the policy, its code, and whether the tool has run.
+func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by string) error {
+	x := r.x
+	executed := r.sent
 	if x.Failure != nil {
 		executed, e.Outcome = executed && x.Failure.Kind == protocol.ExtensionError, x.Failure.Outcome
 	}
@@ -169,30 +168,30 @@ func (g *passage) refusal(e *protocol.Error, m *member, d Decision, by string) e
 		d.Data = nil
 	}
 	e.Extension, e.Tool, e.RetryAfter = x.Extension, x.Tool, d.RetryAfter
-	e.Data, _ = json.Marshal(Refusal{d.Code, m.spec.Name, x.ID, d.RetryAfter.Seconds(), executed, d.Data}) // always encodes
+	e.Data, _ = json.Marshal(Refusal{d.Code, m.spec.Name, x.ID, d.RetryAfter.Seconds(), executed, d.Data}) // these types always encode
 	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: by}
 	return e
 }
 
-// Refusal is the data of the error that a refused exchange ends with.
+// Refusal is the data of the error that a denied exchange ends with.
 type Refusal struct {
 	Code       string          `json:"code"`
 	Policy     string          `json:"policy"`
 	DecisionID string          `json:"decision_id"`
 	RetryAfter float64         `json:"retry_after,omitempty"` // seconds
-	Executed   bool            `json:"executed,omitempty"`    // the extension has done what was asked
-	Data       json.RawMessage `json:"data,omitempty"`        // of the policy
+	Executed   bool            `json:"executed,omitempty"`    // the extension has executed the request
+	Data       json.RawMessage `json:"data,omitempty"`        // from the policy; nil is none
 }
 
-// note records a step and has it counted.
-func (g *passage) note(m *member, s Step) {
-	g.record.add(s)
-	if g.p.o.Observe == nil || g.trial {
+// recordStep adds s to the trace and reports it to Options.Observe.
+func (r *exchangeRun) recordStep(m *member, s Step) {
+	r.record.add(s)
+	if r.p.o.Observe == nil || r.dryRun {
 		return
 	}
-	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.shadow, Action: s.Action, Latency: s.Latency}
+	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow, Action: s.Action, Latency: s.Latency}
 	if s.Action == Deny || s.Outcome == Rejected {
 		o.Code = BoundedCode(s.Code)
 	}
-	g.p.o.Observe(o)
+	r.p.o.Observe(o)
 }

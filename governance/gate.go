@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// gate counts what is under way. Once it is closing, the last to leave shuts it.
+// gate counts operations in progress. After close, the last one to leave closes shut.
 type gate struct {
 	mu      sync.Mutex
 	inside  int
 	closing bool
-	shut    chan struct{} // made by the first close; closed with the last inside gone
+	shut    chan struct{} // made by the first close; closed when nothing is inside
 }
 
-// enter reports whether one more may begin; leave ends it. Until the gate is shut
-// what is under way may begin more.
+// enter reports whether an operation may begin; leave ends it. During close, operations in
+// progress may start further ones.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -34,7 +34,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close waits until nothing is under way, or ctx ends.
+// close waits until no operation is in progress, or ctx ends.
 func (g *gate) close(ctx context.Context) error {
 	g.mu.Lock()
 	if !g.closing {

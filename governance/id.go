@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An id is 64 bits: milliseconds since 2020, then 23 bits that begin at a random
-// number of the process and count what falls into one millisecond. Ids of a
-// process never repeat and sort by time; those of two processes hardly collide.
+// An id is 64 bits: milliseconds since 2020, then a 23-bit counter that starts at a random
+// number of the process. Ids of one process never repeat and sort by time; collisions
+// between processes are unlikely.
 const idCounterBits = 23
 
 var (
@@ -17,7 +17,7 @@ var (
 	lastID   atomic.Uint64
 )
 
-// newID returns 13 characters of Crockford's base 32.
+// newID returns the id as 13 characters of Crockford's base 32.
 func newID(now time.Time) string {
 	first := uint64(now.UnixMilli()-idEpoch)<<idCounterBits | idOffset
 	var id uint64

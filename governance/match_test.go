@@ -44,7 +44,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// hides is a policy that lets nobody see tools with the suffix.
+// hides is a policy that hides tools with the suffix.
 type hides struct {
 	policyFunc
 	suffix string
@@ -119,8 +119,7 @@ func TestGlobs(t *testing.T) {
 	}
 }
 
-// FuzzGlobs holds the matcher against path.Match, which it agrees with about names
-// without slashes.
+// FuzzGlobs compares the matcher with path.Match; the two agree on names without slashes.
 func FuzzGlobs(f *testing.F) {
 	for _, seed := range [][2]string{{"a*b?[c-e]", "axxbyd"}, {`\**`, "*"}, {"[^ä]*", "öa"}, {"*\xff?", "a\xffb"}} {
 		f.Add(seed[0], seed[1])

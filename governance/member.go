@@ -1,42 +1,79 @@
 package governance
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
 
-// member is a policy in its place.
+// member is a policy at its position in the pipeline.
 type member struct {
-	spec   Spec
-	policy Policy
-	place  int  // of the category
-	shadow bool // what it decides is recorded
-	inert  bool // and has no effect
-	later  queue
-	warned throttle
+	spec     Spec
+	policy   Policy
+	rank     int  // index of the category in pipeline order
+	shadowed bool // decisions are recorded and have no effect: mode shadow, or an observer that is not required
+	later    queue
+	warned   throttle
 }
 
 func newMember(m Member) *member {
-	place := slices.Index(Category("").Values(), string(m.Spec.Category))
-	if place < 0 || m.Policy == nil {
+	rank := slices.Index(Category("").Values(), string(m.Spec.Category))
+	if rank < 0 || m.Policy == nil {
 		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name, strings.Join(Category("").Values(), ", ")))
 	}
-	shadow := m.Spec.Mode == ModeShadow
-	return &member{spec: m.Spec, policy: m.Policy, place: place, shadow: shadow,
-		inert: shadow || m.Spec.Category == Observability && !m.Spec.Required}
+	return &member{spec: m.Spec, policy: m.Policy, rank: rank,
+		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !m.Spec.Required}
 }
 
 func (m *member) compare(other *member) int {
-	if m.place != other.place {
-		return m.place - other.place
-	}
-	if m.spec.Priority != other.spec.Priority {
-		return m.spec.Priority - other.spec.Priority
-	}
-	return strings.Compare(m.spec.Name, other.spec.Name)
+	return cmp.Or(cmp.Compare(m.rank, other.rank), cmp.Compare(m.spec.Priority, other.spec.Priority), strings.Compare(m.spec.Name, other.spec.Name))
 }
 
 func (m *member) handles(flow Flow) bool {
 	return len(m.spec.Flows) == 0 || slices.Contains(m.spec.Flows, flow)
+}
+
+// Members builds the members of the specs that are not disabled, in their order. A policy
+// of before is reused, with its counters, when its spec differs in mode, required, priority
+// and descriptive fields at most. The error names every spec that cannot be built.
+func Members(specs []Spec, before []Member, build func(Spec) (Policy, error)) ([]Member, error) {
+	var members []Member
+	var errs []error
+	for _, s := range specs {
+		if s.Normalize(); s.Disabled {
+			continue
+		}
+		policy := policyOf(s, before)
+		if policy == nil {
+			var err error
+			if policy, err = build(s); err != nil {
+				errs = append(errs, fmt.Errorf("policy %s: %w", s.Name, err))
+				continue
+			}
+		}
+		m := Member{Spec: s, Policy: policy}
+		m.normalize()
+		members = append(members, m)
+	}
+	return members, errors.Join(errs...)
+}
+
+func policyOf(s Spec, members []Member) Policy {
+	for _, m := range members {
+		if m.Spec.Name == s.Name && reflect.DeepEqual(s.identity(), m.Spec.identity()) {
+			return m.Policy
+		}
+	}
+	return nil
+}
+
+// identity returns s without the fields that only the pipeline reads.
+func (s Spec) identity() Spec {
+	s.Normalize()
+	s.Required, s.Disabled, s.Mode, s.Priority = false, false, "", 0
+	s.Description, s.Author, s.Namespace, s.Version, s.Tags = "", "", "", "", nil
+	return s
 }

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// What an observer that nobody waits for may do at once, and owe.
+// Bounds of an observer that runs detached: its goroutines, and the jobs that may wait for
+// them.
 const (
 	observerWorkers = 4
 	observerQueue   = 256
 )
 
-// queue runs jobs on a few goroutines, which end when there are none.
+// queue runs jobs on up to observerWorkers goroutines, which end when no job is left.
 type queue struct {
 	mu      sync.Mutex
 	jobs    []func()
 	workers int
 }
 
-// push reports whether the queue had room.
+// push adds a job. It returns false when the queue is full.
 func (q *queue) push(job func()) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -31,7 +32,7 @@ func (q *queue) push(job func()) bool {
 	q.jobs = append(q.jobs, job)
 	if q.workers < observerWorkers {
 		q.workers++
-		go q.work() // ended by an empty queue; the gate waits for its jobs
+		go q.work() // ends when the queue is empty; the gate waits for its jobs
 	}
 	return true
 }
@@ -52,34 +53,34 @@ func (q *queue) work() {
 	}
 }
 
-// detach shows an observer the exchange as it is now, without waiting for it.
-func (g *passage) detach(flow Flow, m *member) {
-	seen := *g.x
-	watch := &passage{p: g.p, x: &seen, record: g.record, sent: g.sent}
-	g.p.under.enter() // as a part of g, which is under way
+// detach shows m a copy of the exchange in the background. The exchange does not wait.
+func (r *exchangeRun) detach(flow Flow, m *member) {
+	seen := *r.x
+	watch := &exchangeRun{p: r.p, x: &seen, record: r.record, sent: r.sent}
+	r.p.under.enter() // cannot fail: the exchange of r is still inside
 	ok := m.later.push(func() {
-		defer g.p.under.leave()
-		// What it decides has no effect, and its errors are its own.
-		_ = watch.apply(g.p.running, flow, m, m.consult(g.p.running, flow, &seen, m.spec.Timeout))
+		defer r.p.under.leave()
+		// The decision has no effect, and apply has logged the error.
+		_ = watch.apply(r.p.running, flow, m, m.evaluate(r.p.running, flow, &seen, m.spec.Timeout))
 	})
 	if !ok {
-		g.p.under.leave()
-		g.note(m, Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Outcome: Dropped, Reason: "it has too much to do"})
+		r.p.under.leave()
+		r.recordStep(m, Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Outcome: Dropped, Reason: "it has too much to do"})
 	}
 }
 
-// throttle lets one message a second pass.
+// throttle allows one event per second.
 type throttle struct{ next atomic.Int64 }
 
-func (t *throttle) pass() bool {
+func (t *throttle) allow() bool {
 	now := time.Now().UnixNano()
 	next := t.next.Load()
 	return now >= next && t.next.CompareAndSwap(next, now+int64(time.Second))
 }
 
-// warn logs what m does wrong, not more often than once a second.
+// warn logs an error of m, at most once per second.
 func (m *member) warn(log *slog.Logger, message string, args ...any) {
-	if m.warned.pass() {
+	if m.warned.allow() {
 		log.Warn(message, append([]any{"policy", m.spec.Name}, args...)...)
 	}
 }

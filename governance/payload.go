@@ -13,28 +13,28 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// payload is what a policy may change in the flow.
-func (g *passage) payload(flow Flow) json.RawMessage {
+// payload returns the JSON that a policy may change in the flow.
+func (r *exchangeRun) payload(flow Flow) json.RawMessage {
 	if flow == Request {
-		return g.x.Request
+		return r.x.Request
 	}
-	return g.x.Response
+	return r.x.Response
 }
 
-func (g *passage) change(flow Flow, to json.RawMessage) {
+func (r *exchangeRun) change(flow Flow, to json.RawMessage) {
 	if flow == Request {
-		g.x.Request = to
+		r.x.Request = to
 	} else {
-		g.x.Response = to
+		r.x.Response = to
 	}
 }
 
-// check returns what a policy wants to put in the place of a payload as it may go
-// out: an object, of a bearable size, and still the same call.
-func (g *passage) check(flow Flow, action Action, to json.RawMessage) (json.RawMessage, error) {
+// check validates the JSON with which a policy replaces a payload: an object within the
+// size limit that does not change which tool is called.
+func (r *exchangeRun) check(flow Flow, action Action, to json.RawMessage) (json.RawMessage, error) {
 	what := "the " + string(flow) + " it returns"
-	if len(to) > g.p.o.MaxJSON {
-		return nil, fmt.Errorf("%s has %d bytes, over the limit of %d", what, len(to), g.p.o.MaxJSON)
+	if len(to) > r.p.o.MaxJSON {
+		return nil, fmt.Errorf("%s has %d bytes, over the limit of %d", what, len(to), r.p.o.MaxJSON)
 	}
 	if err := rawjson.Check(to); err != nil {
 		return nil, fmt.Errorf("%s is not JSON: %w", what, err)
@@ -43,7 +43,7 @@ func (g *passage) check(flow Flow, action Action, to json.RawMessage) (json.RawM
 	if to[0] != '{' {
 		return nil, fmt.Errorf("%s is not an object", what)
 	}
-	x := g.x
+	x := r.x
 	switch {
 	case action == Respond:
 	case flow == Request && x.Method == protocol.MethodToolsCall && x.ToChild:
@@ -57,8 +57,8 @@ func (g *passage) check(flow Flow, action Action, to json.RawMessage) (json.RawM
 	return to, nil
 }
 
-// sameCall holds the params of a tools/call after a change against those before:
-// who may call which tool has been decided.
+// sameCall checks that a changed tools/call names the same tool. Authorization has decided
+// about that name and does not run again.
 func sameCall(before, after json.RawMessage) error {
 	seen := make(map[string]json.RawMessage)
 	for key, value := range rawjson.Members(after) {
@@ -66,7 +66,7 @@ func sameCall(before, after json.RawMessage) error {
 			if !strings.EqualFold(key, own) {
 				continue
 			}
-			if _, twice := seen[own]; twice || key != own { // to some extensions it is the same
+			if _, twice := seen[own]; twice || key != own { // some extensions decode member names case-insensitively
 				return fmt.Errorf("the request it returns has a member %q beside %q", key, own)
 			}
 			seen[own] = value
@@ -82,37 +82,37 @@ func sameCall(before, after json.RawMessage) error {
 	return nil
 }
 
-// errorBody is an extension's own error as JSON-RPC carries it.
+// errorBody is an extension's own error in its JSON-RPC form.
 type errorBody struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// decideFailure lets content see the words of an extension that failed; what the
-// host has to say about a failure is not for policies to change.
-func (g *passage) decideFailure(ctx context.Context, c chain, left *time.Duration) error {
-	x := g.x
+// decideFailure asks content policies about an error that an extension returned. Errors of
+// the host hold no foreign text and stay as they are.
+func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *time.Duration) error {
+	x := r.x
 	if x.Failure.Kind != protocol.ExtensionError {
 		return nil
 	}
 	wire := x.Failure.Wire()
 	body, err := json.Marshal(errorBody{wire.Code, wire.Message, wire.Data})
-	if err != nil { // its data is no JSON: nobody could read it
+	if err != nil { // the data is not JSON, so no client could read it
 		body, _ = json.Marshal(errorBody{Code: wire.Code, Message: wire.Message})
 	}
 	x.Response = body
-	for _, m := range c.body {
-		if m.spec.Category != Content || !m.spec.Match.fits(x) {
+	for _, m := range c.deciding {
+		if m.spec.Category != Content || !m.spec.Match.matches(x) {
 			continue
 		}
-		if err := g.step(ctx, Response, m, left, false); err != nil {
+		if err := r.step(ctx, Response, m, remaining, false); err != nil {
 			return err
 		}
 	}
 	if !bytes.Equal(body, x.Response) {
 		var to errorBody
-		_ = json.Unmarshal(x.Response, &to) // as check has found it
+		_ = json.Unmarshal(x.Response, &to) // check has validated it
 		changed := protocol.Errorf(protocol.ExtensionError, "%s", to.Message)
 		changed.Extension, changed.Tool, changed.Code, changed.Data = x.Failure.Extension, x.Failure.Tool, to.Code, to.Data
 		changed.Outcome, changed.RetryAfter, changed.Evidence = x.Failure.Outcome, x.Failure.RetryAfter, x.Failure.Evidence

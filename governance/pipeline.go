@@ -1,6 +1,5 @@
-// Package governance decides, changes and records what passes between callers
-// and extensions. A [Pipeline] is immutable; [Pipeline.Govern] is the only way
-// through it.
+// Package governance decides, changes and records the exchanges between callers and
+// extensions. A [Pipeline] is immutable; [Pipeline.Govern] is the only way through it.
 package governance
 
 import (
@@ -13,55 +12,55 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Defaults of Options, used where they state 0.
+// Defaults of the fields of Options that are 0.
 const (
 	DefaultChainTimeout = 10 * time.Second
 	DefaultMaxJSON      = 16 << 20
 )
 
-// Options is what a pipeline shares with its owner. The zero value is usable.
+// Options configure a pipeline. The zero value is usable.
 type Options struct {
-	// Approver answers the questions of policies. Default: every answer is no.
+	// Approver answers the questions of policies. Default: every question is denied.
 	Approver Approver
-	// ChainTimeout bounds what all policies together take for one flow of one
-	// exchange, beside the timeout of each. Questions to people do not count.
-	// Default: DefaultChainTimeout.
+	// ChainTimeout bounds all policies together for one flow of one exchange; each policy
+	// also has its own timeout. Waiting for a person does not count. Default:
+	// DefaultChainTimeout.
 	ChainTimeout time.Duration
-	// MaxJSON bounds what a policy may make of a request or a response, in bytes.
-	// Default: DefaultMaxJSON.
+	// MaxJSON bounds a request or response that a policy has changed, in bytes. Default:
+	// DefaultMaxJSON.
 	MaxJSON int
-	// Traces keeps how decisions came about. Default: nothing is kept.
+	// Traces keeps the latest decision traces. Default: none are kept.
 	Traces *Traces
-	// Observe is told of each step, by the goroutine that took it: it must be quick.
+	// Observe is called for each step on the goroutine of the exchange, so it must be
+	// quick.
 	Observe func(Observation)
-	// Log receives what policies do wrong. Default: nobody.
+	// Log receives the errors of policies. Default: discarded.
 	Log *slog.Logger
 }
 
-// Pipeline asks policies in order: by category, priority and name. Its zero value
-// lets everything pass and costs nothing. Its methods may be called by many
-// goroutines at once.
+// Pipeline asks policies in order of category, priority and name. Its zero value allows
+// everything without allocating. Its methods are safe for concurrent use.
 type Pipeline struct {
 	o       Options
 	members []*member
 	flows   map[Flow]chain
-	audit   []*member // of either flow
+	audit   []*member // both flows
 
-	under   gate            // exchanges and observers under way
-	running context.Context // ends with Close; of observers that nobody waits for, and of questions
+	under   gate            // exchanges and detached observers in progress
+	running context.Context // canceled by Close; detached observers and questions use it
 	stop    context.CancelFunc
 }
 
-// chain is who is asked about one flow.
+// chain holds the members that are asked about one flow.
 type chain struct {
-	waited   []*member // observers that the exchange waits for
-	detached []*member // and those it does not
-	body     []*member // authentication to content
+	awaited  []*member // observers that the exchange waits for
+	detached []*member // observers that run in the background
+	deciding []*member // authentication to content
 }
 
-// NewPipeline returns a pipeline of the members that are not disabled, in the
-// order of their specs. It normalizes the specs, and panics when a member has no
-// policy or no category. An owner whose pipeline has members calls Close.
+// NewPipeline returns a pipeline of the members that are not disabled. It normalizes their
+// specs, and panics when a member has no policy or no category. The owner of a pipeline
+// with members calls Close.
 func NewPipeline(o Options, members ...Member) *Pipeline {
 	if o.ChainTimeout <= 0 {
 		o.ChainTimeout = DefaultChainTimeout
@@ -86,43 +85,39 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 			switch {
 			case !m.handles(flow) || m.spec.Category == Audit:
 			case m.spec.Category != Observability:
-				c.body = append(c.body, m)
-			case m.inert:
+				c.deciding = append(c.deciding, m)
+			case m.shadowed:
 				c.detached = append(c.detached, m)
 			default:
-				c.waited = append(c.waited, m)
+				c.awaited = append(c.awaited, m)
 			}
 		}
 		p.flows[flow] = c
 	}
-	for _, m := range p.members {
-		if m.spec.Category == Audit {
-			p.audit = append(p.audit, m)
-		}
-	}
+	p.audit = slices.DeleteFunc(slices.Clone(p.members), func(m *member) bool { return m.spec.Category != Audit })
 	return p
 }
 
-// Leg is a part of an exchange's way that its owner takes it.
-type Leg func(ctx context.Context, x *Exchange) error
+// Stage is a step of an exchange that the caller of Govern supplies.
+type Stage func(ctx context.Context, x *Exchange) error
 
-// ErrClosed says that a pipeline was asked after its Close had ended: nothing was
-// decided and nothing sent. An owner that has a newer pipeline asks that one.
+// ErrClosed is returned after Close has ended: nothing was decided and nothing was sent. An
+// owner that has built a newer pipeline retries with that one.
 var ErrClosed = errors.New("the pipeline has been closed")
 
-// Govern takes x through the policies: those of the request flow, then send, then
-// those of the response flow, then the legs of after, in their order, then audit.
-// send runs at most once, and never after a denial; what it fails with goes back
-// through observability and, when it is the extension's own error, content. The
-// legs of after see only what the response flow let pass. A notification has
-// no response flow and no legs after it. Audit runs whatever happened, a panic of
-// send included. A send that returns an error once x.Verdict is a denial, as that
-// of [Pipeline.Again], has refused x: it goes to audit at once.
+// Govern runs the policies of the request flow, send, the policies of the response flow,
+// the stages of after in their order, and audit.
 //
-// x.Response is the result when Govern returns nil. Its errors are
-// *protocol.Error: that of send, rejected for a denial, governance_unavailable
-// when a required policy could not decide, and shutting_down with [ErrClosed].
-func (p *Pipeline) Govern(ctx context.Context, x *Exchange, send Leg, after ...Leg) error {
+// send runs at most once, and never after a denial. When it fails, observers see the error,
+// and content policies too if the extension itself returned it. The stages of after run
+// only when the response flow allowed the exchange. A notification has neither response
+// flow nor stages. Audit always runs, even when send panics. When send returns an error
+// after a denial by [Pipeline.Again], only audit follows.
+//
+// When Govern returns nil, x.Response is the result. Its errors are *protocol.Error: the
+// error of send, rejected for a denial, governance_unavailable when a required policy could
+// not decide, or shutting_down with [ErrClosed].
+func (p *Pipeline) Govern(ctx context.Context, x *Exchange, send Stage, after ...Stage) error {
 	x.ID, x.Response, x.Failure, x.Verdict = "", nil, nil, Verdict{}
 	if len(p.members) == 0 {
 		return ungoverned(ctx, x, send, after)
@@ -131,24 +126,24 @@ func (p *Pipeline) Govern(ctx context.Context, x *Exchange, send Leg, after ...L
 		return protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
 	}
 	defer p.under.leave()
-	g := p.begin(x)
-	ctx = context.WithValue(ctx, passageKey{}, g)
+	r := p.begin(x)
+	ctx = context.WithValue(ctx, runKey{}, r)
 	returned := false
 	defer func() {
 		if !returned {
-			g.fail(protocol.Errorf(protocol.ExtensionError, "%s did not return: the host is at fault", x.Method))
-			_ = g.finish(ctx) // the panic goes on
+			r.fail(protocol.Errorf(protocol.ExtensionError, "%s did not return: the host is at fault", x.Method))
+			_ = r.finish(ctx) // the panic continues
 		}
 	}()
-	err := g.carry(ctx, send, after)
+	err := r.execute(ctx, send, after)
 	returned = true
 	if err != nil {
-		g.fail(err)
+		r.fail(err)
 	}
-	return g.finish(ctx)
+	return r.finish(ctx)
 }
 
-func ungoverned(ctx context.Context, x *Exchange, send Leg, after []Leg) error {
+func ungoverned(ctx context.Context, x *Exchange, send Stage, after []Stage) error {
 	err := send(ctx, x)
 	if x.Notify || err != nil && len(after) == 0 {
 		return err
@@ -156,52 +151,52 @@ func ungoverned(ctx context.Context, x *Exchange, send Leg, after []Leg) error {
 	if err != nil {
 		x.Failure, x.Response = asError(err), nil
 	}
-	for _, leg := range after {
-		if err := leg(ctx, x); err != nil {
+	for _, stage := range after {
+		if err := stage(ctx, x); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// Again takes what a hook changed in x once more through authorization, validation
-// and content of the flow. The legs of Govern call it, with the context they were
-// given, after they have put the change into x, and return its error as it is.
+// Again asks authorization, validation and content policies about a change that a hook made
+// to x. The stages of Govern call it with their own context after they have changed x, and
+// return its error unchanged.
 func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	if len(p.members) == 0 {
 		return nil
 	}
-	g, ok := ctx.Value(passageKey{}).(*passage)
-	if !ok || g.x != x {
-		g = p.begin(x)
-		g.sent = flow == Response
+	r, ok := ctx.Value(runKey{}).(*exchangeRun)
+	if !ok || r.x != x {
+		r = p.begin(x)
+		r.sent = flow == Response
 	}
-	return g.again(ctx, flow)
+	return r.again(ctx, flow)
 }
 
-// Test takes the request flow of x without sending it, and returns how it went and
-// the refusal that sending would have met. Nobody is asked, audit does not run, and
-// the trace is not kept; policies that count do count it.
+// Test runs the request flow of x without sending it, and returns the trace and the denial,
+// if any. No person is asked, audit does not run and the trace is not kept. Policies that
+// count requests do count this one.
 func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
 	if !p.under.enter() {
 		return Trace{}, protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
 	}
 	defer p.under.leave()
-	g := p.begin(x)
-	g.trial = true
-	err := g.decide(ctx, Request)
+	r := p.begin(x)
+	r.dryRun = true
+	err := r.decide(ctx, Request)
 	if err != nil {
-		g.fail(err)
+		r.fail(err)
 	}
-	g.record.end(x, false)
-	return g.record.snapshot(), err
+	r.record.end(x, false)
+	return r.record.snapshot(), err
 }
 
-// Visible reports whether all policies let the caller see the tool in lists.
+// Visible reports whether every policy lets the caller see the tool in lists.
 func (p *Pipeline) Visible(caller, extension, tool string) bool {
 	x := Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true}
 	for _, m := range p.members {
-		if v, ok := m.policy.(Visibler); ok && !m.inert && m.spec.Match.fits(&x) && !visible(v, &x) {
+		if v, ok := m.policy.(Visibler); ok && !m.shadowed && m.spec.Match.matches(&x) && !visible(v, &x) {
 			return false
 		}
 	}
@@ -217,11 +212,11 @@ func visible(v Visibler, x *Exchange) (yes bool) {
 	return v.Visible(x.Caller, x.Extension, x.Tool)
 }
 
-// Close waits until the exchanges and observers under way have ended, and refuses
-// later ones with [ErrClosed]; exchanges that begin while others are under way, as
-// their parts do, are still governed. When ctx ends first it stops observers and
-// questions and returns its error. It does not close the policies: another pipeline may have
-// them.
+// Close waits until exchanges and detached observers have ended, and refuses later
+// exchanges with [ErrClosed]. Until then new exchanges are still governed, because they may
+// be part of one in progress. When ctx ends first, Close cancels observers and questions
+// and returns the error of ctx. It does not close the policies, which another pipeline may
+// share.
 func (p *Pipeline) Close(ctx context.Context) error {
 	err := p.under.close(ctx)
 	if p.stop != nil {

@@ -15,21 +15,21 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// policyFunc is a policy of one function.
+// policyFunc is a policy made of one function.
 type policyFunc func(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error)
 
 func (f policyFunc) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	return f(ctx, flow, x)
 }
 
-// always decides the same about everything.
+// always returns d for every exchange.
 func always(d governance.Decision) policyFunc {
 	return func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
 		return d, nil
 	}
 }
 
-// in decides d in one flow.
+// in returns d in one flow and allows the other.
 func in(flow governance.Flow, d governance.Decision) policyFunc {
 	return func(_ context.Context, f governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
 		if f != flow {
@@ -39,7 +39,7 @@ func in(flow governance.Flow, d governance.Decision) policyFunc {
 	}
 }
 
-// failing never decides.
+// failing returns an error for every exchange.
 var failing = policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
 	return governance.Decision{}, errors.New("its database is down")
 })
@@ -48,7 +48,7 @@ func member(name string, c governance.Category, p governance.Policy) governance.
 	return governance.Member{Spec: governance.Spec{Name: name, Category: c, Required: true}, Policy: p}
 }
 
-// newPipeline returns a pipeline that is closed with t.
+// newPipeline returns a pipeline that t's cleanup closes.
 func newPipeline(t testing.TB, o governance.Options, members ...governance.Member) *governance.Pipeline {
 	p := governance.NewPipeline(o, members...)
 	t.Cleanup(func() {
@@ -66,8 +66,8 @@ func toolCall() *governance.Exchange {
 		Request: json.RawMessage(`{"name":"work","arguments":{"a":1}}`)}
 }
 
-// answer is a send that notes what it got.
-func answer(with string, got *string) governance.Leg {
+// answer returns a send that stores the request in got and responds.
+func answer(with string, got *string) governance.Stage {
 	return func(_ context.Context, x *governance.Exchange) error {
 		if got != nil {
 			*got = string(x.Request)
@@ -90,7 +90,7 @@ func refusalOf(t *testing.T, err error) governance.Refusal {
 	return r
 }
 
-// seen notes which policies were asked about what.
+// seen records the flow and name of each policy that is asked.
 type seen struct {
 	mu    sync.Mutex
 	steps []string
@@ -168,7 +168,7 @@ func TestEmptyPipelinePassesFailuresOn(t *testing.T) {
 	x := toolCall()
 	err := p.Govern(t.Context(), x, send, func(_ context.Context, x *governance.Exchange) error { failed = x.Failure.Message; return nil })
 	if !errors.Is(err, cause) || failed != "no disk" {
-		t.Errorf("err = %v; the next leg saw %q", err, failed)
+		t.Errorf("err = %v; the next stage saw %q", err, failed)
 	}
 	if err := p.Again(t.Context(), governance.Request, x); err != nil {
 		t.Error(err)
@@ -178,8 +178,8 @@ func TestEmptyPipelinePassesFailuresOn(t *testing.T) {
 	}
 }
 
-// TestG5OnlyContentChanges follows a change to the next policy, the extension and
-// the caller.
+// TestG5OnlyContentChanges follows a change to the next policy, the extension and the
+// caller.
 func TestG5OnlyContentChanges(t *testing.T) {
 	changes := func(request, response string) policyFunc {
 		return func(_ context.Context, flow governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
@@ -211,7 +211,7 @@ func TestG5OnlyContentChanges(t *testing.T) {
 	}
 }
 
-// payloads notes what of each flow it sees.
+// payloads records the payload of each flow.
 type payloads struct{ seen []string }
 
 func (p *payloads) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -223,7 +223,8 @@ func (p *payloads) Decide(_ context.Context, flow governance.Flow, x *governance
 	return governance.Decision{}, nil
 }
 
-// TestG4WhatContentMayNotReturn ends the exchange before the original is sent.
+// TestG4WhatContentMayNotReturn checks that an invalid change ends the exchange before
+// anything is sent.
 func TestG4WhatContentMayNotReturn(t *testing.T) {
 	tests := []struct{ name, json, want string }{
 		{"garbage", `{"name":`, "is not JSON"},
@@ -337,8 +338,8 @@ func TestNotificationsHaveARequestFlowOnly(t *testing.T) {
 	}
 }
 
-// TestFailuresGoBackThroughContent masks what an extension says when it fails, and
-// leaves alone what the host says.
+// TestFailuresGoBackThroughContent masks the errors of extensions and leaves those of the
+// host alone.
 func TestFailuresGoBackThroughContent(t *testing.T) {
 	mask := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 		if flow == governance.Request {

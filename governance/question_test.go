@@ -12,14 +12,14 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// approverFunc is an approver of one function.
+// approverFunc is an approver made of one function.
 type approverFunc func(ctx context.Context, x *governance.Exchange, q governance.Question) (bool, string, error)
 
 func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
 	return f(ctx, x, q)
 }
 
-// after answers once so much time has passed.
+// after answers when d has passed.
 func after(d time.Duration, yes bool) approverFunc {
 	return func(ctx context.Context, _ *governance.Exchange, _ governance.Question) (bool, string, error) {
 		select {
@@ -61,7 +61,7 @@ func TestQuestions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := member("money", governance.Authorization, in(governance.Request, tt.d))
-				m.Spec.Required = false // which makes nothing easier
+				m.Spec.Required = false // a denial counts even so
 				p := newPipeline(t, governance.Options{Approver: tt.approver, ChainTimeout: time.Second}, m, member("next", governance.Validation, always(governance.Decision{})))
 				x, began := toolCall(), time.Now()
 				err := p.Govern(t.Context(), x, answer(`{}`, nil))
@@ -92,7 +92,7 @@ func TestQuestionSaysWhatItIsAbout(t *testing.T) {
 	}
 }
 
-// TestQuestionsEnd when the caller gives up, and when the pipeline has to close.
+// TestQuestionsEnd cancels questions when the caller gives up and when the pipeline closes.
 func TestQuestionsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name string

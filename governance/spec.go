@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Category is a policy's place in the pipeline.
+// Category is a policy's stage in the pipeline.
 type Category string
 
 // The categories, in the order they run.
 const (
-	Observability  Category = "observability"  // watches; in parallel, delays nothing unless required
-	Authentication Category = "authentication" // who is calling
-	Authorization  Category = "authorization"  // may they
-	RateLimiting   Category = "rate_limiting"  // how often
-	Validation     Category = "validation"     // is it well formed
-	Content        Category = "content"        // the only one that may change what passes
-	Audit          Category = "audit"          // records; last and always
+	Observability  Category = "observability"  // watches in parallel; delays the exchange only when required
+	Authentication Category = "authentication" // establishes the caller
+	Authorization  Category = "authorization"  // decides what the caller may do
+	RateLimiting   Category = "rate_limiting"  // bounds how often
+	Validation     Category = "validation"     // checks the form of the request
+	Content        Category = "content"        // the only category that may change payloads
+	Audit          Category = "audit"          // records; last, and for every exchange
 )
 
 // Values returns every category in the order they run.
@@ -28,23 +28,23 @@ func (Category) Values() []string {
 // Values returns the flows of an exchange in the order they run.
 func (Flow) Values() []string { return []string{string(Request), string(Response)} }
 
-// Mode says what a decision does.
+// Mode says whether a policy's decisions take effect.
 type Mode string
 
 // The modes.
 const (
-	ModeEnforce Mode = "enforce" // decisions count; the default
-	ModeShadow  Mode = "shadow"  // decisions are recorded and change nothing
+	ModeEnforce Mode = "enforce" // decisions take effect; the default
+	ModeShadow  Mode = "shadow"  // decisions are recorded only
 )
 
-// Values returns what files may say: the modes, then other systems' words that
-// [Spec.Normalize] turns into one of them.
+// Values returns the values allowed in files: the modes, then the words of other systems
+// that [Spec.Normalize] translates.
 func (Mode) Values() []string {
 	return []string{string(ModeEnforce), string(ModeShadow), "sequential", "transform", "concurrent",
 		"enforce_ignore_error", "permissive", "audit", "fire_and_forget", "disabled"}
 }
 
-// Kind says how a policy is reached.
+// Kind says how a policy runs.
 type Kind string
 
 // The kinds.
@@ -52,62 +52,62 @@ const (
 	KindBuiltin Kind = "builtin" // in this process
 	KindGRPC    Kind = "grpc"    // a process serving mcpv.plugin.v1.PluginService on a unix socket
 	KindMCP     Kind = "mcp"     // an MCP server with the tool invoke_hook
-	KindNative  Kind = "native"  // an extension answering governance/decide
+	KindNative  Kind = "native"  // an extension that answers governance/decide
 
-	kindExternal Kind = "external" // another system's word for KindMCP
+	kindExternal Kind = "external" // another system's name of KindMCP
 )
 
-// Values returns what files may say.
+// Values returns the values allowed in files.
 func (Kind) Values() []string {
 	return []string{string(KindBuiltin), string(KindGRPC), string(KindMCP), string(KindNative), string(kindExternal)}
 }
 
-// Defaults of a Spec's bounds, used when it states 0.
+// Defaults of the fields of Spec that are 0.
 const (
 	DefaultTimeout          = 3 * time.Second
 	DefaultHandshakeTimeout = 30 * time.Second
 )
 
-// Spec is one policy as the operator's files state it: an entry of `plugins:`.
-// [Spec.SetDefaults] makes the spec that states nothing, [Spec.Normalize] fills
-// in what depends on the rest, and [Spec.Validate] says what is wrong.
+// Spec is the configuration of one policy: an entry of `plugins:`. [Spec.SetDefaults] sets
+// it to the defaults, [Spec.Normalize] fills in fields that depend on others, and
+// [Spec.Validate] reports every error.
 //
-// The first block is what every policy has. The last one is what plugin files
-// of other systems carry as well; Normalize turns it into the fields above it.
+// The last block holds fields of other systems' plugin files. Normalize translates those
+// that have an equivalent above.
 type Spec struct {
 	Name     string   `json:"name" jsonschema:"required"`         // unique among all policies
 	Category Category `json:"category,omitempty"`                 // place in the pipeline; default for kind mcp: content
-	Kind     Kind     `json:"kind,omitempty"`                     // how it is reached; external is mcp; default: mcp with an mcp block, grpc with cmd, else builtin
-	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: which of the built-in policies
-	Required bool     `json:"required" jsonschema:"default=true"` // a failure to decide ends the call
-	Disabled bool     `json:"disabled,omitempty"`                 // neither in the pipeline nor started
+	Kind     Kind     `json:"kind,omitempty"`                     // how the policy runs; external means mcp; default: mcp with an mcp block, grpc with cmd, else builtin
+	Builtin  string   `json:"builtin,omitempty"`                  // kind builtin: the name of the built-in policy
+	Required bool     `json:"required" jsonschema:"default=true"` // the call fails when the policy cannot decide
+	Disabled bool     `json:"disabled,omitempty"`                 // the policy is neither in the pipeline nor started
 	Mode     Mode     `json:"mode,omitempty"`                     // enforce (default) or shadow
 	Flows    []Flow   `json:"flows,omitempty"`                    // empty: both
-	Match    Match    `json:"match,omitzero"`                     // what it sees; empty: everything
-	Priority int      `json:"priority,omitempty"`                 // within its category: lower runs first, then by name; size_cap has 1000 unless another is stated
+	Match    Match    `json:"match,omitzero"`                     // the exchanges that the policy decides about; empty: all
+	Priority int      `json:"priority,omitempty"`                 // within the category: lower runs first, then by name; default 0, for size_cap 1000
 
-	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // of one decision, in milliseconds; 0 is 3000
+	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // for one decision, in milliseconds; 0 is 3000
 	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"` // from start to ready, in milliseconds; 0 is 30000
 
-	Cmd        []string          `json:"cmd,omitempty"`             // argv of kinds grpc and native; a slash resolves against cwd
+	Cmd        []string          `json:"cmd,omitempty"`             // argv of kinds grpc and native; a path with a slash resolves against cwd
 	Env        map[string]string `json:"env,omitempty"`             // added to the filtered environment
-	Cwd        string            `json:"cwd,omitempty" path:"true"` // where cmd runs; default: the directory of the file that states the policy
-	CommitHash string            `json:"commit_hash,omitempty"`     // kind grpc: what the policy must report; "" is anything
-	Config     map[string]any    `json:"config,omitempty"`          // handed to the policy
+	Cwd        string            `json:"cwd,omitempty" path:"true"` // working directory of cmd; default: the directory of the configuration file
+	CommitHash string            `json:"commit_hash,omitempty"`     // kind grpc: the hash that the policy must report; "" accepts any
+	Config     map[string]any    `json:"config,omitempty"`          // passed to the policy
 	MCP        *MCP              `json:"mcp,omitempty"`             // kind mcp: where its server is
 
-	Description string      `json:"description,omitempty"`                                              // for people
-	Author      string      `json:"author,omitempty"`                                                   // for people
-	Namespace   string      `json:"namespace,omitempty"`                                                // for people
-	Version     string      `json:"version,omitempty"`                                                  // for people
-	Tags        []string    `json:"tags,omitempty"`                                                     // for people
-	Hooks       []string    `json:"hooks,omitempty"`                                                    // kind mcp: the hooks to invoke; empty: those the server names
+	Description string      `json:"description,omitempty"`                                              // informational
+	Author      string      `json:"author,omitempty"`                                                   // informational
+	Namespace   string      `json:"namespace,omitempty"`                                                // informational
+	Version     string      `json:"version,omitempty"`                                                  // informational
+	Tags        []string    `json:"tags,omitempty"`                                                     // informational
+	Hooks       []string    `json:"hooks,omitempty"`                                                    // kind mcp: the hooks to invoke; empty: those that the server lists
 	OnError     string      `json:"on_error,omitempty" jsonschema:"enum=fail,enum=ignore,enum=disable"` // ignore and disable mean required: false
-	Conditions  []Condition `json:"conditions,omitempty"`                                               // a list of alternatives; becomes match
+	Conditions  []Condition `json:"conditions,omitempty"`                                               // alternatives; one with tools or server_ids only becomes match
 }
 
-// Match selects exchanges. Each list holds globs of which one must fit; an empty
-// list fits everything; all lists must fit.
+// Match selects exchanges. Each list holds globs, one of which must match; an empty list
+// matches everything. All lists must match.
 type Match struct {
 	Tools      []string `json:"tools,omitempty"`      // registered tool names
 	Extensions []string `json:"extensions,omitempty"` // ids
@@ -116,17 +116,17 @@ type Match struct {
 	Direction  []string `json:"direction,omitempty"`  // to_extension, to_caller
 }
 
-// Condition is one alternative of Spec.Conditions. What has no counterpart would let
-// more through if it was left out.
+// Condition is one alternative of Spec.Conditions. Fields without an equivalent in Match
+// are errors, because ignoring one would select more than the file states.
 type Condition struct {
 	Tools        []string `json:"tools,omitempty"`         // becomes match.tools
 	ServerIDs    []string `json:"server_ids,omitempty"`    // becomes match.extensions
-	Prompts      []string `json:"prompts,omitempty"`       // has no counterpart, and is refused
-	Resources    []string `json:"resources,omitempty"`     // has no counterpart, and is refused
-	Agents       []string `json:"agents,omitempty"`        // has no counterpart, and is refused
-	TenantIDs    []string `json:"tenant_ids,omitempty"`    // has no counterpart, and is refused
-	UserPatterns []string `json:"user_patterns,omitempty"` // has no counterpart, and is refused
-	ContentTypes []string `json:"content_types,omitempty"` // has no counterpart, and is refused
+	Prompts      []string `json:"prompts,omitempty"`       // not supported: an error
+	Resources    []string `json:"resources,omitempty"`     // not supported: an error
+	Agents       []string `json:"agents,omitempty"`        // not supported: an error
+	TenantIDs    []string `json:"tenant_ids,omitempty"`    // not supported: an error
+	UserPatterns []string `json:"user_patterns,omitempty"` // not supported: an error
+	ContentTypes []string `json:"content_types,omitempty"` // not supported: an error
 }
 
 // The values of MCP.Proto.
@@ -136,28 +136,27 @@ const (
 	ProtoSSE            = "SSE"
 )
 
-// MCP says where the server of a policy of kind mcp is.
+// MCP is the server of a policy of kind mcp.
 type MCP struct {
-	Proto  string            `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"` // how it is reached
+	Proto  string            `json:"proto" jsonschema:"required,enum=STDIO,enum=STREAMABLEHTTP,enum=SSE"` // the transport
 	URL    string            `json:"url,omitempty"`                                                       // STREAMABLEHTTP and SSE only
-	Cmd    []string          `json:"cmd,omitempty"`                                                       // STDIO only: argv; a slash resolves against cwd
-	Script string            `json:"script,omitempty"`                                                    // STDIO only: started by what its suffix asks for
+	Cmd    []string          `json:"cmd,omitempty"`                                                       // STDIO only: argv; a path with a slash resolves against cwd
+	Script string            `json:"script,omitempty"`                                                    // STDIO only: a file whose suffix selects the interpreter
 	Env    map[string]string `json:"env,omitempty"`                                                       // STDIO only: added to the filtered environment
-	Cwd    string            `json:"cwd,omitempty" path:"true"`                                           // STDIO only; default: the directory of the file that states the policy
+	Cwd    string            `json:"cwd,omitempty" path:"true"`                                           // STDIO only; default: the directory of the configuration file
 }
 
-// SetDefaults makes s the spec that states nothing.
+// SetDefaults sets s to the defaults of an entry.
 func (s *Spec) SetDefaults() { *s = Spec{Required: true} }
 
-// Normalize fills in the kind and the bounds that s leaves open and turns the
-// vocabulary of other systems into ours. What it cannot express it leaves for
-// [Spec.Validate] to refuse.
+// Normalize fills in the kind and the bounds that s omits and translates the vocabulary of
+// other systems. [Spec.Validate] refuses the values it cannot translate.
 func (s *Spec) Normalize() {
 	if s.Kind == "" || s.Kind == kindExternal && s.MCP != nil {
 		s.Kind = s.impliedKind()
 	}
 	if s.Kind == KindMCP && s.Category == "" {
-		s.Category = Content // may change what passes, as such a plugin expects
+		s.Category = Content // such plugins expect to change payloads
 	}
 	s.normalizeMode()
 	if s.OnError == "ignore" || s.OnError == "disable" {
@@ -198,7 +197,7 @@ func (s *Spec) normalizeMode() {
 	}
 }
 
-// normalizeConditions moves conditions into Match where one Match says the same.
+// normalizeConditions moves a single condition of tools and server_ids into Match.
 func (s *Spec) normalizeConditions() {
 	if slices.ContainsFunc(s.Conditions, Condition.everything) {
 		s.Conditions = nil
@@ -214,7 +213,7 @@ func (s *Spec) normalizeConditions() {
 	}
 }
 
-// everything reports whether c excludes nothing.
+// everything reports whether c selects every exchange.
 func (c Condition) everything() bool {
 	return len(c.Tools)+len(c.ServerIDs)+len(c.Prompts)+len(c.Resources)+len(c.Agents)+
 		len(c.TenantIDs)+len(c.UserPatterns)+len(c.ContentTypes) == 0

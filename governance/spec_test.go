@@ -11,7 +11,7 @@ import (
 )
 
 func TestSpecNormalize(t *testing.T) {
-	done := func(s governance.Spec) governance.Spec { // what every normalized spec has
+	done := func(s governance.Spec) governance.Spec { // the fields that Normalize always sets
 		s.Name, s.Timeout, s.HandshakeTimeout = "p", 3*time.Second, 30*time.Second
 		if s.Mode == "" {
 			s.Mode = governance.ModeEnforce
@@ -61,7 +61,7 @@ func TestSpecNormalize(t *testing.T) {
 	}
 }
 
-// TestSpecValidate names the fields that are at fault.
+// TestSpecValidate checks which fields are reported.
 func TestSpecValidate(t *testing.T) {
 	stdio := func(m governance.MCP) *governance.MCP { m.Proto = governance.ProtoStdio; return &m }
 	tests := []struct {

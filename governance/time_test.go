@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// slow decides after d, unless it is stopped before.
+// slow decides after d unless ctx ends first.
 func slow(d time.Duration) policyFunc {
 	return func(ctx context.Context, _ governance.Flow, _ *governance.Exchange) (governance.Decision, error) {
 		select {
@@ -34,7 +34,7 @@ func TestTimeouts(t *testing.T) {
 		o       governance.Options
 		members []governance.Member
 		took    time.Duration
-		blames  string // the policy, "" when the exchange passes
+		blames  string // the policy that the error names, "" when the exchange succeeds
 	}{
 		{"in time", governance.Options{}, []governance.Member{named(1, governance.Validation, 2*s, 0, true)}, 2 * s, ""},
 		{"the default is 3 s", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, 0, true)}, 3 * s, "p1"},
@@ -68,7 +68,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestTheCallerIsFreeAtOnce whether or not the policy that decides is required.
+// TestTheCallerIsFreeAtOnce covers required and optional policies.
 func TestTheCallerIsFreeAtOnce(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestTheCallerIsFreeAtOnce(t *testing.T) {
 	}
 }
 
-// TestG3ObserversDelayNothing lets an optional observer, and a required one in
-// shadow mode, hang without delay, and drops what they cannot keep up with.
+// TestG3ObserversDelayNothing lets an optional observer, and a required one in shadow mode,
+// hang: exchanges are not delayed, and observations beyond the queue are dropped.
 func TestG3ObserversDelayNothing(t *testing.T) {
 	for _, mode := range []governance.Mode{governance.ModeEnforce, governance.ModeShadow} {
 		synctest.Test(t, func(t *testing.T) {

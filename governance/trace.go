@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Outcome is how asking one policy about one flow ended. The set is closed, fit
-// for a metric's label.
+// Outcome is the result of asking one policy about one flow. The set is closed, so it can
+// be a metric's label.
 type Outcome string
 
 // The outcomes.
@@ -16,25 +16,25 @@ const (
 	Continue    Outcome = "continue"     // the exchange went on
 	Rejected    Outcome = "rejected"     // the policy ended it
 	PluginError Outcome = "plugin_error" // the policy could not decide
-	Dropped     Outcome = "dropped"      // an observer that delays nothing had too much to do
+	Dropped     Outcome = "dropped"      // the queue of a detached observer was full
 )
 
-// Step is what one policy decided about one flow of an exchange.
+// Step is one policy's decision about one flow of an exchange.
 type Step struct {
 	Policy   string        `json:"policy"`
 	Category Category      `json:"category"`
 	Flow     Flow          `json:"flow"`
-	Again    bool          `json:"again,omitempty"` // about what a hook changed
+	Again    bool          `json:"again,omitempty"` // about a change made by a hook
 	Outcome  Outcome       `json:"outcome"`
-	Action   Action        `json:"action,omitempty"`  // what it decided
-	Ignored  bool          `json:"ignored,omitempty"` // and that had no effect: shadow mode, or not the category's to decide
+	Action   Action        `json:"action,omitempty"`  // the policy's decision
+	Ignored  bool          `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category
 	Code     string        `json:"code,omitempty"`
 	Reason   string        `json:"reason,omitempty"` // at most 512 bytes
-	By       string        `json:"by,omitempty"`     // who answered a question
-	Latency  time.Duration `json:"latency_ns"`       // without the wait for an answer
+	By       string        `json:"by,omitempty"`     // the person who answered a question
+	Latency  time.Duration `json:"latency_ns"`       // without waiting for a person
 }
 
-// Trace is how an exchange fared: it explains the decision. It holds no payload.
+// Trace explains the outcome of one exchange. It holds no payload.
 type Trace struct {
 	ID        string        `json:"id"`
 	Time      time.Time     `json:"time"`
@@ -45,27 +45,27 @@ type Trace struct {
 	Tool      string        `json:"tool,omitempty"`
 	Direction string        `json:"direction"`
 	Notify    bool          `json:"notify,omitempty"`
-	Sent      bool          `json:"sent"` // it was handed on
+	Sent      bool          `json:"sent"` // the request was sent
 	Took      time.Duration `json:"took_ns"`
 	Verdict   Verdict       `json:"verdict,omitzero"`
-	Failure   string        `json:"failure,omitempty"` // the kind of error it ended with
-	Steps     []Step        `json:"steps"`             // in the order they ended
+	Failure   string        `json:"failure,omitempty"` // the kind of the error
+	Steps     []Step        `json:"steps"`             // in order of completion
 }
 
-// Observation is one step as metrics count it.
+// Observation is one step, for metrics.
 type Observation struct {
 	Policy   string
 	Category Category
 	Flow     Flow
 	Outcome  Outcome
-	Code     string // of a rejection, of a bounded set; see [BoundedCode]
-	Shadow   bool   // the policy does not act; Action is what it would have done
+	Code     string // of a rejection; see [BoundedCode]
+	Shadow   bool   // shadow mode: Action had no effect
 	Action   Action
 	Latency  time.Duration
 }
 
-// record is a trace in the making. What observers find out may come after the
-// exchange has ended.
+// record is a trace under construction. Detached observers may add steps after the exchange
+// has ended.
 type record struct {
 	mu    sync.Mutex
 	trace Trace
@@ -76,7 +76,7 @@ func newRecord(x *Exchange, now time.Time, steps int) *record {
 		Extension: x.Extension, Tool: x.Tool, Direction: x.Direction(), Notify: x.Notify, Steps: make([]Step, 0, steps)}}
 }
 
-// maxReason bounds what a policy's words take of a trace.
+// maxReason bounds the reason of a step, in bytes.
 const maxReason = 512
 
 func (r *record) add(s Step) {
@@ -109,16 +109,16 @@ func (r *record) snapshot() Trace {
 	return t
 }
 
-// Traces keeps the latest traces; the pipelines of one host share it. Its methods
-// may be called by many goroutines at once.
+// Traces keeps the latest traces. The pipelines of one host share it. Its methods are safe
+// for concurrent use.
 type Traces struct {
 	mu   sync.Mutex
 	ring []*record
-	next int // where the next one goes
+	next int // index of the next trace
 	byID map[string]*record
 }
 
-// NewTraces returns one that keeps n traces; 0 is 1024.
+// NewTraces returns a Traces that keeps the latest n traces; 0 is 1024.
 func NewTraces(n int) *Traces {
 	if n <= 0 {
 		n = 1024
@@ -130,14 +130,14 @@ func (t *Traces) add(r *record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old := t.ring[t.next]; old != nil {
-		delete(t.byID, old.trace.ID) // never written after newRecord
+		delete(t.byID, old.trace.ID) // the id is immutable, so r.mu is not needed
 	}
 	t.ring[t.next] = r
 	t.byID[r.trace.ID] = r
 	t.next = (t.next + 1) % len(t.ring)
 }
 
-// Get returns the trace of a decision, ok is false when it is not kept (any more).
+// Get returns the trace of a decision. ok is false when it is not or no longer kept.
 func (t *Traces) Get(id string) (trace Trace, ok bool) {
 	t.mu.Lock()
 	r := t.byID[id]
@@ -148,8 +148,7 @@ func (t *Traces) Get(id string) (trace Trace, ok bool) {
 	return r.snapshot(), true
 }
 
-// Latest returns the last n traces that ended, or all when there are fewer, the
-// newest first.
+// Latest returns up to n traces, the one that ended last first.
 func (t *Traces) Latest(n int) []Trace {
 	t.mu.Lock()
 	var records []*record

@@ -80,7 +80,7 @@ func TestTracesKeepTheLatest(t *testing.T) {
 	}
 }
 
-// TestIDs are unique and sort by time, whoever asks for them.
+// TestIDs checks that ids are unique and sort by time, for concurrent callers too.
 func TestIDs(t *testing.T) {
 	p := newPipeline(t, governance.Options{}, member("p", governance.Validation, always(governance.Decision{})))
 	var mu sync.Mutex
@@ -115,7 +115,8 @@ func TestBoundedCode(t *testing.T) {
 	}
 }
 
-// TestDryRun asks everybody about a request that is not sent, and nobody outside.
+// TestDryRun checks that policies are asked, and that nothing is sent, counted, audited or
+// asked of a person.
 func TestDryRun(t *testing.T) {
 	var s seen
 	traces := governance.NewTraces(0)

@@ -10,9 +10,9 @@ import (
 	"github.com/exthost/exthost/internal/glob"
 )
 
-// Problem is one thing wrong with a [Spec]; whoever read it knows its place.
+// Problem is one error in a [Spec]. The reader of the file adds the position.
 type Problem struct {
-	Field   string // the key within the spec, dotted: "mcp.url"; "" is the spec itself
+	Field   string // the dotted key within the spec: "mcp.url"; "" is the spec itself
 	Message string
 	Hint    string
 }
@@ -23,7 +23,7 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// only reports each stated field that the spec's kind or protocol has no use for.
+// only reports each stated field that does not apply to the spec's kind or protocol.
 func (p *problems) only(stated map[string]bool, reason, hint string) {
 	for _, field := range slices.Sorted(maps.Keys(stated)) {
 		if stated[field] {
@@ -32,7 +32,7 @@ func (p *problems) only(stated map[string]bool, reason, hint string) {
 	}
 }
 
-// Validate returns everything wrong with s, as [Spec.Normalize] leaves it.
+// Validate returns every error in s. Call [Spec.Normalize] first.
 func (s *Spec) Validate() []Problem {
 	var p problems
 	switch {
@@ -129,7 +129,7 @@ func (p *problems) env(field string, env map[string]string) {
 	}
 }
 
-// directions are what Match.Direction may select.
+// directions are the values that Match.Direction selects from.
 var directions = []string{toExtension, toCaller}
 
 const (
@@ -137,7 +137,7 @@ const (
 	toCaller    = "to_caller"
 )
 
-// Direction says which way the request goes, in the words of Match.Direction.
+// Direction returns the direction of the request, as a value of Match.Direction.
 func (x *Exchange) Direction() string {
 	if x.ToChild {
 		return toExtension
@@ -145,8 +145,8 @@ func (x *Exchange) Direction() string {
 	return toCaller
 }
 
-// fits reports whether m selects x.
-func (m *Match) fits(x *Exchange) bool {
+// matches reports whether m selects x.
+func (m *Match) matches(x *Exchange) bool {
 	fits := func(globs Globs, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&
 		fits(m.Callers, x.Caller) && fits(m.Direction, x.Direction())
@@ -168,7 +168,7 @@ func (m Match) validate(p *problems) {
 	}
 }
 
-// badURL says what is wrong with the address of a policy's server, "" when nothing is.
+// badURL returns the error in the URL of a policy's server, "" when there is none.
 func badURL(raw string) string {
 	u, err := url.Parse(raw)
 	switch {

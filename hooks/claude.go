@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// claudeNames are the points that Claude Code's hooks have names of their own for.
+// claudeNames are the names of points in Claude Code.
 var claudeNames = map[Point]string{
 	BeforeToolCall: "PreToolUse",
 	AfterToolCall:  "PostToolUse",
@@ -20,8 +20,8 @@ var claudeNames = map[Point]string{
 	ExtensionLoad:  "ConfigChange",
 }
 
-// CommandName is what commands are told the point is called: Claude Code's name,
-// or the point's own in PascalCase.
+// CommandName returns the name of the point for commands: Claude Code's name, or else the
+// point in PascalCase.
 func (p Point) CommandName() string {
 	if name, ok := claudeNames[p]; ok {
 		return name
@@ -33,8 +33,8 @@ func (p Point) CommandName() string {
 	return b.String()
 }
 
-// input is what a command is told about e: members of the payload, except at the
-// points of tools, where it is one member, and those that all hooks have.
+// input returns the JSON for a command: the common members, and the members of the payload.
+// At the points of tools the payload is one member.
 func input(e *Event, cwd string) json.RawMessage {
 	base := json.RawMessage("{}")
 	m := map[string]json.RawMessage{

@@ -13,7 +13,7 @@ var replies = []string{``, `null`, `{}`, `{"abort":true,"reason":"x"}`, `{"decis
 	`{"hookSpecificOutput":{"permissionDecision":"ask","updatedInput":{"b":2},"updatedToolOutput":"t","additionalContext":"c"}}`,
 	`[1]`, `"x"`, `{"override":[1]}`, `{"override":{"a":1},"override":{"b":2}}`, "noise\n{\"decision\":\"approve\"}", `{"a":`}
 
-// FuzzDecodeReply wants no panic and no payload that is not one JSON object.
+// FuzzDecodeReply checks for panics, and that the payload stays one JSON object.
 func FuzzDecodeReply(f *testing.F) {
 	for _, s := range replies {
 		f.Add([]byte(s))
@@ -26,7 +26,7 @@ func FuzzDecodeReply(f *testing.F) {
 	})
 }
 
-// FuzzAnswer is the same for what commands print, at every point.
+// FuzzAnswer does the same for the output of commands at every point.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range replies {
 		for _, code := range []int{0, 1, 2} {
@@ -34,7 +34,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, stdout []byte, stderr string, code int) {
-		a, err := readAnswer(process.Exit{Code: code}, stdout, []string{stderr})
+		a, err := readResult(process.Exit{Code: code}, stdout, []string{stderr})
 		if err != nil {
 			if code == 2 {
 				t.Fatalf("exit 2 is no denial: %v", err)

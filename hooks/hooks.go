@@ -1,12 +1,12 @@
-// Package hooks holds ordered callbacks at named points of the agent loop.
+// Package hooks runs ordered callbacks at named points of the agent loop.
 //
 //	point ──> handler ──> handler ──> …          by priority, then registration
-//	            │ each may lay something over the payload, which the next one sees,
+//	            │ each may change the payload for the next
 //	            │ and decide: deny > ask > allow
 //	            └──> Outcome
 //
-// A [Set] is immutable. A [Handler] is Go code; a [Runner] makes handlers of
-// commands, which speak the JSON of Claude Code's hooks.
+// A [Set] is immutable. A [Handler] is Go code; a [Runner] makes handlers of commands,
+// which use the JSON of Claude Code's hooks.
 package hooks
 
 import (
@@ -22,21 +22,21 @@ import (
 // Point names a moment of the agent loop.
 type Point string
 
-// The points. The host itself fires those of tools and extensions, and those of
-// sessions that its fronts attach; the embedding loop fires the others.
+// The points. The host fires those of tools, extensions, and sessions of its servers; the
+// embedding loop fires the others.
 const (
-	SessionStart       Point = "session_start"        // a client's stay begins
-	SessionEnd         Point = "session_end"          // a client's stay ends
-	BeforeMessage      Point = "before_message"       // gate: the user's message, before the model sees it
-	AfterMessage       Point = "after_message"        // the loop's turn is over; a denial asks it to go on
-	BeforeModelRequest Point = "before_model_request" // gate: what the model is sent
-	AfterModelResponse Point = "after_model_response" // what it answered
-	ToolsSelect        Point = "tools_select"         // gate: which tools the model is offered; handlers can only take away
+	SessionStart       Point = "session_start"        // a client's session begins
+	SessionEnd         Point = "session_end"          // a client's session ends
+	BeforeMessage      Point = "before_message"       // gate: the user's message, before the model gets it
+	AfterMessage       Point = "after_message"        // the loop's turn has ended; a denial asks it to continue
+	BeforeModelRequest Point = "before_model_request" // gate: the request to the model
+	AfterModelResponse Point = "after_model_response" // the model's answer
+	ToolsSelect        Point = "tools_select"         // gate: the tools offered to the model; handlers can only remove some
 	BeforeToolCall     Point = "before_tool_call"     // gate: a tool's arguments
 	AfterToolCall      Point = "after_tool_call"      // a tool's result
-	ToolCallFailed     Point = "tool_call_failed"     // why there is none
-	ExtensionLoad      Point = "extension_load"       // gate: an extension is about to be started; not told to extensions
-	ExtensionState     Point = "extension_state"      // an extension entered a state
+	ToolCallFailed     Point = "tool_call_failed"     // the error of a tool call
+	ExtensionLoad      Point = "extension_load"       // gate: an extension is about to start; not sent to extensions
+	ExtensionState     Point = "extension_state"      // an extension changed its state
 )
 
 var points = []Point{SessionStart, SessionEnd, BeforeMessage, AfterMessage, BeforeModelRequest, AfterModelResponse,
@@ -45,103 +45,103 @@ var points = []Point{SessionStart, SessionEnd, BeforeMessage, AfterMessage, Befo
 // Points returns every point, in the order of an agent loop.
 func Points() []Point { return slices.Clone(points) }
 
-// Gate reports whether what happens at the point waits for leave to happen: a
-// denial stops it, and so does, unless it says otherwise, a handler of the
-// operator's or of Go code that fails.
+// Gate reports whether a denial at the point stops the action. At a gate, a failing handler
+// of the operator or of Go code also denies, unless its OnError says otherwise.
 func (p Point) Gate() bool {
 	return strings.HasPrefix(string(p), "before_") || p == ToolsSelect || p == ExtensionLoad
 }
 
-// deniable reports whether a denial at the point is an error for whoever fired it:
-// at the gates, and where a result can be held back.
+// deniable reports whether a denial at the point is an error for the caller of Run: at
+// gates, and where a result can be withheld.
 func (p Point) deniable() bool { return p.Gate() || p == AfterToolCall }
 
-// Event is what handlers are told.
+// Event is the input of handlers.
 type Event struct {
 	Point     Point
 	Session   string          // "" outside sessions
 	Caller    string          // authenticated; "" when anonymous
-	Extension string          // whose tool it is, or which extension it is about
-	Tool      string          // the registered name, at the points of tools
-	OwnName   string          // what the extension itself calls that tool
-	Call      string          // the same for all points of one tool call
-	Payload   json.RawMessage // what handlers may change: arguments before a call, its result after it, else an object of the point's own
-	Arguments json.RawMessage // after a call and a failed one: what the tool was called with
-	Error     *protocol.Error // tool_call_failed: why
-	Took      time.Duration   // after a call: how long it took
+	Extension string          // the tool's extension, or the one the event is about
+	Tool      string          // the registered name; only at the points of tools
+	OwnName   string          // the extension's own name of the tool
+	Call      string          // an id common to all events of one tool call
+	Payload   json.RawMessage // the part that handlers may change: the arguments, then the result of a call, else an object that depends on the point
+	Arguments json.RawMessage // after_tool_call and tool_call_failed: the arguments of the call
+	Error     *protocol.Error // tool_call_failed only
+	Took      time.Duration   // duration of the call; after_tool_call only
 }
 
-// Decision is a handler's word on whether something may happen.
+// Decision is a handler's decision about the action.
 type Decision string
 
-// The decisions. Of several the strongest counts: deny, then ask, then allow.
+// The decisions. The strongest of several counts: deny, then ask, then allow.
 const (
-	None  Decision = ""      // says nothing
-	Allow Decision = "allow" // has no objection; it overrules nobody
-	Ask   Decision = "ask"   // a person is to decide
+	None  Decision = ""      // no decision
+	Allow Decision = "allow" // no objection; does not overrule other handlers
+	Ask   Decision = "ask"   // ask a person
 	Deny  Decision = "deny"
 )
 
-// strength orders decisions.
+// strength returns the rank of a decision, -1 for an invalid one.
 func (d Decision) strength() int { return slices.Index([]Decision{None, Allow, Ask, Deny}, d) }
 
-// Reply is a handler's answer; nil continues.
+// Reply is the answer of a handler; nil means no change and no decision.
 type Reply struct {
-	// Abort keeps the handlers that follow from running. At a gate it denies.
+	// Abort skips the handlers that follow. At a gate it denies.
 	Abort bool
-	// Reason is for people and models, of an abort or a decision.
+	// Reason explains an abort or a decision to people and models.
 	Reason string
-	// Override is an object whose members are laid over those of the payload; one
-	// that is null deletes. What is not named keeps its bytes.
+	// Override is an object whose members replace those of the payload; null deletes a
+	// member. All other members keep their bytes.
 	Override json.RawMessage
-	// Replace is a whole new payload, laid down before Override; nil replaces nothing.
+	// Replace is a new payload, applied before Override. nil replaces nothing.
 	Replace json.RawMessage
-	// Decision is taken together with those of the other handlers.
+	// Decision is combined with those of the other handlers.
 	Decision Decision
-	// Context is told the model: beside the tool's result, or by the loop.
+	// Context is text for the model: the host adds it to the tool's result, the loop at
+	// other points.
 	Context string
 }
 
-// OnError says what a handler that fails amounts to.
+// OnError is the decision of a handler that fails.
 type OnError string
 
 // The values of OnError.
 const (
-	ByPoint      OnError = ""      // deny at gates for the operator's and Go handlers, else allow
-	AllowOnError OnError = "allow" // as if it had not been there
+	ByPoint      OnError = ""      // deny at gates for handlers of the operator and Go code, else allow
+	AllowOnError OnError = "allow" // ignore the failure
 	DenyOnError  OnError = "deny"
 )
 
-// DefaultTimeout is how long a handler may take that does not say.
+// DefaultTimeout is the value of Handler.Timeout when it is 0.
 const DefaultTimeout = 15 * time.Second
 
-// Handler is one callback. Lower priorities run first; equal ones in the order of
+// Handler is one callback. Handlers run in order of priority, lowest first, then of
 // registration.
 type Handler struct {
 	Name     string
 	Point    Point
 	Priority int
-	// Matcher chooses tools by their registered names or as mcp__EXTENSION__TOOL, at
-	// the points of extensions their ids, at those of sessions their source or
-	// reason; elsewhere it is ignored. "" and "*" choose all; else it is a list of
+	// Matcher selects events: at the points of tools by registered name or
+	// mcp__EXTENSION__TOOL, at those of extensions by id, at those of sessions by source or
+	// reason. It is ignored elsewhere. "" and "*" select all; any other value is a list of
 	// names, a shell pattern or a regular expression.
 	Matcher string
-	// Timeout ends ctx and the wait. Default: DefaultTimeout.
+	// Timeout bounds Run, and is the deadline of its ctx. Default: DefaultTimeout.
 	Timeout time.Duration
 	OnError OnError
-	// Extension is whose handler it is; "" is the operator's or Go code.
+	// Extension is the owner of the handler; "" is the operator or Go code.
 	Extension string
 	// Own restricts the handler to events about its own Extension.
 	Own bool
-	// Command is what it runs; nil for Go code and for the hooks of extensions that
-	// are told of them in their own protocol.
+	// Command is the command line that Run executes; nil for Go code and for extensions
+	// that handle the event in their own protocol.
 	Command []string
-	// Run must not keep or change e. A panic is an error.
+	// Run handles e, and must not keep or change it. A panic is an error.
 	Run func(ctx context.Context, e *Event) (*Reply, error)
 }
 
-// resolved is h with its defaults filled in.
-func (h Handler) resolved() Handler {
+// withDefaults returns h with its defaults filled in.
+func (h Handler) withDefaults() Handler {
 	if h.Timeout <= 0 {
 		h.Timeout = DefaultTimeout
 	}
@@ -156,7 +156,7 @@ func (h Handler) resolved() Handler {
 
 // Approver asks a person.
 type Approver interface {
-	// Approve waits for the answer about e, whose payload is what would happen. Nil
-	// is yes; an error says why not.
+	// Approve waits for a person's decision about e, whose payload is the one after all
+	// handlers. Nil approves; an error is the reason for the denial.
 	Approve(ctx context.Context, e *Event, reason string) error
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// names are what a matcher at e's point is held against; nil where it is ignored.
+// names returns the names that a matcher at e's point is compared with, nil where it is
+// ignored.
 func (e *Event) names() []string {
 	switch e.Point {
 	case BeforeToolCall, AfterToolCall, ToolCallFailed:
 		all := []string{e.Tool, "mcp__" + e.Extension + "__" + e.OwnName}
-		if _, server, ok := strings.Cut(e.Extension, "."); ok { // as other clients of its .mcp.json call it
+		if _, server, ok := strings.Cut(e.Extension, "."); ok { // other clients of its .mcp.json use the server's name
 			all = append(all, "mcp__"+server+"__"+e.OwnName)
 		}
 		return all
@@ -30,14 +31,14 @@ func (e *Event) names() []string {
 	return nil
 }
 
-// text is a member of the payload that is a string.
+// text returns a string member of the payload.
 func (e *Event) text(key string) string {
 	s, _ := rawjson.Text(rawjson.Get(e.Payload, key))
 	return s
 }
 
-// apply lays what the reply changes over the payload. When it fails nothing has
-// changed.
+// apply applies the changes of a reply to the payload. On an error the payload stays
+// unchanged.
 func (o *Outcome) apply(p Point, r *Reply) error {
 	if r == nil || r.Replace == nil && r.Override == nil {
 		return r.valid()
@@ -57,19 +58,19 @@ func (o *Outcome) apply(p Point, r *Reply) error {
 	}
 	if r.Override != nil {
 		var err error
-		if payload, err = overridden(payload, r.Override); err != nil {
+		if payload, err = overrideMembers(payload, r.Override); err != nil {
 			return err
 		}
 	}
 	if p == ToolsSelect {
-		payload = narrowed(o.Payload, payload)
+		payload = withoutAdded(o.Payload, payload)
 	}
 	o.Changed = o.Changed || !bytes.Equal(payload, o.Payload)
 	o.Payload = payload
 	return nil
 }
 
-// valid checks what a decoder could not have let through.
+// valid checks the values that Go code may set wrongly.
 func (r *Reply) valid() error {
 	if r != nil && r.Decision.strength() < 0 {
 		return fmt.Errorf("its decision %q is none of allow, deny and ask", r.Decision)
@@ -77,8 +78,8 @@ func (r *Reply) valid() error {
 	return nil
 }
 
-// overridden lays the members of override over those of payload.
-func overridden(payload, override json.RawMessage) (json.RawMessage, error) {
+// overrideMembers replaces members of payload by those of override.
+func overrideMembers(payload, override json.RawMessage) (json.RawMessage, error) {
 	if err := rawjson.Check(override); err != nil {
 		return nil, fmt.Errorf("its override is not JSON: %w", err)
 	}
@@ -106,9 +107,9 @@ func isObject(value json.RawMessage) bool {
 	return i < len(value) && value[i] == '{'
 }
 
-// narrowed is after with those of its tools that before offered: handlers take
-// tools away and cannot add any.
-func narrowed(before, after json.RawMessage) json.RawMessage {
+// withoutAdded removes the tools from after that before does not have: handlers cannot add
+// tools.
+func withoutAdded(before, after json.RawMessage) json.RawMessage {
 	offered := elements(rawjson.Get(before, "tools"))
 	chosen := slices.DeleteFunc(elements(rawjson.Get(after, "tools")), func(t json.RawMessage) bool {
 		return !slices.ContainsFunc(offered, func(o json.RawMessage) bool { return bytes.Equal(o, t) })
@@ -117,7 +118,7 @@ func narrowed(before, after json.RawMessage) json.RawMessage {
 	return rawjson.Set(after, "tools", append(list, ']'))
 }
 
-// elements are those of a JSON array; none of anything else.
+// elements returns the elements of a JSON array, none for any other value.
 func elements(array json.RawMessage) (list []json.RawMessage) {
 	_ = json.Unmarshal(array, &list)
 	return list
@@ -131,9 +132,9 @@ func raws(list []json.RawMessage) [][]byte {
 	return out
 }
 
-// DecodeReply reads the answer of an extension to a hook: null, or an object of
-// abort, reason, override, decision (allow, deny, ask or none) and context, each
-// of which may be absent or null. Other members are ignored.
+// DecodeReply decodes the answer of an extension: null, or an object with the optional
+// members abort, reason, override, decision (allow, deny, ask or none) and context, each of
+// which may be null. Other members are ignored.
 func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	if len(bytes.TrimSpace(answer)) == 0 || string(answer) == "null" {
 		return nil, nil

@@ -14,23 +14,23 @@ import (
 	"github.com/exthost/exthost/internal/process"
 )
 
-// RunnerOptions say how the commands of hooks are run. The zero value is usable.
+// RunnerOptions configure a [Runner]. The zero value is usable.
 type RunnerOptions struct {
-	MaxProcesses int                  // at once, of all commands together; the others wait within their timeouts; default 16
-	Containment  *process.Containment // holds what the commands start; nil holds their process groups
-	Logger       *slog.Logger         // hears their stderr and messages; default: nobody
-	Redact       func(string) string  // masks secrets in what they tell people and models; default: nothing is
+	MaxProcesses int                  // bound of simultaneous processes; further commands wait within their timeout; default 16
+	Containment  *process.Containment // contains the descendants of commands; nil contains their process groups only
+	Logger       *slog.Logger         // receives stderr and messages of commands; default: discarded
+	Redact       func(string) string  // masks secrets in texts of commands; default: none
 }
 
-// Runner runs the commands of hooks. It must be closed.
+// Runner runs the commands of hooks. Its owner calls Close.
 type Runner struct {
 	o     RunnerOptions
 	slots chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
-	stop    chan struct{}  // closed when no command may go on
-	running sync.WaitGroup // commands; added to under mu while not closed
+	stop    chan struct{}  // closed when commands must end
+	running sync.WaitGroup // commands; added to under mu unless closed
 }
 
 // NewRunner returns a runner without commands.
@@ -45,8 +45,7 @@ func NewRunner(o RunnerOptions) *Runner {
 	return &Runner{o: o, slots: make(chan struct{}, o.MaxProcesses), stop: make(chan struct{})}
 }
 
-// Close kills the commands that run, waits for them and lets none begin. It is
-// idempotent.
+// Close kills the running commands, waits for them, and refuses new ones. It is idempotent.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	if !r.closed {
@@ -57,11 +56,11 @@ func (r *Runner) Close() {
 	r.running.Wait()
 }
 
-// errClosed is why a command of a closed runner does not run.
+// errClosed is the error of a command after Close.
 var errClosed = errors.New("the host is stopping")
 
-// begin admits a command and returns what tells its end. It waits for a free slot.
-func (r *Runner) begin(ctx context.Context) (end func(), err error) {
+// acquire waits for a free slot and returns the function that releases it.
+func (r *Runner) acquire(ctx context.Context) (end func(), err error) {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -79,27 +78,28 @@ func (r *Runner) begin(ctx context.Context) (end func(), err error) {
 	return func() { <-r.slots; r.running.Done() }, nil
 }
 
-// Command is a command line that is a handler. It is told the event as one JSON
-// object on stdin and answers by its exit code and its stdout, as the commands of
-// Claude Code's hooks do; see [Runner.Handler].
+// Command is a handler that runs a command line. The command gets the event as one JSON
+// object on stdin and answers with its exit code and stdout, like the commands of Claude
+// Code's hooks; see [Runner.Handler].
 type Command struct {
-	Handler          // all but Run; Name defaults to the command line
-	Argv    []string // the program, in Dir when it has a slash, else on the PATH of Env, and its arguments
+	Handler          // all fields but Run; Name defaults to the command line
+	Argv    []string // the program, relative to Dir when it contains a slash, else found on the PATH of Env, and its arguments
 	Dir     string   // the working directory, absolute
 	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
 }
 
-// Handler returns the handler that runs c. Its error says why c can never run: its
-// program is missing, cannot be started, or its matcher is no pattern.
+// Handler returns the handler that runs c. It fails when c can never run: the program is
+// missing or not executable, or the matcher is invalid.
 //
-// ${VAR} in a word of c is replaced from its environment, except in a line given
-// to a shell with -c, which does so itself. The command is killed with all it has
-// started when it ends or its time is over. Its contract:
+// ${VAR} in a word of c is replaced from Env, except in a line for a shell with -c, which
+// replaces it itself. The command and its descendants are killed when it ends or its
+// timeout expires. The result depends on the exit code:
 //
-//	exit 0      stdout that is a JSON object is the reply; other text is context at
-//	            session_start and before_message, and else nothing
-//	exit 2      a denial at gates, at after_message a wish to go on, after tool calls
-//	            context, else nothing; the reason is the JSON's, else stderr
+//	exit 0      a JSON object on stdout is the reply; other text is context at
+//	            session_start and before_message, and ignored elsewhere
+//	exit 2      a denial at gates, a request to continue at after_message, context
+//	            after tool calls, ignored elsewhere; the reason is that of the JSON,
+//	            else stderr
 //	any other   a failure, unless stdout is JSON that denies or asks
 func (r *Runner) Handler(c Command) (Handler, error) {
 	if !slices.Contains(points, c.Point) {
@@ -111,17 +111,18 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 	cmd := &command{runner: r, dir: c.Dir}
 	c.Name = cmp.Or(c.Name, strings.Join(c.Argv, " "))
 	cmd.log = r.o.Logger.With("hook", c.Name)
-	cmd.env = latest(c.Env)
+	cmd.env = environment(c.Env)
 	var err error
-	if cmd.argv, err = resolved(c.Argv, c.Dir, cmd.env); err != nil {
+	if cmd.argv, err = resolveArgv(c.Argv, c.Dir, cmd.env); err != nil {
 		return Handler{}, err
 	}
 	c.Handler.Command, c.Handler.Run = c.Argv, cmd.run
 	return c.Handler, nil
 }
 
-// latest is env with the last of each name, and without those added to it later.
-func latest(env []string) (out []string) {
+// environment returns env with the last value of each name, without the variables that run
+// adds.
+func environment(env []string) (out []string) {
 	seen := map[string]bool{eventVar: true, sessionVar: true, toolVar: true}
 	for _, kv := range slices.Backward(env) {
 		name, _, _ := strings.Cut(kv, "=")
@@ -133,7 +134,7 @@ func latest(env []string) (out []string) {
 	return out
 }
 
-// command is a [Command] that can run.
+// command is a [Command] ready to run.
 type command struct {
 	runner *Runner
 	argv   []string // its first word absolute
@@ -142,34 +143,34 @@ type command struct {
 	log    *slog.Logger
 }
 
-// The variables that say what a command is run for.
+// The variables that describe the event to a command.
 const (
 	eventVar   = "EXTHOST_EVENT"
 	sessionVar = "EXTHOST_SESSION_ID"
 	toolVar    = "EXTHOST_TOOL"
 )
 
-// How long the end of a command may take.
+// Bounds of the end of a command.
 const (
-	stopWait  = 4 * time.Second        // of one that is killed: SIGTERM, a second, SIGKILL
-	drainWait = 500 * time.Millisecond // of its stdout after its death, when a stranger holds the pipe
+	stopWait  = 4 * time.Second        // for a command that is killed: SIGTERM, a second, SIGKILL
+	drainWait = 500 * time.Millisecond // for stdout after the exit, when another process holds the pipe
 )
 
-// run is the handler.
+// run implements Handler.Run.
 func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
-	end, err := c.runner.begin(ctx)
+	end, err := c.runner.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	ran, err := c.execute(ctx, e)
+	result, err := c.execute(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	if ran.said.SystemMessage != "" {
-		c.log.Info(ran.said.SystemMessage, "event", string(e.Point))
+	if result.out.SystemMessage != "" {
+		c.log.Info(result.out.SystemMessage, "event", string(e.Point))
 	}
-	reply, err := ran.reply(e.Point)
+	reply, err := result.reply(e.Point)
 	if err != nil {
 		return nil, errors.New(c.runner.o.Redact(err.Error()))
 	}
@@ -179,8 +180,8 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 	return reply, nil
 }
 
-// execute runs the command once, to its end.
-func (c *command) execute(ctx context.Context, e *Event) (*answer, error) {
+// execute runs the command once and waits for its end.
+func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error) {
 	proc, err := process.Start(ctx, process.Spec{
 		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment,
 		Env: append(slices.Clip(c.env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool),
@@ -192,7 +193,7 @@ func (c *command) execute(ctx context.Context, e *Event) (*answer, error) {
 		return nil, err
 	}
 	written := make(chan struct{})
-	go func() { // ends with the process at the latest, which closes Stdin
+	go func() { // ends when Write fails, at the latest at the exit of the process
 		defer close(written)
 		_, _ = proc.Stdin.Write(input(e, c.dir))
 		proc.Stdin.Close()
@@ -201,23 +202,24 @@ func (c *command) execute(ctx context.Context, e *Event) (*answer, error) {
 	err = c.await(ctx, proc, out)
 	out.end()
 	<-written
-	if err == nil && out.excess() {
-		err = errTooMuch
+	if err == nil && out.overflow() {
+		err = errOutputLimit
 	}
 	if err != nil {
 		return nil, err
 	}
-	return readAnswer(proc.Exit(), out.data, proc.Tail())
+	return readResult(proc.Exit(), out.data, proc.Tail())
 }
 
-// await waits for the end of the process and sees to it that it comes in time.
+// await waits for the exit of the process, and stops it when ctx or the runner ends or
+// stdout exceeds its limit.
 func (c *command) await(ctx context.Context, proc *process.Process, out *stdout) (err error) {
 	select {
 	case <-proc.Done():
 		return nil
 	case <-out.full:
 		proc.Kill()
-		err = errTooMuch
+		err = errOutputLimit
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-c.runner.stop:

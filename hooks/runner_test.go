@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { processtest.Main(m, nil) }
 
-// scripts is a directory of executables and the runner of what is in it.
+// scripts is a directory of executables and their runner.
 type scripts struct {
 	t      *testing.T
 	dir    string
@@ -56,7 +56,7 @@ func (s *scripts) add(name, text string, mode os.FileMode) string {
 	return path
 }
 
-// sh is the handler of a shell script.
+// sh returns the handler of a shell script.
 func (s *scripts) sh(p Point, script string, more ...func(*Command)) Handler {
 	s.t.Helper()
 	c := Command{Handler: Handler{Name: "hook", Point: p}, Argv: []string{"sh", "-c", script}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH"), "A=1", "A=2"}}
@@ -83,8 +83,7 @@ func (s *scripts) run(p Point, script string, more ...func(*Command)) (Outcome, 
 	})
 }
 
-// What Claude Code's documentation says that a hook may print and exit with, and
-// what becomes of it here.
+// The outputs and exit codes of Claude Code's documentation, and the resulting outcome.
 func TestClaudeContract(t *testing.T) {
 	s := newScripts(t)
 	for _, tt := range []struct {
@@ -152,7 +151,7 @@ func TestClaudeContract(t *testing.T) {
 	}
 }
 
-// What a hook is told, in Claude Code's words.
+// The input of a hook in the form of Claude Code.
 func TestCommandInput(t *testing.T) {
 	s := newScripts(t)
 	for p, want := range map[Point]string{
@@ -179,8 +178,7 @@ func TestCommandInput(t *testing.T) {
 	}
 }
 
-// Whatever a command does, the outcome is a failure, which on_error judges, and
-// nothing of it is left.
+// Every failure of a command is judged by on_error and leaves no process behind.
 func TestHostileCommands(t *testing.T) {
 	s := newScripts(t)
 	for _, tt := range []struct {
@@ -221,7 +219,7 @@ func TestHostileCommands(t *testing.T) {
 	}
 }
 
-// What is strange and no failure.
+// Unusual results that are not failures.
 func TestStrangeCommands(t *testing.T) {
 	s := newScripts(t)
 	for _, tt := range []struct {
@@ -248,7 +246,7 @@ func mustQuote(s string) string {
 	return string(b)
 }
 
-// A payload larger than any pipe, to a command that reads it late, or never.
+// The payload exceeds the pipe's buffer, and the command reads it late or never.
 func TestLargePayload(t *testing.T) {
 	s := newScripts(t)
 	e := Event{Point: BeforeToolCall, Payload: json.RawMessage(`{"text":"` + strings.Repeat("x", 3<<20) + `"}`)}
@@ -261,7 +259,7 @@ func TestLargePayload(t *testing.T) {
 	}
 }
 
-// What can never run is an error at load, not at the moment it is needed.
+// A command that can never run is an error at load time.
 func TestMissingCommands(t *testing.T) {
 	s := newScripts(t)
 	good := s.add("good.sh", "#!/bin/sh\n", 0o755)
@@ -270,15 +268,15 @@ func TestMissingCommands(t *testing.T) {
 	s.add("interpreter", "#!/opt/no/python3\n", 0o755)
 	for _, tt := range []struct {
 		argv []string
-		want string // in the error; "" is none
+		want string // part of the error; "" is none
 	}{
 		{[]string{good}, ""},
 		{[]string{"./good.sh"}, ""},
 		{[]string{"${HERE}/good.sh", "${HERE}"}, ""},
 		{[]string{"sh", "-c", "exit 0"}, ""},
-		{[]string{"sh", "-c", `echo ${X:-a}${Y%%b*} | cat`}, ""}, // the shell's own business
+		{[]string{"sh", "-c", `echo ${X:-a}${Y%%b*} | cat`}, ""}, // replaced by the shell
 		{[]string{"sh", "-c", `"$HERE"/good.sh --strict`}, ""},
-		{[]string{"sh", "-c", `$UNKNOWN/hooks/x.sh`}, ""}, // may be set by then
+		{[]string{"sh", "-c", `$UNKNOWN/hooks/x.sh`}, ""}, // may be set at run time
 		{[]string{"sh", "-c", `if [ -f /x ]; then exit 2; fi`}, ""},
 		{nil, "empty"},
 		{[]string{"./gone.sh"}, "not found"},
@@ -307,7 +305,7 @@ func TestMissingCommands(t *testing.T) {
 	}
 }
 
-// At most MaxProcesses run at once; the others wait, and not for ever.
+// At most MaxProcesses run at once; the others wait within their timeout.
 func TestCommandsAreBounded(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()
@@ -333,7 +331,7 @@ func TestCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// Close kills what runs, wakes what waits and lets nothing begin.
+// Close kills running commands, wakes waiting ones and refuses new ones.
 func TestCloseEndsCommands(t *testing.T) {
 	processtest.Leaks(t)
 	r := NewRunner(RunnerOptions{MaxProcesses: 1})
@@ -350,7 +348,7 @@ func TestCloseEndsCommands(t *testing.T) {
 	for range 2 {
 		go func() { _, err := h.Run(t.Context(), &Event{Point: BeforeToolCall}); ended <- err }()
 	}
-	if _, err := os.ReadFile(fifo); err != nil { // one of them runs
+	if _, err := os.ReadFile(fifo); err != nil { // one command runs
 		t.Fatal(err)
 	}
 	r.Close()
@@ -365,7 +363,7 @@ func TestCloseEndsCommands(t *testing.T) {
 	}
 }
 
-// A caller that goes away does not wait for the ladder that ends the command.
+// A caller that cancels does not wait until the command has been stopped.
 func TestCallerLeavesCommand(t *testing.T) {
 	s := newScripts(t)
 	fifo := filepath.Join(s.dir, "ready")

@@ -16,29 +16,28 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Set is an ordered, immutable collection of handlers. Its zero value and a nil
-// one have none. Its methods may be called by many goroutines at once.
+// Set is an ordered, immutable collection of handlers. A nil Set and the zero value are
+// empty. Its methods are safe for concurrent use.
 type Set struct {
 	o        Options
 	handlers map[Point][]entry
 }
 
-// Options is what a set shares with its owner. The zero value is usable.
+// Options configure a set. The zero value is usable.
 type Options struct {
-	// Approver answers questions. Default: every question is a denial.
+	// Approver asks people. Default: every question is denied.
 	Approver Approver
-	// Observe is told what each handler did, by the goroutine that ran it. Default:
-	// nobody is.
+	// Observe is called after each handler, on its goroutine. Default: none.
 	Observe func(e *Event, s Step)
 }
 
-// entry is a handler with its matcher read.
+// entry is a handler with its parsed matcher.
 type entry struct {
 	Handler
 	matcher glob.Matcher
 }
 
-// NewSet orders the handlers. It panics when a Matcher is no pattern, see
+// NewSet returns a set of the handlers. It panics for an invalid Matcher; see
 // [CheckMatcher].
 func NewSet(o Options, handlers ...Handler) *Set {
 	s := &Set{o: o, handlers: make(map[Point][]entry)}
@@ -47,7 +46,7 @@ func NewSet(o Options, handlers ...Handler) *Set {
 		if err != nil {
 			panic(fmt.Sprintf("hooks: matcher of %s: %v", h.Name, err))
 		}
-		s.handlers[h.Point] = append(s.handlers[h.Point], entry{h.resolved(), m})
+		s.handlers[h.Point] = append(s.handlers[h.Point], entry{h.withDefaults(), m})
 	}
 	for _, hs := range s.handlers {
 		slices.SortStableFunc(hs, func(a, b entry) int { return cmp.Compare(a.Priority, b.Priority) })
@@ -55,18 +54,18 @@ func NewSet(o Options, handlers ...Handler) *Set {
 	return s
 }
 
-// CheckMatcher says why pattern cannot be a Matcher, nil when it can.
+// CheckMatcher returns an error when pattern is not a valid Matcher.
 func CheckMatcher(pattern string) error {
 	_, err := glob.ParseMatcher(pattern)
 	return err
 }
 
-// Has reports whether anything listens at the point. It allocates nothing, so that
-// nothing need be prepared for nobody.
+// Has reports whether there is a handler for the point. It does not allocate. Callers use
+// it to skip preparing an event.
 func (s *Set) Has(p Point) bool { return s != nil && len(s.handlers[p]) > 0 }
 
-// Handlers iterates over the handlers, by point, in the order in which they run,
-// with their defaults filled in.
+// Handlers iterates over the handlers by point, in the order in which they run, with their
+// defaults filled in.
 func (s *Set) Handlers() iter.Seq[Handler] {
 	return func(yield func(Handler) bool) {
 		for _, p := range points {
@@ -82,32 +81,32 @@ func (s *Set) Handlers() iter.Seq[Handler] {
 	}
 }
 
-// Outcome is what the handlers of a point made of an event.
+// Outcome is the combined result of the handlers of a point.
 type Outcome struct {
-	Payload  json.RawMessage // the event's, or what was made of it
-	Changed  bool            // whether Payload differs from the event's
+	Payload  json.RawMessage // the payload after all handlers
+	Changed  bool            // Payload differs from the event's
 	Decision Decision        // the strongest
-	Reason   string          // of the handler that decided, or aborted
-	By       string          // its name
-	Aborted  bool            // by a handler, so that later ones did not run
-	Context  []string        // for the model, in order
-	Steps    []Step          // one for each handler that ran
+	Reason   string          // of the handler that decided or aborted
+	By       string          // the name of that handler
+	Aborted  bool            // a handler aborted, so later ones did not run
+	Context  []string        // texts for the model, in order
+	Steps    []Step          // one per handler that ran
 }
 
-// Step is one handler's part in an outcome.
+// Step is the result of one handler.
 type Step struct {
 	Handler   string
 	Extension string
 	Reply     *Reply
-	Err       error // it failed
+	Err       error // the handler failed
 	Took      time.Duration
 }
 
-// Run tells the handlers of e.Point about e, in order; each sees the payload as
-// the ones before it left it. A denial ends it. At a gate, and after a tool call,
-// whose result it holds back, a denial is an error of kind rejected, as is a
-// question that nobody approves, with data as policies give it: policy, code and
-// executed. The other errors are the end of ctx.
+// Run runs the handlers of e.Point in order; each gets the payload as changed by those
+// before it. A denial ends the run. At gates, and after a tool call, whose result is then
+// withheld, a denial is an error of kind rejected, as is a question that is not approved.
+// Its data has the members of a policy's denial: policy, code and executed. The only other
+// errors are those of ctx.
 func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	out := Outcome{Payload: e.Payload}
 	if !s.Has(e.Point) {
@@ -115,7 +114,7 @@ func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 	}
 	for i := range s.handlers[e.Point] {
 		h := &s.handlers[e.Point][i]
-		if !h.concerns(e) {
+		if !h.matches(e) {
 			continue
 		}
 		more := out.step(ctx, h, *e)
@@ -127,14 +126,13 @@ func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
 		}
 	}
 	if err := ctx.Err(); err != nil && out.Decision != Deny {
-		return out, named(e, protocol.Errorf(protocol.KindOf(err), "given up while hooks ran: %w", err))
+		return out, withTool(e, protocol.Errorf(protocol.KindOf(err), "given up while hooks ran: %w", err))
 	}
 	out.Changed = out.Changed && !bytes.Equal(out.Payload, e.Payload)
-	return out, s.settle(ctx, e, &out)
+	return out, s.resolve(ctx, e, &out)
 }
 
-// Test is Run for an event that is not happening: the handlers really run, and
-// questions are put to nobody.
+// Test is Run for a hypothetical event: the handlers run, but no person is asked.
 func (s *Set) Test(ctx context.Context, e *Event) (Outcome, error) {
 	if s == nil {
 		return s.Run(ctx, e)
@@ -144,8 +142,8 @@ func (s *Set) Test(ctx context.Context, e *Event) (Outcome, error) {
 	return alone.Run(ctx, e)
 }
 
-// concerns reports whether h listens to e.
-func (h *entry) concerns(e *Event) bool {
+// matches reports whether h handles e.
+func (h *entry) matches(e *Event) bool {
 	if h.Own && h.Extension != e.Extension {
 		return false
 	}
@@ -153,14 +151,14 @@ func (h *entry) concerns(e *Event) bool {
 	return names == nil || h.matcher.Match(names...)
 }
 
-// step runs one handler on the outcome so far and reports whether the next one is
-// to run. e is a copy for the handler alone, which may outlive its time.
+// step runs one handler and reports whether the next one runs. e is a copy, because a
+// handler may keep running after its timeout.
 func (o *Outcome) step(ctx context.Context, h *entry, e Event) (more bool) {
 	e.Payload = o.Payload
 	began := time.Now()
 	reply, err := h.call(ctx, &e)
 	if ctx.Err() != nil && err != nil {
-		return false // the handler is not to blame
+		return false // the caller canceled, so the handler has not failed
 	}
 	if err == nil {
 		err = o.apply(e.Point, reply)
@@ -187,18 +185,18 @@ func (o *Outcome) step(ctx context.Context, h *entry, e Event) (more bool) {
 	return !reply.Abort && o.Decision != Deny
 }
 
-// decide takes in a decision if it is stronger than those before it.
+// decide records a decision that is stronger than the previous ones.
 func (o *Outcome) decide(h *entry, d Decision, reason string) {
 	if d.strength() > o.Decision.strength() {
 		o.Decision, o.Reason, o.By = d, reason, h.Name
 	}
 }
 
-// rudeness is how long a handler may take to notice that its time is over, before
-// nobody waits for it any more.
-const rudeness = 250 * time.Millisecond
+// handlerGrace is the time that a handler gets to return after its timeout, before it is
+// abandoned.
+const handlerGrace = 250 * time.Millisecond
 
-// call runs the handler, at most for its timeout.
+// call runs the handler for at most its timeout.
 func (h *entry) call(ctx context.Context, e *Event) (*Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
@@ -208,7 +206,7 @@ func (h *entry) call(ctx context.Context, e *Event) (*Reply, error) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		reply, err := h.guarded(ctx, e)
+		reply, err := h.runRecovered(ctx, e)
 		answered <- answer{reply, err}
 	}()
 	select {
@@ -221,7 +219,7 @@ func (h *entry) call(ctx context.Context, e *Event) (*Reply, error) {
 		if a.err == nil {
 			return a.reply, nil
 		}
-	case <-time.After(rudeness):
+	case <-time.After(handlerGrace):
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, fmt.Errorf("no answer within %v", h.Timeout)
@@ -229,8 +227,8 @@ func (h *entry) call(ctx context.Context, e *Event) (*Reply, error) {
 	return nil, ctx.Err()
 }
 
-// guarded is Run, surviving its panic.
-func (h *entry) guarded(ctx context.Context, e *Event) (reply *Reply, err error) {
+// runRecovered is Run with a panic converted to an error.
+func (h *entry) runRecovered(ctx context.Context, e *Event) (reply *Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			reply, err = nil, &PanicError{Value: p, Stack: debug.Stack()}
@@ -239,7 +237,7 @@ func (h *entry) guarded(ctx context.Context, e *Event) (reply *Reply, err error)
 	return h.Run(ctx, e)
 }
 
-// PanicError is the failure of a handler that panicked.
+// PanicError is the error of a handler that panicked.
 type PanicError struct {
 	Value any
 	Stack []byte // of the handler's goroutine
@@ -247,8 +245,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// settle turns the decision into an error where it is one.
-func (s *Set) settle(ctx context.Context, e *Event, o *Outcome) error {
+// resolve returns the error of the combined decision, if any, and asks the approver.
+func (s *Set) resolve(ctx context.Context, e *Event, o *Outcome) error {
 	switch {
 	case !e.Point.deniable():
 		return nil
@@ -274,10 +272,10 @@ func rejected(e *Event, o *Outcome, code, reason string) error {
 		Code     string `json:"code"`
 		Executed bool   `json:"executed,omitempty"`
 	}{"hook " + o.By, code, e.Point == AfterToolCall})
-	return named(e, err)
+	return withTool(e, err)
 }
 
-func named(e *Event, err *protocol.Error) error {
+func withTool(e *Event, err *protocol.Error) error {
 	err.Extension, err.Tool = e.Extension, e.Tool
 	return err
 }

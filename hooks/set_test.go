@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// says is a handler that answers the same each time.
+// says returns a handler with a fixed reply.
 func says(name string, p Point, reply *Reply, err error) Handler {
 	return Handler{Name: name, Point: p, Run: func(context.Context, *Event) (*Reply, error) { return reply, err }}
 }
@@ -48,7 +48,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// An empty set, and a point that nobody listens to, cost nothing.
+// An empty set, and a point without handlers, do not allocate.
 func TestNobodyListens(t *testing.T) {
 	var none *Set
 	for _, s := range []*Set{none, {}, NewSet(Options{}), NewSet(Options{}, says("x", AfterMessage, nil, nil))} {
@@ -63,8 +63,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// Every pair of decisions, in both orders: the stronger one counts, and the reason
-// is its own.
+// Every pair of decisions in both orders: the stronger counts, with its own reason.
 func TestDecisionAlgebra(t *testing.T) {
 	all := []Decision{None, Allow, Ask, Deny}
 	for i, first := range all {
@@ -89,8 +88,7 @@ func TestDecisionAlgebra(t *testing.T) {
 	}
 }
 
-// What each decision does at each point: whoever fired it gets an error, or only
-// the outcome.
+// The effect of each decision at each point: an error, or an outcome only.
 func TestWhoCanDeny(t *testing.T) {
 	for _, p := range Points() {
 		gate := slices.Contains([]Point{BeforeMessage, BeforeModelRequest, BeforeToolCall, ToolsSelect, ExtensionLoad}, p)
@@ -123,7 +121,7 @@ func TestWhoCanDeny(t *testing.T) {
 	}
 }
 
-// The whole matrix of whose handler fails, where, with which on_error.
+// Every combination of a failing handler's owner, point and on_error.
 func TestOnError(t *testing.T) {
 	failing := map[string]func(context.Context, *Event) (*Reply, error){
 		"error":        func(context.Context, *Event) (*Reply, error) { return nil, errors.New("disk full") },
@@ -196,7 +194,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// Handlers of tools_select take tools away and cannot add any.
+// Handlers of tools_select can remove tools and cannot add any.
 func TestToolsSelectNarrows(t *testing.T) {
 	s := NewSet(Options{},
 		says("1", ToolsSelect, &Reply{Override: json.RawMessage(`{"tools":["b","evil","a"],"mode":"auto"}`)}, nil),
@@ -220,7 +218,7 @@ func TestWhoIsTold(t *testing.T) {
 		{Handler{Matcher: "weather"}, Event{Point: ExtensionLoad, Extension: "notes"}, false},
 		{Handler{Matcher: "resume|clear"}, Event{Point: SessionStart, Payload: json.RawMessage(`{"source":"startup"}`)}, false},
 		{Handler{Matcher: "logout"}, Event{Point: SessionEnd, Payload: json.RawMessage(`{"reason":"logout"}`)}, true},
-		{Handler{Matcher: "Bash"}, Event{Point: BeforeMessage}, true}, // has nothing to match
+		{Handler{Matcher: "Bash"}, Event{Point: BeforeMessage}, true}, // the point has no names to match
 		{Handler{Extension: "a", Own: true}, Event{Point: BeforeToolCall, Extension: "a"}, true},
 		{Handler{Extension: "a", Own: true}, Event{Point: BeforeToolCall, Extension: "b"}, false},
 		{Handler{Extension: "a", Own: true}, Event{Point: SessionStart}, false},
@@ -260,9 +258,9 @@ func TestAsk(t *testing.T) {
 		person   *person
 		handlers []Handler
 		asked    []string
-		want     string // in the error
+		want     string // part of the error
 	}{
-		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""}, // the question is about what would happen
+		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""}, // the question shows the changed payload
 		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`sure? {"a":1}`}, "not approved: ana said no"},
 		{"denied anyway", &person{}, []Handler{ask, says("3", BeforeToolCall, &Reply{Decision: Deny, Reason: "never"}, nil)}, nil, "hook 3: never"},
 		{"nobody to ask", nil, []Handler{ask}, nil, "nobody to ask: sure?"},
@@ -297,7 +295,7 @@ func TestTimeout(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "no answer within "+want.String()) {
 					t.Errorf("%s: %v", name, err)
 				}
-				if took := time.Since(began); took < want || took > want+rudeness {
+				if took := time.Since(began); took < want || took > want+handlerGrace {
 					t.Errorf("%s: after %v", name, took)
 				}
 			}
@@ -306,8 +304,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// A caller that gives up is no failure of the handler, and gets the end of its own
-// context.
+// A canceled caller is not a failure of the handler, and gets the error of its own context.
 func TestCallerGivesUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := NewSet(Options{}, Handler{Name: "h", Point: BeforeToolCall, Run: func(ctx context.Context, _ *Event) (*Reply, error) {

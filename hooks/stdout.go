@@ -13,22 +13,23 @@ import (
 	"github.com/exthost/exthost/internal/process"
 )
 
-// maxStdout is how much a command may write: room for a changed tool result.
+// maxStdout bounds the stdout of a command, in bytes. It has room for a changed tool
+// result.
 const maxStdout = 4 << 20
 
-var errTooMuch = fmt.Errorf("it wrote more than %d MiB to stdout and was killed", maxStdout>>20)
+var errOutputLimit = fmt.Errorf("it wrote more than %d MiB to stdout and was killed", maxStdout>>20)
 
-// stdout collects what a command writes, up to a limit.
+// stdout collects the output of a command up to maxStdout.
 type stdout struct {
 	file *os.File
 	data []byte
-	done chan struct{} // closed when nothing more comes
-	full chan struct{} // closed when there was more than the limit
+	done chan struct{} // closed at the end of the output
+	full chan struct{} // closed when the limit is exceeded
 }
 
 func readStdout(proc *process.Process) *stdout {
 	o := &stdout{file: proc.Stdout, done: make(chan struct{}), full: make(chan struct{})}
-	go func() { // ends with the file, which end closes
+	go func() { // ends when the file ends or end closes it
 		defer close(o.done)
 		o.data, _ = io.ReadAll(io.LimitReader(o.file, maxStdout+1))
 		if len(o.data) > maxStdout {
@@ -38,21 +39,21 @@ func readStdout(proc *process.Process) *stdout {
 	return o
 }
 
-// end waits for the last output of a dead process.
+// end waits for the remaining output of a process that has ended.
 func (o *stdout) end() {
 	select {
 	case <-o.done:
-	case <-time.After(drainWait): // somebody out of reach holds the pipe
+	case <-time.After(drainWait): // another process holds the pipe
 	}
 	o.file.Close()
 	<-o.done
 }
 
-func (o *stdout) excess() bool { return len(o.data) > maxStdout }
+func (o *stdout) overflow() bool { return len(o.data) > maxStdout }
 
-// resolved is argv with the variables of env in its words and the absolute path
-// of its program, which has been looked at.
-func resolved(argv []string, dir string, env []string) ([]string, error) {
+// resolveArgv replaces variables in argv and resolves its program to an absolute path,
+// which it checks.
+func resolveArgv(argv []string, dir string, env []string) ([]string, error) {
 	lookup := process.Lookup(env)
 	argv = slices.Clone(argv)
 	line := shellLine(argv)
@@ -66,7 +67,7 @@ func resolved(argv []string, dir string, env []string) ([]string, error) {
 		}
 	}
 	if len(argv) == 0 {
-		argv = []string{""} // refused by Resolve, with words for it
+		argv = []string{""} // Resolve reports the error
 	}
 	path, _ := lookup("PATH")
 	program, err := process.Resolve(argv[0], dir, path)
@@ -88,7 +89,7 @@ func resolved(argv []string, dir string, env []string) ([]string, error) {
 
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh"}
 
-// shellLine is the line that argv gives to a shell, "" when it gives none.
+// shellLine returns the line that argv passes to a shell, "" when there is none.
 func shellLine(argv []string) string {
 	if len(argv) >= 3 && argv[1] == "-c" && slices.Contains(shells, filepath.Base(argv[0])) {
 		return argv[2]
@@ -96,12 +97,13 @@ func shellLine(argv []string) string {
 	return ""
 }
 
-// script matches the path that a shell line begins with, where it is plain enough
-// to be sure of: "$CLAUDE_PROJECT_DIR"/hooks/check.sh and the like.
+// script matches a simple path at the start of a shell line, such as
+// "$CLAUDE_PROJECT_DIR"/hooks/check.sh.
 var script = regexp.MustCompile(`^\s*("?)(\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?)?("?)(/[A-Za-z0-9_./-]+|\./[A-Za-z0-9_./-]+)("?)(?:\s|$)`)
 
-// scriptOf is the file that a shell would start first for line, "" when that is
-// not plain to see. A shell that cannot find it only says 127 when it is too late.
+// scriptOf returns the file that a shell would run first for line, "" when it is not
+// obvious. Checking it early matters because a shell reports a missing file only when the
+// hook runs, with exit code 127.
 func scriptOf(line string, lookup func(string) (string, bool)) string {
 	m := script.FindStringSubmatch(line)
 	if m == nil || strings.Count(m[1]+m[4]+m[6], `"`)%2 != 0 {

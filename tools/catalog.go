@@ -6,71 +6,73 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/schema"
 	"github.com/exthost/exthost/protocol"
 )
 
-// Source is what one extension offers.
+// Source is the tools of one extension.
 type Source struct {
-	Extension string // "" are the host's own tools, which keep their names
-	// Tools are read from Raw, the descriptor as it was sent; the other fields
-	// count only for a tool without one, which was declared in a file.
+	Extension string // "" for the host's own tools, which keep their names
+	// Tools are read from Raw, the descriptor as it was sent. The other fields are used
+	// only for tools without Raw, which a manifest declares.
 	Tools []protocol.Tool
-	// Withheld names those of Tools that are to be in no list; they keep their
-	// registered names from others.
+	// Withheld names the tools that are in no list. Their registered names stay reserved.
 	Withheld []string
 }
 
 // Catalog is an immutable, sorted set of tools. It is safe for concurrent use.
 type Catalog struct {
 	generation uint64
-	entries    []*Entry            // by Name
-	byName     map[string]*Entry   // by Name
-	extensions map[string][]*Entry // by Tool
-	withheld   map[string]*Entry   // by Name; in none of the above
-	checkers   map[[sha256.Size]byte]*checker
+	entries    []*Entry                             // sorted by Name
+	byName     map[string]*Entry                    // by Name
+	extensions map[string][]*Entry                  // sorted by Tool
+	withheld   map[string]*Entry                    // by Name; in none of the above
+	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
 
 // Entry is one tool. It is immutable.
 type Entry struct {
 	Name        string // the registered name, unique in the catalog
 	Extension   string // the extension's id
-	Tool        string // the name the extension knows it by
-	Title       string // without invisible characters; "" when there is none
-	Description string // labelled with the extension and without invisible characters
+	Tool        string // the extension's own name of the tool
+	Title       string // visible characters only; "" when there is none
+	Description string // visible characters only, with a label that names the extension
 
-	// Descriptor is the MCP form under Name and Description, Own the one under
-	// the extension's own name and without the label. Every other member has the
-	// bytes, order and number text it was sent with, unknown ones included; but
-	// inputSchema and outputSchema are spelled MCP's way, an input schema without
-	// a type gets "object", optional members that are null are left out and raw
-	// newlines between tokens go.
+	// Descriptor is the MCP descriptor with Name and Description, Own the one with the
+	// extension's own name and without the label. All other members, unknown ones included,
+	// keep their bytes and order, with these exceptions: input_schema and output_schema
+	// become inputSchema and outputSchema, an input schema without a type gets "object",
+	// optional members that are null are removed, and line breaks between tokens are
+	// removed.
 	Descriptor, Own json.RawMessage
 
 	InputSchema json.RawMessage // as in Descriptor
 	Annotations json.RawMessage // as sent; nil when there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
-	checker *checker
-	tokens  int
-	remarks []protocol.Diagnostic // on the descriptor
+	schema    *schema.Schema // nil: every object is valid
+	schemaKey [sha256.Size]byte
+	tokens    int
+	warnings  []protocol.Diagnostic // about the descriptor
 }
 
-// Tokens estimates what the tool's definition costs in a model's context: a
-// quarter of the bytes of its [Anthropic] form, rounded up.
+// Tokens estimates the tokens of the tool's definition in a model's context: a quarter of
+// the bytes of its [Anthropic] form, rounded up.
 func (e *Entry) Tokens() int { return e.tokens }
 
-// NewCatalog builds the catalog of one generation. Sources come in discovery
-// order, which decides who keeps a name that two tools want; within a source the
-// order does not matter. prev, which may be nil, only lends what has not
-// changed since. An extension has one source; a second one panics. The diagnostics tell of every tool that was dropped (LevelError) and
-// of every one that was renamed or goes unchecked (LevelWarn).
+// NewCatalog builds a catalog. The order of sources decides which of two tools keeps a
+// name; pass them in discovery order. The order within a source does not matter. Entries
+// and compiled schemas of prev, which may be nil, are reused if they have not changed.
+// NewCatalog panics when two sources have the same extension. The diagnostics report every
+// tool that was dropped (LevelError), renamed or not validated (LevelWarn).
 func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
 	c := &Catalog{
 		generation: generation,
 		byName:     map[string]*Entry{},
 		extensions: map[string][]*Entry{},
 		withheld:   map[string]*Entry{},
-		checkers:   map[[sha256.Size]byte]*checker{},
+		schemas:    map[[sha256.Size]byte]*schema.Schema{},
 	}
 	var ds []protocol.Diagnostic
 	for _, s := range sources {
@@ -86,50 +88,50 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 	return c, ds
 }
 
-// offer is a descriptor on its way to becoming an Entry.
-type offer struct {
+// candidate is a descriptor that may become an Entry.
+type candidate struct {
 	protocol.Tool
 	members []member
-	known   *Entry // what an earlier catalog made of the same bytes; only Name and Raw are set besides
+	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
 }
 
-// add enters the tools of one source. They are sorted first, so that an extension
-// that lists them in another order each time gets the same names each time.
+// add adds the tools of one source. It sorts them first, so that the order in which an
+// extension lists them does not change their names.
 func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
-	known := prev.known(s.Extension)
-	offers := make([]offer, 0, len(s.Tools))
+	known := prev.entriesByRaw(s.Extension)
+	candidates := make([]candidate, 0, len(s.Tools))
 	for _, t := range s.Tools {
 		if len(t.Raw) == 0 {
-			t.Raw = declared(t)
+			t.Raw = declaredDescriptor(t)
 		}
 		if e := known[string(t.Raw)]; e != nil {
-			offers = append(offers, offer{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, known: e})
+			candidates = append(candidates, candidate{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, reused: e})
 			continue
 		}
 		parsed, ms, err := parse(t.Raw)
 		if err != nil {
-			ds = append(ds, finding("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
+			ds = append(ds, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		offers = append(offers, offer{Tool: parsed, members: ms})
+		candidates = append(candidates, candidate{Tool: parsed, members: ms})
 	}
-	slices.SortStableFunc(offers, func(a, b offer) int { return cmp.Compare(a.Name, b.Name) })
-	for i, o := range offers {
-		if i > 0 && offers[i-1].Name == o.Name {
-			ds = append(ds, finding("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.Name, b.Name) })
+	for i, o := range candidates {
+		if i > 0 && candidates[i-1].Name == o.Name {
+			ds = append(ds, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
 			continue
 		}
 		if len(c.extensions[s.Extension]) == MaxTools {
-			ds = append(ds, finding("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
+			ds = append(ds, diagnostic("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
 			continue
 		}
-		ds = append(ds, c.enter(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)...)
+		ds = append(ds, c.register(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)...)
 	}
 	return ds
 }
 
-// known are an extension's entries by the bytes they were made from.
-func (c *Catalog) known(extension string) map[string]*Entry {
+// entriesByRaw returns the entries of an extension by their descriptors' bytes.
+func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 	known := make(map[string]*Entry)
 	if c != nil {
 		for _, e := range c.extensions[extension] {
@@ -139,23 +141,23 @@ func (c *Catalog) known(extension string) map[string]*Entry {
 	return known
 }
 
-// enter names one tool and takes it in.
-func (c *Catalog) enter(extension string, o offer, withheld bool, prev *Catalog) []protocol.Diagnostic {
-	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.holder(n) != nil })
-	e := o.known
+// register chooses the name of one tool and adds it.
+func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) []protocol.Diagnostic {
+	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
+	e := o.reused
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic
-		if e, faults = c.make(name, extension, o, prev); faults != nil {
+		if e, faults = c.build(name, extension, o, prev); faults != nil {
 			return faults
 		}
 	}
-	ds := slices.Clone(e.remarks)
+	ds := slices.Clone(e.warnings)
 	if !free {
-		return append(ds, finding("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
-			o.Name, name, c.holder(name).Tool, c.holder(name).Extension))
+		return append(ds, diagnostic("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
+			o.Name, name, c.registered(name).Tool, c.registered(name).Extension))
 	}
 	if renamed {
-		d := finding("tool_renamed", "tool %q is registered as %s; %s belongs to an earlier tool",
+		d := diagnostic("tool_renamed", "tool %q is registered as %s; %s belongs to an earlier tool",
 			o.Name, name, plainName(extension, o.Name))
 		d.Level, d.Hint = protocol.LevelWarn, "rename the tool or the extension"
 		ds = append(ds, d)
@@ -164,8 +166,8 @@ func (c *Catalog) enter(extension string, o offer, withheld bool, prev *Catalog)
 		c.withheld[name] = e
 		return ds
 	}
-	if e.checker != nil {
-		c.checkers[e.checker.key] = e.checker
+	if e.schema != nil {
+		c.schemas[e.schemaKey] = e.schema
 	}
 	c.entries = append(c.entries, e)
 	c.byName[name] = e
@@ -173,17 +175,17 @@ func (c *Catalog) enter(extension string, o offer, withheld bool, prev *Catalog)
 	return ds
 }
 
-// holder is the entry that has a registered name, nil when none has.
-func (c *Catalog) holder(name string) *Entry {
+// registered returns the entry with the name, withheld ones included, or nil.
+func (c *Catalog) registered(name string) *Entry {
 	if e := c.byName[name]; e != nil {
 		return e
 	}
 	return c.withheld[name]
 }
 
-// make checks and compiles one tool. It returns either an entry or what is wrong.
-func (c *Catalog) make(name, extension string, o offer, prev *Catalog) (*Entry, []protocol.Diagnostic) {
-	if o.known != nil { // its name has changed, since others' have
+// build checks and compiles one tool. It returns an entry, or the errors.
+func (c *Catalog) build(name, extension string, o candidate, prev *Catalog) (*Entry, []protocol.Diagnostic) {
+	if o.reused != nil { // the registered name has changed
 		o.Tool, o.members, _ = parse(o.Raw)
 	}
 	doc, ds := inspect(o.Tool)
@@ -191,25 +193,25 @@ func (c *Catalog) make(name, extension string, o offer, prev *Catalog) (*Entry, 
 		return nil, ds
 	}
 	e := newEntry(name, extension, o)
-	if e.checker = c.checkerOf(e.InputSchema, doc, prev); e.checker != nil && e.checker.err != nil {
-		d := finding("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name, cut(e.checker.err.Error(), 300))
+	if err := c.compile(e, doc, prev); err != nil {
+		d := diagnostic("tool_schema_unchecked", "tool %q: its arguments are not checked: %s", o.Name, display.Cut(err.Error(), 300))
 		d.Level, d.Hint = protocol.LevelWarn, "correct the input schema"
 		ds = append(ds, d)
 	}
-	e.remarks = ds
+	e.warnings = ds
 	return e, nil
 }
 
-func newEntry(name, extension string, o offer) *Entry {
-	plain := visible(o.Description)
+func newEntry(name, extension string, o candidate) *Entry {
+	plain := display.Visible(o.Description)
 	e := &Entry{
 		Name: name, Extension: extension, Tool: o.Name,
-		Title: visible(o.Title), Description: label(extension, plain),
+		Title: display.Visible(o.Title), Description: labelled(extension, plain),
 		InputSchema: o.InputSchema, Annotations: o.Annotations, Raw: o.Raw,
 	}
-	schema := member{"inputSchema", o.InputSchema}
-	e.Descriptor = object(set(o.members, member{"name", quote(name)}, member{"description", quote(e.Description)}, schema))
-	own := []member{schema}
+	input := member{"inputSchema", o.InputSchema}
+	e.Descriptor = object(set(o.members, member{"name", quote(name)}, member{"description", quote(e.Description)}, input))
+	own := []member{input}
 	if plain != o.Description {
 		own = append(own, member{"description", quote(plain)})
 	}
@@ -218,73 +220,19 @@ func newEntry(name, extension string, o offer) *Entry {
 	return e
 }
 
-// checkerOf returns what checks arguments against schema, compiled at most once
-// in this catalog and those before it; nil when every object will do.
-func (c *Catalog) checkerOf(schema json.RawMessage, doc document, prev *Catalog) *checker {
-	if string(schema) == noSchema {
+// compile sets the schema of e, reusing one that c or prev has compiled. The error is that
+// of [schema.Schema.Err].
+func (c *Catalog) compile(e *Entry, doc schema.Document, prev *Catalog) error {
+	if string(e.InputSchema) == noSchema {
 		return nil
 	}
-	key := sha256.Sum256(schema)
-	k := c.checkers[key]
-	if k == nil && prev != nil {
-		k = prev.checkers[key]
+	e.schemaKey = sha256.Sum256(e.InputSchema)
+	e.schema = c.schemas[e.schemaKey]
+	if e.schema == nil && prev != nil {
+		e.schema = prev.schemas[e.schemaKey]
 	}
-	if k == nil {
-		k = compile(doc)
-		k.key = key
+	if e.schema == nil {
+		e.schema = schema.Compile(doc)
 	}
-	return k
+	return e.schema.Err()
 }
-
-// Generation returns the number the catalog was built with.
-func (c *Catalog) Generation() uint64 { return c.generation }
-
-// Lookup finds a tool by its registered name.
-func (c *Catalog) Lookup(name string) (*Entry, bool) {
-	e, ok := c.byName[name]
-	return e, ok
-}
-
-// LookupIn finds a tool by the name its extension gave it.
-func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
-	es := c.extensions[extension]
-	i, ok := slices.BinarySearchFunc(es, tool, func(e *Entry, tool string) int { return cmp.Compare(e.Tool, tool) })
-	if !ok {
-		return nil, false
-	}
-	return es[i], true
-}
-
-// Withheld finds a tool that is in no list: by its registered name, or with an
-// extension by the name which that gave it.
-func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
-	if extension == "" {
-		e, ok := c.withheld[name]
-		return e, ok
-	}
-	for _, e := range c.withheld {
-		if e.Extension == extension && e.Tool == name {
-			return e, true
-		}
-	}
-	return nil, false
-}
-
-// WithheldOf returns the registered names of an extension's tools that are in no
-// list, sorted.
-func (c *Catalog) WithheldOf(extension string) (names []string) {
-	for name, e := range c.withheld {
-		if e.Extension == extension {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// Entries returns all tools, sorted by Name. The slice must not be changed.
-func (c *Catalog) Entries() []*Entry { return c.entries }
-
-// Extension returns the tools of one extension, sorted by Tool, their own names.
-// The slice must not be changed.
-func (c *Catalog) Extension(id string) []*Entry { return c.extensions[id] }

@@ -10,18 +10,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/protocol"
 )
 
-// raw is a tool as an extension sends it.
+// raw returns a tool as an extension sends it.
 func raw(descriptor string) protocol.Tool { return protocol.Tool{Raw: json.RawMessage(descriptor)} }
 
-// one is the catalog's only entry made of a descriptor of extension "x".
+// one returns the only entry of a catalog with this descriptor of extension "x".
 func one(t testing.TB, descriptor string) *Entry {
 	t.Helper()
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(descriptor)}}}, nil)
 	if len(c.Entries()) != 1 || len(ds) != 0 {
-		t.Fatalf("%d tools from %s, diagnostics %v", len(c.Entries()), cut(descriptor, 200), ds)
+		t.Fatalf("%d tools from %s, diagnostics %v", len(c.Entries()), display.Cut(descriptor, 200), ds)
 	}
 	return c.Entries()[0]
 }
@@ -65,8 +66,8 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestH6SameSetInAnyOrder: an extension that lists its tools in another order
-// after each restart keeps their names, duplicates and limits included.
+// TestH6SameSetInAnyOrder checks that the names do not depend on the order of the list,
+// duplicates and limits included.
 func TestH6SameSetInAnyOrder(t *testing.T) {
 	var tools []protocol.Tool
 	for i := range MaxTools + 5 {
@@ -118,7 +119,7 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 	first, ds1 := NewCatalog(1, sources, nil)
 	second, ds2 := NewCatalog(2, sources, first)
 	for i := range first.Entries() {
-		if first.Entries()[i].checker != second.Entries()[i].checker {
+		if first.Entries()[i].schema != second.Entries()[i].schema {
 			t.Errorf("%s was compiled again", first.Entries()[i].Name)
 		}
 	}
@@ -127,8 +128,8 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 	}
 }
 
-// TestEarlierCatalogChangesNothing: what is taken over from an earlier catalog is
-// what would be made anew, even when names come free or are taken.
+// TestEarlierCatalogChangesNothing checks that reused entries are equal to new ones, even
+// when names are freed or taken.
 func TestEarlierCatalogChangesNothing(t *testing.T) {
 	x := Source{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
 		raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)}}
@@ -141,7 +142,7 @@ func TestEarlierCatalogChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(wantDiags, diags); diff != "" {
 			t.Errorf("step %d, diagnostics (-want +got):\n%s", i, diff)
 		}
-		same := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".checker" }, cmp.Ignore())
+		same := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".schema" }, cmp.Ignore())
 		if diff := cmp.Diff(want.Entries(), got.Entries(), cmp.AllowUnexported(Entry{}), same); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}

@@ -4,29 +4,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/protocol"
 )
 
-// noSchema is what a tool without an input schema accepts.
+// noSchema is the schema of a tool without an input schema.
 const noSchema = `{"type":"object"}`
 
-// ParseDescriptor reads a descriptor as an extension sends it:
+// ParseDescriptor parses a descriptor as an extension sends it:
 //
 //	{"name", "description", "input_schema" | "inputSchema", "output_schema"?, "annotations"?, "title"?, …}
 //
-// Raw keeps the bytes; InputSchema is what MCP requires of it, a schema with
-// "type": "object", which is added where it is missing since arguments always
-// are an object. The error is of kind handshake_invalid and means that this
-// descriptor cannot be used. Limits are [Check]'s business.
+// Raw holds the bytes. InputSchema is a schema of type "object", as MCP requires; a missing
+// type is added. The error is of kind handshake_invalid. [Check] checks the limits.
 func ParseDescriptor(raw json.RawMessage) (protocol.Tool, error) {
 	t, _, err := parse(raw)
 	return t, err
 }
 
-// parse is ParseDescriptor that keeps the members for rewriting, with their keys
-// spelled MCP's way.
+// parse is ParseDescriptor and also returns the members, with MCP's spelling of keys.
 func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	if len(raw) > MaxDescriptor {
 		return protocol.Tool{}, nil, invalid("", "%d bytes, at most %d are allowed", len(raw), MaxDescriptor)
@@ -42,7 +39,7 @@ func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	for _, m := range sent {
 		m.key = canonicalKey(m.key)
 		if string(m.value) == "null" && optional[m.key] {
-			continue // a client that checks types would refuse the whole list for it
+			continue // a strict client would refuse the whole list
 		}
 		if p, ok := texts[m.key]; ok && json.Unmarshal(m.value, p) != nil {
 			return t, nil, invalid(t.Name, "%s must be a string", m.key)
@@ -64,7 +61,7 @@ func parse(raw json.RawMessage) (protocol.Tool, []member, error) {
 	return t, ms, nil
 }
 
-// optional are the members for which null means the same as leaving them out.
+// optional are the members whose null value means the same as their absence.
 var optional = map[string]bool{"title": true, "description": true, "inputSchema": true,
 	"outputSchema": true, "annotations": true, "execution": true, "icons": true, "_meta": true}
 
@@ -83,13 +80,13 @@ func invalid(tool, format string, args ...any) *protocol.Error {
 	if tool == "" {
 		e.Message = "tool descriptor: " + e.Message
 	} else {
-		e.Message = fmt.Sprintf("tool %q: %s", cut(tool, MaxToolName), e.Message)
+		e.Message = fmt.Sprintf("tool %q: %s", display.Cut(tool, MaxToolName), e.Message)
 	}
 	return e
 }
 
-// objectSchema returns raw as a schema whose type is "object", changing as little
-// as that takes and nothing of what it accepts among objects.
+// objectSchema returns raw with the type "object". Among objects, the result accepts the
+// same as raw.
 func objectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	switch string(raw) {
 	case "", "null", "true", "{}":
@@ -112,13 +109,13 @@ func objectSchema(raw json.RawMessage) (json.RawMessage, error) {
 			ms[i].value = json.RawMessage(`"object"`)
 			return object(ms), nil
 		}
-		return nil, fmt.Errorf(`type must be "object", not %s`, cut(string(m.value), 64))
+		return nil, fmt.Errorf(`type must be "object", not %s`, display.Cut(string(m.value), 64))
 	}
 	return object(append([]member{{"type", json.RawMessage(`"object"`)}}, ms...)), nil
 }
 
-// declared is the descriptor of a tool that was not sent but declared in a file.
-func declared(t protocol.Tool) json.RawMessage {
+// declaredDescriptor encodes a tool that a manifest declares.
+func declaredDescriptor(t protocol.Tool) json.RawMessage {
 	ms := []member{{"name", quote(t.Name)}}
 	for _, m := range []member{{"title", quote(t.Title)}, {"description", quote(t.Description)},
 		{"inputSchema", t.InputSchema}, {"outputSchema", t.OutputSchema}, {"annotations", t.Annotations}} {
@@ -129,48 +126,10 @@ func declared(t protocol.Tool) json.RawMessage {
 	return object(ms)
 }
 
-// label marks a description with the extension it comes from.
-func label(extension, description string) string {
+// labelled prefixes a description with its extension.
+func labelled(extension, description string) string {
 	if extension == "" {
 		return description
 	}
 	return strings.TrimSuffix("[ext:"+extension+"] "+description, " ")
-}
-
-// visible removes what a reader cannot see but a model can be steered by:
-// control, bidirectional, zero-width and tag characters. Newlines and tabs stay.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || invisible(r) {
-			return -1
-		}
-		return r
-	}, s)
-}
-
-func invisible(r rune) bool { return unicode.Is(unseen, r) }
-
-// unseen are the format characters and selectors that have no glyph.
-var unseen = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, // soft hyphen
-		{Lo: 0x034f, Hi: 0x034f, Stride: 1}, // combining grapheme joiner
-		{Lo: 0x061c, Hi: 0x061c, Stride: 1}, // Arabic letter mark
-		{Lo: 0x115f, Hi: 0x1160, Stride: 1}, // Hangul fillers
-		{Lo: 0x17b4, Hi: 0x17b5, Stride: 1}, // Khmer inherent vowels
-		{Lo: 0x180b, Hi: 0x180f, Stride: 1}, // Mongolian selectors
-		{Lo: 0x200b, Hi: 0x200f, Stride: 1}, // zero width, direction marks
-		{Lo: 0x202a, Hi: 0x202e, Stride: 1}, // embeddings and overrides
-		{Lo: 0x2060, Hi: 0x206f, Stride: 1}, // word joiner, isolates
-		{Lo: 0x3164, Hi: 0x3164, Stride: 1}, // Hangul filler
-		{Lo: 0xfe00, Hi: 0xfe0f, Stride: 1}, // variation selectors
-		{Lo: 0xfeff, Hi: 0xfeff, Stride: 1}, // byte order mark
-		{Lo: 0xffa0, Hi: 0xffa0, Stride: 1}, // halfwidth Hangul filler
-		{Lo: 0xfff0, Hi: 0xfffb, Stride: 1}, // specials
-	},
-	R32: []unicode.Range32{
-		{Lo: 0x1d173, Hi: 0x1d17a, Stride: 1}, // musical format controls
-		{Lo: 0xe0000, Hi: 0xe0fff, Stride: 1}, // tags, more variation selectors
-	},
-	LatinOffset: 1,
 }

@@ -3,12 +3,13 @@ package tools
 import (
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/schema"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -88,12 +89,12 @@ func TestParseDescriptorRefuses(t *testing.T) {
 	} {
 		_, err := ParseDescriptor(json.RawMessage(raw))
 		if err == nil || !strings.Contains(err.Error(), want) || protocol.KindOf(err) != protocol.HandshakeInvalid {
-			t.Errorf("ParseDescriptor(%s) = %v, want %q of kind handshake_invalid", cut(raw, 80), err, want)
+			t.Errorf("ParseDescriptor(%s) = %v, want %q of kind handshake_invalid", display.Cut(raw, 80), err, want)
 		}
 	}
 }
 
-// schemaOf nests or repeats until a limit is met exactly.
+// nested returns a schema that nests levels of not.
 func nested(levels int) string {
 	return strings.Repeat(`{"not":`, levels) + "{}" + strings.Repeat("}", levels)
 }
@@ -117,12 +118,12 @@ func TestH5Limits(t *testing.T) {
 		{"description", protocol.Tool{Name: "t", Description: strings.Repeat("d", MaxDescription)},
 			protocol.Tool{Name: "t", Description: strings.Repeat("d", MaxDescription+1)}, "tool_description_too_long"},
 		{"schema bytes", object(pad(MaxSchema)), object(pad(MaxSchema + 1)), "tool_schema_invalid"},
-		{"schema nodes", object(list(maxSchemaNodes - 2)), object(list(maxSchemaNodes - 1)), "tool_schema_invalid"},
-		{"schema depth", object(nested(maxSchemaDepth)), object(nested(maxSchemaDepth + 1)), "tool_schema_invalid"},
+		{"schema nodes", object(list(schema.MaxNodes - 2)), object(list(schema.MaxNodes - 1)), "tool_schema_invalid"},
+		{"schema depth", object(nested(schema.MaxDepth)), object(nested(schema.MaxDepth + 1)), "tool_schema_invalid"},
 		{"duplicate key", object(`{"a":1,"A":1}`), object(`{"a":1,"\u0061":1}`), "tool_schema_invalid"},
 		{"number", object(`{"maximum":1e1000}`), object(`{"maximum":1e1001}`), "tool_schema_invalid"},
-		{"output schema", protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(maxSchemaDepth))},
-			protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(maxSchemaDepth + 1))}, "tool_schema_invalid"},
+		{"output schema", protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(schema.MaxDepth))},
+			protocol.Tool{Name: "t", OutputSchema: json.RawMessage(nested(schema.MaxDepth + 1))}, "tool_schema_invalid"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if ds := Check(test.at); len(ds) != 0 {
@@ -174,25 +175,4 @@ func FuzzParseDescriptor(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestDecodeAgreesWithEncodingJSON(t *testing.T) {
-	for _, text := range []string{
-		`null`, ` true `, `[]`, `{}`, `[1,-2.50,3e2]`, `{"a":{"b":[null,false,"x\n\u00e9\ud83d\ude00"]},"":[[]]}`,
-		`"` + strings.Repeat("é", 10) + `"`, `{"a" : [ 1 , { } ] }`, `"\\"`, `["\"","]"]`,
-	} {
-		got, _, err := decode([]byte(text), bounds{1000, 100})
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-		d := json.NewDecoder(strings.NewReader(text))
-		d.UseNumber()
-		var want any
-		if err := d.Decode(&want); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", strconv.Quote(text), diff)
-		}
-	}
 }

@@ -10,62 +10,61 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/protocol"
 )
 
-// Change is one difference between what an extension offered and what it offers.
-// Its texts are cut to where they differ, and what a reader cannot see in them is
-// escaped.
+// Change is one difference between two lists of an extension's tools. Old and New are
+// excerpts around the first difference, with invisible characters escaped.
 type Change struct {
-	Tool     string // the extension's own name for it
-	Field    string // the member of its descriptor, spelled MCP's way; "" when the tool itself came or went
-	Old, New string // "" for what was not there, or is not any more
+	Tool     string // the extension's own name of the tool
+	Field    string // the member of the descriptor in MCP's spelling; "" for an added or removed tool
+	Old, New string // "" when added or removed
 }
 
-// Altered reports whether a tool that was there before is not what it was.
+// Altered reports whether an existing tool has changed.
 func (c Change) Altered() bool { return c.Field != "" }
 
-// String says the change in a line.
+// String describes the change in one line.
 func (c Change) String() string {
-	tool := shown(cut(c.Tool, maxShown))
+	tool := escaped(display.Cut(c.Tool, maxShown))
 	switch {
 	case c.Field == "" && c.Old == "":
 		return fmt.Sprintf("tool %q is new", tool)
 	case c.Field == "":
 		return fmt.Sprintf("tool %q is gone", tool)
 	case c.Old == "":
-		return fmt.Sprintf("tool %q has a new %s: %s", tool, shown(c.Field), c.New)
+		return fmt.Sprintf("tool %q has a new %s: %s", tool, escaped(c.Field), c.New)
 	case c.New == "":
-		return fmt.Sprintf("tool %q has no %s any more, which was %s", tool, shown(c.Field), c.Old)
+		return fmt.Sprintf("tool %q has no %s any more, which was %s", tool, escaped(c.Field), c.Old)
 	}
-	return fmt.Sprintf("tool %q, %s: %s -> %s", tool, shown(c.Field), c.Old, c.New)
+	return fmt.Sprintf("tool %q, %s: %s -> %s", tool, escaped(c.Field), c.Old, c.New)
 }
 
-// What a diff holds at most.
+// Bounds of a diff.
 const (
 	maxChanges = 64
-	maxShown   = 80 // characters of one text
-	lead       = 20 // characters before the first difference
+	maxShown   = 80 // runes of one excerpt
+	context    = 20 // runes before the first difference
 )
 
-// Diff returns what of before is other in after, by tool and member, at most 64
-// changes. The order of tools and members, white space and the spelling of
-// input_schema do not count.
+// Diff returns the differences between two lists by tool and member, at most 64. It ignores
+// the order of tools and members, white space and the spelling of input_schema.
 func Diff(before, after []protocol.Tool) (changes []Change) {
 	old := make(map[string]json.RawMessage, len(before))
 	for _, t := range before {
 		old[t.Name] = t.Raw
 	}
 	for _, t := range sorted(after) {
-		was, known := old[t.Name]
+		previous, known := old[t.Name]
 		delete(old, t.Name)
 		switch {
 		case len(changes) >= maxChanges:
 			return changes[:maxChanges]
 		case !known:
 			changes = append(changes, Change{Tool: t.Name, New: t.Name})
-		case !bytes.Equal(was, t.Raw):
-			changes = append(changes, diffTool(t.Name, was, t.Raw)...)
+		case !bytes.Equal(previous, t.Raw):
+			changes = append(changes, diffTool(t.Name, previous, t.Raw)...)
 		}
 	}
 	for _, t := range sorted(before) {
@@ -80,30 +79,30 @@ func sorted(list []protocol.Tool) []protocol.Tool {
 	return slices.SortedFunc(slices.Values(list), func(a, b protocol.Tool) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-func diffTool(name string, was, is json.RawMessage) (changes []Change) {
-	before, after := canonical(was), canonical(is)
+func diffTool(name string, previous, current json.RawMessage) (changes []Change) {
+	before, after := canonical(previous), canonical(current)
 	for _, m := range after {
 		i := slices.IndexFunc(before, func(b member) bool { return b.key == m.key })
 		if i < 0 {
-			_, now := around("", text(m.value))
+			_, now := excerpts("", readable(m.value))
 			changes = append(changes, Change{Tool: name, Field: m.key, New: now})
 			continue
 		}
 		if !sameJSON(before[i].value, m.value) {
-			old, now := around(text(before[i].value), text(m.value))
+			old, now := excerpts(readable(before[i].value), readable(m.value))
 			changes = append(changes, Change{Tool: name, Field: m.key, Old: old, New: now})
 		}
 		before = slices.Delete(before, i, i+1)
 	}
 	for _, m := range before {
-		old, _ := around(text(m.value), "")
+		old, _ := excerpts(readable(m.value), "")
 		changes = append(changes, Change{Tool: name, Field: m.key, Old: old})
 	}
 	return changes
 }
 
-// canonical returns the members of a descriptor under MCP's names, without those
-// that say nothing; what is no object is one member.
+// canonical returns the members of a descriptor in MCP's spelling without null ones. A
+// descriptor that is not an object becomes one member.
 func canonical(raw json.RawMessage) []member {
 	ms, err := members(raw)
 	if err != nil {
@@ -115,8 +114,8 @@ func canonical(raw json.RawMessage) []member {
 	return slices.DeleteFunc(ms, func(m member) bool { return string(m.value) == "null" && optional[m.key] })
 }
 
-// sameJSON reports whether two values are equal but for white space and the order
-// of members.
+// sameJSON reports whether two values are equal, ignoring white space and the order of
+// members.
 func sameJSON(a, b json.RawMessage) bool {
 	decode := func(raw json.RawMessage) (v any) {
 		d := json.NewDecoder(bytes.NewReader(raw))
@@ -129,25 +128,25 @@ func sameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
 }
 
-// text is a value as a person reads it.
-func text(raw json.RawMessage) string {
+// readable returns a value for display.
+func readable(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
-		return `"` + shown(s) + `"`
+		return `"` + escaped(s) + `"`
 	}
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
-		return shown(string(raw))
+		return escaped(string(raw))
 	}
-	return shown(b.String())
+	return escaped(b.String())
 }
 
-// shown escapes what cannot be seen, or does something to a terminal.
-func shown(s string) string {
+// escaped escapes invisible characters and control characters of terminals.
+func escaped(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
-		case unicode.IsPrint(r) && !invisible(r):
+		case unicode.IsPrint(r) && !display.Invisible(r):
 			b.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&b, `\U%08x`, r)
@@ -158,20 +157,20 @@ func shown(s string) string {
 	return b.String()
 }
 
-// around cuts two texts to where they begin to differ.
-func around(a, b string) (string, string) {
+// excerpts returns the parts of two texts around their first difference.
+func excerpts(a, b string) (string, string) {
 	x, y := []rune(a), []rune(b)
 	same := 0
 	for same < min(len(x), len(y)) && x[same] == y[same] {
 		same++
 	}
 	from := 0
-	if same > 2*lead {
-		from = same - lead
+	if same > 2*context {
+		from = same - context
 	}
 	window := func(r []rune) string {
 		if len(r) <= from {
-			from = max(0, len(r)-lead)
+			from = max(0, len(r)-context)
 		}
 		out := string(r[from:min(len(r), from+maxShown)])
 		if from > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// offered are tools as a handshake has them: the name and the bytes.
+// offered returns tools as a handshake delivers them: name and bytes.
 func offered(raws ...string) (list []protocol.Tool) {
 	for _, raw := range raws {
 		var t struct{ Name string }
@@ -52,7 +52,7 @@ func TestDiff(t *testing.T) {
 			got = append(got, c.String())
 		}
 		want := tt.want
-		if name == "late in a long text" { // what is shown ends with the difference
+		if name == "late in a long text" { // the excerpt ends with the difference
 			if len(got) != 1 || !strings.Contains(got[0], `end" -> …`) || !strings.HasSuffix(got[0], `fin"`) || len(got[0]) > 150 {
 				t.Errorf("%s: %q", name, got)
 			}
@@ -64,7 +64,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// However much an extension changes, what is said of it has an end.
+// The size of a diff is bounded, however much an extension changes.
 func TestDiffIsBounded(t *testing.T) {
 	var before, after []string
 	for i := range 300 {

@@ -1,8 +1,8 @@
-// Package tools names, validates and lists the tools of all extensions, and
-// exports their schemas to model vendors. It calls nothing.
+// Package tools names, validates and lists the tools of all extensions, and exports their
+// schemas in the formats of model vendors. It does not call tools.
 //
-// A [Catalog] is built once per generation of the host from what the extensions
-// offered ([Source]) and never changes afterwards, so it is read without locks:
+// A [Catalog] is built from the tools that the extensions offer ([Source]). It is
+// immutable, so it is read without locks:
 //
 //	catalog, diagnostics := tools.NewCatalog(7, sources, previous)
 //	entry, ok := catalog.Lookup("ext_weather_forecast")
@@ -11,15 +11,14 @@
 // # Names
 //
 // A tool is registered as ext_{extension}_{tool}, with every character outside
-// [A-Za-z0-9_-] replaced by an underscore. A name that would be longer than 64
-// bytes, or that an earlier tool has, is cut and ends in eight hex digits of a
-// hash of the original pair. Names are undone by [Catalog.Lookup] only; parsing
-// them is wrong, because extensions and tools may hold underscores themselves.
+// [A-Za-z0-9_-] replaced by an underscore. A name longer than 64 bytes, or one that an
+// earlier tool has, is shortened and ends in eight hex digits of a hash of the original
+// pair. Use [Catalog.Lookup] to find the original names: a registered name cannot be
+// parsed, because extensions and tools may contain underscores themselves.
 //
-// # What is left out
+// # Invalid tools
 //
-// A descriptor that cannot be used (see [Check]) costs the extension that one
-// tool; a schema that cannot be compiled costs the tool its validation; a schema
-// that a vendor would refuse costs the tool its place in that vendor's export.
-// Each comes with a diagnostic or an [Omission]; nothing disappears silently.
+// A tool whose descriptor is invalid (see [Check]) is dropped. A tool whose schema does not
+// compile is not validated. A tool whose schema a vendor would refuse is left out of that
+// vendor's export. A diagnostic or an [Omission] reports each of these cases.
 package tools

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
-// Format is the form in which a model vendor takes tool definitions.
+// Format is a vendor's format of tool definitions.
 type Format string
 
-// The formats of [Export], each with what it produces.
+// The formats of [Export] and their output.
 const (
 	Anthropic  Format = "anthropic"   // [{name, description, input_schema}], the tools field of the Messages API
 	OpenAI     Format = "openai"      // [{type, name, description, parameters}], of the Responses API
@@ -19,44 +21,43 @@ const (
 	MCP        Format = "mcp"         // {tools: [descriptor]}, a tools/list result
 )
 
-// Formats returns every format, in the order of the documentation.
+// Formats returns all formats.
 func Formats() []Format { return []Format{Anthropic, OpenAI, OpenAIChat, Gemini, MCP} }
 
-// Omission tells why a tool is missing from an export.
+// Omission is a tool that an export leaves out.
 type Omission struct {
 	Tool   string `json:"tool"`   // the registered name
 	Reason string `json:"reason"` // for the tool's author
 }
 
-// vendor is how a format's schemas are made acceptable and its tools written.
+// vendor adapts schemas to a format and encodes tools.
 type vendor struct {
-	// adapt returns description and schema as the vendor takes them, or why it cannot.
+	// adapt returns description and schema in a form that the vendor accepts, or an error.
 	adapt       func(description string, schema json.RawMessage) (string, json.RawMessage, error)
 	write       func(e *Entry, description string, schema json.RawMessage) json.RawMessage
 	open, close string // around the list
 }
 
 var vendors = map[Format]vendor{
-	Anthropic:  {forAnthropic, anthropicTool, "[", "]"},
-	OpenAI:     {forOpenAI, openAITool, "[", "]"},
-	OpenAIChat: {forOpenAI, openAIChatTool, "[", "]"},
-	Gemini:     {forGemini, geminiTool, `{"functionDeclarations":[`, "]}"},
-	MCP:        {asSent, mcpTool, `{"tools":[`, "]}"},
+	Anthropic:  {adaptAnthropic, anthropicTool, "[", "]"},
+	OpenAI:     {adaptOpenAI, openAITool, "[", "]"},
+	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]"},
+	Gemini:     {adaptGemini, geminiTool, `{"functionDeclarations":[`, "]}"},
+	MCP:        {unchanged, mcpTool, `{"tools":[`, "]}"},
 }
 
-// Export writes the definitions of entries in a vendor's form. One definition the
-// vendor does not take makes it refuse the whole request, so such a tool is left
-// out, with an Omission that says why.
+// Export encodes the definitions of entries in a vendor's format. A vendor refuses the
+// whole request for one invalid definition, so such a tool is left out and reported as an
+// Omission.
 //
-// A schema the vendor takes is written as it was sent. Where a rule can be met
-// without changing what the schema accepts, it is rewritten first: a top-level
-// allOf of plain objects is merged into them (anthropic, openai); a top-level
-// anyOf or oneOf that only says which properties are required moves into the
-// description, since every call is validated against the full schema anyway
-// (anthropic, openai); an array without items gets "items": {}, a tuple written
-// the old way becomes prefixItems, an object without properties gets none
-// (openai); references are replaced by what they refer to and $schema and $defs
-// go (gemini). An unknown format leaves out every tool.
+// A schema that the vendor accepts keeps its bytes. Otherwise it is rewritten if the result
+// accepts the same arguments: a top-level allOf of plain objects is merged (anthropic,
+// openai); a top-level anyOf or oneOf that only lists required properties moves to the
+// description, because every call is validated against the original schema (anthropic,
+// openai); an array without items gets "items": {}, a tuple of older drafts becomes
+// prefixItems, an object without properties gets an empty one (openai); references are
+// replaced by their targets, and $schema and $defs are removed (gemini). An unknown format
+// omits every tool.
 func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	v, known := vendors[f]
 	if !known {
@@ -83,7 +84,7 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	return b.Bytes(), omitted
 }
 
-func asSent(description string, schema json.RawMessage) (string, json.RawMessage, error) {
+func unchanged(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 	return description, schema, nil
 }
 
@@ -107,7 +108,7 @@ func geminiTool(e *Entry, description string, schema json.RawMessage) json.RawMe
 	return object([]member{{"name", quote(e.Name)}, {"description", quote(description)}, {"parametersJsonSchema", schema}})
 }
 
-func forAnthropic(description string, schema json.RawMessage) (string, json.RawMessage, error) {
+func adaptAnthropic(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 	description, schema, err := flatten(description, schema, "allOf", "anyOf", "oneOf")
 	if err != nil {
 		return "", nil, err
@@ -121,15 +122,15 @@ func forAnthropic(description string, schema json.RawMessage) (string, json.RawM
 			return "", nil, errors.New("properties is not an object")
 		}
 		for _, p := range properties {
-			if !propertyKey(p.key) {
-				return "", nil, fmt.Errorf("property %q: the vendor takes 1 to 64 characters of A-Z a-z 0-9 _ . -", cut(p.key, 80))
+			if !validPropertyKey(p.key) {
+				return "", nil, fmt.Errorf("property %q: the vendor takes 1 to 64 characters of A-Z a-z 0-9 _ . -", display.Cut(p.key, 80))
 			}
 		}
 	}
 	return description, schema, nil
 }
 
-func propertyKey(key string) bool {
+func validPropertyKey(key string) bool {
 	for _, r := range key {
 		if !nameRune(r) && r != '.' {
 			return false
@@ -138,7 +139,7 @@ func propertyKey(key string) bool {
 	return key != "" && len(key) <= 64
 }
 
-func forOpenAI(description string, schema json.RawMessage) (string, json.RawMessage, error) {
+func adaptOpenAI(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 	description, schema, err := flatten(description, schema, "allOf", "anyOf", "oneOf", "enum", "const", "not")
 	if err != nil {
 		return "", nil, err
@@ -151,7 +152,7 @@ func forOpenAI(description string, schema json.RawMessage) (string, json.RawMess
 	return description, schema, nil
 }
 
-func forGemini(description string, schema json.RawMessage) (string, json.RawMessage, error) {
+func adaptGemini(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 	schema, err := inline(schema)
 	return description, schema, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// TestExportForms: the schema keeps its bytes in every form.
+// TestExportForms checks that the schema keeps its bytes in every format.
 func TestExportForms(t *testing.T) {
 	const schema = `{"type":"object","properties":{"b":{"default":12345678901234567890},"a":{"title":"日本"}}}`
 	e := one(t, `{"name":"t","description":"d <b>","inputSchema":`+schema+`,"execution":{"x":1.0}}`)
@@ -32,13 +32,13 @@ func TestExportForms(t *testing.T) {
 	}
 }
 
-// TestExportRules: what a vendor refuses is rewritten without loss or left out.
+// TestExportRules checks that a schema that a vendor refuses is rewritten or left out.
 func TestExportRules(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		format Format
 		schema string
-		want   string // the schema in the export; or the reason of the omission
+		want   string // the schema in the export, or a part of the omission's reason
 	}{
 		{"a top-level choice", Anthropic, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`, "no anyOf at the top level"},
 		{"a top-level choice", MCP, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`, `{"type":"object","anyOf":[{"properties":{"a":{}}},{"required":["b"]}]}`},
@@ -50,6 +50,8 @@ func TestExportRules(t *testing.T) {
 		{"all of, two definitions", OpenAI, `{"type":"object","properties":{"a":{}},"allOf":[{"properties":{"a":{"type":"string"}}}]}`, "no allOf at the top level"},
 		{"all of, closed", Anthropic, `{"type":"object","additionalProperties":false,"allOf":[{"properties":{"a":{}}}]}`, "no allOf at the top level"},
 		{"all of, not plain", Anthropic, `{"type":"object","allOf":[{"minProperties":1}]}`, "no allOf at the top level"},
+		{"all of, no list", OpenAI, `{"type":"object","allOf":5}`, "no allOf at the top level"},
+		{"any of, no list", Anthropic, `{"type":"object","anyOf":true}`, "no anyOf at the top level"},
 		{"all of, never", Anthropic, `{"type":"object","allOf":[false]}`, "no allOf at the top level"},
 		{"const", OpenAI, `{"type":"object","const":{}}`, "no const at the top level"},
 		{"const", Anthropic, `{"type":"object","const":{}}`, `{"type":"object","const":{}}`},
@@ -91,7 +93,7 @@ func TestExportRules(t *testing.T) {
 	}
 }
 
-// inlineBomb doubles in size with each reference that is replaced.
+// inlineBomb returns a schema that doubles in size with each inlined reference.
 func inlineBomb(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":{"$ref":"#/$defs/a0"}},"$defs":{`)

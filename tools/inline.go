@@ -8,11 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/schema"
 )
 
 const (
-	maxInlined    = 1 << 20  // bytes of a schema without its references
-	maxInlineWork = 16 << 20 // bytes read and written on the way there
+	maxInlined    = 1 << 20  // bytes of a schema with its references replaced
+	maxInlineWork = 16 << 20 // bytes read and written while replacing them
 )
 
 var (
@@ -20,15 +23,15 @@ var (
 	errInlined   = errors.New("the vendor takes no references, and this schema is too large without them")
 )
 
-// dropped are the members that mean nothing once references are gone.
-var dropped = []string{"$schema", "$defs", "definitions", "$anchor", "$dynamicAnchor"}
+// removedKeys are the members that have no meaning without references.
+var removedKeys = []string{"$schema", "$defs", "definitions", "$anchor", "$dynamicAnchor"}
 
-// inline replaces references into the schema itself by what they refer to.
+// inline replaces references within the schema by their targets.
 func inline(schema json.RawMessage) (json.RawMessage, error) {
 	if !bytes.Contains(schema, []byte(`"$`)) {
 		return schema, nil
 	}
-	in := &inliner{root: schema, left: maxInlineWork, targets: map[string]json.RawMessage{}}
+	in := &inliner{root: schema, budget: maxInlineWork, targets: map[string]json.RawMessage{}}
 	root := slices.DeleteFunc(mustMembers(schema), func(m member) bool { return m.key == "$id" })
 	out := in.expand(object(root), nil)
 	if in.err == nil && len(out) > maxInlined {
@@ -37,23 +40,23 @@ func inline(schema json.RawMessage) (json.RawMessage, error) {
 	return out, in.err
 }
 
-// inliner expands one schema; after the first error it only returns.
+// inliner expands one schema. After the first error its methods return at once.
 type inliner struct {
 	root    json.RawMessage
 	targets map[string]json.RawMessage // by reference
-	left    int                        // bytes that may still be read and written
+	budget  int                        // bytes that may still be read and written
 	err     error
 }
 
-// expand returns schema without references; open are those it stands inside of.
+// expand returns schema without references. open holds the references being expanded.
 func (in *inliner) expand(schema json.RawMessage, open []string) json.RawMessage {
-	if in.left -= len(schema); in.left < 0 {
+	if in.budget -= len(schema); in.budget < 0 {
 		in.fail(errInlined)
 	}
 	if in.err != nil || !isObject(schema) {
 		return schema
 	}
-	ms := prune(mustMembers(schema))
+	ms := withoutRemoved(mustMembers(schema))
 	for ref := at(ms, "$ref"); ref != nil && in.err == nil; ref = at(ms, "$ref") {
 		ms, open = in.resolve(ms, ref, open)
 	}
@@ -66,12 +69,12 @@ func (in *inliner) expand(schema json.RawMessage, open []string) json.RawMessage
 		return schema
 	}
 	out := object(children(ms, func(child json.RawMessage) json.RawMessage { return in.expand(child, open) }))
-	in.left -= len(out)
+	in.budget -= len(out)
 	return out
 }
 
-// resolve puts the members of the schema a reference points to in its place.
-// Members beside the reference stay where they only annotate or say the same.
+// resolve replaces a reference by the members of its target. It keeps annotations beside
+// the reference, and accepts other members only if the target has the same.
 func (in *inliner) resolve(ms []member, raw json.RawMessage, open []string) ([]member, []string) {
 	var ref string
 	_ = json.Unmarshal(raw, &ref)
@@ -80,7 +83,7 @@ func (in *inliner) resolve(ms []member, raw json.RawMessage, open []string) ([]m
 		in.fail(errRecursive)
 		return ms, open
 	}
-	merged := prune(mustMembers(target))
+	merged := withoutRemoved(mustMembers(target))
 	for _, m := range ms {
 		switch m.key {
 		case "$ref":
@@ -88,15 +91,15 @@ func (in *inliner) resolve(ms []member, raw json.RawMessage, open []string) ([]m
 			merged = set(merged, m)
 		default:
 			if !bytes.Equal(at(merged, m.key), m.value) {
-				in.fail(fmt.Errorf("the vendor takes no references, and %s stands beside one", cut(m.key, 64)))
+				in.fail(fmt.Errorf("the vendor takes no references, and %s stands beside one", display.Cut(m.key, 64)))
 			}
 		}
 	}
 	return merged, append(slices.Clip(open), ref)
 }
 
-// target follows a reference of the form #/a/b; nil for any other and for one
-// that leads nowhere.
+// target resolves a reference of the form #/a/b. It returns nil for any other form and for
+// a missing target.
 func (in *inliner) target(ref string) json.RawMessage {
 	if v, ok := in.targets[ref]; ok {
 		return v
@@ -106,12 +109,12 @@ func (in *inliner) target(ref string) json.RawMessage {
 	var v json.RawMessage
 	if ok && err == nil {
 		v = in.root
-		for _, token := range tokens(path) {
+		for _, token := range schema.SplitPointer(path) {
 			if !isObject(v) {
 				v = nil
 				break
 			}
-			in.left -= len(v)
+			in.budget -= len(v)
 			v = at(mustMembers(v), token)
 		}
 	}
@@ -119,11 +122,11 @@ func (in *inliner) target(ref string) json.RawMessage {
 	return v
 }
 
-func prune(ms []member) []member {
-	return slices.DeleteFunc(ms, func(m member) bool { return slices.Contains(dropped, m.key) })
+func withoutRemoved(ms []member) []member {
+	return slices.DeleteFunc(ms, func(m member) bool { return slices.Contains(removedKeys, m.key) })
 }
 
-// fail keeps the first error.
+// fail records the first error.
 func (in *inliner) fail(err error) {
 	if in.err == nil {
 		in.err = err

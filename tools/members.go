@@ -6,57 +6,45 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/schema"
 )
 
-// member is one member of a JSON object; value holds the bytes as they were sent.
+// member is one member of a JSON object. value holds the original bytes.
 type member struct {
 	key   string
 	value json.RawMessage
 }
 
-// members splits a JSON object into its members in the order they were sent.
+// members splits a JSON object into its members, in their order. Duplicate keys are an
+// error, because two readers may resolve them differently.
 func members(data []byte) ([]member, error) {
 	if err := rawjson.Check(data); err != nil {
-		return nil, notJSON(err)
+		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
-	s := &scanner{data: data}
-	if s.peek() != '{' {
-		return nil, fmt.Errorf("expected an object, got %s", typeName(s.peek()))
+	if c := bytes.TrimLeft(data, " \t\r\n")[0]; c != '{' {
+		return nil, fmt.Errorf("expected an object, got %s", schema.TypeName(c))
 	}
 	var ms []member
 	seen := map[string]bool{}
-	err := s.elements(func() error {
-		key := s.key()
+	for key, value := range rawjson.Members(data) {
 		if seen[key] {
-			return fmt.Errorf("duplicate key %q", cut(key, 64))
+			return nil, fmt.Errorf("duplicate key %q", display.Cut(key, 64))
 		}
 		seen[key] = true
-		s.peek()
-		start := s.pos
-		s.skip()
-		ms = append(ms, member{key, data[start:s.pos:s.pos]})
-		return nil
-	})
-	return ms, err
+		ms = append(ms, member{key, value[:len(value):len(value)]})
+	}
+	return ms, nil
 }
 
 // items splits a JSON array into its elements.
-func items(data []byte) []json.RawMessage {
-	s := &scanner{data: data}
-	var list []json.RawMessage
-	s.peek()
-	_ = s.elements(func() error { // the callback does not fail
-		s.peek()
-		start := s.pos
-		s.skip()
-		list = append(list, data[start:s.pos:s.pos])
-		return nil
-	})
+func items(data json.RawMessage) (list []json.RawMessage) {
+	_ = json.Unmarshal(data, &list) // callers check that data is an array
 	return list
 }
 
-// mustMembers splits an object that is known to be one.
+// mustMembers splits data that is known to be an object.
 func mustMembers(schema json.RawMessage) []member {
 	ms, _ := members(schema)
 	return ms
@@ -72,7 +60,7 @@ func at(ms []member, key string) json.RawMessage {
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 func isArray(raw json.RawMessage) bool  { return len(raw) > 0 && raw[0] == '[' }
 
-// array writes elements back.
+// array joins elements to a JSON array.
 func array(list []json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('[')
@@ -86,8 +74,8 @@ func array(list []json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// object writes members back. Values keep their bytes unless they hold a raw
-// newline, which a protocol of one object per line cannot carry.
+// object joins members to a JSON object. Values keep their bytes, except that values with
+// line breaks are compacted for the line-based transports.
 func object(ms []member) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -98,7 +86,7 @@ func object(ms []member) json.RawMessage {
 		b.Write(quote(m.key))
 		b.WriteByte(':')
 		if bytes.ContainsAny(m.value, "\r\n") {
-			_ = json.Compact(&b, m.value) // valid: members has read it
+			_ = json.Compact(&b, m.value) // members has validated it
 			continue
 		}
 		b.Write(m.value)
@@ -107,16 +95,8 @@ func object(ms []member) json.RawMessage {
 	return b.Bytes()
 }
 
-// quote is json.Marshal of a string without HTML escapes.
-func quote(s string) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-}
-
-// set returns ms with the given members in place of its own or behind them.
+// set returns a copy of ms in which changes replace members of the same key, or are
+// appended.
 func set(ms []member, changes ...member) []member {
 	out := slices.Clone(ms)
 	for _, c := range changes {
@@ -128,3 +108,5 @@ func set(ms []member, changes ...member) []member {
 	}
 	return out
 }
+
+func quote(s string) json.RawMessage { return rawjson.AppendText(nil, s) }

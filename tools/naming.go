@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// MaxName is the length in bytes that no registered name exceeds; it is the
-// narrowest limit among the vendors of [Export].
+// MaxName bounds a registered name, in bytes. It is the lowest limit of all vendors.
 const MaxName = 64
 
-// plainName is ext_{extension}_{tool} in the alphabet every vendor accepts; it
-// may be too long and need not be unique. The host's own tools keep their names.
+// plainName returns ext_{extension}_{tool} in the character set that all vendors accept. It
+// may be too long or not unique. Tools of the host keep their names.
 func plainName(extension, tool string) string {
 	name := "ext_" + extension + "_" + tool
 	if extension == "" {
@@ -25,7 +24,8 @@ func plainName(extension, tool string) string {
 	}, name)
 }
 
-// hashedName is plainName cut to fit, with a hash of the original pair behind it.
+// hashedName returns plainName shortened to MaxName, with a hash of the original pair as
+// suffix.
 func hashedName(extension, tool string) string {
 	sum := sha256.Sum256([]byte(extension + "\x00" + tool))
 	suffix := "_" + hex.EncodeToString(sum[:4])
@@ -33,9 +33,9 @@ func hashedName(extension, tool string) string {
 	return name[:min(len(name), MaxName-len(suffix))] + suffix
 }
 
-// Register returns the name under which the host shows a tool, or whatever else an
-// extension names, given the names that are taken. renamed says that its plain name
-// is, !ok that its hashed name is as well and that it can have none.
+// Register returns the registered name of a tool, or of any other named object of an
+// extension; taken reports whether a name is in use. renamed means that the plain name is
+// taken, and !ok that the hashed name is taken as well, so that the tool has no name.
 func Register(extension, tool string, taken func(string) bool) (name string, renamed, ok bool) {
 	name = plainName(extension, tool)
 	if len(name) <= MaxName {
@@ -52,8 +52,8 @@ func nameRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }
 
-// MayOwn reports whether a tool of the extension can be registered under name.
-// Several extensions may: "a" and "a_b" for ext_a_b_c. [Catalog.Lookup] knows.
+// MayOwn reports whether a tool of the extension may be registered under name. More than
+// one extension may: ext_a_b_c can belong to "a" and to "a_b".
 func MayOwn(extension, name string) bool {
 	prefix := plainName(extension, "")
 	return strings.HasPrefix(name, prefix[:min(len(prefix), MaxName-len("_01234567"))])

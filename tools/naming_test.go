@@ -38,8 +38,8 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// TestM5T5NamesAreUnique registers a million hostile pairs: ids and tools full of
-// separators, long common prefixes, characters that all become underscores.
+// TestM5T5NamesAreUnique registers a million hostile pairs: ids and tools with many
+// separators, long common prefixes, and characters that become underscores.
 func TestM5T5NamesAreUnique(t *testing.T) {
 	n := stormtest.Sized(100_000, 1_000_000)
 	valid := regexp.MustCompile(`^ext_[A-Za-z0-9_-]+$`)
@@ -71,7 +71,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 			t.Fatalf("%q, %q: %q accepted although it is taken", extension, tool, name)
 		}
 		if !ok {
-			refused++ // the pair came up before, or its hash collides: never shadowed
+			refused++ // a repeated pair, or a collision of hashes: never registered twice
 			continue
 		}
 		if renamed {
@@ -84,7 +84,7 @@ func TestM5T5NamesAreUnique(t *testing.T) {
 	}
 }
 
-// TestM5HashCollision finds two tools whose cut names and hashes are the same.
+// TestM5HashCollision finds two tools with the same hashed name.
 func TestM5HashCollision(t *testing.T) {
 	seen := map[string]string{}
 	var first, second string

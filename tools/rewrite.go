@@ -6,42 +6,36 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/schema"
 )
 
-// Where schemas stand inside a schema.
-var (
-	schemaKeys = []string{"items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties",
-		"propertyNames", "contains", "not", "if", "then", "else", "contentSchema"}
-	schemaLists = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
-	schemaMaps  = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
-
-// children applies f to every schema directly inside the schema ms.
+// children applies f to every direct subschema of ms.
 func children(ms []member, f func(json.RawMessage) json.RawMessage) []member {
 	ms = slices.Clone(ms)
 	for i, m := range ms {
 		switch {
-		case isObject(m.value) && slices.Contains(schemaMaps, m.key):
+		case isObject(m.value) && slices.Contains(schema.Maps, m.key):
 			inner := mustMembers(m.value)
 			for j := range inner {
 				inner[j].value = f(inner[j].value)
 			}
 			ms[i].value = object(inner)
-		case isArray(m.value) && slices.Contains(schemaLists, m.key):
+		case isArray(m.value) && slices.Contains(schema.Lists, m.key):
 			list := items(m.value)
 			for j := range list {
 				list[j] = f(list[j])
 			}
 			ms[i].value = array(list)
-		case isObject(m.value) && slices.Contains(schemaKeys, m.key):
+		case isObject(m.value) && slices.Contains(schema.Single, m.key):
 			ms[i].value = f(m.value)
 		}
 	}
 	return ms
 }
 
-// rewrite applies f to every schema inside schema, innermost first. A schema f
-// changes nothing in keeps its bytes.
+// rewrite applies f to every subschema, innermost first. Schemas that f does not change
+// keep their bytes.
 func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) json.RawMessage {
 	out, changed := rewriteChanged(schema, f)
 	if !changed {
@@ -67,8 +61,8 @@ func rewriteChanged(schema json.RawMessage, f func([]member) ([]member, bool)) (
 	return object(ms), true
 }
 
-// completeArray gives the schema of an array the items that mean the same as
-// none, and turns a tuple of the older drafts into prefixItems.
+// completeArray adds empty items to an array's schema without any, and converts a tuple of
+// older drafts to prefixItems.
 func completeArray(ms []member) ([]member, bool) {
 	t := at(ms, "type")
 	var many []string
@@ -91,8 +85,8 @@ func completeArray(ms []member) ([]member, bool) {
 	return ms, false
 }
 
-// flatten removes the keywords a vendor does not take at the top of a schema
-// where that loses nothing, and says which one it could not remove.
+// flatten removes keywords that a vendor refuses at the top level of a schema, if the
+// result is equivalent. The error names a keyword that it cannot remove.
 func flatten(description string, schema json.RawMessage, refused ...string) (string, json.RawMessage, error) {
 	ms := mustMembers(schema)
 	changed := false
@@ -104,10 +98,11 @@ func flatten(description string, schema json.RawMessage, refused ...string) (str
 		changed = true
 		without := slices.DeleteFunc(slices.Clone(ms), func(m member) bool { return m.key == key })
 		var ok bool
-		switch key {
-		case "allOf":
+		switch {
+		case !isArray(value): // an invalid schema: NewCatalog keeps such a tool unchecked
+		case key == "allOf":
 			ms, ok = mergeAll(without, value)
-		case "anyOf", "oneOf":
+		case key == "anyOf", key == "oneOf":
 			var choice string
 			if choice, ok = requiredChoice(value, key); ok {
 				ms, description = without, description+choice
@@ -123,10 +118,10 @@ func flatten(description string, schema json.RawMessage, refused ...string) (str
 	return description, object(ms), nil
 }
 
-// mergeAll merges branches that only add properties and required names to ms.
-// Two definitions of one property must be the same text.
+// mergeAll merges branches that consist of properties and required into ms. It fails when
+// two definitions of one property differ.
 func mergeAll(ms []member, branches json.RawMessage) ([]member, bool) {
-	if at(ms, "additionalProperties") != nil { // it would take the branches' properties into account
+	if at(ms, "additionalProperties") != nil { // it would apply to the branches' properties as well
 		return nil, false
 	}
 	properties := mustMembers(at(ms, "properties"))
@@ -164,7 +159,7 @@ func mergeAll(ms []member, branches json.RawMessage) ([]member, bool) {
 	return ms, true
 }
 
-// requiredChoice puts alternatives that only name required properties in words.
+// requiredChoice describes alternatives that consist of required.
 func requiredChoice(branches json.RawMessage, key string) (string, bool) {
 	var choices []string
 	for _, branch := range items(branches) {

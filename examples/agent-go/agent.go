@@ -16,62 +16,60 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// model is a conversation with a model, which remembers what was said in it.
+// model is a conversation with a model.
 type model interface {
-	// answer tells the model what is new and which tools it may ask for from now on,
-	// and returns what it says.
-	answer(ctx context.Context, news input, offered []*tools.Entry) (output, error)
+	// answer sends new input and the offered tools, and returns the model's answer.
+	answer(ctx context.Context, in input, offered []*tools.Entry) (output, error)
 }
 
-// input is what is new to the model: the task, or what came of its calls.
+// input is the task, or the results of the previous calls.
 type input struct {
 	task    string
 	results []result
 }
 
-// output is what the model says; without calls text is its answer to the task.
+// output is the model's answer. Without calls, text is the answer to the task.
 type output struct {
 	text  string
 	calls []call
 }
 
-// call is a tool that the model asks for.
+// call is a tool call that the model requests.
 type call struct {
-	id        string // the model's, which the result has to name
-	tool      string // the registered name, or whatever else the model makes up
+	id        string // the model's id, which the result must contain
+	tool      string // the registered name, or an invented one
 	arguments json.RawMessage
 }
 
-// result is what came of a call. A model reads failures like everything else, and mends
-// its next call.
+// result is the result of a call. The model also reads errors, and corrects its next call.
 type result struct {
 	id     string
 	text   string
 	failed bool
 }
 
-// agent does tasks with a model and the tools of a host.
+// agent completes tasks with a model and the tools of a host.
 type agent struct {
 	host  *exthost.Host
 	model model
-	steps int       // how often the model may ask for tools
-	log   io.Writer // is told of every call
+	steps int       // maximum number of requests for tools
+	log   io.Writer // receives every call
 }
 
-// run returns the model's answer to the task. What goes wrong with a tool is the model's
-// to deal with; an error is one of the model's API, the end of ctx or of the steps.
+// run returns the model's answer to the task. Errors of tools go to the model. The error is
+// that of the model's API or of ctx, or says that no steps are left.
 func (a *agent) run(ctx context.Context, task string) (string, error) {
-	news := input{task: task}
+	in := input{task: task}
 	for range a.steps {
-		// The tools are looked up for each step: extensions come, go and change meanwhile.
-		out, err := a.model.answer(ctx, news, a.host.Tools().Entries())
+		// The tools may have changed since the last step.
+		out, err := a.model.answer(ctx, in, a.host.Tools().Entries())
 		if err != nil {
 			return "", err
 		}
 		if len(out.calls) == 0 {
 			return out.text, nil
 		}
-		news = input{results: a.callAll(ctx, out.calls)}
+		in = input{results: a.callAll(ctx, out.calls)}
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
@@ -79,7 +77,7 @@ func (a *agent) run(ctx context.Context, task string) (string, error) {
 	return "", fmt.Errorf("the model has asked for tools %d times and has no answer; -steps allows more", a.steps)
 }
 
-// callAll makes calls at once and returns their results in the order of the calls.
+// callAll makes calls in parallel and returns their results in order.
 func (a *agent) callAll(ctx context.Context, calls []call) []result {
 	results := make([]result, len(calls))
 	var wg sync.WaitGroup
@@ -105,12 +103,12 @@ func (a *agent) call(ctx context.Context, c call) result {
 	}
 	text := answer.Text()
 	if text == "" {
-		text = cmp.Or(string(answer.Structured()), "(it answers with no text)") // a model refuses a failure without words
+		text = cmp.Or(string(answer.Structured()), "(it answers with no text)") // APIs refuse a failure without text
 	}
 	return result{id: c.id, text: text, failed: answer.IsError()}
 }
 
-// explain says to a model what kept a tool from answering, and what may be done about it.
+// explain describes to a model why a call failed and how to proceed.
 func explain(err error) string {
 	fault, ok := errors.AsType[*protocol.Error](err)
 	if !ok {
@@ -120,7 +118,7 @@ func explain(err error) string {
 	if fault.Outcome != "" {
 		text += "; it may have been carried out nevertheless"
 	}
-	if fault.RetryAfter > 0 && fault.Kind != protocol.Rejected { // a policy's reason says when
+	if fault.RetryAfter > 0 && fault.Kind != protocol.Rejected { // the reason of a policy says when
 		text += fmt.Sprintf("; try again in %v", max(fault.RetryAfter.Round(time.Second), time.Second))
 	}
 	return text

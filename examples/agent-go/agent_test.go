@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// project makes a copy of the project of the tests the working directory, and takes the
-// keys out of the environment.
+// project changes to a copy of the test project and removes the keys from the environment.
 func project(t *testing.T) (dir string) {
 	t.Helper()
 	processtest.Leaks(t)
@@ -54,7 +53,7 @@ func TestVendors(t *testing.T) {
 	for vendor, serve := range vendortest.Vendors {
 		t.Run(vendor, func(t *testing.T) {
 			project(t)
-			v := vendortest.Mishaps(t, serve, func(url string) (answer, log string, err error) {
+			v := vendortest.Failures(t, serve, func(url string) (answer, log string, err error) {
 				t.Setenv(vendor+"_API_KEY", vendortest.Key)
 				t.Setenv(vendor+"_BASE_URL", url)
 				return do(t, "do", "everything")
@@ -69,7 +68,7 @@ func TestVendors(t *testing.T) {
 	}
 }
 
-// TestModelWritesNoJSON has a model that writes arguments which are none.
+// TestModelWritesNoJSON has a model whose arguments are not JSON.
 func TestModelWritesNoJSON(t *testing.T) {
 	project(t)
 	v := vendortest.OpenAI(t,
@@ -140,15 +139,15 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// modelFunc is a model that a test makes up.
-type modelFunc func(news input, offered []*tools.Entry) (output, error)
+// modelFunc is a model made of one function.
+type modelFunc func(in input, offered []*tools.Entry) (output, error)
 
-func (f modelFunc) answer(_ context.Context, news input, offered []*tools.Entry) (output, error) {
-	return f(news, offered)
+func (f modelFunc) answer(_ context.Context, in input, offered []*tools.Entry) (output, error) {
+	return f(in, offered)
 }
 
-// TestExtensionGoes takes the tools away between two steps: the model asks for one that
-// it was offered before, is told so, and gets no offer of it any more.
+// TestExtensionGoes removes the tools between two steps: the model calls one it was offered
+// before, gets an error, and is not offered it again.
 func TestExtensionGoes(t *testing.T) {
 	dir := project(t)
 	host, err := open(t.Context(), &bytes.Buffer{})
@@ -157,7 +156,7 @@ func TestExtensionGoes(t *testing.T) {
 	}
 	t.Cleanup(func() { host.Close() })
 	step := 0
-	m := modelFunc(func(news input, offered []*tools.Entry) (output, error) {
+	m := modelFunc(func(in input, offered []*tools.Entry) (output, error) {
 		if step++; step == 1 {
 			if err := os.RemoveAll(filepath.Join(dir, "extensions", "kit")); err != nil {
 				t.Error(err)
@@ -167,7 +166,7 @@ func TestExtensionGoes(t *testing.T) {
 			}
 			return output{calls: []call{{"1", offered[0].Name, json.RawMessage(`{}`)}}}, nil
 		}
-		return output{text: fmt.Sprint(len(offered), news.results)}, nil
+		return output{text: fmt.Sprint(len(offered), in.results)}, nil
 	})
 	answer, err := (&agent{host: host, model: m, steps: 2, log: &bytes.Buffer{}}).run(t.Context(), "task")
 	if err != nil || !strings.HasPrefix(answer, `0 [{1 there is no tool "ext_kit_add"`) || !strings.Contains(answer, "(tool_not_found)") {
@@ -175,7 +174,7 @@ func TestExtensionGoes(t *testing.T) {
 	}
 }
 
-// TestCancel gives up while a tool is waiting for another one that nobody calls.
+// TestCancel cancels while a tool waits.
 func TestCancel(t *testing.T) {
 	project(t)
 	host, err := open(t.Context(), &bytes.Buffer{})
@@ -190,7 +189,7 @@ func TestCancel(t *testing.T) {
 	})
 	var tool sync.WaitGroup
 	tool.Go(func() {
-		if pipe, err := os.Open("extensions/kit/rendezvous"); err == nil { // which the tool has opened then
+		if pipe, err := os.Open("extensions/kit/rendezvous"); err == nil { // the tool has opened it
 			cancel(enough)
 			pipe.Close()
 		}
@@ -202,7 +201,7 @@ func TestCancel(t *testing.T) {
 }
 
 // TestTerminate sends SIGTERM to the program while a tool runs: the extension ends before
-// the program does, which says why it ends.
+// the program, which prints the reason.
 func TestTerminate(t *testing.T) {
 	project(t)
 	v := vendortest.OpenAI(t, vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_kit_right", Arguments: `{}`}}})
@@ -214,7 +213,7 @@ func TestTerminate(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := os.OpenFile("extensions/kit/rendezvous", os.O_WRONLY, 0) // which the tool reads then, to its end
+	pipe, err := os.OpenFile("extensions/kit/rendezvous", os.O_WRONLY, 0) // the tool reads to its end
 	if err != nil {
 		t.Fatal(err)
 	}

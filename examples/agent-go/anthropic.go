@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// anthropic speaks the Messages API.
+// anthropic uses the Messages API.
 type anthropic struct {
 	*api
 	name     string // of the model
@@ -30,17 +30,17 @@ type toolResult struct {
 
 const maxTokens = 8192 // of one answer
 
-func (m *anthropic) answer(ctx context.Context, news input, offered []*tools.Entry) (output, error) {
-	if news.results == nil {
-		m.messages = append(m.messages, message{"user", news.task})
+func (m *anthropic) answer(ctx context.Context, in input, offered []*tools.Entry) (output, error) {
+	if in.results == nil {
+		m.messages = append(m.messages, message{"user", in.task})
 	} else {
-		var content []toolResult // of all calls in one message, as the API wants it
-		for _, r := range news.results {
+		var content []toolResult // the API requires all results in one message
+		for _, r := range in.results {
 			content = append(content, toolResult{"tool_result", r.id, r.text, r.failed})
 		}
 		m.messages = append(m.messages, message{"user", content})
 	}
-	var said struct {
+	var reply struct {
 		Content    []json.RawMessage
 		StopReason string `json:"stop_reason"`
 	}
@@ -51,23 +51,23 @@ func (m *anthropic) answer(ctx context.Context, news input, offered []*tools.Ent
 		System    string          `json:"system"`
 		Messages  []message       `json:"messages"`
 		Tools     json.RawMessage `json:"tools,omitempty"`
-	}{m.name, maxTokens, instructions, m.messages, m.definitions(tools.Anthropic, offered)}, &said)
+	}{m.name, maxTokens, instructions, m.messages, m.definitions(tools.Anthropic, offered)}, &reply)
 	if err != nil {
 		return output{}, err
 	}
-	switch said.StopReason {
+	switch reply.StopReason {
 	case "model_context_window_exceeded":
-		return output{}, fmt.Errorf("the model's answer is cut short: %s", said.StopReason)
+		return output{}, fmt.Errorf("the model's answer is cut short: %s", reply.StopReason)
 	case "max_tokens":
 		return output{}, fmt.Errorf("the model's answer is longer than %d tokens", maxTokens)
 	case "refusal":
 		return output{}, fmt.Errorf("%s refuses the task", m.name)
 	}
-	m.messages = append(m.messages, message{"assistant", said.Content}) // as it came, whatever it holds
-	return readBlocks(said.Content)
+	m.messages = append(m.messages, message{"assistant", reply.Content}) // with all blocks, including unknown ones
+	return readBlocks(reply.Content)
 }
 
-// readBlocks takes the blocks that it knows out of an answer.
+// readBlocks returns the text and the calls of an answer.
 func readBlocks(content []json.RawMessage) (out output, err error) {
 	for _, raw := range content {
 		var block struct {

@@ -16,20 +16,20 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// instructions are what every conversation begins with.
+// instructions are the system prompt.
 const instructions = "Use the tools that you are offered. When one fails, read why: mend the call, or do without it and say so."
 
-// api is what the APIs of model vendors have in common.
+// api is the common part of the vendors' APIs.
 type api struct {
 	key, keyName string
-	url          string // without a slash at its end
+	url          string // without a trailing slash
 	log          io.Writer
-	left         map[string]bool // tools that were left out, and said to be
+	reported     map[string]bool // omitted tools that have been reported
 }
 
-// newAPI reads key and address of a vendor from the environment.
+// newAPI reads the key and the base URL of a vendor from the environment.
 func newAPI(vendor, url string, log io.Writer) (*api, error) {
-	a := &api{keyName: vendor + "_API_KEY", log: log, left: map[string]bool{}}
+	a := &api{keyName: vendor + "_API_KEY", log: log, reported: map[string]bool{}}
 	if a.key = strings.TrimSpace(os.Getenv(a.keyName)); a.key == "" {
 		return nil, fmt.Errorf("%s is not set; -model scripted needs no key", a.keyName)
 	}
@@ -37,14 +37,14 @@ func newAPI(vendor, url string, log io.Writer) (*api, error) {
 	return a, nil
 }
 
-// definitions are the tools as the vendor takes them. One that it would refuse is left
-// out, because with it the vendor refuses the whole request. nil stands for none.
+// definitions returns the tools in the vendor's format, nil for none. It omits tools that
+// the vendor would refuse, because it would then refuse the whole request.
 func (a *api) definitions(format tools.Format, offered []*tools.Entry) json.RawMessage {
 	list, omitted := tools.Export(format, offered)
 	for _, o := range omitted {
-		if !a.left[o.Tool] {
+		if !a.reported[o.Tool] {
 			fmt.Fprintf(a.log, "%s is not offered: %s\n", o.Tool, o.Reason)
-			a.left[o.Tool] = true
+			a.reported[o.Tool] = true
 		}
 	}
 	if len(omitted) == len(offered) {
@@ -53,20 +53,20 @@ func (a *api) definitions(format tools.Format, offered []*tools.Entry) json.RawM
 	return list
 }
 
-// client does not follow redirects, which would take the key elsewhere.
+// client does not follow redirects, so that the key stays with the vendor.
 var client = &http.Client{
 	Timeout:       10 * time.Minute,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
 const (
-	tries     = 4        // of one request, while the vendor is busy
-	maxPause  = 60       // seconds before the next one; a vendor that wants more is not asked again
+	maxTries  = 4        // per request
+	maxPause  = 60       // longest wait in seconds before a retry; a longer Retry-After is an error
 	maxAnswer = 32 << 20 // bytes
 )
 
-// post sends a request and decodes its answer. While the vendor is busy it tries again,
-// when the vendor says, up to maxPause, or after 1, 2 and 4 seconds.
+// post sends a request and decodes its answer. When the vendor is busy it retries after
+// Retry-After, up to maxPause, or after 1, 2 and 4 seconds.
 func (a *api) post(ctx context.Context, path string, header http.Header, body, answer any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -83,26 +83,26 @@ func (a *api) post(ctx context.Context, path string, header http.Header, body, a
 		if err != nil {
 			return err
 		}
-		said, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+		reply, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		resp.Body.Close()
 		busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
 		switch {
 		case err != nil:
 			return err
 		case resp.StatusCode == http.StatusOK:
-			if err := json.Unmarshal(said, answer); err != nil {
+			if err := json.Unmarshal(reply, answer); err != nil {
 				return fmt.Errorf("%s: %w", req.URL, err)
 			}
 			return nil
-		case !busy || try == tries:
-			return a.refusal(resp, said)
+		case !busy || try == maxTries:
+			return a.refusal(resp, reply)
 		}
 		pause := uint64(1) << (try - 1)
 		if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 64); err == nil {
 			pause = s
 		}
 		if pause > maxPause {
-			return fmt.Errorf("%w; ask again in %d s", a.refusal(resp, said), pause)
+			return fmt.Errorf("%w; ask again in %d s", a.refusal(resp, reply), pause)
 		}
 		fmt.Fprintf(a.log, "the model's API is busy (%s); once more in %d s\n", resp.Status, pause)
 		select {
@@ -113,13 +113,13 @@ func (a *api) post(ctx context.Context, path string, header http.Header, body, a
 	}
 }
 
-// refusal is the error of a request that the vendor does not answer.
-func (a *api) refusal(resp *http.Response, said []byte) error {
+// refusal returns the error of an HTTP error response.
+func (a *api) refusal(resp *http.Response, reply []byte) error {
 	var body struct {
 		Error struct{ Message string }
 	}
-	if json.Unmarshal(said, &body) != nil || body.Error.Message == "" {
-		body.Error.Message = string(said[:min(len(said), 512)])
+	if json.Unmarshal(reply, &body) != nil || body.Error.Message == "" {
+		body.Error.Message = string(reply[:min(len(reply), 512)])
 	}
 	hint := ""
 	switch resp.StatusCode {

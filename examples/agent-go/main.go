@@ -1,12 +1,12 @@
-// Command agent-go is an agent loop: it hands the tools of a host to a model, makes the
-// calls that the model asks for, and goes on until it has an answer.
+// Command agent-go is an agent loop: it offers the tools of a host to a model, makes the
+// calls that the model requests, and repeats until the model answers.
 //
 //	go run ./examples/agent-go 'remember "buy milk" and say which kernel runs here'
 //
-// It runs in a directory with extensions and, if there is one, an exthost.yaml. With a
-// key in ANTHROPIC_API_KEY or OPENAI_API_KEY the model is a real one; without, a scripted
-// one stands in, which needs no network. ANTHROPIC_BASE_URL and OPENAI_BASE_URL name
-// other servers that speak the same API.
+// Run it in a directory with extensions and, optionally, an exthost.yaml. A key in
+// ANTHROPIC_API_KEY or OPENAI_API_KEY selects a real model; without a key, a scripted model
+// is used, which needs no network. ANTHROPIC_BASE_URL and OPENAI_BASE_URL select other
+// servers with the same API.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// run is the program: the answer goes to stdout, everything else to stderr.
+// run runs the program. The answer goes to stdout, everything else to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("agent-go", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// open opens a host over the working directory's configuration and extensions.
+// open opens a host with the configuration and the extensions of the working directory.
 func open(ctx context.Context, stderr io.Writer) (*exthost.Host, error) {
 	cfg, _, diagnostics := config.Load(config.LoadOptions{})
 	for _, d := range diagnostics {
@@ -86,8 +86,8 @@ func open(ctx context.Context, stderr io.Writer) (*exthost.Host, error) {
 	return host, nil
 }
 
-// pick returns the model that is named as VENDOR or VENDOR:MODEL; "" is the vendor whose
-// key is in the environment.
+// pick returns the model VENDOR or VENDOR:MODEL. For "" it selects the vendor whose key is
+// in the environment.
 func pick(named string, stderr io.Writer) (model, error) {
 	vendor, name, _ := strings.Cut(named, ":")
 	if vendor == "" {

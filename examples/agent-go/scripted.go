@@ -12,38 +12,38 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// scripted stands in for a model where there is none. It understands no sentence, but
-// does what a model does: it chooses among the tools that it is offered, by the words
-// that the task shares with their names and descriptions, gives them the texts in quotes
-// and the numbers of the task as arguments, and reports what they answer.
+// scripted replaces a model where there is no key. It does not understand language. It
+// selects the tool that shares the most words with the task in its name and description,
+// passes the quoted strings and the numbers of the task as arguments, and reports the
+// results.
 //
-// "then" and ";" in a task begin a new step, "and" joins what is done at once.
+// "then" and ";" separate steps of a task, "and" joins calls of one step.
 type scripted struct {
-	steps  [][]*wish
-	asked  []string // the tools of the step that is under way
+	steps  [][]*subtask
+	asked  []string // tools of the current step
 	report []string
 }
 
-// wish is a part of a task that takes one call.
-type wish struct {
+// subtask is the part of a task that needs one call.
+type subtask struct {
 	words  []string
-	values map[string][]json.RawMessage // by the type of JSON Schema
+	values map[string][]json.RawMessage // by JSON Schema type
 }
 
 var token = regexp.MustCompile(`"[^"]*"|-?(?:0|[1-9]\d*)(?:\.\d+)?|[\pL]+|;`)
 
-// readTask splits a task into steps of wishes.
-func readTask(task string) (steps [][]*wish) {
-	var w *wish
-	begin := func() { w = &wish{values: map[string][]json.RawMessage{}} }
+// readTask splits a task into steps of subtasks.
+func readTask(task string) (steps [][]*subtask) {
+	var w *subtask
+	begin := func() { w = &subtask{values: map[string][]json.RawMessage{}} }
 	begin()
-	steps = [][]*wish{{w}}
+	steps = [][]*subtask{{w}}
 	for _, t := range token.FindAllString(task, -1) {
 		last := len(steps) - 1
 		switch {
 		case t == ";" || t == "then":
 			begin()
-			steps = append(steps, []*wish{w})
+			steps = append(steps, []*subtask{w})
 		case t == "and":
 			begin()
 			steps[last] = append(steps[last], w)
@@ -61,11 +61,11 @@ func readTask(task string) (steps [][]*wish) {
 	return steps
 }
 
-func (m *scripted) answer(_ context.Context, news input, offered []*tools.Entry) (output, error) {
-	if news.results == nil {
-		m.steps = readTask(news.task)
+func (m *scripted) answer(_ context.Context, in input, offered []*tools.Entry) (output, error) {
+	if in.results == nil {
+		m.steps = readTask(in.task)
 	}
-	for i, r := range news.results {
+	for i, r := range in.results {
 		outcome := "says"
 		if r.failed {
 			outcome = "fails"
@@ -97,9 +97,9 @@ func (m *scripted) answer(_ context.Context, news input, offered []*tools.Entry)
 
 var word = regexp.MustCompile(`[\pL]+`)
 
-// choose returns the tool that shares most words with the wish: one in its name counts
-// three times, one in its description once if it is long enough to mean something.
-func (w *wish) choose(offered []*tools.Entry) (best *tools.Entry) {
+// choose returns the tool with the highest score: three for each word in its name, one for
+// each long word in its description only.
+func (w *subtask) choose(offered []*tools.Entry) (best *tools.Entry) {
 	most := 0
 	for _, t := range offered {
 		name := word.FindAllString(strings.ToLower(t.Name), -1)
@@ -119,14 +119,14 @@ func (w *wish) choose(offered []*tools.Entry) (best *tools.Entry) {
 	return best
 }
 
-// arguments are the values of the wish, each under the first property of its type that
-// has none yet; required properties come first.
-func (w *wish) arguments(schema json.RawMessage) json.RawMessage {
+// arguments assigns the values of the subtask to the properties of their types, required
+// properties first.
+func (w *subtask) arguments(schema json.RawMessage) json.RawMessage {
 	var s struct {
 		Required   []string
 		Properties map[string]struct{ Type any }
 	}
-	_ = json.Unmarshal(schema, &s) // of a schema that says something else, nothing is known
+	_ = json.Unmarshal(schema, &s) // other schemas: no arguments
 	args, used := map[string]json.RawMessage{}, map[string]int{}
 	for _, name := range append(s.Required, slices.Sorted(maps.Keys(s.Properties))...) {
 		kind, _ := s.Properties[name].Type.(string)
@@ -135,6 +135,6 @@ func (w *wish) arguments(schema json.RawMessage) json.RawMessage {
 			used[kind]++
 		}
 	}
-	data, _ := json.Marshal(args) // numbers were matched as JSON has them
+	data, _ := json.Marshal(args) // numbers were matched as JSON numbers
 	return data
 }

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""An agent loop: it hands the tools of exthost to a model, makes the calls that the
-model asks for, and goes on until it has an answer.
+"""An agent loop: it offers the tools of exthost to a model, makes the calls that the
+model requests, and repeats until the model answers.
 
     python3 agent.py 'remember "buy milk" and say which kernel runs here'
 
-It starts a host of its own, `exthost serve --stdio`, over the extensions and the
-configuration of the working directory, and speaks MCP with it. With a key in
-ANTHROPIC_API_KEY or OPENAI_API_KEY the model is a real one; without, a scripted one
-stands in, which needs no network. ANTHROPIC_BASE_URL and OPENAI_BASE_URL name other
-servers that speak the same API, EXTHOST another exthost than the one on PATH.
+It starts `exthost serve --stdio` with the extensions and the configuration of the
+working directory, and uses MCP. A key in ANTHROPIC_API_KEY or OPENAI_API_KEY selects a
+real model; without a key, a scripted model is used, which needs no network.
+ANTHROPIC_BASE_URL and OPENAI_BASE_URL select other servers with the same API, EXTHOST
+another program than the exthost on PATH.
 
-Python 3.9, and nothing but its standard library.
+Requires Python 3.9 and its standard library only.
 """
 
 import argparse
@@ -32,7 +32,7 @@ INSTRUCTIONS = "Use the tools that you are offered. When one fails, read why: me
 
 
 class Failure(Exception):
-    """What ends the program, in words for the person who started it."""
+    """An error that ends the program, with a message for its user."""
 
 
 def log(text):
@@ -40,22 +40,22 @@ def log(text):
 
 
 class Host:
-    """An exthost of our own, spoken to over MCP on its stdin and stdout."""
+    """A child process of exthost that serves MCP on its stdin and stdout."""
 
-    PATIENCE = 600  # seconds for any answer; tools have shorter limits, by the host
+    TIMEOUT = 600  # seconds for an answer; the host bounds tools more tightly
 
     def __init__(self):
         program = os.environ.get("EXTHOST") or shutil.which("exthost")
         if not program:
             raise Failure("there is no exthost on PATH: go install ./cmd/exthost, or set EXTHOST to the program")
-        try:  # what it and its extensions log goes to our stderr
+        try:  # stderr is inherited: it shows the log
             self.process = subprocess.Popen([program, "serve", "--stdio", "--log-level", "warn"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as e:
             raise Failure(f"{program}: {e.strerror}")
-        self.lock = threading.Lock()  # for pending, ids and whole lines on stdin
+        self.lock = threading.Lock()  # guards pending, ids and stdin
         self.pending = {}
         self.ids = itertools.count(1)
-        self.listed = None  # the tools, until the host says that there are others
+        self.listed = None  # the cached tools; None after list_changed
         self.ended = False
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
@@ -73,7 +73,7 @@ class Host:
 
     def __exit__(self, *_):
         try:
-            self.process.stdin.close()  # upon which the host ends, and its extensions with it
+            self.process.stdin.close()  # ends the host and its extensions
         except OSError:
             pass
         try:
@@ -85,7 +85,7 @@ class Host:
         self.process.stdout.close()
 
     def request(self, method, params):
-        """The result of a request, or its error: {"error": {"code", "message", "data"}}."""
+        """Returns the result of a request, or {"error": {"code", "message", "data"}}."""
         future = concurrent.futures.Future()
         with self.lock:
             number = next(self.ids)
@@ -94,7 +94,7 @@ class Host:
                 future.set_exception(Failure("exthost has ended"))
         try:
             self._write({"id": number, "method": method, "params": params})
-            return future.result(self.PATIENCE)
+            return future.result(self.TIMEOUT)
         except concurrent.futures.TimeoutError:
             raise Failure(f"exthost does not answer {method}")
         except BrokenPipeError:
@@ -111,13 +111,13 @@ class Host:
             for line in self.process.stdout:
                 try:
                     message = json.loads(line)
-                    self._take(message)
+                    self._handle(message)
                 except (ValueError, KeyError, TypeError, AttributeError):
                     log(f"this is not exthost: it says {line[:80]}")
                     self.process.kill()
                     break
         except OSError:
-            pass  # it is going
+            pass  # the host has ended
         finally:
             with self.lock:
                 self.ended = True
@@ -125,7 +125,7 @@ class Host:
             for future in lost:
                 future.set_exception(Failure("exthost has ended; what it says is above"))
 
-    def _take(self, message):
+    def _handle(self, message):
         if "method" not in message:
             with self.lock:
                 future = self.pending.pop(message.get("id"), None)
@@ -133,12 +133,12 @@ class Host:
                 future.set_result(message if "error" in message else message["result"])
         elif message["method"] == "notifications/tools/list_changed":
             self.listed = None
-        elif "id" in message:  # a request to us, who have offered nothing
+        elif "id" in message:  # a request of the host: no capability was offered
             answer = {"result": {}} if message["method"] == "ping" else {"error": {"code": -32601, "message": "not here"}}
             self._write({"id": message["id"], **answer})
 
     def tools(self):
-        """The tools that there are now, as MCP describes them."""
+        """Returns the present tools as MCP descriptors."""
         tools, params = self.listed, {}
         if tools is not None:
             return tools
@@ -153,7 +153,7 @@ class Host:
             params = {"cursor": page["nextCursor"]}
 
     def call(self, name, arguments):
-        """What a tool answers, and whether that is a failure. A model reads both."""
+        """Returns the text of a tool's result or error, and whether it failed."""
         result = self.request("tools/call", {"name": name, "arguments": arguments})
         error = result.get("error")
         if error:
@@ -165,13 +165,13 @@ class Host:
                 text += "; try again in %d s" % max(1, data["retry_after_ms"] // 1000)
             return text, True
         text = "\n".join(block["text"] for block in result.get("content", []) if block.get("type") == "text")
-        if not text:  # a model refuses a failure without words
+        if not text:  # APIs refuse a failure without text
             text = json.dumps(result["structuredContent"]) if "structuredContent" in result else "(it answers with no text)"
         return text, result.get("isError", False)
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the key elsewhere: it is an error instead."""
+    """Does not follow redirects, so that the key stays with the vendor."""
 
     def redirect_request(self, *_):
         return None
@@ -181,10 +181,10 @@ OPENER = urllib.request.build_opener(NoRedirect)
 
 
 class API:
-    """What the APIs of model vendors have in common."""
+    """The common part of the vendors' APIs."""
 
-    TRIES = 4  # of one request, while the vendor is busy
-    MAX_PAUSE = 60  # seconds before the next one; a vendor that wants more is not asked again
+    TRIES = 4  # per request
+    MAX_PAUSE = 60  # longest wait in seconds before a retry; a longer Retry-After is an error
 
     def __init__(self, vendor, url):
         self.variable = vendor + "_API_KEY"
@@ -201,38 +201,37 @@ class API:
                     return json.load(response)
             except urllib.error.HTTPError as e:
                 with e:
-                    said = e.read().decode(errors="replace")
+                    reply = e.read().decode(errors="replace")
                 if attempt == self.TRIES - 1 or e.code != 429 and e.code < 500:
-                    raise self.refusal(e, said)
+                    raise self.refusal(e, reply)
                 pause = e.headers.get("Retry-After", "")
                 pause = int(pause) if pause.isdecimal() else 2**attempt
                 if pause > self.MAX_PAUSE:
-                    raise Failure(f"{self.refusal(e, said)}; ask again in {pause} s")
+                    raise Failure(f"{self.refusal(e, reply)}; ask again in {pause} s")
                 log(f"the model's API is busy ({e.code} {e.reason}); once more in {pause} s")
                 time.sleep(pause)
             except json.JSONDecodeError:
                 raise Failure(f"{self.url}{path} answers with no JSON") from None
-            except ValueError:  # whose text may hold the key
+            except ValueError:  # the text of e may contain the key
                 raise Failure(f"{self.variable} or the base URL cannot be sent as it is") from None
             except (OSError, http.client.HTTPException) as e:
                 raise Failure(f"{self.url}{path}: {e}")
 
-    def refusal(self, e, said):
+    def refusal(self, e, reply):
         try:
-            said = json.loads(said)["error"]["message"]
+            reply = json.loads(reply)["error"]["message"]
         except (ValueError, KeyError, TypeError):
-            said = said[:512]
+            reply = reply[:512]
         hint = {401: "; the key is that of " + self.variable, 404: "; --model VENDOR:NAME names another model"}.get(e.code, "")
-        return Failure(f"{e.url}: {e.code} {e.reason}: {said}{hint}")
+        return Failure(f"{e.url}: {e.code} {e.reason}: {reply}{hint}")
 
 
-# A model remembers its conversation. tell(task, results, tools) says what is new to it:
-# the task, or results, a list of (id, text, failed), and which tools it may ask for now.
-# It returns a text and a list of calls, (id, tool, arguments); without calls the text is
-# its answer.
+# A model object holds one conversation. tell(task, results, tools) sends the task, or the
+# results, a list of (id, text, failed), and offers the tools. It returns a text and a list
+# of calls, (id, tool, arguments); without calls the text is the answer to the task.
 #
-# Tools are handed on as they are. `exthost tools export -f anthropic` (or openai-chat)
-# also rewrites what a vendor would refuse.
+# The tools' schemas are sent unchanged. `exthost tools export -f anthropic` (or
+# openai-chat) also rewrites schemas that a vendor would refuse.
 
 
 class Anthropic(API):
@@ -247,7 +246,7 @@ class Anthropic(API):
 
     def tell(self, task, results, tools):
         content = task
-        if results is not None:  # of all calls in one message, as the API wants it
+        if results is not None:  # the API requires all results in one message
             content = [{"type": "tool_result", "tool_use_id": i, "content": text, "is_error": failed} for i, text, failed in results]
         self.messages.append({"role": "user", "content": content})
         definitions = [{"name": t["name"], "description": t.get("description", ""), "input_schema": t["inputSchema"]} for t in tools]
@@ -259,13 +258,13 @@ class Anthropic(API):
             raise Failure("the model's answer is cut short: " + answer["stop_reason"])
         if answer["stop_reason"] == "refusal":
             raise Failure(f"{self.name} refuses the task")
-        self.messages.append({"role": "assistant", "content": answer["content"]})  # as it came, whatever it holds
+        self.messages.append({"role": "assistant", "content": answer["content"]})  # with all members, including unknown ones
         text = "".join(b["text"] for b in answer["content"] if b["type"] == "text")
         return text, [(b["id"], b["name"], b["input"]) for b in answer["content"] if b["type"] == "tool_use"]
 
 
 class OpenAI(API):
-    """The Chat Completions API, which many other servers speak too."""
+    """The Chat Completions API, which many other servers offer too."""
 
     def __init__(self, name):
         super().__init__("OPENAI", "https://api.openai.com/v1")
@@ -275,10 +274,10 @@ class OpenAI(API):
     def tell(self, task, results, tools):
         if results is None:
             self.messages += [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": task}]
-        for i, text, failed in results or []:  # the API has no other sign for a failure
+        for i, text, failed in results or []:  # the API has no member for errors
             self.messages.append({"role": "tool", "tool_call_id": i, "content": "error: " + text if failed else text})
         body = {"model": self.name, "messages": self.messages}
-        if tools:  # an empty list is refused
+        if tools:  # the API refuses an empty list
             body["tools"] = [{"type": "function", "function": {"name": t["name"], "description": t.get("description", ""), "parameters": t["inputSchema"]}} for t in tools]
         answer = self.post("/chat/completions", {"Authorization": "Bearer " + self.key}, body)
         if not answer.get("choices"):
@@ -289,17 +288,16 @@ class OpenAI(API):
             raise Failure("the model's answer is cut short: " + answer["finish_reason"])
         if message.get("refusal"):
             raise Failure("the model refuses the task: " + message["refusal"])
-        self.messages.append(message)  # as it came, whatever it holds
+        self.messages.append(message)  # with all members, including unknown ones
         calls = [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls") or []]
         return message.get("content") or "", calls
 
 
 class Scripted:
-    """Stands in for a model where there is none. It understands no sentence, but does
-    what a model does: it chooses among the tools that it is offered, by the words that
-    the task shares with their names and descriptions, gives them the texts in quotes and
-    the numbers of the task as arguments, and reports what they answer. "then" and ";" in
-    a task begin a new step, "and" joins what is done at once.
+    """Replaces a model where there is no key. It does not understand language. It selects
+    the tool that shares the most words with the task in its name and description, passes
+    the quoted strings and the numbers of the task as arguments, and reports the results.
+    "then" and ";" separate steps of a task, "and" joins calls of one step.
     """
 
     def __init__(self):
@@ -307,7 +305,7 @@ class Scripted:
 
     def tell(self, task, results, tools):
         if results is None:
-            self.steps = [[w for w in map(self.wish, re.split(r'\band\b(?=(?:[^"]*"[^"]*")*[^"]*$)', step)) if w[0]]
+            self.steps = [[w for w in map(self.subtask, re.split(r'\band\b(?=(?:[^"]*"[^"]*")*[^"]*$)', step)) if w[0]]
                           for step in re.split(r';(?=(?:[^"]*"[^"]*")*[^"]*$)|\bthen\b(?=(?:[^"]*"[^"]*")*[^"]*$)', task)]
         for name, (_, text, failed) in zip(self.asked, results or []):
             self.report.append(f"{name} {'fails' if failed else 'says'}: {text.strip()}")
@@ -325,7 +323,7 @@ class Scripted:
         return "\n".join(self.report), []
 
     @staticmethod
-    def wish(part):
+    def subtask(part):
         texts = re.findall(r'"([^"]*)"', part)
         rest = re.sub(r'"[^"]*"', " ", part)
         numbers = [json.loads(n) for n in re.findall(r"-?(?:0|[1-9]\d*)(?:\.\d+)?", rest)]
@@ -368,7 +366,7 @@ def pick(named):
 
 
 def call(host, name, arguments):
-    try:  # a model may have written anything, and Python takes NaN for JSON
+    try:  # the model may have written invalid JSON, and Python accepts NaN
         if isinstance(arguments, str):
             arguments = json.loads(arguments or "{}")
         json.dumps(arguments, allow_nan=False)
@@ -378,7 +376,7 @@ def call(host, name, arguments):
 
 
 def run(host, model, task, steps):
-    """The model's answer. What goes wrong with a tool is the model's to deal with."""
+    """Returns the model's answer. Errors of tools go to the model."""
     results = None
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for _ in range(steps):
@@ -387,7 +385,7 @@ def run(host, model, task, steps):
                 return text
             for _, name, arguments in calls:
                 log(f"→ {name} {arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)}")
-            answers = list(pool.map(lambda c: call(host, c[1], c[2]), calls))  # all at once
+            answers = list(pool.map(lambda c: call(host, c[1], c[2]), calls))  # in parallel
             for (_, name, _), (text, failed) in zip(calls, answers):
                 log(f"{'✗' if failed else '←'} {name} {text.strip()}")
             results = [(c[0], *answer) for c, answer in zip(calls, answers)]

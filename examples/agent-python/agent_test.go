@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/examples/vendortest"
 )
 
-// patience bounds one run of the loop; it is never what a test waits for.
+// patience bounds one run of the loop; no run takes that long.
 const patience = 60 * time.Second
 
 var binDir string // removed by TestMain
@@ -40,7 +40,7 @@ var built = sync.OnceValues(func() (path string, err error) {
 	return path, err
 })
 
-// loop runs agent.py in a project of its own, with variables NAME=VALUE.
+// loop runs agent.py in a new project with variables NAME=VALUE.
 type loop struct {
 	dir string
 	env []string
@@ -87,10 +87,10 @@ func TestVendors(t *testing.T) {
 	for vendor, serve := range vendortest.Vendors {
 		t.Run(vendor, func(t *testing.T) {
 			t.Parallel()
-			v := vendortest.Mishaps(t, serve, func(url string) (answer, log string, err error) {
+			v := vendortest.Failures(t, serve, func(url string) (answer, log string, err error) {
 				return newLoop(t, vendor+"_API_KEY="+vendortest.Key, vendor+"_BASE_URL="+url).run(t, "do", "everything")
 			})
-			// What a policy denies is in no list over MCP.
+			// MCP lists omit tools that a policy denies.
 			if offered := v.Offered(); !slices.Contains(offered, "ext_kit_say") || slices.Contains(offered, "ext_kit_delete") {
 				t.Errorf("offered: %q", offered)
 			}
@@ -98,7 +98,7 @@ func TestVendors(t *testing.T) {
 	}
 }
 
-// TestModelWritesNoJSON has a model that writes arguments which are none.
+// TestModelWritesNoJSON has a model whose arguments are not JSON.
 func TestModelWritesNoJSON(t *testing.T) {
 	t.Parallel()
 	v := vendortest.OpenAI(t,

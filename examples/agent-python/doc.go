@@ -1,3 +1,2 @@
-// Package agentpython holds an agent loop in Python, agent.py, that talks to a host over
-// MCP. The tests of this package run it.
+// Package agentpython tests agent.py, an agent loop in Python that uses a host over MCP.
 package agentpython

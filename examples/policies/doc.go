@@ -1,11 +1,11 @@
-// Package policies holds templates of policies, a directory each: the three kinds
-// that run as a process, in Go and in Python. Beside each program stands the
-// policy.yaml that makes a host run it. The tests of this package run them all.
+// Package policies contains templates of policies, one per directory: the three kinds that
+// run as a process, in Go and in Python, each with the policy.yaml that configures a host
+// for it. The tests of this package run all of them.
 //
 //	grpc-go        all seven categories in one program, chosen by the host
 //	grpc-python    limits how often a tool is called
-//	mcp-go         masks e-mail addresses, and refuses words
+//	mcp-go         masks e-mail addresses, and denies words
 //	mcp-python     the same
-//	native-go      lets a person decide about some tools, and masks words
-//	native-python  refuses tools by name
+//	native-go      asks a person about some tools, and masks words
+//	native-python  denies tools by name
 package policies

@@ -20,10 +20,10 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// patience bounds what must happen; it is never what a test waits for.
+// patience bounds every wait of a test; no wait takes that long.
 const patience = 60 * time.Second
 
-// load returns the policy that the template in dir describes.
+// load returns the policy of the template in dir.
 func load(t *testing.T, dir string) governance.Spec {
 	t.Helper()
 	cfg, _, diags := config.Load(config.LoadOptions{File: filepath.Join(dir, "policy.yaml"), Dir: t.TempDir(), UserDir: "none", SystemDir: "none", Environ: []string{}})
@@ -43,7 +43,7 @@ func build(t *testing.T, dir string) string {
 	return program
 }
 
-// python returns an interpreter that has the modules, or skips the test.
+// python returns an interpreter with these modules, or skips the test.
 func python(t *testing.T, modules ...string) string {
 	t.Helper()
 	var candidates []string
@@ -60,8 +60,7 @@ func python(t *testing.T, modules ...string) string {
 	return ""
 }
 
-// serve runs something that has a Serve until the test ends, and returns when it
-// is ready.
+// serve runs Serve until the test ends, and returns when it is ready.
 func serve(t *testing.T, run func(ctx context.Context, ready func()) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -85,7 +84,7 @@ func serve(t *testing.T, run func(ctx context.Context, ready func()) error) {
 	}
 }
 
-// start runs the policy as a host does, whatever its kind.
+// start runs a policy of any kind as a host does.
 func start(t *testing.T, s governance.Spec) governance.Policy {
 	t.Helper()
 	s.Normalize()
@@ -117,7 +116,7 @@ func start(t *testing.T, s governance.Spec) governance.Policy {
 	return nativepolicy.New(s, instance(t, s, transport, s.Cwd, env))
 }
 
-// caller is an extension's process as the one-method caller that policies get.
+// caller makes an extension's process the Caller of a policy.
 type caller struct{ runtime.Instance }
 
 func (c caller) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
@@ -141,7 +140,7 @@ func instance(t *testing.T, s governance.Spec, transport manifest.Transport, dir
 	return caller{i}
 }
 
-// scripted is a policy that is this test binary running script.
+// scripted is a policy whose process is this test binary running script.
 func scripted(t *testing.T, s governance.Spec, script string) governance.Spec {
 	t.Helper()
 	path, _ := processtest.Script(t, script)

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	processtest.Main(m, map[string]processtest.Verb{"native": scriptedNative, "mcp": scriptedMCP})
 }
 
-// scriptedNative is a policy of kind native that does as its caller says.
+// scriptedNative is a policy of kind native that behaves as its caller's name says.
 func scriptedNative(string) {
 	x := sdk.New("1")
 	x.OnDecide(func(ctx context.Context, e *sdk.Exchange) (sdk.Decision, error) {
@@ -43,7 +43,7 @@ func scriptedNative(string) {
 	os.Exit(x.Main())
 }
 
-// scriptedMCP is a plugin server whose one plugin does as the caller says.
+// scriptedMCP is a plugin server whose plugin behaves as the caller's name says.
 func scriptedMCP(name string) {
 	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
 	open := json.RawMessage(`{"type":"object"}`)

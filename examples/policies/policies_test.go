@@ -15,8 +15,8 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// TestMatrix holds the kinds that are asked through a caller against the rules of
-// the pipeline, with real processes.
+// TestMatrix tests the kinds native and mcp against the rules of the pipeline, with real
+// processes.
 func TestMatrix(t *testing.T) {
 	for kind, script := range map[governance.Kind]string{governance.KindNative: "native", governance.KindMCP: "mcp scripted"} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -69,7 +69,7 @@ var allow = governance.Decision{}
 
 const request, response = governance.Request, governance.Response
 
-// TestGRPCGo has the one program be a policy of each category.
+// TestGRPCGo runs the program as a policy of each category.
 func TestGRPCGo(t *testing.T) {
 	processtest.Leaks(t)
 	program := build(t, "grpc-go")
@@ -117,8 +117,8 @@ func TestGRPCGo(t *testing.T) {
 	})
 }
 
-// limited asks until p refuses, which it does before the tenth time, whether or not
-// a minute begins meanwhile, and lets others pass.
+// limited asks until p denies, which must happen before the tenth call even if a minute
+// begins meanwhile, and checks that other calls are allowed.
 func limited(t *testing.T, p governance.Policy) {
 	t.Helper()
 	x := &governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Tool: "t", ToChild: true, Request: json.RawMessage(`{"name":"t","arguments":{}}`)}
@@ -146,7 +146,7 @@ func TestGRPCPython(t *testing.T) {
 	limited(t, start(t, s))
 }
 
-// The template has its own copy of the contract, so that it can be copied.
+// The template has its own copy of the proto file, so that it can be copied.
 func TestGRPCPythonHasTheContract(t *testing.T) {
 	original, err := os.ReadFile("../../governance/grpcpolicy/pluginv1/plugin.proto")
 	if err != nil {
@@ -190,7 +190,7 @@ func TestMCPPython(t *testing.T) {
 	}
 }
 
-// respaced takes the blanks out of what a policy changes, which Python puts there.
+// respaced removes the blanks that Python writes.
 type respaced struct{ governance.Policy }
 
 func (r respaced) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
@@ -220,7 +220,7 @@ func TestNativeGo(t *testing.T) {
 func TestNativePython(t *testing.T) {
 	python(t)
 	processtest.Leaks(t)
-	t.Setenv("PYTHONIOENCODING", "ascii") // which is not what is read
+	t.Setenv("PYTHONIOENCODING", "ascii") // the policy must read UTF-8 regardless
 	p := start(t, load(t, "native-python"))
 	for _, step := range []step{
 		{request, "ann", "ext_files_read", `{"path":"żółw"}`, allow},

@@ -10,7 +10,7 @@ import (
 
 // Anthropic serves the Messages API until the test ends.
 func Anthropic(t testing.TB, turns ...Turn) *Vendor {
-	return start(t, "", wire{
+	return start(t, "", format{
 		path:   "/v1/messages",
 		header: map[string]string{"X-Api-Key": Key, "Anthropic-Version": "2023-06-01"},
 		read:   (*Vendor).readMessages,
@@ -32,7 +32,7 @@ type messagesRequest struct {
 	}
 }
 
-// strict decodes what has no other members than v.
+// strict decodes data into v and rejects unknown members.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -52,8 +52,8 @@ func (v *Vendor) readMessages(body []byte) (offered []string, results [][]Result
 			return nil, nil, err
 		}
 	}
-	if len(r.Messages) != 2*len(v.said)+1 {
-		return nil, nil, fmt.Errorf("%d messages after %d answers", len(r.Messages), len(v.said))
+	if len(r.Messages) != 2*len(v.answers)+1 {
+		return nil, nil, fmt.Errorf("%d messages after %d answers", len(r.Messages), len(v.answers))
 	}
 	for i, m := range r.Messages {
 		role := []string{"user", "assistant"}[i%2]
@@ -62,7 +62,7 @@ func (v *Vendor) readMessages(body []byte) (offered []string, results [][]Result
 		}
 		switch {
 		case role == "assistant":
-			err = v.echoes(i/2, m.Content)
+			err = v.checkRepeated(i/2, m.Content)
 		case i > 0:
 			var of []Result
 			of, err = v.readResults(i/2-1, m.Content)
@@ -75,7 +75,7 @@ func (v *Vendor) readMessages(body []byte) (offered []string, results [][]Result
 	return offered, results, nil
 }
 
-// readResults wants one result for each call of turn n, all in one message.
+// readResults expects one message with a result for each call of turn n.
 func (v *Vendor) readResults(n int, content json.RawMessage) (results []Result, err error) {
 	var blocks []struct {
 		Type      string
@@ -99,8 +99,8 @@ func (v *Vendor) readResults(n int, content json.RawMessage) (results []Result, 
 	return results, nil
 }
 
-func writeMessage(n int, t Turn) (answer, said any) {
-	// What a loop does not know it has to repeat all the same.
+func writeMessage(n int, t Turn) (answer, repeated any) {
+	// A loop must also repeat blocks that it does not know.
 	content := []map[string]any{{"type": "thinking", "thinking": "", "signature": "c2lnbmVk"}}
 	stop := "end_turn"
 	if t.Text != "" {

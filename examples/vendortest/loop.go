@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// Vendors are the APIs by the first word of the variables that lead a loop to them.
+// Vendors are the APIs by the prefix of their environment variables.
 var Vendors = map[string]func(testing.TB, ...Turn) *Vendor{"ANTHROPIC": Anthropic, "OPENAI": OpenAI}
 
 //go:embed project
 var project embed.FS
 
-// Project returns a new directory to run a loop in. Its one extension, kit, has tools
-// that fail, that wait for each other, that a policy denies and that a hook refuses.
+// Project returns a new directory for a loop. Its extension kit has tools that fail, that
+// wait for each other, that a policy denies and that a hook denies.
 func Project(t testing.TB) (dir string) {
 	t.Helper()
 	files, err := fs.Sub(project, "project")
@@ -34,9 +34,9 @@ func Project(t testing.TB) (dir string) {
 	return dir
 }
 
-// mishaps are calls and what a model has to be told of them; "! " stands before failures.
-var mishaps = []struct{ tool, arguments, want string }{
-	{"ext_kit_left", `{}`, "met"}, // at once with the next one, or never
+// failures are calls and the expected text for the model; "! " marks an error.
+var failures = []struct{ tool, arguments, want string }{
+	{"ext_kit_left", `{}`, "met"}, // in parallel with the next call, or never
 	{"ext_kit_right", `{}`, "I am the left one"},
 	{"ext_kit_say", `{"text":"12345678901234567890 é"}`, "12345678901234567890 é"},
 	{"ext_kit_say", `{"txt":"x"}`, `! - /txt: expected no such property, got string "x"; did you mean text?`},
@@ -46,13 +46,12 @@ var mishaps = []struct{ tool, arguments, want string }{
 	{"ext_kit_add", `{"a":13,"b":1}`, "! thirteen brings bad luck"},
 }
 
-// Mishaps puts a loop through everything that goes wrong with tools and with a busy
-// vendor, and holds what its model is told against what it should be. do runs the loop in
-// a [Project], with url as the vendor's.
-func Mishaps(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url string) (answer, log string, err error)) *Vendor {
+// Failures runs a loop through failing tools and a busy vendor, and checks the texts that
+// its model gets. do runs the loop in a [Project] with url as the vendor's base URL.
+func Failures(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url string) (answer, log string, err error)) *Vendor {
 	t.Helper()
 	all := Turn{Text: "Let me see."}
-	for _, m := range mishaps {
+	for _, m := range failures {
 		all.Calls = append(all.Calls, Call{m.tool, m.arguments})
 	}
 	scarce := Turn{Status: 529, Calls: []Call{{"ext_kit_scarce", `{}`}}}
@@ -62,9 +61,9 @@ func Mishaps(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url 
 		t.Fatalf("%q, %v\n%s", answer, err, log)
 	}
 	for i, r := range v.Results(0) {
-		want, failed := strings.CutPrefix(mishaps[i].want, "! ")
+		want, failed := strings.CutPrefix(failures[i].want, "! ")
 		if !strings.Contains(r.Text, want) || failed != (r.Failed || strings.HasPrefix(r.Text, "error: ")) {
-			t.Errorf("%s %s: %+v", mishaps[i].tool, mishaps[i].arguments, r)
+			t.Errorf("%s %s: %+v", failures[i].tool, failures[i].arguments, r)
 		}
 	}
 	if r := v.Results(1); strings.TrimSpace(r[0].Text) != "here you are" {
@@ -79,8 +78,8 @@ func Mishaps(t *testing.T, serve func(testing.TB, ...Turn) *Vendor, do func(url 
 	return v
 }
 
-// Scripted holds a loop's scripted model against a task with quoted separators, calls at
-// once, a wish that no tool grants, and a failure. do runs it in a [Project].
+// Scripted tests a loop's scripted model with a task that has quoted separators, parallel
+// calls, a part that no tool can do, and a failure. do runs the task in a [Project].
 func Scripted(t *testing.T, do func(task string) (answer, log string, err error)) {
 	t.Helper()
 	answer, log, err := do(`say "hello; then and world" and add 2 to 40 and fly to the moon; then burn it`)

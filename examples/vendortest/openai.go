@@ -9,7 +9,7 @@ import (
 
 // OpenAI serves the Chat Completions API until the test ends.
 func OpenAI(t testing.TB, turns ...Turn) *Vendor {
-	return start(t, "/v1", wire{
+	return start(t, "/v1", format{
 		path:   "/v1/chat/completions",
 		header: map[string]string{"Authorization": "Bearer " + Key},
 		read:   (*Vendor).readChat,
@@ -50,9 +50,9 @@ func (v *Vendor) readChat(body []byte) (offered []string, results [][]Result, er
 	h := history{rest: r.Messages}
 	h.take("system")
 	h.take("user")
-	for n := range v.said {
+	for n := range v.answers {
 		if answer := h.take("assistant"); h.err == nil {
-			h.err = v.echoes(n, answer)
+			h.err = v.checkRepeated(n, answer)
 		}
 		var of []Result
 		for i, c := range v.turns[n].Calls {
@@ -66,8 +66,7 @@ func (v *Vendor) readChat(body []byte) (offered []string, results [][]Result, er
 	return offered, results, h.err
 }
 
-// history is taken apart message by message, up to the first one that is not as it
-// should be.
+// history reads messages in order, up to the first unexpected one.
 type history struct {
 	rest []json.RawMessage
 	err  error
@@ -87,7 +86,7 @@ func (h *history) take(role string) json.RawMessage {
 	return raw
 }
 
-// result takes the message that answers a call.
+// result reads the message with the result of a call.
 func (h *history) result(id string) string {
 	raw := h.take("tool")
 	var m struct {
@@ -100,7 +99,7 @@ func (h *history) result(id string) string {
 	return m.Content
 }
 
-func writeChoice(n int, t Turn) (answer, said any) {
+func writeChoice(n int, t Turn) (answer, repeated any) {
 	message := map[string]any{"role": "assistant", "content": nil, "refusal": nil, "annotations": []any{}}
 	stop := "stop"
 	if t.Text != "" {

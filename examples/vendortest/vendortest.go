@@ -1,5 +1,5 @@
-// Package vendortest answers as the APIs of model vendors do, and refuses what they
-// refuse: it tests agent loops.
+// Package vendortest imitates the APIs of model vendors, including the requests that they
+// refuse, to test agent loops.
 //
 //	vendor := vendortest.Anthropic(t,
 //		vendortest.Turn{Calls: []vendortest.Call{{Tool: "ext_notes_add", Arguments: `{"text":"milk"}`}}},
@@ -24,67 +24,67 @@ import (
 	"testing"
 )
 
-// Key is the only one that is accepted.
+// Key is the only accepted key.
 const Key = "key-of-the-test"
 
-// Turn is an answer of the model: text, calls, or both.
+// Turn is one answer of the model: text, calls, or both.
 type Turn struct {
 	Text  string
 	Calls []Call
-	// Status, if it is not 0, is answered first, once, with Retry-After: 0.
+	// Status, if not 0, is an HTTP status sent once before the answer, with Retry-After: 0.
 	Status int
-	// RetryAfter takes the place of that 0. The loop need not ask again then.
+	// RetryAfter replaces that 0. The loop then need not retry.
 	RetryAfter string
-	// Stop replaces the reason that the answer gives for its end.
+	// Stop replaces the stop reason of the answer.
 	Stop string
 }
 
-// Call is one that the model asks for. Arguments are what a model writes, which the
-// Messages API makes an object and Chat Completions passes on as a text.
+// Call is a call that the model requests. Arguments are the text that a model writes, which
+// the Messages API sends as an object and Chat Completions as a string.
 type Call struct{ Tool, Arguments string }
 
-// Result is what a loop said of a call.
+// Result is a result that a loop has sent.
 type Result struct {
 	Tool, Text string
-	Failed     bool // always false over Chat Completions, which knows no such thing
+	Failed     bool // always false for Chat Completions, which has no such member
 }
 
-// Vendor is a model's API whose model has its answers written down.
+// Vendor is a vendor's API with scripted answers.
 type Vendor struct {
 	URL string // for the loop's environment
 
 	t   testing.TB
-	api wire
+	api format
 
 	mu      sync.Mutex
 	turns   []Turn
 	next    int
-	refused bool // the status of the next turn has been answered
-	said    []json.RawMessage
+	refused bool // the status of the next turn has been sent
+	answers []json.RawMessage
 	offered []string
 	results [][]Result
 }
 
-// wire is what one vendor's API looks like.
-type wire struct {
+// format is the request and answer format of one vendor.
+type format struct {
 	path   string
 	header map[string]string
-	// read checks a request in which the model's answers have to be said, and returns the
-	// tools that are offered and what came of each answer's calls.
+	// read checks a request, which must repeat all previous answers, and returns the
+	// offered tools and the results of each answer's calls.
 	read func(v *Vendor, body []byte) (offered []string, results [][]Result, err error)
-	// write returns an answer, and what of it the next request has to repeat.
-	write func(n int, t Turn) (answer, said any)
+	// write returns an answer and the part of it that the next request must repeat.
+	write func(n int, t Turn) (answer, repeated any)
 }
 
-func start(t testing.TB, path string, api wire, turns []Turn) *Vendor {
+func start(t testing.TB, path string, api format, turns []Turn) *Vendor {
 	v := &Vendor{t: t, api: api, turns: turns}
 	server := httptest.NewServer(v)
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		putOff := v.refused && turns[v.next].RetryAfter != ""
-		if v.next < len(turns) && !putOff && !t.Failed() {
+		postponed := v.refused && turns[v.next].RetryAfter != ""
+		if v.next < len(turns) && !postponed && !t.Failed() {
 			t.Errorf("the model was asked %d times, not %d", v.next, len(turns))
 		}
 	})
@@ -99,7 +99,7 @@ func (v *Vendor) Offered() []string {
 	return slices.Clone(v.offered)
 }
 
-// Results returns what the loop has said of the calls of turn n, counted from 0.
+// Results returns the results of the calls of turn n, counted from 0.
 func (v *Vendor) Results(n int) []Result {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -139,12 +139,12 @@ func (v *Vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", cmp.Or(v.turns[v.next].RetryAfter, "0"))
 		v.fault(w, v.turns[v.next].Status, "as the test wants it")
 	default:
-		answer, said := v.api.write(v.next, v.turns[v.next])
-		raw, err := json.Marshal(said)
+		answer, repeated := v.api.write(v.next, v.turns[v.next])
+		raw, err := json.Marshal(repeated)
 		if err != nil {
 			v.t.Error(err)
 		}
-		v.next, v.refused, v.said = v.next+1, false, append(v.said, raw)
+		v.next, v.refused, v.answers = v.next+1, false, append(v.answers, raw)
 		_ = json.NewEncoder(w).Encode(answer)
 	}
 }
@@ -156,7 +156,7 @@ func (v *Vendor) address(r *http.Request) error {
 	return nil
 }
 
-// fault answers with an error; those of both vendors have these members.
+// fault sends an error in the form that both vendors share.
 func (v *Vendor) fault(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": map[string]any{"type": "test", "message": text}})
@@ -164,18 +164,18 @@ func (v *Vendor) fault(w http.ResponseWriter, status int, text string) {
 
 func callID(turn, call int) string { return "call_" + strconv.Itoa(turn) + "_" + strconv.Itoa(call) }
 
-// echoes wants that the loop has repeated an answer of the model as it was.
-func (v *Vendor) echoes(n int, got json.RawMessage) error {
+// checkRepeated returns an error unless the loop has repeated answer n unchanged.
+func (v *Vendor) checkRepeated(n int, got json.RawMessage) error {
 	var want, have any
-	if json.Unmarshal(v.said[n], &want) != nil || json.Unmarshal(got, &have) != nil || !reflect.DeepEqual(want, have) {
-		return fmt.Errorf("answer %d of the model is repeated as\n%s\nnot\n%s", n, got, v.said[n])
+	if json.Unmarshal(v.answers[n], &want) != nil || json.Unmarshal(got, &have) != nil || !reflect.DeepEqual(want, have) {
+		return fmt.Errorf("answer %d of the model is repeated as\n%s\nnot\n%s", n, got, v.answers[n])
 	}
 	return nil
 }
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// definition checks what the vendors agree upon and returns the name.
+// definition checks the rules that both vendors share and appends the name.
 func definition(name string, schema json.RawMessage, seen []string) ([]string, error) {
 	var s struct{ Type string }
 	if err := json.Unmarshal(schema, &s); err != nil || s.Type != "object" {

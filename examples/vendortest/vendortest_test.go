@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// witness is the test that a vendor complains to.
+// witness records the errors that a vendor reports.
 type witness struct {
 	testing.TB
 	mu         sync.Mutex
@@ -24,15 +24,15 @@ func (w *witness) Errorf(format string, args ...any) {
 
 func (w *witness) Failed() bool { return false }
 
-// heard returns the complaints since the last time.
-func (w *witness) heard() string {
+// take returns the errors since the last call.
+func (w *witness) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer func() { w.complaints = "" }()
 	return w.complaints
 }
 
-// post sends a request as a loop would, and returns the status of the answer.
+// post sends a request like a loop and returns the status of the answer.
 func post(t *testing.T, v *Vendor, path, key, body string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.URL+path, strings.NewReader(body))
@@ -53,7 +53,7 @@ func post(t *testing.T, v *Vendor, path, key, body string) int {
 
 var asks = Turn{Calls: []Call{{Tool: "ext_a_b", Arguments: `{}`}}}
 
-// TestRefuses sends what real vendors refuse, after a first request that is in order.
+// TestRefuses sends requests that real vendors refuse, after a valid one.
 func TestRefuses(t *testing.T) {
 	const (
 		toolA  = `{"name":"ext_a_b","description":"","input_schema":{"type":"object"}}`
@@ -75,8 +75,8 @@ func TestRefuses(t *testing.T) {
 		name   string
 		serve  func(testing.TB, ...Turn) *Vendor
 		path   string
-		bodies []string // the last of which counts
-		want   string   // what is complained of; "" is nothing
+		bodies []string // the last one is tested
+		want   string   // part of the error; "" is none
 	}{
 		{"messages", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, gaveA)}, ""},
 		{"result missing", Anthropic, "/v1/messages", []string{messages(toolA, userA), messages(toolA, userA, saidA, userA)}, "the results of answer 0"},
@@ -100,12 +100,12 @@ func TestRefuses(t *testing.T) {
 			if status := post(t, v, c.path, "another", c.bodies[0]); status != http.StatusUnauthorized {
 				t.Errorf("another key: %d", status)
 			}
-			w.heard() // of a body that is wrong already
+			w.take() // ignore errors of the first bodies
 			status := 0
 			for _, body := range c.bodies {
 				status = post(t, v, c.path, Key, body)
 			}
-			heard := w.heard()
+			heard := w.take()
 			if !strings.Contains(heard, c.want) || (c.want == "") != (heard == "") || (c.want == "") != (status == http.StatusOK) {
 				t.Errorf("%d, %s", status, heard)
 			}
@@ -113,14 +113,14 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestTellsWhoAsksTooLittle has a loop that stops before the model has said all.
+// TestTellsWhoAsksTooLittle has a loop that stops before the last answer.
 func TestTellsWhoAsksTooLittle(t *testing.T) {
 	w := &witness{TB: t}
 	t.Run("loop", func(t *testing.T) {
 		w.TB = t
 		Anthropic(w, asks)
 	})
-	if heard := w.heard(); !strings.Contains(heard, "the model was asked 0 times, not 1") {
+	if heard := w.take(); !strings.Contains(heard, "the model was asked 0 times, not 1") {
 		t.Error(heard)
 	}
 }

@@ -1,7 +1,7 @@
-"""A calculator as an MCP server that needs nothing but Python.
+"""A calculator as an MCP server that requires Python only.
 
-It evaluates arithmetic with exact fractions and whole numbers of any size. The
-expression is parsed, never executed, and what would take for ever is refused.
+It evaluates arithmetic with exact fractions and integers of any size. It parses the
+expression and never executes it, and rejects expressions that would take too long.
 """
 import ast
 import json
@@ -15,7 +15,7 @@ BINARY = {
     ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }
 UNARY = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-MAX_BITS = 1 << 16  # of any number on the way
+MAX_BITS = 1 << 16  # of each intermediate number
 
 
 def number(value):
@@ -108,11 +108,11 @@ METHODS = {
 
 if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
-sys.stdin.reconfigure(encoding="utf-8")  # whatever the machine's own is
+sys.stdin.reconfigure(encoding="utf-8")  # regardless of the locale
 for line in sys.stdin:
     request = json.loads(line)
     if "id" not in request or "method" not in request:
-        continue  # a notification, or an answer
+        continue  # a notification or an answer
     answer = {"jsonrpc": "2.0", "id": request["id"]}
     try:
         answer["result"] = METHODS[request["method"]](request.get("params") or {})

@@ -1,4 +1,4 @@
-// Dates and time zones: the zones are those of the machine's Node.js, nothing is asked over a network.
+// Dates and time zones. The time zones are those of Node.js on this machine; it uses no network.
 import { run, setup, tool, ToolError } from "./exthost.mjs";
 
 let home = "UTC";
@@ -56,7 +56,7 @@ function zoneOf(zone = home) {
   }
 }
 
-/** What a clock and a calendar show at a moment, in a zone. */
+/** The local date and time of a moment in a zone. */
 function fields(time, zone) {
   const format = new Intl.DateTimeFormat("en", {
     timeZone: zone, hourCycle: "h23", era: "short", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric",
@@ -66,7 +66,7 @@ function fields(time, zone) {
   return { year, month: Number(parts.month), day: Number(parts.day), hour: Number(parts.hour), minute: Number(parts.minute), second: Number(parts.second) };
 }
 
-/** Date.UTC without its habit of taking the years 0 to 99 for 1900 to 1999. */
+/** Date.UTC, except that it does not map the years 0 to 99 to 1900 to 1999. */
 function dayAt(year, month, day) {
   const date = new Date(0);
   date.setUTCFullYear(year, month, day);
@@ -77,7 +77,7 @@ const dayOf = (f) => dayAt(f.year, f.month - 1, f.day);
 const daysIn = (year, month) => new Date(dayAt(year, month + 1, 0)).getUTCDate();
 const localOf = (f) => dayOf(f) + ((f.hour * 60 + f.minute) * 60 + f.second) * 1000;
 
-/** The moment at which clocks in a zone show a local time; of one that a clock change leaves out, as much later. */
+/** The moment of a local time in a zone. A time that a clock change skips is moved forward by the change. */
 function toUTC(local, zone) {
   const offset = (time) => localOf(fields(time, zone)) - Math.floor(time / 1000) * 1000;
   const before = local - offset(local - DAY), after = local - offset(local + DAY);
@@ -128,7 +128,7 @@ function skipWorkdays(date, count) {
   }
 }
 
-/** The days from first to last, first not counted, that are neither Saturday nor Sunday. */
+/** The number of weekdays, Monday to Friday, after first up to and including last. */
 function workdaysBetween(first, last) {
   const weeks = Math.floor((last - first) / DAY / 7);
   let count = weeks * 5;
@@ -136,7 +136,7 @@ function workdaysBetween(first, last) {
   return count;
 }
 
-/** Years, months and days from one date to a later one. */
+/** The years, months and days from one date to a later one. */
 function calendar(a, b) {
   let months = (b.year - a.year) * 12 + b.month - a.month;
   const anniversary = (n) => {

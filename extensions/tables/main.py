@@ -1,7 +1,7 @@
-"""Questions about data files, answered by SQLite in memory.
+"""Answers questions about data files with SQLite in memory.
 
-A file is read into one table named data, and the question is a SELECT over it. Nothing is written, no other file is
-opened, and a query that takes long is stopped when its caller gives up.
+It reads a file into a table named data and runs a SELECT over it. It writes nothing, opens no other file, and stops a
+query when its call is cancelled.
 """
 import csv
 import io
@@ -101,7 +101,7 @@ def quote(name):
 
 
 def load(ctx, path, text, format):
-    """A database whose table data is the file, or the text."""
+    """Returns a database whose table data holds the file or the text."""
     if (path is None) == (text is None):
         raise ToolError("state either path or text")
     if path is not None:
@@ -159,7 +159,7 @@ def read_csv(text, delimiter=None):
 
 
 def unique(names):
-    """Column names as SQL needs them: none empty, none twice."""
+    """Returns column names without empty names and duplicates, which SQL does not allow."""
     taken, result = set(), []
     for i, name in enumerate(names):
         name = base = name.strip() or f"column_{i + 1}"
@@ -172,7 +172,7 @@ def unique(names):
 
 
 def typed(value):
-    """The number that a text spells, if it spells just that: 007 and 1e5 stay texts."""
+    """Returns the number that a text spells canonically, else the text: 007 and 1e5 stay texts."""
     text = value.strip()
     if text == "":
         return None
@@ -189,7 +189,7 @@ def read_json(text):
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ToolError(f"it is no JSON: {error}") from None
-    if isinstance(data, dict):  # often {"items": [...]}
+    if isinstance(data, dict):  # such as {"items": [...]}
         lists = [v for v in data.values() if isinstance(v, list)]
         data = lists[0] if len(lists) == 1 else [data]
     return from_records(data)
@@ -214,7 +214,7 @@ def from_records(records):
 
 
 def cell(value):
-    """A JSON value as SQLite has it; what is nested stays JSON, for json_extract."""
+    """Converts a JSON value for SQLite. Objects and arrays stay JSON, for json_extract."""
     if isinstance(value, bool) or value is None or isinstance(value, (str, float)):
         return value
     if isinstance(value, int):

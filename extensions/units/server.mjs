@@ -1,7 +1,7 @@
-// Unit conversion as an MCP server that needs nothing but Node.js.
+// Unit conversion as an MCP server that requires Node.js only.
 import { createInterface } from "node:readline";
 
-// Each unit in terms of its dimension's base: [dimension, factor, offset].
+// Each unit as [dimension, factor, offset], relative to the base unit of the dimension.
 const UNITS = {
   m: ["length", 1], km: ["length", 1000], cm: ["length", 0.01], mm: ["length", 0.001],
   in: ["length", 0.0254], ft: ["length", 0.3048], yd: ["length", 0.9144], mi: ["length", 1609.344], nmi: ["length", 1852],
@@ -57,7 +57,7 @@ const METHODS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { id, method, params } = JSON.parse(line);
-  if (id === undefined || method === undefined) continue; // a notification, or an answer
+  if (id === undefined || method === undefined) continue; // a notification or an answer
   const answer = { jsonrpc: "2.0", id };
   try {
     if (!METHODS[method]) throw { code: -32601, message: `method not found: ${method}` };

@@ -18,7 +18,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// begin opens a log in a directory of its own.
+// begin opens a log in a new directory.
 func begin(t testing.TB, o Options) (*Log, string) {
 	t.Helper()
 	if o.Path == "" {
@@ -95,7 +95,7 @@ func TestChainGoesOnAfterReopening(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	l, path := begin(t, Options{MaxSize: 1, Keep: 2}) // the least there is: 64 KiB
+	l, path := begin(t, Options{MaxSize: 1, Keep: 2}) // the minimum: 64 KiB
 	add(t, l, 1, 2000)
 	end(t, l)
 	files, err := Files(path)
@@ -122,7 +122,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestRotationThatWasInterrupted finds the file renamed and no new one begun.
+// TestRotationThatWasInterrupted opens a log whose file was renamed without a successor.
 func TestRotationThatWasInterrupted(t *testing.T) {
 	l, path := begin(t, Options{Keep: 1})
 	add(t, l, 1, 2)
@@ -191,7 +191,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsTampering does to a log of 12 lines what somebody might.
+// TestVerifyFindsTampering changes a log of 12 lines in several ways.
 func TestVerifyFindsTampering(t *testing.T) {
 	l, path := begin(t, Options{})
 	add(t, l, 1, 11)
@@ -223,7 +223,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 		"a blank line":       {join(lines[:4], [][]byte{[]byte("\n")}, lines[4:]), 5, "not as it was written"},
 		"a beginning forged": {join([][]byte{mustSeal(1, "00")}, lines[1:]), 1, "the first record of all follows another"},
 		"the beginning gone": {join(lines[3:]), 0, ""},
-		"the end gone":       {join(lines[:8]), 0, ""}, // what a report kept elsewhere is for
+		"the end gone":       {join(lines[:8]), 0, ""}, // only an earlier report shows this
 		"a line without end": {append(bytes.Clone(whole), bytes.Repeat([]byte("x"), maxLine+1)...), 13, "far too long"},
 	} {
 		file := filepath.Join(t.TempDir(), "log")
@@ -268,7 +268,7 @@ func TestVerifyAcrossFiles(t *testing.T) {
 	}
 }
 
-// TestFullDisk has rotation fail for a while.
+// TestFullDisk makes rotation fail for a while.
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, path := begin(t, Options{MaxSize: 1, Keep: 1})
@@ -291,7 +291,7 @@ func TestFullDisk(t *testing.T) {
 		if err := os.RemoveAll(rotated(path, 1)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * retry) // in the bubble's time
+		time.Sleep(2 * retry) // synctest time
 		synctest.Wait()
 		if err := l.Err(); err != nil {
 			t.Errorf("it can be written again: %v", err)
@@ -306,7 +306,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestBufferIsBounded counts what there is no room for while nothing can be written.
+// TestBufferIsBounded counts the records that are lost while writing fails.
 func TestBufferIsBounded(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this system has no /dev/full")
@@ -398,8 +398,8 @@ func TestDecideRecordsHowItEnded(t *testing.T) {
 	}
 }
 
-// TestPipelineRecords takes exchanges through a pipeline, one of which a policy
-// denies, and stops requests once nothing can be recorded.
+// TestPipelineRecords runs exchanges through a pipeline, one of them denied, and checks
+// that requests are denied while recording fails.
 func TestPipelineRecords(t *testing.T) {
 	l, path := begin(t, Options{})
 	p := governance.NewPipeline(governance.Options{},
@@ -421,7 +421,7 @@ func TestPipelineRecords(t *testing.T) {
 		t.Error(err)
 	}
 	end(t, l)
-	l.health(errors.New("no space"))
+	l.setErr(errors.New("no space"))
 	if err := call("good"); protocol.KindOf(err) != protocol.GovernanceUnavailable || sent != 1 {
 		t.Errorf("unrecorded: %v, sent %d times", err, sent)
 	}
@@ -477,7 +477,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestFollow reads on while records come in and files are rotated.
+// TestFollow reads while records are written and files rotated.
 func TestFollow(t *testing.T) {
 	l, path := begin(t, Options{MaxSize: 1, Keep: 100})
 	add(t, l, 1, 1)
@@ -501,8 +501,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// FuzzVerify: bytes that were changed somewhere are found, unless that is what a
-// chain cannot show; and nothing makes it panic.
+// FuzzVerify checks that a change at any position is detected, unless a chain cannot show
+// it, and that nothing panics.
 func FuzzVerify(f *testing.F) {
 	l, path := begin(f, Options{})
 	add(f, l, 1, 5)
@@ -524,8 +524,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// BenchmarkAppend records a call of 256 bytes each way: in bursts, after each of
-// which the disk may catch up, and without a pause, until all is on the disk.
+// BenchmarkAppend records a call of 256 bytes each way: in bursts with time to sync after
+// each, and continuously until all is on disk.
 func BenchmarkAppend(b *testing.B) {
 	payload := json.RawMessage(`{"name":"t","arguments":{"text":"` + strings.Repeat("lorem ipsum ", 18) + `"}}`)
 	x := governance.Exchange{ID: "01h", Method: "tools/call", Caller: "ann", Session: "s", Extension: "files", Tool: "ext_files_read", ToChild: true,

@@ -1,17 +1,15 @@
-// Package audit keeps the record of every exchange: JSON lines in a file, each of
-// which carries the hash of the one before it, so that a line that was changed,
-// removed or put in later shows.
+// Package audit writes a record of every exchange to a file of JSON lines. Each line holds
+// the hash of the line before it, so that a changed, removed or inserted line is detected.
 //
-// [Log.Append] hands a record to a goroutine that writes what has come in
-// meanwhile with one write and one fsync. What a crash can lose:
+// [Log.Append] passes a record to a goroutine that writes all pending records with one
+// write and one fsync. A crash can lose these records:
 //
-//   - When the process dies, the records of about the last millisecond, which it
-//     had not written yet.
-//   - When the machine dies, also those written since the last fsync ended, on a
+//   - When the process dies, those of about the last millisecond, which were not
+//     written.
+//   - When the machine dies, also those written since the last completed fsync, on a
 //     healthy disk some milliseconds.
 //
-// A line is written whole or, after such a crash, torn: the next [Open] cuts the
-// torn line off and says so in a record of its own. A chain cannot show that its
-// end was cut off, or written anew with new hashes; compare [Report] with one that
-// was kept elsewhere for that.
+// After such a crash the last line may be torn. The next [Open] removes it and adds a
+// record that says so. A chain does not show that its end was removed, or rewritten with
+// new hashes: compare its [Report] with an earlier one that was kept elsewhere.
 package audit

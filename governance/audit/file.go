@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// maxLine bounds a line of the log; those that are written are far shorter.
+// maxLine bounds a line that is read; the lines written are far shorter.
 const maxLine = 1 << 20
 
-// file is the log on disk. It belongs to the writer.
+// file is the log on disk. Only the writer goroutine uses it.
 type file struct {
 	path    string
 	maxSize int64
 	keep    int
 	lock    *os.File
 	f       *os.File
-	size    int64 // of whole lines
-	bare    bool  // holds no line yet
-	last    link  // of the line before the next
+	size    int64 // up to the end of the last complete line
+	empty   bool  // has no line
+	last    link  // of the last line
 	buf     []byte
 }
 
-// openFile takes the log for this process and finds its end. torn is what stood
-// after the last whole line, nil when nothing did.
+// openFile locks the log for this process and finds its end. torn is the incomplete last
+// line, nil when there is none.
 func openFile(o Options) (_ *file, torn []byte, err error) {
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, nil, err
@@ -45,7 +45,7 @@ func openFile(o Options) (_ *file, torn []byte, err error) {
 	return f, torn, nil
 }
 
-// resume opens the file and continues its chain, or that of the file before it.
+// resume opens the file and continues its chain, or that of the previous file.
 func (f *file) resume() (torn []byte, err error) {
 	if f.f, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (f *file) resume() (torn []byte, err error) {
 	if f.size > 0 {
 		return torn, nil
 	}
-	f.bare = true
+	f.empty = true
 	before, err := os.Open(rotated(f.path, 1))
 	if errors.Is(err, fs.ErrNotExist) {
 		return torn, nil
@@ -69,13 +69,13 @@ func (f *file) resume() (torn []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer before.Close() // was only read
+	defer before.Close() // read only: the error does not matter
 	f.last, _, _, err = lastLine(before)
 	return torn, err
 }
 
-// lastLine returns the link of the last whole line of r, where that ends, and what
-// stands after it.
+// lastLine returns the link of the last complete line of r, the offset of its end, and the
+// bytes after it.
 func lastLine(r *os.File) (last link, end int64, torn []byte, err error) {
 	info, err := r.Stat()
 	if err != nil {
@@ -94,25 +94,25 @@ func lastLine(r *os.File) (last link, end int64, torn []byte, err error) {
 		return last, 0, torn, nil
 	}
 	line := tail[bytes.LastIndexByte(tail[:max(0, whole-1)], '\n')+1 : max(0, whole-1)]
-	last, ok := open(line)
+	last, ok := parseLink(line)
 	if !ok {
 		return last, 0, nil, fmt.Errorf("the last line of %s is not as it was written: keep that file elsewhere and look into it, a new one will be begun", r.Name())
 	}
 	return last, from + int64(whole), torn, nil
 }
 
-// append writes records, a line each, and makes sure that they are on the disk.
-// When it fails it returns those that are not.
+// append writes and syncs records, one per line. When it fails, rest holds the records that
+// are not on disk.
 func (f *file) append(records []byte) (rest []byte, err error) {
 	for len(records) > 0 {
-		if f.size >= f.maxSize && !f.bare {
+		if f.size >= f.maxSize && !f.empty {
 			if err := f.rotate(); err != nil {
 				return records, err
 			}
 		}
 		buf, last := f.buf[:0], f.last
-		if f.bare {
-			buf, last = f.head(buf, last)
+		if f.empty {
+			buf, last = f.appendHead(buf, last)
 		}
 		rest = records
 		for len(rest) > 0 && f.size+int64(len(buf)) < f.maxSize {
@@ -121,16 +121,16 @@ func (f *file) append(records []byte) (rest []byte, err error) {
 			buf, last.Hash = seal(buf, record, last.Seq, last.Hash)
 			rest = after
 		}
-		if err := f.put(buf); err != nil {
+		if err := f.writeAtEnd(buf); err != nil {
 			return records, err
 		}
-		f.buf, f.last, f.bare, records = buf, last, false, rest
+		f.buf, f.last, f.empty, records = buf, last, false, rest
 	}
 	return nil, nil
 }
 
-// head appends the first line of a file.
-func (f *file) head(buf []byte, last link) ([]byte, link) {
+// appendHead appends the first line of a file.
+func (f *file) appendHead(buf []byte, last link) ([]byte, link) {
 	r := Record{Kind: KindHead, Time: time.Now().UTC()}
 	if last.Seq > 0 {
 		r.After = filepath.Base(rotated(f.path, 1))
@@ -140,9 +140,9 @@ func (f *file) head(buf []byte, last link) ([]byte, link) {
 	return buf, last
 }
 
-// put writes buf after the last whole line. What a failed write leaves is cut off
-// when it can be, and else overwritten by the next.
-func (f *file) put(buf []byte) error {
+// writeAtEnd writes buf after the last complete line. After a failed write it truncates the
+// file; should that fail too, the next write overwrites the remains.
+func (f *file) writeAtEnd(buf []byte) error {
 	_, err := f.f.WriteAt(buf, f.size)
 	if err == nil {
 		err = f.f.Sync()
@@ -154,8 +154,8 @@ func (f *file) put(buf []byte) error {
 	return nil
 }
 
-// rotate names the file .1 and those before it one up, and begins a new one. It can
-// be called again after it has failed.
+// rotate renames the file to .1, increments the number of the older ones, and creates a new
+// file. It may be called again after an error.
 func (f *file) rotate() error {
 	if _, err := os.Lstat(f.path); err == nil {
 		for i := f.keep; i > 0; i-- {
@@ -173,33 +173,33 @@ func (f *file) rotate() error {
 			}
 		}
 	}
-	for i := f.keep + 1; os.Remove(rotated(f.path, i)) == nil; i++ { // more were kept once
+	for i := f.keep + 1; os.Remove(rotated(f.path, i)) == nil; i++ { // left from a larger keep
 	}
 	next, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	old := f.f
-	f.f, f.size, f.bare = next, 0, true
+	f.f, f.size, f.empty = next, 0, true
 	return errors.Join(old.Close(), syncDir(filepath.Dir(f.path)))
 }
 
 func rotated(path string, n int) string { return path + "." + strconv.Itoa(n) }
 
-// syncDir makes sure that the names in dir are on the disk.
+// syncDir syncs the directory entries of dir.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	defer d.Close() // was only read
+	defer d.Close() // read only: the error does not matter
 	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil
 }
 
-// close gives the log back.
+// close closes the file and releases the lock.
 func (f *file) close() error {
 	var err error
 	if f.f != nil {

@@ -4,7 +4,7 @@ package audit
 
 import "os"
 
-// takeLock opens the lock file, which keeps nobody out on this system.
+// takeLock opens the lock file. On this system it does not exclude other processes.
 func takeLock(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }

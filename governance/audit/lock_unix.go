@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeLock takes the lock file for this process, until it is closed or the process
-// ends.
+// takeLock locks the lock file for this process until the file is closed.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -21,14 +20,14 @@ func takeLock(path string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(f, 64))
-		f.Close() // was only read
+		f.Close() // read only: the error does not matter
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &taken{strings.TrimSuffix(path, ".lock"), strings.TrimSpace(string(holder))}
+			return nil, &lockHeld{strings.TrimSuffix(path, ".lock"), strings.TrimSpace(string(holder))}
 		}
 		return nil, err
 	}
 	if err := errors.Join(f.Truncate(0), writePid(f)); err != nil {
-		f.Close() // there is an error to report
+		f.Close() // the error before counts
 		return nil, err
 	}
 	return f, nil

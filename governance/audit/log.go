@@ -11,54 +11,54 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// DefaultMaxSize is Options.MaxSize when that is 0.
+// DefaultMaxSize is the value of Options.MaxSize when it is 0.
 const DefaultMaxSize = 64 << 20
 
-// Options is what a log needs to know.
+// Options configure a [Log].
 type Options struct {
-	// Path is the file; its directory is made when it is not there. Rotated files
-	// get .1 (the newest), .2 and so on after it.
+	// Path is the file; its directory is created when missing. Rotated files have the
+	// suffixes .1 (the newest), .2 and so on.
 	Path string
-	// MaxSize is how many bytes a file may have before it is rotated, at least
-	// 64 KiB. Default: DefaultMaxSize.
+	// MaxSize is the size at which a file is rotated, in bytes, at least 64 KiB. Default:
+	// DefaultMaxSize.
 	MaxSize int64
-	// Keep is how many rotated files are kept.
+	// Keep is the number of rotated files to keep. Default: none.
 	Keep int
-	// Log is told when records cannot be written, and when they can again. Default:
-	// nobody.
+	// Log receives a message when writing fails and when it works again. Default:
+	// discarded.
 	Log *slog.Logger
 }
 
 const (
 	minMaxSize = 64 << 10
-	maxPending = 4 << 20         // bytes of records that wait to be written
-	usualBatch = 256 << 10       // bytes of records that come in while others are written
-	retry      = 1 * time.Second // after a write that failed
+	maxPending = 4 << 20         // bytes of pending records
+	usualBatch = 256 << 10       // initial capacity, in bytes, of the buffer of pending records
+	retry      = 1 * time.Second // wait after a failed write
 )
 
 // ErrClosed is the error of Append after Close.
 var ErrClosed = errors.New("the audit log is closed")
 
-// Log is an audit log that is being written. It is a [governance.Policy] of
-// category audit. Its methods may be called by many goroutines at once.
+// Log is an audit log open for writing. It is a [governance.Policy] of category audit. Its
+// methods are safe for concurrent use.
 type Log struct {
 	log   *slog.Logger
-	wake  chan struct{} // holds a token when the writer has something to look at
+	wake  chan struct{} // holds a token when the writer has work
 	ended chan struct{} // closed when the writer has ended
 
-	mu      sync.Mutex // guards what follows
-	pending []byte     // records, a line each, that are not yet written
-	lost    int        // records that there was no room for
-	err     error      // why nothing can be written; nil when it can
+	mu      sync.Mutex // guards the fields below
+	pending []byte     // records that are not written, one per line
+	lost    int        // number of records dropped because pending was full
+	err     error      // of the last write; nil when it worked
 	closing bool
-	room    chan struct{} // closed and made anew when pending is taken or err set
+	space   chan struct{} // closed and replaced when pending is emptied or err is set
 }
 
 var _ governance.Policy = (*Log)(nil)
 
-// Open opens the log at o.Path, or begins it. It takes the file for this process:
-// a second one gets an error that names the first. A torn last line is cut off and
-// noted in a record; any other damage at the end of the log is an error.
+// Open opens or creates the log at o.Path and locks it for this process: the error of a
+// second process names the first. Open removes a torn last line and records that; any other
+// damage of the last line is an error.
 func Open(o Options) (*Log, error) {
 	if o.MaxSize <= 0 {
 		o.MaxSize = DefaultMaxSize
@@ -71,19 +71,19 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{log: o.Log, wake: make(chan struct{}, 1), ended: make(chan struct{}), room: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
+	l := &Log{log: o.Log, wake: make(chan struct{}, 1), ended: make(chan struct{}), space: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
 	if torn != nil {
 		o.Log.Warn("the audit log ended within a line, which was cut off", "path", o.Path, "bytes", len(torn))
-		l.noteLocked(Record{Kind: KindRecovered, Torn: cut(string(torn), maxCopy)})
-		l.stir()
+		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: cut(string(torn), maxCopy)})
+		l.wakeWriter()
 	}
 	go l.write(f)
 	return l, nil
 }
 
-// Append hands r to the writer. It waits only while too much is waiting, until ctx
-// ends. While nothing can be written it returns why; the record is then written
-// later if there is room for it, else counted as lost.
+// Append passes r to the writer. It blocks only while the buffer of pending records is
+// full, until ctx ends. While writing fails it returns the error of the write; the record
+// is written later if the buffer has space, else counted as lost.
 func (l *Log) Append(ctx context.Context, r Record) error {
 	buf := lines.Get().(*[]byte)
 	defer lines.Put(buf)
@@ -96,10 +96,10 @@ func (l *Log) Append(ctx context.Context, r Record) error {
 			l.mu.Unlock()
 			return ErrClosed
 		case len(l.pending)+len(line) < maxPending:
-			l.putLocked(line)
+			l.appendLocked(line)
 			err := l.err
 			l.mu.Unlock()
-			l.stir()
+			l.wakeWriter()
 			return err
 		case l.err != nil || ctx.Err() != nil:
 			l.lost++
@@ -107,45 +107,45 @@ func (l *Log) Append(ctx context.Context, r Record) error {
 			l.mu.Unlock()
 			return errors.Join(err, ctx.Err())
 		}
-		room := l.room
+		space := l.space
 		l.mu.Unlock()
 		select {
-		case <-room:
+		case <-space:
 		case <-ctx.Done():
 		}
 		l.mu.Lock()
 	}
 }
 
-// lines are buffers in which records are written down before the log is locked.
+// lines are buffers for encoding records before the log is locked.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-func (l *Log) putLocked(line []byte) {
+func (l *Log) appendLocked(line []byte) {
 	l.pending = append(append(l.pending, line...), '\n')
 }
 
-// noteLocked puts a record of the log's own.
-func (l *Log) noteLocked(r Record) {
+// appendOwnLocked adds a record of the log itself.
+func (l *Log) appendOwnLocked(r Record) {
 	r.Time = time.Now().UTC()
-	l.putLocked(r.append(nil))
+	l.appendLocked(r.append(nil))
 }
 
-func (l *Log) stir() {
+func (l *Log) wakeWriter() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Err says why nothing can be written at present; nil when it can.
+// Err returns the error of the last write, nil when it worked.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
 }
 
-// Decide implements [governance.Policy]: it refuses requests while nothing can be
-// written, and records how exchanges ended.
+// Decide implements [governance.Policy]: it denies requests while writing fails, and
+// records how exchanges ended.
 func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Request && !x.Notify {
 		return governance.Decision{}, l.Err()
@@ -157,56 +157,56 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 	return governance.Decision{}, l.Append(ctx, r)
 }
 
-// write is the goroutine that writes what is pending until the log is closed.
+// write is the writer goroutine. It ends when the log is closed.
 func (l *Log) write(f *file) {
 	defer close(l.ended)
 	batch := make([]byte, 0, usualBatch)
 	for {
 		<-l.wake
 		var closing bool
-		batch, closing = l.take(batch)
+		batch, closing = l.takePending(batch)
 		for rest := batch; len(rest) > 0; {
 			var err error
 			rest, err = f.append(rest)
-			l.health(err)
-			if err != nil && (closing || l.rest()) {
+			l.setErr(err)
+			if err != nil && (closing || l.waitRetry()) {
 				closing = true
 				break
 			}
 		}
 		if closing {
-			l.health(errors.Join(l.Err(), f.close()))
+			l.setErr(errors.Join(l.Err(), f.close()))
 			return
 		}
 	}
 }
 
-// take returns what is pending, with a record of what was lost, if anything was,
-// and leaves the space of done for what comes.
-func (l *Log) take(done []byte) (batch []byte, closing bool) {
+// takePending returns the pending records, with a record of the number lost, if any. The
+// buffer done is reused for the next ones.
+func (l *Log) takePending(done []byte) (batch []byte, closing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost > 0 {
-		l.noteLocked(Record{Kind: KindLost, Lost: l.lost})
+		l.appendOwnLocked(Record{Kind: KindLost, Lost: l.lost})
 		l.lost = 0
 	}
 	batch, l.pending = l.pending, done[:0]
-	l.makeRoomLocked()
+	l.signalSpaceLocked()
 	return batch, l.closing
 }
 
-func (l *Log) makeRoomLocked() {
-	close(l.room)
-	l.room = make(chan struct{})
+func (l *Log) signalSpaceLocked() {
+	close(l.space)
+	l.space = make(chan struct{})
 }
 
-// health notes how a write went, and says so when that has changed.
-func (l *Log) health(err error) {
+// setErr stores the result of a write and logs it when it differs from the last.
+func (l *Log) setErr(err error) {
 	l.mu.Lock()
 	before := l.err
 	l.err = err
 	if err != nil {
-		l.makeRoomLocked() // who waits for room learns why there is none
+		l.signalSpaceLocked() // waiting callers of Append return err
 	}
 	l.mu.Unlock()
 	switch {
@@ -217,8 +217,8 @@ func (l *Log) health(err error) {
 	}
 }
 
-// rest waits before the next attempt and reports whether the log is being closed.
-func (l *Log) rest() (closing bool) {
+// waitRetry waits before the next attempt and reports whether the log is being closed.
+func (l *Log) waitRetry() (closing bool) {
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
 	for {
@@ -230,22 +230,22 @@ func (l *Log) rest() (closing bool) {
 		}
 		select {
 		case <-timer.C:
-			l.stir() // what came in meanwhile took the token
+			l.wakeWriter() // the loop has taken the token of new records
 			return false
 		case <-l.wake:
 		}
 	}
 }
 
-// Close writes what is pending and ends the log. It returns why something could
-// not be written, or the error of ctx when that ends first; the rest is then done
-// in the background. It is idempotent.
+// Close writes the pending records and closes the log. It returns the error of the last
+// write, or that of ctx when ctx ends first; writing then continues in the background. It
+// is idempotent.
 func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closing = true
-	l.makeRoomLocked()
+	l.signalSpaceLocked()
 	l.mu.Unlock()
-	l.stir()
+	l.wakeWriter()
 	select {
 	case <-l.ended:
 		return l.Err()

@@ -15,19 +15,19 @@ import (
 	"github.com/exthost/exthost/internal/glob"
 )
 
-// Query says which records are wanted. The zero value is all of exchanges.
+// Query selects records. The zero value selects those of all exchanges.
 type Query struct {
-	Denied    bool      // only those that a policy or hook ended
-	Tool      string    // a glob of the registered name
-	Caller    string    // a glob
-	Extension string    // a glob of the id
+	Denied    bool      // only exchanges that a policy or hook denied
+	Tool      string    // a glob of the registered name; "" is any
+	Caller    string    // a glob; "" is any
+	Extension string    // a glob of the id; "" is any
 	Since     time.Time // only exchanges that began then or later
-	Last      int       // of those that are there only so many; 0: all
-	Follow    bool      // go on with what comes
-	Notes     bool      // also the log's own records, which are about no exchange
+	Last      int       // at most that many of the existing records, the latest; 0: all
+	Follow    bool      // continue with new records
+	Notes     bool      // also the log's own records, which belong to no exchange
 }
 
-// Check says which glob is malformed.
+// Check returns an error that names the malformed glob, if any.
 func (q *Query) Check() error {
 	for _, pattern := range []string{q.Tool, q.Caller, q.Extension} {
 		if err := glob.Check(pattern); err != nil && pattern != "" {
@@ -46,13 +46,13 @@ func (q *Query) wants(r *Record) bool {
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)
 }
 
-// poll is how often a log that is followed is looked at: who writes it may be
-// another process.
+// poll is the interval of looking for new records. Another process may be the writer, so
+// there is no notification.
 const poll = 200 * time.Millisecond
 
-// Read yields the records of the log at path that q wants, the oldest first, with
-// q.Follow until ctx ends. It reads the files, so it needs no [Log]. An error is
-// the last thing it yields; a line that is no record is one.
+// Read yields the records of the log at path that q selects, the oldest first; with
+// q.Follow until ctx ends. It reads the files and needs no [Log]. An error, such as a line
+// that is not a record, ends the iteration.
 func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		r := &reader{ctx: ctx, path: path, q: q, yield: yield}
@@ -60,7 +60,7 @@ func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 			yield(Record{}, err)
 			return
 		}
-		defer func() { _ = r.f.Close() }() // was only read; the file changes on the way
+		defer func() { _ = r.f.Close() }() // read only: the error does not matter; r.f changes meanwhile
 		for {
 			if err := r.drain(); err != nil {
 				if !errors.Is(err, errStopped) {
@@ -78,21 +78,21 @@ func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 	}
 }
 
-// errStopped says that whoever ranges has had enough, or ctx has ended.
+// errStopped is returned when the caller stops the iteration or ctx ends.
 var errStopped = errors.New("stopped")
 
-// reader is one use of Read.
+// reader is the state of one Read.
 type reader struct {
 	ctx   context.Context
 	path  string
 	q     Query
 	yield func(Record, error) bool
 
-	f       *os.File
-	lines   *bufio.Reader
-	partial []byte   // the beginning of a line that is being written
-	held    []Record // the last ones, while q.Last holds
-	caught  bool     // all that was there at first has been read
+	f        *os.File
+	lines    *bufio.Reader
+	partial  []byte   // the beginning of a line that is being written
+	tail     []Record // the latest q.Last records until caughtUp
+	caughtUp bool     // the end of the newest file has been reached once
 }
 
 func (r *reader) begin() error {
@@ -115,7 +115,7 @@ func (r *reader) open(name string) error {
 	return nil
 }
 
-// drain gives out what is in the file up to its present end.
+// drain emits the records up to the present end of the file.
 func (r *reader) drain() error {
 	for {
 		if r.ctx.Err() != nil {
@@ -138,21 +138,21 @@ func (r *reader) drain() error {
 			return fmt.Errorf("%s holds a line that is no record: %w", r.f.Name(), err)
 		}
 		r.partial = r.partial[:0]
-		if err := r.give(record); err != nil {
+		if err := r.emit(record); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *reader) give(record Record) error {
+func (r *reader) emit(record Record) error {
 	if !r.q.wants(&record) {
 		return nil
 	}
-	if r.q.Last > 0 && !r.caught {
-		if len(r.held) == r.q.Last {
-			r.held = append(r.held[:0], r.held[1:]...)
+	if r.q.Last > 0 && !r.caughtUp {
+		if len(r.tail) == r.q.Last {
+			r.tail = append(r.tail[:0], r.tail[1:]...)
 		}
-		r.held = append(r.held, record)
+		r.tail = append(r.tail, record)
 		return nil
 	}
 	if !r.yield(record, nil) {
@@ -161,20 +161,20 @@ func (r *reader) give(record Record) error {
 	return nil
 }
 
-// next opens the file that follows the one which was drained, or waits for more;
-// false says that there is none.
+// next opens the file after the one that was drained, or waits for more records. It returns
+// false when the iteration is complete.
 func (r *reader) next() (bool, error) {
 	after, err := r.successor()
 	if err != nil {
 		return false, err
 	}
 	if after != "" {
-		if err := r.drain(); err != nil { // what came before it was put aside
+		if err := r.drain(); err != nil { // lines written just before the rotation
 			return false, err
 		}
 		return true, r.open(after)
 	}
-	if err := r.catchUp(); err != nil || !r.q.Follow {
+	if err := r.emitTail(); err != nil || !r.q.Follow {
 		return false, err
 	}
 	timer := time.NewTimer(poll)
@@ -187,20 +187,20 @@ func (r *reader) next() (bool, error) {
 	}
 }
 
-// catchUp gives out what was held back.
-func (r *reader) catchUp() error {
-	r.caught = true
-	for _, record := range r.held {
+// emitTail emits the records collected for q.Last.
+func (r *reader) emitTail() error {
+	r.caughtUp = true
+	for _, record := range r.tail {
 		if !r.yield(record, nil) {
 			return errStopped
 		}
 	}
-	r.held = nil
+	r.tail = nil
 	return nil
 }
 
-// successor returns the name of the file after the one that is open, "" while that
-// is the newest.
+// successor returns the name of the file after the open one, "" when the open one is the
+// newest.
 func (r *reader) successor() (string, error) {
 	own, err := r.f.Stat()
 	if err != nil {
@@ -215,9 +215,9 @@ func (r *reader) successor() (string, error) {
 		info, err := os.Stat(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && n == 0:
-			continue // between two files
+			continue // a rotation is in progress
 		case errors.Is(err, fs.ErrNotExist):
-			return newer, nil // what was open is gone: go on with the oldest that is left
+			return newer, nil // the open file was removed: continue with the oldest one left
 		case err != nil:
 			return "", err
 		case os.SameFile(info, own):

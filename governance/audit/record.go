@@ -16,33 +16,33 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Kind says what a record is about.
+// Kind is the subject of a record.
 type Kind string
 
 // The kinds of records.
 const (
-	KindExchange  Kind = ""          // what passed, or did not
-	KindHead      Kind = "head"      // the first of a file
-	KindRecovered Kind = "recovered" // the file ended within a line, which was cut off
-	KindLost      Kind = "lost"      // records could not be written before this one
+	KindExchange  Kind = ""          // an exchange
+	KindHead      Kind = "head"      // the first record of a file
+	KindRecovered Kind = "recovered" // a torn line was removed from the end of the file
+	KindLost      Kind = "lost"      // records before this one could not be written
 )
 
-// Outcome is how an exchange ended.
+// Outcome is the result of an exchange.
 type Outcome string
 
 // The outcomes.
 const (
-	OK        Outcome = "ok"         // the extension answered, or took the notification
-	ToolError Outcome = "tool_error" // the tool answered that it failed
-	Answered  Outcome = "answered"   // a policy answered instead
-	Denied    Outcome = "denied"     // a policy or hook said no, or a required one could not decide
-	Failed    Outcome = "failed"     // anything else that left no result
+	OK        Outcome = "ok"         // the extension answered, or accepted the notification
+	ToolError Outcome = "tool_error" // the tool's result is an error
+	Answered  Outcome = "answered"   // a policy answered instead of the extension
+	Denied    Outcome = "denied"     // a policy or hook denied it, or a required policy could not decide
+	Failed    Outcome = "failed"     // any other error
 )
 
-// Record is one line of the log. Seq, Prev and Hash are given by the log.
+// Record is one line of the log. The log sets Seq, Prev and Hash.
 type Record struct {
-	Seq  uint64 `json:"seq,omitempty"`  // from 1 on, through all files
-	Prev string `json:"prev,omitempty"` // the hash of the record before; "" for the first of all
+	Seq  uint64 `json:"seq,omitempty"`  // counts from 1 through all files
+	Prev string `json:"prev,omitempty"` // the hash of the record before; "" in the first record
 
 	Time       time.Time `json:"time"` // when the exchange began
 	Kind       Kind      `json:"kind,omitempty"`
@@ -55,40 +55,40 @@ type Record struct {
 	Direction  string    `json:"direction,omitempty"` // to_extension or to_caller
 	Notify     bool      `json:"notify,omitempty"`
 	Outcome    Outcome   `json:"outcome,omitempty"`
-	Policy     string    `json:"policy,omitempty"`      // whose decision counted
-	Code       string    `json:"code,omitempty"`        // of a denial
-	ApprovedBy string    `json:"approved_by,omitempty"` // who answered the question, if there was one
+	Policy     string    `json:"policy,omitempty"`      // that determined the outcome
+	Code       string    `json:"code,omitempty"`        // of the decision
+	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's question
 	Failure    string    `json:"failure,omitempty"`     // the kind of error
-	Error      string    `json:"error,omitempty"`       // its words, masked and cut
+	Error      string    `json:"error,omitempty"`       // its message, masked and truncated
 	Replayed   bool      `json:"replayed,omitempty"`
 	Duration   float64   `json:"duration_ms,omitempty"`
 	Request    Payload   `json:"request,omitzero"`
 	Response   Payload   `json:"response,omitzero"`
 
-	Lost  int    `json:"lost,omitempty"`  // of KindLost: how many records
-	Torn  string `json:"torn,omitempty"`  // of KindRecovered: what was cut off, or its beginning
-	After string `json:"after,omitempty"` // of KindHead: the file before this one, as it was named then
+	Lost  int    `json:"lost,omitempty"`  // KindLost: the number of lost records
+	Torn  string `json:"torn,omitempty"`  // KindRecovered: the removed bytes, truncated
+	After string `json:"after,omitempty"` // KindHead: the name of the previous file at the time
 
-	Hash string `json:"hash,omitempty"` // SHA-256 of the line up to here
+	Hash string `json:"hash,omitempty"` // SHA-256 of the line before this member
 }
 
-// Payload is what is kept of a request or response: a digest of all, and a copy
-// with secrets and personal data masked.
+// Payload is a request or response: a digest of the bytes, and a copy with secrets and
+// personal data masked.
 type Payload struct {
 	Bytes  int             `json:"bytes"`
-	SHA256 string          `json:"sha256"`         // of the bytes as they were sent
-	JSON   json.RawMessage `json:"json,omitempty"` // all of it
-	Cut    string          `json:"cut,omitempty"`  // or its beginning, when it is long
+	SHA256 string          `json:"sha256"`         // of the unmasked bytes
+	JSON   json.RawMessage `json:"json,omitempty"` // the whole copy
+	Cut    string          `json:"cut,omitempty"`  // or its beginning, when it is longer than 2 KiB
 }
 
 const (
 	maxCopy  = 2 << 10 // bytes of a payload's copy
-	maxName  = 256     // bytes of what callers name
-	maxError = 512     // bytes of an error's words
-	maxAhead = 1 << 10 // bytes looked at beyond a cut, so that no secret is cut in two
+	maxName  = 256     // bytes of a name that callers choose
+	maxError = 512     // bytes of an error's message
+	maxAhead = 1 << 10 // bytes masked beyond a cut, so that a secret on its edge is seen whole
 )
 
-// newRecord is the record of x, which has ended.
+// newRecord returns the record of x, which has ended.
 func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
 	r := Record{
 		Time: now.UTC(), ID: x.ID, Caller: cut(x.Caller, maxName), Session: cut(x.Session, maxName),
@@ -141,19 +141,19 @@ func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error)
 	return p, err
 }
 
-// oneLine returns JSON without line breaks.
+// oneLine returns raw without line breaks.
 func oneLine(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw
 	}
 	var b bytes.Buffer
-	_ = json.Compact(&b, raw) // is JSON
+	_ = json.Compact(&b, raw) // raw is valid JSON
 	return b.Bytes()
 }
 
-// append adds r to dst as encoding/json would write it, but that request and
-// response come last, as they are: they may be most of it, and are known to be JSON
-// of one line. What the log gives is left out.
+// append appends r as encoding/json would, except for the order: request and response come
+// last, and are copied because they are known to be JSON on one line. It omits Seq, Prev
+// and Hash.
 func (r *Record) append(dst []byte) []byte {
 	dst = r.Time.AppendFormat(append(dst, `{"time":"`...), time.RFC3339Nano)
 	dst = append(dst, '"')
@@ -218,7 +218,7 @@ func (p *Payload) append(dst []byte, name string) []byte {
 	return append(dst, '}')
 }
 
-// cut returns the first n bytes of s, less what would be a part of a character.
+// cut returns at most n bytes of s and splits no character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -229,14 +229,14 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// The end of every line.
+// The end of each line.
 const (
 	hashKey  = `,"hash":"`
 	hashTail = len(hashKey) + 2*sha256.Size + len(`"}`)
 )
 
-// seal appends the line of a record, which is JSON without seq, prev and hash, and
-// returns its hash.
+// seal appends the line of a record, given as JSON without seq, prev and hash, and returns
+// its hash.
 func seal(dst, record []byte, seq uint64, prev string) (line []byte, hash string) {
 	start := len(dst)
 	dst = append(dst, `{"seq":`...)
@@ -250,7 +250,7 @@ func seal(dst, record []byte, seq uint64, prev string) (line []byte, hash string
 	return append(append(append(dst, hashKey...), hash...), "\"}\n"...), hash
 }
 
-// link is what ties a line to the one before it.
+// link holds the members that chain a line to the one before it.
 type link struct {
 	Seq  uint64    `json:"seq"`
 	Prev string    `json:"prev"`
@@ -258,9 +258,9 @@ type link struct {
 	Hash string    `json:"hash"`
 }
 
-// open reads the link of a line, without its newline; ok is false when the line is
-// not as it was written.
-func open(line []byte) (l link, ok bool) {
+// parseLink reads the link of a line without its newline. ok is false when the hash does
+// not match.
+func parseLink(line []byte) (l link, ok bool) {
 	if len(line) < hashTail || json.Unmarshal(line, &l) != nil {
 		return l, false
 	}

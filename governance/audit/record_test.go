@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRecordIsWrittenAsJSONWouldBe holds the line of a record, with each field set
-// and with none, against encoding/json, which reads it back.
+// TestRecordIsWrittenAsJSONWouldBe compares the line of a record, with all fields set and
+// with none, with encoding/json, and decodes it.
 func TestRecordIsWrittenAsJSONWouldBe(t *testing.T) {
 	full := Record{Time: time.Date(2026, 11, 21, 1, 2, 3, 40500, time.UTC)}
 	for i := range reflect.TypeFor[Record]().NumField() {
@@ -38,7 +38,7 @@ func TestRecordIsWrittenAsJSONWouldBe(t *testing.T) {
 	checkLine(t, full)
 }
 
-// FuzzRecord does the same with any text.
+// FuzzRecord does the same with arbitrary strings.
 func FuzzRecord(f *testing.F) {
 	f.Add("ext_files_read", "it\n\"said\"", 1.5, int64(1))
 	f.Add("\xff\xed\xa0\x80", "\u2028</script>", 1e-3, int64(-1))
@@ -51,12 +51,12 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// checkLine checks that the line of r, sealed, is opened and says what r says.
+// checkLine seals r, parses the line and compares it with r.
 func checkLine(t *testing.T, r Record) {
 	t.Helper()
 	r.Seq, r.Prev, r.Hash = 0, "", ""
 	line, hash := seal(nil, r.append(nil), 7, "abc")
-	if _, ok := open(line[:len(line)-1]); !ok {
+	if _, ok := parseLink(line[:len(line)-1]); !ok {
 		t.Fatalf("not as it was written: %s", line)
 	}
 	want, err := json.Marshal(r)

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// ErrTaken is the error of Open for a log that another process writes.
+// ErrTaken is the error of Open for a log that another process has locked.
 var ErrTaken = errors.New("the audit log is being written")
 
-// taken says by whom.
-type taken struct{ path, pid string }
+// lockHeld is ErrTaken with the process that holds the lock.
+type lockHeld struct{ path, pid string }
 
-func (t *taken) Error() string {
+func (t *lockHeld) Error() string {
 	return t.path + " is written by process " + t.pid + ": stop that one, or state another audit.path"
 }
 
-func (t *taken) Is(target error) bool { return target == ErrTaken }
+func (t *lockHeld) Is(target error) bool { return target == ErrTaken }
 
-// Sibling is the path of the n-th log beside the one at path, which is the first:
-// audit-2.jsonl beside audit.jsonl. Hosts that share a configuration have one each.
+// Sibling returns the path of the n-th log at path, where 1 is path itself: audit-2.jsonl
+// beside audit.jsonl. Each of several hosts with one configuration writes its own.
 func Sibling(path string, n int) string {
 	if n < 2 {
 		return path
@@ -30,7 +30,7 @@ func Sibling(path string, n int) string {
 	return strings.TrimSuffix(path, ext) + "-" + strconv.Itoa(n) + ext
 }
 
-// Siblings are the logs that there are at path and beside it.
+// Siblings returns the existing logs of path and its siblings.
 func Siblings(path string) (paths []string) {
 	for n := 1; ; n++ {
 		_, err := os.Lstat(Sibling(path, n))

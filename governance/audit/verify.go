@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// Report is what [Verify] found in order.
+// Report is the result of [Verify].
 type Report struct {
 	Files   []string  `json:"files"`
 	Records uint64    `json:"records"`
-	First   uint64    `json:"first"`          // the number of the first record; after 1, earlier files are gone
-	Last    uint64    `json:"last"`           // and of the last
-	Hash    string    `json:"hash"`           // of the last record: with Last it stands for all before it
-	Until   time.Time `json:"until"`          // when the last record's exchange began
-	Torn    int       `json:"torn,omitempty"` // bytes after the last whole line: a line being written, or one that a crash cut off
+	First   uint64    `json:"first"`          // the number of the first record; above 1, earlier files have been deleted
+	Last    uint64    `json:"last"`           // the number of the last record
+	Hash    string    `json:"hash"`           // of the last record, which together with Last identifies all records before it
+	Until   time.Time `json:"until"`          // the time of the last record
+	Torn    int       `json:"torn,omitempty"` // bytes after the last complete line: a line being written, or torn by a crash
 }
 
-// Broken says where a chain does not hold.
+// Broken is the position at which a chain is broken.
 type Broken struct {
 	File   string
-	Line   int // from 1 on
-	Reason string
+	Line   int    // from 1 on
+	Reason string // counts from 1
 }
 
 // Error begins with file:line.
 func (b *Broken) Error() string { return fmt.Sprintf("%s:%d: %s", b.File, b.Line, b.Reason) }
 
-// Files returns the files of the log at path that are there, the oldest first.
+// Files returns the existing files of the log at path, the oldest first.
 func Files(path string) ([]string, error) {
 	var files []string
 	for n := 1; ; n++ {
@@ -51,11 +51,10 @@ func Files(path string) ([]string, error) {
 	return files, nil
 }
 
-// Verify follows the chain through files, the oldest first, as from [Files]. The
-// error is a *[Broken] at the first line that is not as it was written or does not
-// follow the one before it. It cannot see that lines are missing at the end, nor
-// that all lines from one on were written anew: compare the report with an earlier
-// one for that.
+// Verify checks the chain through files, the oldest first, as [Files] returns them. The
+// error is a *[Broken] at the first line that was changed or does not follow the one before
+// it. Verify does not detect lines missing at the end, nor an end that was rewritten with
+// new hashes: compare the report with an earlier one.
 func Verify(files ...string) (Report, error) {
 	report := Report{Files: files}
 	for i, name := range files {
@@ -75,8 +74,8 @@ func Verify(files ...string) (Report, error) {
 	return report, nil
 }
 
-// verify follows the chain through one file and returns how many bytes stand after
-// its last whole line.
+// verify checks the chain through one file and returns the number of bytes after its last
+// complete line.
 func (report *Report) verify(name string, f io.Reader) (torn int, err error) {
 	r := bufio.NewReaderSize(f, maxLine)
 	for n := 1; ; n++ {
@@ -89,7 +88,7 @@ func (report *Report) verify(name string, f io.Reader) (torn int, err error) {
 		case err != nil:
 			return 0, err
 		}
-		l, ok := open(line[:len(line)-1])
+		l, ok := parseLink(line[:len(line)-1])
 		if reason := report.follows(l, ok); reason != "" {
 			return 0, &Broken{name, n, reason}
 		}
@@ -101,7 +100,7 @@ func (report *Report) verify(name string, f io.Reader) (torn int, err error) {
 	}
 }
 
-// follows says why l is not the next record, "" when it is.
+// follows returns the reason why l is not the next record, "" when it is.
 func (report *Report) follows(l link, ok bool) string {
 	expected := report.Last + 1
 	switch {

@@ -11,27 +11,28 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// accessConfig is the config of the built-in policy access, which says who may do
-// what by names:
+// accessConfig is the config of the built-in policy access, which allows and denies
+// requests by caller, tool, extension and method:
 //
-//	default: deny             # allow (default) or deny: requests to extensions that no rule fits
-//	rules:                    # the first that fits decides
+//	default: deny             # allow (default) or deny: requests to extensions that no rule matches
+//	rules:                    # the first that matches decides
 //	- effect: allow           # allow or deny
-//	  callers: ["team/*"]     # globs; an absent list fits everything
+//	  callers: ["team/*"]     # globs; without the list, every caller
 //	  tools: ["ext_files_*"]  # registered names
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
-//	  reason: "ask Ada"       # told to those who are denied
+//	  reason: "ask Ada"       # part of the denial
 //
-// Lists stay allowed by default, and do not show the tools that are denied.
+// The default does not apply to requests for lists. Lists omit the tools that the caller
+// may not call.
 type accessConfig struct {
 	Default string       `json:"default"`
 	Rules   []accessRule `json:"rules"`
 }
 
-// lists are what a default of deny does not deny: an extension's own methods are not
-// among them, whatever they are called.
-var lists = []string{protocol.MethodToolsList, protocol.MethodResourcesList, protocol.MethodResourceTemplates, protocol.MethodPromptsList}
+// listMethods are the requests that the default does not apply to. Custom methods of an
+// extension are never among them.
+var listMethods = []string{protocol.MethodToolsList, "resources/list", "resources/templates/list", "prompts/list"}
 
 type accessRule struct {
 	Effect     string           `json:"effect"`
@@ -103,8 +104,8 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 			return r.Effect, r.Reason
 		}
 	}
-	own := x.Extension == "" && x.Tool != "" // the host's tool, which is no extension's
-	if !x.ToChild || own || slices.Contains(lists, x.Method) {
+	own := x.Extension == "" && x.Tool != "" // a tool of the host, such as the page tool
+	if !x.ToChild || own || slices.Contains(listMethods, x.Method) {
 		return allowed, ""
 	}
 	return p.Default, ""

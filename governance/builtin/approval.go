@@ -9,24 +9,21 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// approvalConfig is the config of the built-in policy approval, which has a person
-// decide about each tool call that its match selects, or about every request when
-// that names methods:
+// approvalConfig is the config of the built-in policy approval, which asks a person about
+// each matching tool call, or about every request of the methods that its match names:
 //
-//	reason: this touches production   # for the person who decides
+//	reason: this touches production   # shown to the person
 //	expiry: 10m                       # how long the question waits; default 5m
 //
-// An approval is bound to caller, tool and arguments, and lets one call through: the
-// one that waits, or when its caller has given up, the same call when it is made
-// again in time. Nobody to ask, and no answer, are denials. Category authorization
-// only.
+// An approval is valid for one call with the same caller, tool and arguments: the waiting
+// one, or, when its caller has canceled, the same call repeated before the expiry. Without
+// an answer, or without anybody to ask, the call is denied. Category authorization only.
 type approvalConfig struct {
 	Reason string            `json:"reason"`
 	Expiry settings.Duration `json:"expiry"`
 }
 
-// approval has a person decide about each tool call that it is shown, or about
-// every request whose method its match names.
+// approval is the policy approval.
 type approval struct {
 	decision governance.Decision
 	methods  bool

@@ -11,19 +11,18 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 )
 
-// budgetConfig is the config of the built-in policy budget, which bounds what one
-// session may use:
+// budgetConfig is the config of the built-in policy budget, which limits the total of one
+// session or caller:
 //
 //	calls: 500         # requests
 //	bytes: 10000000    # of requests and responses, as JSON
-//	tokens: 200000     # the same, estimated at one for each 4 bytes
-//	window: 24h        # after which a new budget begins; default 0: never
+//	tokens: 200000     # of requests and responses, estimated as bytes / 4
+//	window: 24h        # the budget starts anew after this time; default 0: never
 //	per: session       # session (default) or caller
 //
-// At least one of the first three; 0 is no bound. A request is denied once a bound
-// has been reached: the response that reaches it still arrives. It counts
-// requests to extensions, not notifications. Category rate_limiting only, in both
-// flows.
+// Set at least one of calls, bytes and tokens; 0 is unlimited. A request is denied once a
+// limit has been reached; the response that reaches the limit is still delivered. Requests
+// to extensions count, notifications do not. Category rate_limiting only, in both flows.
 type budgetConfig struct {
 	Calls  int64             `json:"calls"`
 	Bytes  int64             `json:"bytes"`
@@ -34,8 +33,8 @@ type budgetConfig struct {
 
 const bytesPerToken = 4
 
-// spent is what has been used of a budget.
-type spent struct {
+// usage is the used part of a budget.
+type usage struct {
 	since        time.Time
 	calls, bytes int64
 }
@@ -43,7 +42,7 @@ type spent struct {
 type budget struct {
 	budgetConfig
 	mu    sync.Mutex
-	spent recent[sessionKey, spent]
+	usage lru[sessionKey, usage]
 }
 
 func newBudget(s governance.Spec) (governance.Policy, error) {
@@ -51,7 +50,7 @@ func newBudget(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.budgetConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{counts(s), settings.OneOf("per", &p.Per, "session", "caller")}
+	errs := []error{requireRateLimiting(s), settings.OneOf("per", &p.Per, "session", "caller")}
 	switch least, most := min(p.Calls, p.Bytes, p.Tokens), max(p.Calls, p.Bytes, p.Tokens); {
 	case least < 0:
 		errs = append(errs, settings.Wrong("config", "calls, bytes and tokens are counts, 0 for no bound"))
@@ -75,9 +74,9 @@ func (p *budget) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	used := p.spent.get(key)
+	used := p.usage.get(key)
 	if used.since.IsZero() || window > 0 && now.Sub(used.since) >= window {
-		*used = spent{since: now}
+		*used = usage{since: now}
 	}
 	if flow == governance.Response {
 		used.bytes += int64(len(x.Response))
@@ -96,8 +95,8 @@ func (p *budget) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	return governance.Decision{}, nil
 }
 
-// exceeded says which bound has been reached, "" when none has.
-func (p *budget) exceeded(used *spent) string {
+// exceeded names the limit that has been reached, "" when none has.
+func (p *budget) exceeded(used *usage) string {
 	switch {
 	case p.Calls > 0 && used.calls >= p.Calls:
 		return fmt.Sprintf("%d calls", p.Calls)

@@ -1,4 +1,4 @@
-// Package builtin holds the policies that need no process.
+// Package builtin implements the policies that run in the host's process.
 package builtin
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 )
 
-// CEL is the name of the built-in policy that [New] cannot make. celpolicy.New makes
-// it, in programs that link it.
+// CEL is the name of the built-in policy that [New] cannot make. celpolicy.New makes it, in
+// programs that link it.
 const CEL = "cel"
 
-// New makes the policy that s.Builtin names, of s.Config. Its errors say what is
-// wrong with the config and what would be right.
+// New returns the policy that s.Builtin names, configured by s.Config. Its errors name the
+// key and the allowed values.
 func New(s governance.Spec) (governance.Policy, error) {
 	if s.Builtin == "" {
 		return nil, settings.Wrong("builtin", "a policy needs a builtin, a cmd or an mcp block; the built-in ones are %s", strings.Join(Names(), ", "))
@@ -27,10 +27,10 @@ func New(s governance.Spec) (governance.Policy, error) {
 	return maker(s)
 }
 
-// Names returns what Spec.Builtin may say, sorted.
+// Names returns the values of Spec.Builtin, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(makers)) }
 
-// makers are the built-in policies by name.
+// makers maps each built-in policy's name to its constructor.
 var makers = map[string]func(governance.Spec) (governance.Policy, error){
 	"access":     newAccess,
 	"approval":   newApproval,
@@ -55,9 +55,9 @@ func Check(s governance.Spec) []governance.Problem {
 	return settings.Problems(err)
 }
 
-// counts refuses a policy that counts in a category where the pipeline may ask about
-// one exchange more than once.
-func counts(s governance.Spec) error {
+// requireRateLimiting returns an error for a policy that counts in another category: there
+// an exchange may be evaluated twice, so it would count twice.
+func requireRateLimiting(s governance.Spec) error {
 	if s.Category != governance.RateLimiting {
 		return settings.Wrong("category", "%s counts, so its category is %s, where what a hook changes is not counted again", s.Builtin, governance.RateLimiting)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/governance/builtin"
 )
 
-// TestConfigs names the culprit, the place and what would be right.
+// TestConfigs checks that an error names the key and the allowed values.
 func TestConfigs(t *testing.T) {
 	tests := []struct {
 		policy, config string
@@ -87,7 +87,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzConfigs makes policies of any config, and has those that can be made decide.
+// FuzzConfigs creates policies of arbitrary configs and lets the valid ones decide.
 func FuzzConfigs(f *testing.F) {
 	for _, seed := range []struct{ name, config string }{
 		{"access", `{"default":"deny","rules":[{"effect":"allow","tools":["a*"]}]}`},

@@ -15,34 +15,34 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// loopConfig is the config of the built-in policy loop, which stops a model that
-// calls the same tool with the same arguments again and again:
+// loopConfig is the config of the built-in policy loop, which stops a model that repeats
+// the same call:
 //
-//	calls: 5       # so many of the same call are let pass; default 5
-//	window: 1m     # in so long; default 1m
-//	action: deny   # what the next one meets: deny (default) or ask
+//	calls: 5       # allowed calls of one tool with the same arguments; default 5
+//	window: 1m     # within this time; default 1m
+//	action: deny   # for the next call: deny (default) or ask
 //
-// It counts for each session. Category rate_limiting only.
+// Each session is counted separately. Category rate_limiting only.
 type loopConfig struct {
 	Calls  int               `json:"calls"`
 	Window settings.Duration `json:"window"`
 	Action string            `json:"action"`
 }
 
-// maxLoopCalls bounds what is kept of one call.
+// maxLoopCalls bounds the times stored for one call.
 const maxLoopCalls = 1000
 
 type loopKey struct {
 	sessionKey
 	tool      string
-	arguments uint64 // hash
+	arguments uint64 // a hash of them
 }
 
 type loop struct {
 	loopConfig
 	seed maphash.Seed
 	mu   sync.Mutex
-	seen recent[loopKey, []time.Time] // when the call was let pass, the oldest first
+	seen lru[loopKey, []time.Time] // times of the allowed calls, the oldest first
 }
 
 func newLoop(s governance.Spec) (governance.Policy, error) {
@@ -50,7 +50,7 @@ func newLoop(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.loopConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{counts(s), settings.OneOf("action", &p.Action, denied, asked)}
+	errs := []error{requireRateLimiting(s), settings.OneOf("action", &p.Action, denied, asked)}
 	if p.Calls < 1 || p.Calls > maxLoopCalls {
 		errs = append(errs, settings.Wrong("config.calls", "is a count from 1 to %d", maxLoopCalls))
 	}

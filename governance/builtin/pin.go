@@ -12,21 +12,20 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pinConfig is the config of the built-in policy pin, which holds back a tool whose
-// description or schema is not what it was when it was first seen:
+// pinConfig is the config of the built-in policy pin, which holds a tool whose description
+// or schema has changed since it was first seen:
 //
-//	file: exthost.lock   # where that is kept; default: pins.json in the host's state directory
+//	file: exthost.lock   # the pinned descriptors; default: pins.json in the host's state directory
 //
-// A tool that is held back is in no list, and its calls are denied with
-// descriptor_changed, until somebody approves the change. A relative file is seen
-// from the directory of the file that states the policy. Category authorization
-// only; of match it heeds extensions alone.
+// A held tool is in no list, and its calls are denied with descriptor_changed until an
+// operator approves the change. A relative path resolves against the directory of the
+// configuration file. Category authorization only; of match, only extensions is allowed.
 type pinConfig struct {
 	File string `json:"file"`
 }
 
-// Pin is the policy pin. Its owner opens it, shows it the tools there are, and
-// leaves those out of lists that it holds back.
+// Pin is the policy pin. Its owner opens it, calls [pins.Pins.Check] for each tool, and
+// removes held tools from lists.
 type Pin struct {
 	file       string
 	extensions governance.Globs
@@ -48,7 +47,7 @@ func newPin(s governance.Spec) (governance.Policy, error) {
 	return &Pin{file: c.File, extensions: m.Extensions}, nil
 }
 
-// Open opens the lock file: the one of the config, else fallback.
+// Open opens the lock file of the config, or fallback when the config names none.
 func (p *Pin) Open(fallback string) (err error) {
 	if p.file == "" {
 		p.file = fallback
@@ -57,7 +56,7 @@ func (p *Pin) Open(fallback string) (err error) {
 	return err
 }
 
-// Pins are the pins of the lock file. It panics before Open.
+// Pins returns the pins of the lock file. It panics before Open.
 func (p *Pin) Pins() *pins.Pins {
 	if p.pins == nil {
 		panic("builtin: Pins of a Pin that is not open")
@@ -84,8 +83,7 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 			x.Tool, x.Extension, tool)}, nil
 }
 
-// Resolve makes the relative paths that the config of s states absolute, as seen
-// from dir.
+// Resolve makes relative paths in the config of s absolute, relative to dir.
 func Resolve(s *governance.Spec, dir string) {
 	if s.Builtin != "pin" {
 		return

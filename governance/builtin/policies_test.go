@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// config is a policy's config as files give it.
+// config decodes the config of a policy as a file states it.
 func config(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var c map[string]any
@@ -26,7 +26,7 @@ func config(t testing.TB, text string) map[string]any {
 	return c
 }
 
-// categories is where the light policies belong.
+// categories are the categories of the policies in these tests.
 var categories = map[string]governance.Category{
 	"access": governance.Authorization, "schema": governance.Validation,
 	"rate_limit": governance.RateLimiting, "loop": governance.RateLimiting, "budget": governance.RateLimiting,
@@ -50,7 +50,7 @@ func call(tool, arguments string) governance.Exchange {
 		Request: json.RawMessage(`{"name":"x","arguments":` + arguments + `,"_meta":{"progressToken":1}}`)}
 }
 
-// ask returns what p decides, as text.
+// ask returns the decision of p as a string.
 func ask(t testing.TB, p governance.Policy, flow governance.Flow, x governance.Exchange) string {
 	t.Helper()
 	d, err := p.Decide(context.Background(), flow, &x)
@@ -123,9 +123,9 @@ func TestRateLimit(t *testing.T) {
 		read, write := call("read", `{}`), call("write", `{}`)
 		step(read)
 		step(read)
-		step(read) // over the burst
+		step(read) // exceeds the burst
 		step(write)
-		step(write) // over the second limit, and takes nothing of the first
+		step(write) // exceeds the second limit, and takes nothing from the first
 		read.Caller, read.Session = "bob", "s2"
 		step(read)
 		time.Sleep(time.Second)
@@ -147,8 +147,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// TestRateLimitForgets holds a caller that comes back to its limit as long as there
-// is room for it.
+// TestRateLimitForgets checks that the limit of a caller holds while its entry is stored.
 func TestRateLimitForgets(t *testing.T) {
 	p := newPolicy(t, "rate_limit", `{"limits": [{"calls": 1, "window": "24h", "per": ["caller"]}]}`)
 	from := func(n int) string {
@@ -190,7 +189,7 @@ func TestLoop(t *testing.T) {
 		other := same
 		other.Session = "s2"
 		step(other)
-		time.Sleep(6 * time.Second) // the first is forgotten
+		time.Sleep(6 * time.Second) // the first call is out of the window
 		step(same)
 		step(same)
 		list := governance.Exchange{Method: "tools/list", ToChild: true}
@@ -215,7 +214,7 @@ func TestBudget(t *testing.T) {
 	x.Response = json.RawMessage(strings.Repeat("x", 100))
 	tests := []struct {
 		name, config string
-		calls        int // that are let pass
+		calls        int // the calls that are allowed
 		want         string
 	}{
 		{"calls", `{"calls": 3}`, 3, "deny budget_exceeded: the budget of 3 calls for this session is used up"},

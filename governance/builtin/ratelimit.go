@@ -14,17 +14,17 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 )
 
-// rateLimitConfig is the config of the built-in policy rate_limit, which bounds how
-// often extensions are asked for something:
+// rateLimitConfig is the config of the built-in policy rate_limit, which bounds the rate of
+// requests to extensions:
 //
-//	limits:                 # all of them hold
-//	- calls: 60             # so many requests
-//	  window: 1m            # in so long, evenly refilled; default 1m
-//	  burst: 10             # and at most so many at once; default: calls
-//	  per: [caller, tool]   # apart for each caller, session, tool, extension; default: for all together
+//	limits:                 # all of them apply
+//	- calls: 60             # requests
+//	  window: 1m            # per this time, refilled evenly; default 1m
+//	  burst: 10             # at most so many at once; default: calls
+//	  per: [caller, tool]   # a separate limit per caller, session, tool, extension; default: one for all
 //
-// It counts requests to extensions, not notifications. A denied one counts
-// nothing and is told when to try again. Category rate_limiting only.
+// Requests to extensions count, notifications and denied requests do not. A denial states
+// when to retry. Category rate_limiting only.
 type rateLimitConfig struct {
 	Limits []rateLimit `json:"limits"`
 }
@@ -36,7 +36,7 @@ type rateLimit struct {
 	Per    []string          `json:"per"`
 }
 
-// bucketKey tells the buckets of all limits apart.
+// bucketKey identifies one bucket of one limit.
 type bucketKey struct {
 	limit                            int
 	caller, session, tool, extension string
@@ -44,8 +44,8 @@ type bucketKey struct {
 
 type rateLimiter struct {
 	rateLimitConfig
-	mu      sync.Mutex // one exchange at a time takes from all of its buckets
-	buckets recent[bucketKey, *rate.Limiter]
+	mu      sync.Mutex // makes taking from several buckets atomic
+	buckets lru[bucketKey, *rate.Limiter]
 }
 
 func newRateLimit(s governance.Spec) (governance.Policy, error) {
@@ -53,17 +53,17 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 	if err := settings.Decode(s.Config, &p.rateLimitConfig); err != nil {
 		return nil, err
 	}
-	errs := []error{counts(s)}
+	errs := []error{requireRateLimiting(s)}
 	if len(p.Limits) == 0 {
 		errs = append(errs, settings.Wrong("config.limits", "is missing; such as [{calls: 60, window: 1m, per: [caller]}]"))
 	}
 	for i := range p.Limits {
-		errs = append(errs, p.Limits[i].complete(fmt.Sprintf("limits[%d]", i)))
+		errs = append(errs, p.Limits[i].normalize(fmt.Sprintf("limits[%d]", i)))
 	}
 	return &p, errors.Join(errs...)
 }
 
-func (l *rateLimit) complete(place string) error {
+func (l *rateLimit) normalize(place string) error {
 	if l.Window == 0 {
 		l.Window = settings.Duration(time.Minute)
 	}
@@ -128,11 +128,11 @@ func (l *rateLimit) denial(wait time.Duration) governance.Decision {
 		scope = " for each " + strings.Join(l.Per, ", ")
 	}
 	return governance.Decision{Action: governance.Deny, Code: "rate_limited", RetryAfter: wait,
-		Reason: fmt.Sprintf("at most %s%s; try again in %s", pace(l.Calls, time.Duration(l.Window)), scope, wait.Round(time.Millisecond))}
+		Reason: fmt.Sprintf("at most %s%s; try again in %s", rateText(l.Calls, time.Duration(l.Window)), scope, wait.Round(time.Millisecond))}
 }
 
-// pace is a bound in words: 1 call a minute, 60 calls in 1m30s.
-func pace(calls int, window time.Duration) string {
+// rateText describes a limit: 1 call a minute, 60 calls in 1m30s.
+func rateText(calls int, window time.Duration) string {
 	noun := "calls"
 	if calls == 1 {
 		noun = "call"

@@ -9,25 +9,24 @@ import (
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/redact"
-	"github.com/exthost/exthost/protocol"
 )
 
-// codeSecret is the code of a denial because of what was found.
+// codeSecret is the code of a denial by this policy.
 const codeSecret = "secret_found"
 
 // redactConfig is the config of the built-in policy redact, which masks secrets and
 // personal data in requests and responses:
 //
-//	action: redact            # redact (default), or deny what holds some
+//	action: redact            # redact (default), or deny payloads that hold any
 //	rules: {phone: true}      # rules on and off by name
-//	patterns: {emp: 'EMP-\d+'}  # more expressions (RE2) by name; looked for everywhere, so they cost more
-//	allow: ['.*@example\.com']  # expressions for what passes
+//	patterns: {emp: 'EMP-\d+'}  # more expressions (RE2) by name; slower, because they run on every string
+//	allow: ['.*@example\.com']  # expressions for texts to leave unmasked
 //
 // It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
-// addresses and card numbers in texts, also in escaped ones and in those that are
-// base64 as a whole, and puts "[redacted:RULE]" in their place. It looks at one text
-// at a time, and not at numbers: what a tool takes apart or hides on purpose passes.
-// Category content; with action deny any.
+// addresses and card numbers in strings, also in escaped ones and in strings that are
+// base64 as a whole, and replaces each by "[redacted:RULE]". It searches one string at a
+// time and no numbers: a secret that a tool splits or obscures is not found. Category
+// content; with action deny any.
 type redactConfig struct {
 	Action   string            `json:"action"`
 	Rules    map[string]bool   `json:"rules"`
@@ -35,8 +34,7 @@ type redactConfig struct {
 	Allow    []string          `json:"allow"`
 }
 
-// redaction masks secrets and personal data in requests and responses, or denies
-// those that hold some.
+// redaction is the policy redact.
 type redaction struct {
 	detector *redact.Detector
 	deny     bool
@@ -50,7 +48,7 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	if err := settings.OneOf("action", &c.Action, "redact", "deny"); err != nil {
 		return nil, err
 	}
-	if err := changes(s); err != nil && c.Action != "deny" {
+	if err := requireContent(s); err != nil && c.Action != "deny" {
 		return nil, err
 	}
 	detector, err := redact.NewDetector(redact.Options{Rules: c.Rules, Patterns: c.Patterns, Allow: c.Allow})
@@ -60,8 +58,8 @@ func newRedaction(s governance.Spec) (governance.Policy, error) {
 	return &redaction{detector, c.Action == "deny"}, nil
 }
 
-// changes refuses a policy that changes what passes in a category that may not.
-func changes(s governance.Spec) error {
+// requireContent reports an error for a policy that changes payloads in another category.
+func requireContent(s governance.Spec) error {
 	if s.Category != governance.Content {
 		return settings.Wrong("category", "%s changes what passes, so its category is %s", s.Builtin, governance.Content)
 	}
@@ -85,8 +83,8 @@ func (p *redaction) Decide(ctx context.Context, flow governance.Flow, x *governa
 	if p.deny {
 		d = governance.Decision{Action: governance.Deny, Code: codeSecret, Data: data, Reason: fmt.Sprintf("the %s holds %s; leave that out", what, found)}
 	}
-	if token := rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaProgressToken); token != nil && flow == governance.Request && !p.deny {
-		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), protocol.MetaProgressToken, token)) // by it the caller knows the answers
+	if token := rawjson.Get(rawjson.Get(raw, "_meta"), "progressToken"); token != nil && flow == governance.Request && !p.deny {
+		d.JSON = rawjson.Set(d.JSON, "_meta", rawjson.Set(rawjson.Get(d.JSON, "_meta"), "progressToken", token)) // the caller needs its token unchanged to match progress notifications
 	}
 	return d, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// Secrets that are none, put together here so that nobody takes this file for a leak.
+// Fake secrets, assembled here so that scanners do not report this file.
 var planted = map[string]string{
 	"aws-access-token": "AKIA" + "Z7QK3MPLW2RT5XVB",
 	"github-pat":       "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a",
@@ -18,7 +18,7 @@ var planted = map[string]string{
 	"private-key":      "-----BEGIN EC PRIVATE " + "KEY-----\n" + strings.Repeat("Zm9vYmFyYmF6cXV4/+aA\n", 9) + "-----END EC PRIVATE KEY-----",
 }
 
-// policy makes a built-in policy of category content, unless category is another.
+// policy returns a built-in policy of category content, or of the given one.
 func policy(t testing.TB, name string, config map[string]any) governance.Policy {
 	t.Helper()
 	p, err := New(governance.Spec{Name: name, Builtin: name, Category: governance.Content, Config: config})
@@ -37,8 +37,8 @@ func decide(t testing.TB, p governance.Policy, flow governance.Flow, x *governan
 	return d
 }
 
-// TestRedactionSelfTest plants secrets in arguments and in a result of a MiB, as
-// they are and escaped.
+// TestRedactionSelfTest plants secrets in arguments and in a result of 1 MiB, plain and
+// escaped.
 func TestRedactionSelfTest(t *testing.T) {
 	p := policy(t, "redact", nil)
 	fill := strings.Repeat("nothing to see here; key: value, token, password\n", 1<<20/50)
@@ -56,7 +56,7 @@ func TestRedactionSelfTest(t *testing.T) {
 			if err := json.Unmarshal(d.JSON, &all); err != nil {
 				t.Fatalf("%s in %s: %v", name, how, err)
 			}
-			said, _ := json.Marshal(all) // without the escapes it came with
+			said, _ := json.Marshal(all) // without the original escapes
 			if d.Action != governance.Modify || strings.Contains(string(said), quoted[1:len(quoted)-1]) {
 				t.Errorf("%s survives in %s", name, how)
 			}

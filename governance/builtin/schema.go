@@ -18,16 +18,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// schemaConfig is the config of the built-in policy schema, which holds tool calls
-// against JSON Schemas of the operator, beside the author's own:
+// schemaConfig is the config of the built-in policy schema, which validates tool calls
+// against JSON Schemas of the operator, in addition to the tool's own:
 //
 //	schemas:
 //	- tools: ["ext_files_*"]   # globs of registered names; default: all
 //	  arguments: {required: [path]}  # a schema of the arguments
 //	  result: {type: object}         # a schema of the whole result: content, structuredContent, isError …
 //
-// All that fit a tool have to be met. Schemas are of draft 2020-12 unless they say
-// otherwise, and refer only to themselves.
+// Every schema whose tools match applies. Schemas are of draft 2020-12 unless they state
+// another, and may contain internal references only.
 type schemaConfig struct {
 	Schemas []struct {
 		Tools     governance.Globs `json:"tools"`
@@ -40,7 +40,7 @@ type schemas []toolSchemas
 
 type toolSchemas struct {
 	tools     governance.Globs
-	arguments *jsonschema.Schema // nil: no bound
+	arguments *jsonschema.Schema // nil: not validated
 	result    *jsonschema.Schema
 }
 
@@ -88,7 +88,7 @@ func compileSchema(text json.RawMessage) (schema *jsonschema.Schema, err error) 
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(nil) // only what the schema itself holds can be referred to
+	c.UseLoader(nil) // no external references
 	const address = "mem:///schema.json"
 	if err := c.AddResource(address, doc); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	if !x.ReturnsTool() || x.Failure != nil || flow == governance.Request && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
 	}
-	var value any // decoded once, if at all
+	var value any // decoded once, on demand
 	for _, s := range p {
 		schema := s.arguments
 		if flow == governance.Response {
@@ -117,7 +117,7 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 			}
 		}
 		if err := schema.Validate(value); err != nil {
-			return mismatch(flow, x, err), nil
+			return denyMismatch(flow, x, err), nil
 		}
 	}
 	return governance.Decision{}, nil
@@ -134,12 +134,12 @@ func payload(flow governance.Flow, x *governance.Exchange) (any, error) {
 	return strictjson.Arguments(text)
 }
 
-// maxFaults is how many of the faults a denial names.
+// maxFaults bounds the errors that a denial names.
 const maxFaults = 5
 
-// mismatch denies with the place of each fault and the keyword it fails, and
-// without the values: what is withheld must not be in the reason.
-func mismatch(flow governance.Flow, x *governance.Exchange, err error) governance.Decision {
+// denyMismatch returns a denial that names the location and the keyword of each error. It
+// omits the values, because the reason reaches the caller.
+func denyMismatch(flow governance.Flow, x *governance.Exchange, err error) governance.Decision {
 	what := "the arguments of %s break the operator's schema"
 	if flow == governance.Response {
 		what = "the result of %s breaks the operator's schema"

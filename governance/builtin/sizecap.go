@@ -13,47 +13,45 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// Spiller is implemented by built-in policies that keep what they cut off. Without
-// a store, which is nil then, they cut all the same.
-type Spiller interface{ SpillTo(store *results.Store) }
+// Offloader is a built-in policy that stores the text it removes from results. A nil store
+// means that the text is dropped.
+type Offloader interface{ OffloadTo(store *results.Store) }
 
-// sizeCapConfig is the config of the built-in policy size_cap, which puts a preview in
-// the place of a tool result that is too big, and keeps the rest:
+// sizeCapConfig is the config of the built-in policy size_cap, which replaces a tool result
+// that is too long by a preview, and stores the rest:
 //
 //	max_bytes: 65536     # of a result; at least 1024; default 65536
-//	preview_bytes: 4096  # of its text that are left; at most half of max_bytes; default 4096
+//	preview_bytes: 4096  # length of the preview; at most half of max_bytes; default 4096
 //
-// The model is told a handle, and reads on with the tool exthost_result_page, which
-// is listed while there is such a policy. What is kept is what the policy is shown,
-// so its priority is 1000 unless one is stated, behind those that mask. Category
-// content only.
+// The preview names a handle, with which the model reads on by calling the tool
+// exthost_result_page. That tool is listed while such a policy exists. The stored text is
+// the one that this policy receives, so its default priority is 1000, after policies that
+// mask. Category content only.
 type sizeCapConfig struct {
 	MaxBytes     int `json:"max_bytes"`
 	PreviewBytes int `json:"preview_bytes"`
 }
 
-// sizeCap puts a preview in the place of a tool result that is too big, and keeps
-// its text for the page tool. What it keeps is what it is shown: it runs after the
-// policies that mask.
+// sizeCap is the policy size_cap.
 type sizeCap struct {
 	max, preview int
 	store        atomic.Pointer[results.Store]
 }
 
 var (
-	_ Spiller           = (*sizeCap)(nil)
+	_ Offloader         = (*sizeCap)(nil)
 	_ governance.Placed = (*sizeCap)(nil)
 )
 
-// late is the priority of policies that keep what passes.
-const late = 1000
+// sizeCapPriority makes the policy run after those that mask.
+const sizeCapPriority = 1000
 
 func newSizeCap(s governance.Spec) (governance.Policy, error) {
 	c := sizeCapConfig{MaxBytes: 64 << 10, PreviewBytes: 4 << 10}
 	if err := settings.Decode(s.Config, &c); err != nil {
 		return nil, err
 	}
-	if err := changes(s); err != nil {
+	if err := requireContent(s); err != nil {
 		return nil, err
 	}
 	if c.MaxBytes < 1024 || c.PreviewBytes < 0 || c.PreviewBytes > c.MaxBytes/2 {
@@ -62,25 +60,25 @@ func newSizeCap(s governance.Spec) (governance.Policy, error) {
 	return &sizeCap{max: c.MaxBytes, preview: c.PreviewBytes}, nil
 }
 
-// SpillTo implements [Spiller].
-func (p *sizeCap) SpillTo(store *results.Store) { p.store.Store(store) }
+// OffloadTo implements [Offloader].
+func (p *sizeCap) OffloadTo(store *results.Store) { p.store.Store(store) }
 
 // Priority implements [governance.Placed].
-func (*sizeCap) Priority() int { return late }
+func (*sizeCap) Priority() int { return sizeCapPriority }
 
 // Decide implements [governance.Policy].
 func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow != governance.Response || !x.ReturnsTool() || x.Failure != nil || x.Tool == results.ToolName || len(x.Response) <= p.max {
 		return governance.Decision{}, nil
 	}
-	r := p.read(x.Response)
+	r := p.extract(x.Response)
 	shown := 0
 	if p.preview > 0 {
 		shown = results.Cut(r.text, p.preview)
 	}
 	note, handle := "What is no text was left out.", ""
 	if shown < len(r.text) {
-		note, handle = p.spill(results.Owner{Caller: x.Caller, Session: x.Session}, r.text, shown)
+		note, handle = p.offload(results.Owner{Caller: x.Caller, Session: x.Session}, r.text, shown)
 	}
 	return governance.Decision{
 		Action: governance.Modify,
@@ -90,8 +88,9 @@ func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.
 	}, nil
 }
 
-// spill keeps text, of which a part is shown, and says what a model has to know.
-func (p *sizeCap) spill(owner results.Owner, text []byte, shown int) (note, handle string) {
+// offload stores text and returns the note for the model; shown is the length of the
+// preview.
+func (p *sizeCap) offload(owner results.Owner, text []byte, shown int) (note, handle string) {
 	note = fmt.Sprintf("These are %d of %d bytes. ", shown, len(text))
 	store := p.store.Load()
 	if store == nil {
@@ -104,16 +103,16 @@ func (p *sizeCap) spill(owner results.Owner, text []byte, shown int) (note, hand
 	return note + fmt.Sprintf(`To read on, call %s with {"handle":%q,"offset":%d}`, results.ToolName, handle, shown), handle
 }
 
-// reading is what a result holds.
-type reading struct {
-	text      []byte            // what the page tool will show
-	rest      []json.RawMessage // blocks of content without text that are small enough to pass
-	structure bool              // structuredContent is in text, because it is too big
+// extracted is the content of a result.
+type extracted struct {
+	text      []byte            // for the page tool
+	rest      []json.RawMessage // content blocks without text that fit into the shortened result
+	structure bool              // structuredContent is too long and was moved to text
 }
 
-func (p *sizeCap) read(result json.RawMessage) (r reading) {
+func (p *sizeCap) extract(result json.RawMessage) (r extracted) {
 	var blocks []json.RawMessage
-	_ = json.Unmarshal(rawjson.Get(result, "content"), &blocks) // what is no list holds no text
+	_ = json.Unmarshal(rawjson.Get(result, "content"), &blocks) // no list: no text
 	room := p.max - p.preview - 1024
 	for _, block := range blocks {
 		text, ok := rawjson.Text(rawjson.Get(block, "text"))
@@ -133,24 +132,24 @@ func (p *sizeCap) read(result json.RawMessage) (r reading) {
 	}
 	if structure := rawjson.Get(result, "structuredContent"); len(structure) > room {
 		r.structure = true
-		if !bytes.Equal(bytes.TrimSpace(r.text), structure) { // tools often say it twice
+		if !bytes.Equal(bytes.TrimSpace(r.text), structure) { // many tools return the same JSON as text
 			r.add(string(structure))
 		}
 	}
 	return r
 }
 
-func (r *reading) add(text string) {
+func (r *extracted) add(text string) {
 	if len(r.text) > 0 {
 		r.text = append(r.text, '\n')
 	}
 	r.text = append(r.text, text...)
 }
 
-// shorten returns result with the beginning of its text and a note as its text.
-// Without its structuredContent it is marked as an error: clients that know the
-// tool's output schema refuse it otherwise.
-func (r *reading) shorten(result json.RawMessage, shown int, note string) json.RawMessage {
+// shorten returns result with the preview and the note as its text. A result without its
+// structuredContent is marked as an error, because clients that know the output schema
+// would reject it otherwise.
+func (r *extracted) shorten(result json.RawMessage, shown int, note string) json.RawMessage {
 	content := rawjson.AppendText([]byte(`[{"type":"text","text":`), r.text[:shown])
 	content = rawjson.AppendText(append(content, `},{"type":"text","text":`...), note)
 	content = append(content, '}')

@@ -24,7 +24,7 @@ func sized(t *testing.T, config map[string]any) (governance.Policy, *results.Sto
 		}
 	})
 	p := policy(t, "size_cap", config)
-	p.(Spiller).SpillTo(store)
+	p.(Offloader).OffloadTo(store)
 	return p, store
 }
 

@@ -22,22 +22,22 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// config is the config of the built-in policy cel, which decides by an
-// expression of the Common Expression Language:
+// config is the config of the built-in policy cel, which decides by an expression of the
+// Common Expression Language:
 //
 //	when: tool == "ext_shell_run" && arguments.command.startsWith("rm")
-//	action: deny                            # what happens when it is true: deny (default) or ask
-//	message: '"no " + arguments.command'    # an expression too: the reason
+//	action: deny                            # if the expression is true: deny (default) or ask
+//	message: '"no " + arguments.command'    # an expression that returns the reason
 //	code: no_rm                             # default: the category's
-//	expiry: 10m                             # of ask; default 5m
+//	expiry: 10m                             # for ask; default 5m
 //
-// Variables: method, caller, session, extension, tool, direction (to_extension,
-// to_caller) and flow (request, response) are texts; arguments is what the tool is
-// called with, or the params of another method; result is null in the request
-// flow. Whole numbers are int, others double. An expression that uses result
-// decides about responses, one that uses flow about both, any other about requests.
-// A member that is missing is an error, of a required policy then
-// governance_unavailable: ask has(arguments.x), or arguments.?x.orValue("").
+// Variables: method, caller, session, extension, tool, direction (to_extension, to_caller)
+// and flow (request, response) are strings; arguments holds the tool's arguments, or the
+// params of another method; result is null in the request flow. Whole numbers are int,
+// others double. An expression that uses result runs in the response flow, one that uses
+// flow in both, any other in the request flow. A missing member is an error, and a required
+// policy then ends the call with governance_unavailable: test has(arguments.x), or use
+// arguments.?x.orValue("").
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
@@ -46,13 +46,13 @@ type config struct {
 	Expiry  settings.Duration `json:"expiry"`
 }
 
-// maxCost bounds what one evaluation may cost: about 10 ms.
+// maxCost bounds the cost of one evaluation, which is about 10 ms.
 const maxCost = 1_000_000
 
 type policy struct {
 	config
-	when, message     cel.Program // message is nil without one
-	request, response bool        // the flows it decides about
+	when, message     cel.Program // message is nil when the config has none
+	request, response bool        // the flows in which the policy decides
 }
 
 // New makes the policy of s.Config. Its errors say what is wrong with the config and
@@ -98,7 +98,7 @@ func newEnv() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// compile compiles an expression of the given type and notes which variables it
+// compile compiles an expression of the given type and adds the variables that it uses to
 // uses.
 func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
@@ -124,7 +124,7 @@ func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	}
 	vars := &variables{flow: flow, x: x}
 	holds, _, err := p.when.Eval(vars)
-	if err = cmp.Or(vars.err, err); err != nil { // what could not be decoded may look to the expression as if it were not there
+	if err = cmp.Or(vars.err, err); err != nil { // vars.err first: a variable that cannot be decoded may look absent to the expression
 		return governance.Decision{}, err
 	}
 	yes, ok := holds.Value().(bool)
@@ -135,7 +135,7 @@ func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.E
 		return governance.Decision{}, nil
 	}
 	d := governance.Decision{Action: governance.Action(p.Action), Code: p.Code, Reason: "it is not allowed when " + p.When, Expiry: time.Duration(p.Expiry)}
-	if p.message != nil { // the decision stands without its words
+	if p.message != nil { // an error in the message does not change the decision
 		if text, _, err := p.message.Eval(vars); err == nil {
 			d.Reason, _ = text.Value().(string)
 		}
@@ -143,7 +143,7 @@ func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	return d, nil
 }
 
-// variables decodes what an expression asks for.
+// variables decodes the variables of an expression on demand.
 type variables struct {
 	flow              governance.Flow
 	x                 *governance.Exchange
@@ -204,15 +204,14 @@ func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (a
 	return numbers(value)
 }
 
-// numbers puts an int64 in the place of each whole number that is one, and a
-// float64 in that of each other.
+// numbers replaces each json.Number by an int64 if possible, else by a float64.
 func numbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		f, _ := v.Float64() // beyond its range: infinite
+		f, _ := v.Float64() // out of range is infinite
 		return f
 	case map[string]any:
 		for key := range v {

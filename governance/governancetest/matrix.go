@@ -14,14 +14,13 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hangTimeout is the timeout of a policy that hangs; the others have all the time
-// they need.
+// hangTimeout is the timeout of a policy that hangs. Other policies get a generous one, so
+// that a slow machine does not fail the test.
 const hangTimeout = 50 * time.Millisecond
 
-// Matrix holds a kind of policy against every combination of what its spec may say
-// and what it may do. start returns a running policy for a spec with a name, a
-// category and both flows, which does as [Behaviour] says; it is called once for
-// each category, and ends the policy with t.
+// Matrix tests one kind of policy in every combination of category, flow, mode, required
+// and behaviour. start is called once per category. It returns a running policy that does
+// as [Behaviour] describes, and stops it with t's cleanup.
 func Matrix(t *testing.T, start func(t *testing.T, s governance.Spec) governance.Policy) {
 	for _, category := range governance.Category("").Values() {
 		t.Run(category, func(t *testing.T) {
@@ -49,20 +48,20 @@ type cell struct {
 	does Behaviour
 }
 
-// effect is what an exchange comes to.
+// effect is the outcome of an exchange.
 type effect struct {
 	Kind     protocol.Kind // "" when the caller gets the response
 	Refusal  governance.Refusal
-	Sent     string // what the extension got, "" when nothing
-	Received string // what the caller got
+	Sent     string // the request the extension got, "" when none
+	Received string // the response the caller got
 	Verdict  governance.Verdict
 
-	Later   string             // what a later policy of category content saw of the flow, "" when it was not asked
-	Outcome governance.Outcome // what the trace says of the policy, as Ignored does
+	Later   string             // the payload that a later content policy saw, "" when it was not asked
+	Outcome governance.Outcome // in the trace, as is Ignored
 	Ignored bool
 }
 
-// want says what the rules of the pipeline make of the cell.
+// want returns the effect that the rules of the pipeline require.
 func (c cell) want() effect {
 	e := effect{Sent: request, Received: response, Outcome: governance.Continue}
 	e.Later = string(c.payload())
@@ -105,7 +104,7 @@ func (c cell) refuse(e *effect, kind protocol.Kind, code string) {
 	if !executed {
 		e.Sent = ""
 	}
-	if c.spec.Category != governance.Audit { // which comes after
+	if c.spec.Category != governance.Audit { // audit runs after content
 		e.Later = ""
 	}
 }
@@ -151,8 +150,8 @@ func (c cell) compare(t *testing.T, got effect, id string) {
 	}
 }
 
-// explain takes from the trace what it says of the policy, and whether the later
-// one was asked for more than the sake of audit.
+// explain reads the step of the policy from the trace. The later policy counts as asked
+// only when the trace says so: preparing the record for audit asks it too.
 func (e *effect) explain(trace governance.Trace, c cell, later *watcher) {
 	for _, s := range trace.Steps {
 		switch {
@@ -174,7 +173,7 @@ func (e *effect) observe(t *testing.T, err error, x *governance.Exchange) {
 	}
 }
 
-// watcher is a policy that notes what it sees of a flow.
+// watcher is a policy that records the payload of a flow.
 type watcher struct {
 	flow  governance.Flow
 	asked int

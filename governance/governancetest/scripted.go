@@ -1,5 +1,4 @@
-// Package governancetest holds any kind of policy against the rules of the
-// pipeline.
+// Package governancetest tests any kind of policy against the rules of the pipeline.
 package governancetest
 
 import (
@@ -10,24 +9,24 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// Behaviour is what a scripted policy does about an exchange. It reads it from the
-// exchange's caller, which every kind of policy is told.
+// Behaviour is the behaviour of a scripted policy. The policy reads it from the caller of
+// the exchange, which every kind of policy receives.
 type Behaviour string
 
 // The behaviours of a scripted policy.
 const (
 	Allow     Behaviour = "allow"
 	Deny      Behaviour = "deny"      // with code and reason DenyCode and DenyReason
-	Modify    Behaviour = "modify"    // puts Changed in the place of the flow's payload
-	Malformed Behaviour = "malformed" // puts Misshapen in its place
-	Fail      Behaviour = "error"     // fails to decide, in whatever way its kind fails
+	Modify    Behaviour = "modify"    // replaces the payload of the flow by Changed
+	Malformed Behaviour = "malformed" // replaces it by Misshapen
+	Fail      Behaviour = "error"     // returns an error, in the way of its kind
 	Hang      Behaviour = "hang"      // does not answer
 )
 
-// Behaviours are all of them.
+// Behaviours lists all behaviours.
 var Behaviours = []Behaviour{Allow, Deny, Modify, Malformed, Fail, Hang}
 
-// What scripted policies say. The payloads are those of a tools/call.
+// The texts of scripted policies. The payloads are those of a tools/call.
 const (
 	DenyCode   = "no_such_luck"
 	DenyReason = "not on a Monday"
@@ -39,7 +38,7 @@ const (
 	changedResponse = `{"content":[{"type":"text","text":"changed"}]}`
 )
 
-// Changed is what Modify puts in the place of the flow's payload.
+// Changed is the payload with which Modify replaces that of the flow.
 func Changed(flow governance.Flow) json.RawMessage {
 	if flow == governance.Request {
 		return json.RawMessage(changedRequest)
@@ -47,7 +46,7 @@ func Changed(flow governance.Flow) json.RawMessage {
 	return json.RawMessage(changedResponse)
 }
 
-// Scripted is a policy that does as x.Caller says.
+// Scripted is a policy with the behaviour that x.Caller names.
 type Scripted struct{}
 
 // Decide implements [governance.Policy].

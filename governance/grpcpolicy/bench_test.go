@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/benchtest"
 )
 
-// BenchmarkDecide holds a request's decision against the same call of a bare
+// BenchmarkDecide compares a decision about a request with the same call by a plain gRPC
 // client to another process of the same plugin.
 func BenchmarkDecide(b *testing.B) {
 	for _, load := range []benchtest.Load{
@@ -49,7 +49,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// bareClient is a client of the one plugin that runs, as gRPC makes it by default.
+// bareClient returns a client of the running plugin with gRPC's default options.
 func bareClient(b *testing.B) pluginv1.PluginServiceClient {
 	b.Helper()
 	conn, err := grpc.NewClient("unix:"+filepath.Join(sockets(b)[0], "s"), grpc.WithTransportCredentials(insecure.NewCredentials()))

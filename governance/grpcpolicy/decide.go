@@ -22,9 +22,9 @@ import (
 )
 
 // Decide implements [governance.Policy]. Its error is a *protocol.Error: NotReady,
-// ChildExited when the process or its connection ended, CallTimeout and Canceled
-// as ctx did, InvalidResponse for a message that is too large, and ExtensionError
-// for the plugin's own.
+// ChildExited when the process or its connection ended, CallTimeout or Canceled as ctx
+// ended, InvalidResponse for a message that is too large, or ExtensionError for an error of
+// the plugin.
 func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	l := s.live.Load()
 	if l == nil {
@@ -38,13 +38,13 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 	var header, trailer metadata.MD
 	answer, err := ask(ctx, m, grpc.Header(&header), grpc.Trailer(&trailer))
 	if err != nil {
-		heard := len(header)+len(trailer) > 0 && l.conn.GetState() == connectivity.Ready
-		return governance.Decision{}, unanswered(ctx, rpc, err, heard)
+		responded := len(header)+len(trailer) > 0 && l.conn.GetState() == connectivity.Ready
+		return governance.Decision{}, callError(ctx, rpc, err, responded)
 	}
 	return decision(flow, x, m, answer), nil
 }
 
-// message is the exchange in the service's words.
+// message encodes x as a message of the service.
 func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv1.PluginHandleRequest {
 	m := &pluginv1.PluginHandleRequest{
 		Flow: string(flow), Method: x.Method, Caller: x.Caller, Server: x.Extension,
@@ -52,7 +52,7 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 		Metadata: map[string]string{"request_id": x.ID, "direction": direction(x)},
 	}
 	switch {
-	case argued(x.Method):
+	case hasArguments(x.Method):
 		m.RequestJson = rawjson.Get(x.Request, "arguments")
 		if x.Method == protocol.MethodPromptsGet {
 			m.PromptName, _ = rawjson.Text(rawjson.Get(x.Request, "name"))
@@ -63,7 +63,7 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 	if flow == governance.Response {
 		m.ResponseJson = x.Response
 		if x.Response == nil && x.Failure != nil {
-			m.ResponseJson, _ = json.Marshal(x.Failure.Wire()) // its Data is valid, or Wire left it out
+			m.ResponseJson, _ = json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
 		}
 	}
 	if s.o.Spec.Category == governance.Audit {
@@ -77,9 +77,9 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 // resources is the prefix of the methods whose params may name a URI.
 const resources = "resources/"
 
-// argued reports whether the service sees a method's arguments in the place of
+// hasArguments reports whether the service receives the arguments of a method instead of
 // its params.
-func argued(method string) bool {
+func hasArguments(method string) bool {
 	return method == protocol.MethodToolsCall || method == protocol.MethodPromptsGet
 }
 
@@ -90,8 +90,8 @@ func direction(x *governance.Exchange) string {
 	return "to_caller"
 }
 
-// decision reads the answer to m. Whether what it changes may be changed, and so,
-// is the pipeline's to say.
+// decision converts the answer to m. The pipeline checks whether the policy may make the
+// change.
 func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHandleRequest, a *pluginv1.PluginHandleResponse) governance.Decision {
 	if !a.GetContinue() {
 		return governance.Decision{Action: governance.Deny, Code: a.GetRejectCode(), Reason: strings.TrimSpace(a.GetRejectMessage())}
@@ -103,26 +103,26 @@ func decision(flow governance.Flow, x *governance.Exchange, m *pluginv1.PluginHa
 	if len(changed) == 0 || bytes.Equal(changed, sent) {
 		return governance.Decision{}
 	}
-	if line, err := rawjson.Object(changed); err == nil { // else it is of no use anywhere
+	if line, err := rawjson.Object(changed); err == nil { // else the pipeline rejects it
 		changed = line
-		if flow == governance.Request && argued(x.Method) {
+		if flow == governance.Request && hasArguments(x.Method) {
 			changed = rawjson.Set(x.Request, "arguments", line)
 		}
 	}
 	return governance.Decision{Action: governance.Modify, JSON: changed}
 }
 
-// unanswered is the error of a call without a decision. Heard says that err is
-// the plugin's own; Unavailable and Canceled are else the end of the connection,
-// which is ours to close when the process has ended.
-func unanswered(ctx context.Context, rpc string, err error, heard bool) error {
+// callError returns the error of a call without an answer. responded means that err came
+// from the plugin. Otherwise Unavailable and Canceled mean that the connection ended, which
+// the host closes when the process has ended.
+func callError(ctx context.Context, rpc string, err error, responded bool) error {
 	state := status.Convert(err)
 	switch code := state.Code(); {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded: // its clock is told ours, and may be the first
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || code == codes.DeadlineExceeded: // the plugin knows the deadline, and its clock may be ahead
 		return protocol.Errorf(protocol.CallTimeout, "no answer in time: %w", context.DeadlineExceeded)
 	case ctx.Err() != nil:
 		return protocol.Errorf(protocol.Canceled, "given up: %w", ctx.Err())
-	case !heard && (code == codes.Unavailable || code == codes.Canceled):
+	case !responded && (code == codes.Unavailable || code == codes.Canceled):
 		return protocol.Errorf(protocol.ChildExited, "its process or its connection ended: %s", state.Message())
 	case code == codes.ResourceExhausted && strings.Contains(state.Message(), "larger than max"):
 		return protocol.Errorf(protocol.InvalidResponse, "a message was too large: %s; let its server accept %d (grpc.MaxRecvMsgSize, grpc.max_receive_message_length)",

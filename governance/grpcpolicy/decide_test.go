@@ -62,7 +62,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestMessage holds what a plugin is told against the exchange, method by method.
+// TestMessage compares the message to the plugin with the exchange, method by method.
 func TestMessage(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -108,7 +108,7 @@ func TestMessage(t *testing.T) {
 				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "decision": "allow", "code": "", "policy": "", "decision_id": "d1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.x.Tool, tt.want.ToolName = "tell", "tell" // tells what it was told
+			tt.x.Tool, tt.want.ToolName = "tell", "tell" // answers with the message it got
 			d, err := policies[tt.category].ask(tt.flow, &tt.x)
 			if err != nil || d.Action != governance.Deny {
 				t.Fatalf("decision: %+v, %v", d, err)
@@ -124,7 +124,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// The caller decides how long it waits.
+// The deadline of the caller bounds the wait.
 func TestDecideEndsWithItsContext(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -144,7 +144,7 @@ func TestDecideEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A request and a result of the largest size pass in both directions.
+// A request and a result of the largest size are accepted in both directions.
 func TestLargeMessages(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)

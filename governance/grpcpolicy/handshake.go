@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// maxJSON is the largest request or result there is: a line of the wire.
+	// maxJSON is the largest request or result: the limit of a line on the wire.
 	maxJSON = 16 << 20
-	// maxMessage holds one of each, and whatever comes with them.
+	// maxMessage holds one request, one result and the other fields.
 	maxMessage = 2*maxJSON + 64<<10
-	// window is how much may be under way unacknowledged, in either direction.
+	// window is gRPC's flow control window, in bytes.
 	window = 1 << 20
 )
 
-// errSevered marks a fault that is the end of the connection.
-var errSevered = errors.New("the connection broke")
+// errDisconnected marks an error caused by the end of the connection.
+var errDisconnected = errors.New("the connection broke")
 
-// shake connects to the plugin, checks who it is, configures it and waits until
-// it is ready, all within the spec's HandshakeTimeout.
-func (s *Service) shake(alive context.Context, sock *socket, info Info) (*live, *protocol.Error) {
+// handshake connects to the plugin, checks its metadata, configures it and waits until it
+// is ready, all within the spec's HandshakeTimeout.
+func (s *Service) handshake(alive context.Context, sock *socket, info Info) (*connection, *protocol.Error) {
 	ctx, cancel := context.WithTimeout(alive, s.o.Spec.HandshakeTimeout)
 	defer cancel()
-	if err := sock.await(ctx); err != nil {
-		return nil, s.unshaken(ctx, "listen on its socket", err)
+	if err := sock.waitListening(ctx); err != nil {
+		return nil, s.handshakeError(ctx, "listen on its socket", err)
 	}
 	conn, err := grpc.NewClient("unix:"+sock.path,
 		grpc.WithContextDialer(sock.dial),
@@ -55,8 +55,8 @@ func (s *Service) shake(alive context.Context, sock *socket, info Info) (*live, 
 	if err != nil {
 		return nil, protocol.Errorf(protocol.HandshakeInvalid, "%w", err)
 	}
-	l := &live{pluginv1.NewPluginServiceClient(conn), conn}
-	if fault := s.introduce(ctx, l.client, &info); fault != nil {
+	l := &connection{pluginv1.NewPluginServiceClient(conn), conn}
+	if fault := s.configure(ctx, l.client, &info); fault != nil {
 		conn.Close()
 		return nil, fault
 	}
@@ -65,11 +65,11 @@ func (s *Service) shake(alive context.Context, sock *socket, info Info) (*live, 
 	return l, nil
 }
 
-// introduce is the conversation before the first decision.
-func (s *Service) introduce(ctx context.Context, c pluginv1.PluginServiceClient, info *Info) *protocol.Error {
+// configure makes the calls before the first decision.
+func (s *Service) configure(ctx context.Context, c pluginv1.PluginServiceClient, info *Info) *protocol.Error {
 	meta, err := c.GetMetadata(ctx, &emptypb.Empty{})
 	if err != nil {
-		return s.unshaken(ctx, "answer GetMetadata", err)
+		return s.handshakeError(ctx, "answer GetMetadata", err)
 	}
 	if fault := checkMetadata(&s.o.Spec, meta); fault != nil {
 		return fault
@@ -82,55 +82,55 @@ func (s *Service) introduce(ctx context.Context, c pluginv1.PluginServiceClient,
 		}
 	}
 	if _, err := c.Configure(ctx, &pluginv1.PluginConfigureRequest{ConfigJson: config}); err != nil {
-		return s.unshaken(ctx, "accept its config", err)
+		return s.handshakeError(ctx, "accept its config", err)
 	}
 	return s.awaitReady(ctx, c)
 }
 
-// The pauses between two questions whether it is ready.
+// The pauses between two CheckReady calls.
 const (
 	firstPoll = 10 * time.Millisecond
 	lastPoll  = time.Second
 )
 
 func (s *Service) awaitReady(ctx context.Context, c pluginv1.PluginServiceClient) *protocol.Error {
-	said := ""
+	message := ""
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		r, err := c.CheckReady(ctx, &emptypb.Empty{})
 		if err == nil && r.GetReady() {
 			return nil
 		}
 		if err == nil {
-			said = cmp.Or(strings.TrimSpace(r.GetMessage()), "it does not say why")
+			message = cmp.Or(strings.TrimSpace(r.GetMessage()), "it does not say why")
 			select {
 			case <-time.After(pause):
 				continue
 			case <-ctx.Done():
 			}
 		}
-		if said != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
-			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout, said)
+		if message != "" && (errors.Is(ctx.Err(), context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded) {
+			return protocol.Errorf(protocol.HandshakeTimeout, "not ready within %s: %s", s.o.Spec.HandshakeTimeout, message)
 		}
-		return s.unshaken(ctx, "say whether it is ready", err)
+		return s.handshakeError(ctx, "say whether it is ready", err)
 	}
 }
 
-// unshaken is the fault of a plugin that did not do something of the handshake.
-func (s *Service) unshaken(ctx context.Context, what string, err error) *protocol.Error {
+// handshakeError returns the error of one step of the handshake.
+func (s *Service) handshakeError(ctx context.Context, what string, err error) *protocol.Error {
 	state := status.Convert(err)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded: // its clock is told ours
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || state.Code() == codes.DeadlineExceeded: // the plugin knows the deadline, and its clock may be ahead
 		return protocol.Errorf(protocol.HandshakeTimeout, "it did not %s within %s", what, s.o.Spec.HandshakeTimeout)
-	case ctx.Err() != nil: // the process has ended, or nobody wants it any more
-		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w", what, errSevered)
+	case ctx.Err() != nil: // the process has ended, or ctx of Serve has
+		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w", what, errDisconnected)
 	case state.Code() == codes.Unavailable:
-		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errSevered, state.Message())
+		return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %w: %s", what, errDisconnected, state.Message())
 	}
 	return protocol.Errorf(protocol.HandshakeInvalid, "it did not %s: %s (%s)", what, state.Message(), state.Code())
 }
 
-// checkMetadata holds what the plugin says of itself against what the operator
-// says of it. What it leaves out is not held against it, but for the commit.
+// checkMetadata compares the plugin's metadata with the spec. An empty field matches,
+// except for the commit hash.
 func checkMetadata(spec *governance.Spec, meta *pluginv1.PluginMetadata) *protocol.Error {
 	wrong := func(what, got, want, next string) *protocol.Error {
 		return protocol.Errorf(protocol.HandshakeInvalid, "it says that its %s is %q, and the configuration says %q; %s", what, got, want, next)

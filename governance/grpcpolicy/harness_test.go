@@ -18,10 +18,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// patience bounds what must happen; it is never what a test waits for.
+// patience bounds every wait for an event; no test waits that long.
 const patience = 30 * time.Second
 
-// policy is a service under test and its Serve.
+// policy is a service under test and its call of Serve.
 type policy struct {
 	*grpcpolicy.Service
 	t     testing.TB
@@ -31,7 +31,7 @@ type policy struct {
 	ended chan error
 }
 
-// spec is a policy that runs script in this test binary.
+// spec is a policy whose process is this test binary running script.
 func spec(t testing.TB, script string) governance.Spec {
 	path, env := processtest.Script(t, script)
 	s := governance.Spec{
@@ -43,7 +43,7 @@ func spec(t testing.TB, script string) governance.Spec {
 	return s
 }
 
-// start serves the policy until the test ends.
+// start runs Serve until the test ends.
 func start(t testing.TB, s governance.Spec) *policy {
 	t.Helper()
 	set := map[string]string{"TMPDIR": os.TempDir()}
@@ -78,7 +78,7 @@ func started(t testing.TB, s governance.Spec) *policy {
 	return p
 }
 
-// end waits for the end of Serve; a second call returns the same.
+// end waits until Serve returns; further calls return the same error.
 func (p *policy) end() error {
 	p.t.Helper()
 	select {
@@ -105,7 +105,7 @@ func (p *policy) ask(flow governance.Flow, x *governance.Exchange) (governance.D
 	return p.Decide(ctx, flow, x)
 }
 
-// fault returns err as what it must be.
+// fault returns err as a *protocol.Error.
 func fault(t testing.TB, err error) *protocol.Error {
 	t.Helper()
 	e, ok := errors.AsType[*protocol.Error](err)
@@ -115,7 +115,7 @@ func fault(t testing.TB, err error) *protocol.Error {
 	return e
 }
 
-// sockets are the directories of sockets that exist now.
+// sockets returns the existing directories of sockets.
 func sockets(t testing.TB) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), "exthost-*"))

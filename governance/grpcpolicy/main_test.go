@@ -26,13 +26,13 @@ func TestMain(m *testing.M) {
 	processtest.Main(m, map[string]processtest.Verb{"plugin": plugin, "socket": badSocket})
 }
 
-// plugin is a child that serves the contract, as its words say:
+// plugin is a child that serves the protocol. Its arguments script it:
 //
-//	name=N, category=C, commit=H, flows=A,B   what it reports
+//	name=N, category=C, commit=H, flows=A,B   reported metadata
 //	configure=TEXT                            the error of Configure
-//	ready=N                                   the question it says yes to; 0 is none
-//	die=RPC, hang=RPC                         what it does instead of answering
-//	journal=FILE                              what it approves, a line each
+//	ready=N                                   the CheckReady call that succeeds; 0 is none
+//	die=RPC, hang=RPC                         calls at which it exits or hangs
+//	journal=FILE                              file of the allowed ids, one per line
 func plugin(words string) {
 	s := &server{journal: os.Stderr}
 	for _, word := range strings.Fields(words) {
@@ -65,11 +65,11 @@ func plugin(words string) {
 	must(err)
 	s.grpc = serverOf(s)
 	must(s.grpc.Serve(l))
-	time.Sleep(time.Hour) // the life of a plugin without a socket
+	time.Sleep(time.Hour) // a plugin without a socket runs until it is killed
 }
 
 func serverOf(s *server) *grpc.Server {
-	g := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20), grpc.UnaryInterceptor(s.fate))
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20), grpc.UnaryInterceptor(s.misbehave))
 	pluginv1.RegisterPluginServiceServer(g, s)
 	return g
 }
@@ -95,8 +95,8 @@ type server struct {
 	journal *os.File
 }
 
-// fate dies and hangs where the words say so.
-func (s *server) fate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// misbehave exits or hangs at the calls that the arguments name.
+func (s *server) misbehave(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	rpc := info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 	switch rpc {
 	case s.die:
@@ -140,7 +140,7 @@ func (s *server) HandleResponse(ctx context.Context, r *pluginv1.PluginHandleReq
 	return s.handle(ctx, r)
 }
 
-// handle does what the tool's name says.
+// handle does as the tool's name says.
 func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 	yes := &pluginv1.PluginHandleResponse{Continue: true}
 	change := func(json string) { yes.RequestJson, yes.ResponseJson = []byte(json), []byte(json) }
@@ -149,7 +149,7 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		return &pluginv1.PluginHandleResponse{}, nil
 	case "deny":
 		return &pluginv1.PluginHandleResponse{RejectCode: "C1", RejectMessage: "because"}, nil
-	case "tell": // what it was told, with a mutation that a rejection makes void
+	case "tell": // the message it got, with a change that a rejection makes void
 		return &pluginv1.PluginHandleResponse{RejectMessage: protojson.Format(r), RequestJson: []byte(`{}`)}, nil
 	case "echo":
 		yes.RequestJson, yes.ResponseJson = r.RequestJson, r.ResponseJson
@@ -165,7 +165,7 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 		return nil, status.Error(codes.Internal, "the database is away")
 	case "unavailable":
 		return nil, status.Error(codes.Unavailable, "come back later")
-	case "hang": // its clock may be ahead of its host's: it has no answer then either
+	case "hang": // the deadline may end here before it ends in the host
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case "die":
@@ -182,7 +182,7 @@ func (s *server) handle(ctx context.Context, r *pluginv1.PluginHandleRequest) (*
 	return yes, nil
 }
 
-// approve lets calls pass whose id does not end in 1, and writes them down first.
+// approve allows calls whose id does not end in 1, and writes the id to the journal first.
 func (s *server) approve(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 	id := r.Metadata["request_id"]
 	if strings.HasSuffix(id, "1") {
@@ -196,7 +196,7 @@ func (s *server) approve(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandl
 	return &pluginv1.PluginHandleResponse{Continue: true}, nil
 }
 
-// badSocket is a child whose socket is not one of the contract.
+// badSocket is a child whose socket does not serve the protocol.
 func badSocket(what string) {
 	path := os.Getenv("MCPD_PLUGIN_SOCKET")
 	switch what {

@@ -14,11 +14,10 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// matrixTool is what the exchanges of the matrix call.
+// matrixTool is the tool of the matrix's exchanges.
 const matrixTool = "ext_x_work"
 
-// TestMatrix holds a plugin in a process of its own against the rules of the
-// pipeline.
+// TestMatrix tests a plugin in a process of its own against the rules of the pipeline.
 func TestMatrix(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -29,7 +28,7 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
-// scripted does as the caller says.
+// scripted behaves as the caller's name says.
 func scripted(ctx context.Context, r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 	yes := &pluginv1.PluginHandleResponse{Continue: true}
 	switch governancetest.Behaviour(r.Caller) {

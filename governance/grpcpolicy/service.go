@@ -19,54 +19,53 @@ import (
 )
 
 const (
-	// farewellTimeout bounds the Shutdown call. Plugins write down what they
-	// hold while it lasts.
-	farewellTimeout = 2 * time.Second
-	// exitGrace is how long before the end of the process the end of its
-	// connection may come and still be the same event.
+	// shutdownTimeout bounds the Shutdown call, in which plugins save their state.
+	shutdownTimeout = 2 * time.Second
+	// exitGrace is the time to wait for the end of the process after the end of its
+	// connection, which usually precedes it.
 	exitGrace = 500 * time.Millisecond
-	// stopTimeout is how long a killed process may take to be gone.
+	// stopTimeout bounds the wait for a killed process.
 	stopTimeout = 5 * time.Second
 )
 
-// Options say what a [Service] runs.
+// Options configure a [Service].
 type Options struct {
-	// Spec is the policy, normalized and valid. Its cwd is the working directory,
-	// and where a command with a slash is found; "" is the host's own.
+	// Spec is the policy, normalized and valid. Its cwd is the working directory, and
+	// relative commands with a slash resolve against it; "" is that of the host.
 	Spec governance.Spec
-	// Env is the complete environment of the process, as [process.Environ] returns
-	// it; Spec.Env is expected to be in it. The four variables of the contract are
-	// added, in place of what Env may say of them.
+	// Env is the complete environment of the process, as [process.Environ] returns it,
+	// Spec.Env included. The four variables of the protocol are added and replace others of
+	// the same name.
 	Env []string
-	// Logger gets what the process writes to stdout and stderr, line by line; nil
-	// is nobody.
+	// Logger receives stdout and stderr of the process, one record per line. Default:
+	// discarded.
 	Logger *slog.Logger
-	// Containment holds what the process starts; nil holds its group.
+	// Containment contains the descendants of the process. Default: only its process group.
 	Containment *process.Containment
 }
 
-// Service is one run of a policy's process; it is used once. Its methods may be
-// called from any goroutine.
+// Service is one run of a policy's process; it is used once. Its methods are safe for
+// concurrent use.
 type Service struct {
 	o    Options
-	proc atomic.Pointer[process.Process] // nil before it was started
-	live atomic.Pointer[live]            // nil before it is ready, and when that is over
+	proc atomic.Pointer[process.Process] // nil before the start
+	live atomic.Pointer[connection]      // nil while the policy is not ready
 	info atomic.Pointer[Info]
 }
 
-// live is a plugin that can be asked.
-type live struct {
+// connection is the connection to a plugin that is ready.
+type connection struct {
 	client pluginv1.PluginServiceClient
 	conn   *grpc.ClientConn
 }
 
-// Info is what is known about a run.
+// Info describes a run.
 type Info struct {
 	PID       int
 	StartedAt time.Time
-	Handshake time.Duration            // from the start to ready; 0 before
-	Metadata  *pluginv1.PluginMetadata // as reported; nil before it was
-	Stderr    []string                 // the last lines it wrote, not redacted
+	Handshake time.Duration            // duration from start to ready; 0 before
+	Metadata  *pluginv1.PluginMetadata // as reported; nil before GetMetadata
+	Stderr    []string                 // the latest lines, not redacted
 }
 
 var _ governance.Policy = (*Service)(nil)
@@ -79,11 +78,11 @@ func New(o Options) *Service {
 	return &Service{o: o}
 }
 
-// Serve runs the process in the calling goroutine until it ends, and calls ready
-// once it can be asked. When ctx ends it says Shutdown, stops the process and
-// returns nil. Any other return is a *protocol.Error with what the process left
-// behind: SpawnFailed, HandshakeTimeout, HandshakeInvalid, ChildExited, or
-// StdoutClosed when it gave up its socket and lived on.
+// Serve runs the process in the calling goroutine until it ends, and calls ready once it
+// accepts calls. When ctx ends it calls Shutdown, stops the process and returns nil. Any
+// other error is a *protocol.Error with evidence: SpawnFailed, HandshakeTimeout,
+// HandshakeInvalid, ChildExited, or StdoutClosed when the plugin closed its socket and kept
+// running.
 func (s *Service) Serve(ctx context.Context, ready func()) error {
 	sock, err := newSocket()
 	if err != nil {
@@ -103,8 +102,8 @@ func (s *Service) Serve(ctx context.Context, ready func()) error {
 	return fault
 }
 
-// run serves a started process to its end and returns why that came, nil when ctx
-// did it.
+// run serves a started process until it ends, and returns the reason, nil when ctx has
+// ended.
 func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, began time.Time, ready func()) *protocol.Error {
 	alive, end := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
@@ -117,31 +116,32 @@ func (s *Service) run(ctx context.Context, p *process.Process, sock *socket, beg
 	})
 	info := Info{PID: p.PID(), StartedAt: began}
 	s.info.Store(&info)
-	l, fault := s.shake(alive, sock, info)
+	l, fault := s.handshake(alive, sock, info)
 	if fault == nil {
 		s.live.Store(l)
 		ready()
-		fault = attend(alive, l.conn)
+		fault = waitDisconnected(alive, l.conn)
 		s.live.Store(nil)
 	}
 	end()
 	if ctx.Err() != nil {
-		s.farewell(ctx, l)
+		s.shutdown(ctx, l)
 		fault = nil
 	} else {
-		fault = s.autopsy(p, fault)
+		fault = s.exitError(p, fault)
 	}
 	if l != nil {
-		l.conn.Close() // ends the calls that are still waiting
+		l.conn.Close() // ends the pending calls
 	}
-	s.bury(p)
+	s.reap(p)
 	tasks.Wait()
 	return fault
 }
 
-// attend returns when ctx ends, or why the connection is over. A plugin may close
-// a connection for a fresh one, as servers with an age limit do.
-func attend(ctx context.Context, conn *grpc.ClientConn) *protocol.Error {
+// waitDisconnected returns nil when ctx ends, or an error when the plugin stops listening.
+// A plugin may close a connection for a new one, as servers with a maximum connection age
+// do.
+func waitDisconnected(ctx context.Context, conn *grpc.ClientConn) *protocol.Error {
 	for {
 		state := conn.GetState()
 		switch state {
@@ -156,26 +156,25 @@ func attend(ctx context.Context, conn *grpc.ClientConn) *protocol.Error {
 	}
 }
 
-// farewell says Shutdown and asks the process to go, which takes it as long as it
-// likes within the bounds.
-func (s *Service) farewell(ctx context.Context, l *live) {
+// shutdown calls Shutdown and stops the process, each within its timeout.
+func (s *Service) shutdown(ctx context.Context, l *connection) {
 	ctx = context.WithoutCancel(ctx)
 	if l != nil {
-		saying, cancel := context.WithTimeout(ctx, farewellTimeout)
-		_, _ = l.client.Shutdown(saying, &emptypb.Empty{}) // SIGTERM says the same
+		shutdownCtx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+		_, _ = l.client.Shutdown(shutdownCtx, &emptypb.Empty{}) // on an error, SIGTERM has the same effect
 		cancel()
-		l.conn.Close() // a plugin that ends gracefully waits for its calls
+		l.conn.Close() // a graceful server waits until its connections are closed
 	}
-	// No plugin waits for the end of its stdin, so there is none to wait for.
+	// Plugins do not react to the end of stdin, so Stop does not wait for that.
 	if err := s.proc.Load().Stop(ctx, 0); err != nil {
 		s.o.Logger.Error("policy does not die", "error", err)
 	}
 }
 
-// autopsy corrects fault, which may be nil, when the process has ended or is
-// about to: the end of its socket is mostly the first sign of that.
-func (s *Service) autopsy(p *process.Process, fault *protocol.Error) *protocol.Error {
-	if fault != nil && !errors.Is(fault, errSevered) && fault.Kind != protocol.StdoutClosed {
+// exitError replaces fault, which may be nil, when the process has ended or is about to:
+// the end of its socket is usually the first sign.
+func (s *Service) exitError(p *process.Process, fault *protocol.Error) *protocol.Error {
+	if fault != nil && !errors.Is(fault, errDisconnected) && fault.Kind != protocol.StdoutClosed {
 		return fault
 	}
 	select {
@@ -190,7 +189,7 @@ func (s *Service) autopsy(p *process.Process, fault *protocol.Error) *protocol.E
 	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, p.Exit())
 }
 
-func (s *Service) bury(p *process.Process) {
+func (s *Service) reap(p *process.Process) {
 	p.Kill()
 	select {
 	case <-p.Done():
@@ -199,14 +198,14 @@ func (s *Service) bury(p *process.Process) {
 	}
 }
 
-// Kill ends the process, if there is one, at once. It does not wait.
+// Kill kills the process, if there is one. It does not wait.
 func (s *Service) Kill() {
 	if p := s.proc.Load(); p != nil {
 		p.Kill()
 	}
 }
 
-// Info returns what is known about the run so far.
+// Info returns the present state of the run.
 func (s *Service) Info() Info {
 	p, info := s.proc.Load(), s.info.Load()
 	if p == nil || info == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// own gives the test a directory for its sockets that nobody else uses.
+// own gives the test a private directory for its sockets.
 func own(t testing.TB) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "xp")
@@ -68,7 +68,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestHandshakeFails has a plugin for each way not to become ready.
+// TestHandshakeFails has one plugin per reason.
 func TestHandshakeFails(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
@@ -127,7 +127,7 @@ func TestHandshakeFails(t *testing.T) {
 
 func soon(s *governance.Spec) { s.HandshakeTimeout = 500 * time.Millisecond }
 
-// What the plugin reports empty, spelt otherwise or in addition is no mismatch.
+// Empty, additional and differently spelt metadata is not a mismatch.
 func TestHandshakeTakesAnEmptyReport(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -136,7 +136,7 @@ func TestHandshakeTakesAnEmptyReport(t *testing.T) {
 	started(t, s)
 }
 
-// The end of ctx ends a start, too.
+// The end of ctx ends the handshake too.
 func TestStopWhileStarting(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -148,8 +148,8 @@ func TestStopWhileStarting(t *testing.T) {
 	}
 }
 
-// TestDeathEndsCalls has calls under way when the process dies, is killed, gives
-// up its socket, or is stopped.
+// TestDeathEndsCalls has pending calls when the process dies, is killed, closes its socket,
+// or is stopped.
 func TestDeathEndsCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kill func(p *policy)
@@ -175,7 +175,7 @@ func TestDeathEndsCalls(t *testing.T) {
 					under <- err
 				}()
 			}
-			if _, err := p.ask(governance.Request, call("allow")); err != nil { // and it serves others meanwhile
+			if _, err := p.ask(governance.Request, call("allow")); err != nil { // other calls are served meanwhile
 				t.Error(err)
 			}
 			tt.kill(p)
@@ -198,7 +198,7 @@ func TestDeathEndsCalls(t *testing.T) {
 	}
 }
 
-// A plugin that ignores Shutdown and SIGTERM is killed all the same.
+// A plugin that ignores Shutdown and SIGTERM is killed.
 func TestStopLadder(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -209,8 +209,8 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the policy gets what the host let through and the contract,
-// whatever the environment said of that.
+// TestEnvironment checks that the policy gets the allowed variables and those of the
+// protocol, whatever their previous value.
 func TestEnvironment(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)

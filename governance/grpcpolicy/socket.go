@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// maxPath is below what any system has room for in the address of a unix socket
-// (104 bytes on macOS).
+// maxPath is below the limit of a unix socket's address on every system (104 bytes on
+// macOS).
 const maxPath = 100
 
-// The pauses between attempts to reach a socket that is not there yet.
+// The pauses between attempts to connect to a socket that does not exist yet.
 const (
 	firstPause = 2 * time.Millisecond
 	lastPause  = 100 * time.Millisecond
 )
 
-// socket is where a plugin is to listen: a path in a directory of its own, which
-// only this user may enter.
+// socket is the address at which a plugin listens, in a directory that only this user may
+// enter.
 type socket struct {
 	dir, path string
-	reached   atomic.Pointer[net.Conn] // the first connection, until it is used
+	first     atomic.Pointer[net.Conn] // the connection of waitListening, until dial uses it
 }
 
-// newSocket makes the directory where the path is short enough.
+// newSocket creates the directory where the path is short enough.
 func newSocket() (*socket, error) {
 	var err error
 	for _, root := range []string{os.TempDir(), "/tmp"} {
@@ -45,20 +45,20 @@ func newSocket() (*socket, error) {
 }
 
 func (s *socket) remove() {
-	if c := s.reached.Swap(nil); c != nil {
+	if c := s.first.Swap(nil); c != nil {
 		(*c).Close()
 	}
 	os.RemoveAll(s.dir)
 }
 
-// await connects as soon as the plugin listens. Its error is that of the last
-// attempt, when ctx has ended.
-func (s *socket) await(ctx context.Context) error {
+// waitListening connects as soon as the plugin listens. When ctx ends it returns the error
+// of the last attempt.
+func (s *socket) waitListening(ctx context.Context) error {
 	var d net.Dialer
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
 		c, err := d.DialContext(ctx, "unix", s.path)
 		if err == nil {
-			s.reached.Store(&c)
+			s.first.Store(&c)
 			return nil
 		}
 		select {
@@ -69,9 +69,9 @@ func (s *socket) await(ctx context.Context) error {
 	}
 }
 
-// dial is gRPC's dialer: the connection that is there, or another one.
+// dial is gRPC's dialer. It uses the connection of waitListening first.
 func (s *socket) dial(ctx context.Context, _ string) (net.Conn, error) {
-	if c := s.reached.Swap(nil); c != nil {
+	if c := s.first.Swap(nil); c != nil {
 		return *c, nil
 	}
 	var d net.Dialer

@@ -13,10 +13,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// spawn starts the process and tells it where its socket is to be.
+// spawn starts the process and passes it the path of its socket.
 func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, error) {
 	spec := &s.o.Spec
-	env := withContract(s.o.Env, map[string]string{
+	env := withPluginEnv(s.o.Env, map[string]string{
 		"MCPV_PLUGIN_SOCKET":   socket,
 		"MCPD_PLUGIN_SOCKET":   socket,
 		"MCPV_PLUGIN_NAME":     spec.Name,
@@ -45,8 +45,8 @@ func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, e
 	return p, nil
 }
 
-// withContract returns env with the variables of the contract.
-func withContract(env []string, contract map[string]string) []string {
+// withPluginEnv returns env with the variables of the protocol.
+func withPluginEnv(env []string, contract map[string]string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		_, ours := contract[name]
@@ -70,7 +70,7 @@ func (s *Service) log(l process.Line) {
 	s.o.Logger.LogAttrs(context.Background(), l.Level, l.Text, attrs...)
 }
 
-// spawnFailed says why a process could not be started.
+// spawnFailed returns the error of a process that could not be started.
 func spawnFailed(err error) *protocol.Error {
 	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
@@ -79,7 +79,7 @@ func spawnFailed(err error) *protocol.Error {
 	return e
 }
 
-// evidenceOf returns what a process left behind; little while it still lives.
+// evidenceOf returns the stderr of a process, and its exit status if it has ended.
 func evidenceOf(p *process.Process) *protocol.Evidence {
 	e := &protocol.Evidence{Stderr: p.Tail()}
 	select {

@@ -16,12 +16,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// kills is how often the policy dies.
+// kills is the number of times the policy dies.
 var kills = stormtest.Sized(100, 1_000)
 
-// TestG1NoApprovalWithoutAnAnswer kills a policy again and again at random moments
-// while calls ask it. What was allowed is what the policy had written down before
-// it said so, and what it rejects is never allowed.
+// TestG1NoApprovalWithoutAnAnswer kills a policy at random moments while calls ask it.
+// Every allowed call must be in the journal, which the policy writes before it answers, and
+// rejected calls are never allowed.
 func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
 	processtest.Leaks(t)
 	own(t)
@@ -31,7 +31,7 @@ func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
 		journal := filepath.Join(t.TempDir(), "journal")
 		s := spec(t, "plugin journal="+journal)
 		wg.Go(func() {
-			l := &lane{t: t, id: id, random: rand.New(rand.NewPCG(uint64(id), 0))}
+			l := &victim{t: t, id: id, random: rand.New(rand.NewPCG(uint64(id), 0))}
 			for life := range kills / lanes {
 				l.live(s, life)
 			}
@@ -41,8 +41,8 @@ func TestG1NoApprovalWithoutAnAnswer(t *testing.T) {
 	wg.Wait()
 }
 
-// lane is one policy that is killed and started again, and what it decided.
-type lane struct {
+// victim is one policy that is killed and restarted, and its decisions.
+type victim struct {
 	t              *testing.T
 	id             int
 	random         *rand.Rand
@@ -52,14 +52,14 @@ type lane struct {
 }
 
 // live asks one run of the policy from several callers until it has been killed.
-func (l *lane) live(s governance.Spec, life int) {
+func (l *victim) live(s governance.Spec, life int) {
 	p := started(l.t, s)
 	var callers sync.WaitGroup
 	for caller := range 4 {
 		callers.Go(func() {
 			for n := 0; ; n++ {
 				x := call("journal")
-				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, n, caller) // the policy denies the second caller everything
+				x.ID = fmt.Sprintf("%d.%d.%d.%d", l.id, life, n, caller) // the policy denies every call of the second caller
 				d, err := p.ask(governance.Request, x)
 				if l.note(x.ID, d, err); err != nil {
 					return
@@ -67,7 +67,7 @@ func (l *lane) live(s governance.Spec, life int) {
 			}
 		})
 	}
-	// A random moment, not a wait for anything.
+	// A random moment; the test does not wait for an event.
 	time.Sleep(time.Duration(l.random.Int64N(int64(3 * time.Millisecond))))
 	p.Kill()
 	callers.Wait()
@@ -76,7 +76,7 @@ func (l *lane) live(s governance.Spec, life int) {
 	}
 }
 
-func (l *lane) note(id string, d governance.Decision, err error) {
+func (l *victim) note(id string, d governance.Decision, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch kind := protocol.KindOf(err); {
@@ -85,15 +85,15 @@ func (l *lane) note(id string, d governance.Decision, err error) {
 	case err == nil && d.Code == "odd":
 		l.denied++
 	case kind == protocol.ChildExited || kind == protocol.NotReady,
-		kind == protocol.ExtensionError: // it died between the head of its answer and the rest
+		kind == protocol.ExtensionError: // it died between the headers of its answer and the rest
 		l.failed++
 	default:
 		l.t.Errorf("%s: %+v, %v", id, d, err)
 	}
 }
 
-// check holds what was allowed against what the policy wrote down.
-func (l *lane) check(journal string) {
+// check compares the allowed calls with the journal.
+func (l *victim) check(journal string) {
 	data, err := os.ReadFile(journal)
 	if err != nil {
 		l.t.Error(err)

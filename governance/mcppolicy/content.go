@@ -8,14 +8,14 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// contents are the elements of a resource's result.
+// contents returns the contents of a resource's result.
 func contents(result json.RawMessage) (list []json.RawMessage) {
-	_ = json.Unmarshal(rawjson.Get(result, "contents"), &list) // what is no list has no elements
+	_ = json.Unmarshal(rawjson.Get(result, "contents"), &list) // no list: no contents
 	return list
 }
 
-// contentPayloads asks about one content at a time, which is what plugins know. A
-// content has the names of both worlds: mimeType, and type and mime_type.
+// contentPayloads returns one payload per content, because plugins handle one at a time. A
+// content has the member names of both protocols: mimeType, and type and mime_type.
 func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []json.RawMessage) {
 	uri := rawjson.Get(x.Request, "uri")
 	for _, c := range contents(body) {
@@ -23,15 +23,15 @@ func contentPayloads(x *governance.Exchange, body json.RawMessage) (payloads []j
 		if mime := rawjson.Get(c, "mimeType"); mime != nil {
 			also["mime_type"] = mime
 		}
-		payloads = append(payloads, one("uri", uri, "content", rawjson.Edit(c, also))...)
+		payloads = append(payloads, payloadOf("uri", uri, "content", rawjson.Edit(c, also))...)
 	}
 	return payloads
 }
 
-// mergeContent takes the text or blob of a changed content. Everything else stays
-// as the extension said it.
+// mergeContent takes the text or blob of a changed content. The other members stay as the
+// extension sent them.
 func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
-	content := given(changed, "content")
+	content := member(changed, "content")
 	if content == nil {
 		return body, nil
 	}
@@ -40,7 +40,7 @@ func mergeContent(_ *governance.Exchange, body json.RawMessage, i int, changed j
 	}
 	edits := make(map[string]json.RawMessage, 2)
 	for _, key := range []string{"text", "blob"} {
-		edits[key] = given(content, key)
+		edits[key] = member(content, key)
 		if _, ok := rawjson.Text(edits[key]); edits[key] != nil && !ok {
 			return nil, fmt.Errorf("the %s of its content is not a string", key)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Decide implements [governance.Policy]. Its error is the caller's, ExtensionError
-// for the plugin's own, or InvalidResponse.
+// Decide implements [governance.Policy]. Its errors are those of the Caller, ExtensionError
+// for an error of the plugin, or InvalidResponse.
 func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	h := hooks[point{x.Method, flow}]
 	if h == nil || !p.hooks[h.name] || x.Failure != nil && x.Method != protocol.MethodToolsCall {
@@ -25,9 +25,9 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	if flow == governance.Response {
 		body = outcome(x)
 	}
-	sent, kept := body, p.context(flow, x)
+	sent, state := body, p.context(flow, x)
 	for i, payload := range h.payloads(x, body) {
-		a, err := p.invoke(ctx, h, payload, kept)
+		a, err := p.invoke(ctx, h, payload, state)
 		if err != nil {
 			return governance.Decision{}, err
 		}
@@ -35,12 +35,12 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 			return a.denial(), nil
 		}
 		if a.Context != nil {
-			kept = carried(kept, a.Context)
+			state = mergeContext(state, a.Context)
 		}
 		if a.Result.Modified == nil {
 			continue
 		}
-		if !p.content { // the pipeline has a word about that, whatever it is
+		if !p.content { // the pipeline ignores and logs the change
 			return governance.Decision{Action: governance.Modify, JSON: a.Result.Modified}, nil
 		}
 		if body, err = h.merge(x, body, i, a.Result.Modified); err != nil {
@@ -48,7 +48,7 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		}
 	}
 	if flow == governance.Request && !x.Notify {
-		p.states.put(x.ID, kept)
+		p.states.put(x.ID, state)
 	}
 	if bytes.Equal(body, sent) {
 		return governance.Decision{}, nil
@@ -56,12 +56,12 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 	return governance.Decision{Action: governance.Modify, JSON: body}, nil
 }
 
-// context is what a plugin is invoked with beside the payload: in the response
-// flow what it left in the request's.
+// context returns the context for an invocation: in the response flow, the one that the
+// plugin returned in the request flow.
 func (p *Policy) context(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	if flow == governance.Response {
-		if kept := p.states.take(x.ID); kept != nil {
-			return kept
+		if state := p.states.take(x.ID); state != nil {
+			return state
 		}
 	}
 	fresh, _ := json.Marshal(pluginContext{Global: globalContext{ // strings always encode
@@ -92,23 +92,23 @@ func orNil(s string) *string {
 	return &s
 }
 
-// carried is the context with what the plugin changed of it that is its own: who
-// calls whom stays what the host says.
-func carried(sent, got json.RawMessage) json.RawMessage {
+// mergeContext returns sent with the plugin's state and metadata. The caller and the server
+// stay as the host set them.
+func mergeContext(sent, got json.RawMessage) json.RawMessage {
 	global := rawjson.Get(sent, "global_context")
-	if state := given(rawjson.Get(got, "global_context"), "state"); state != nil {
+	if state := member(rawjson.Get(got, "global_context"), "state"); state != nil {
 		global = rawjson.Set(global, "state", state)
 	}
 	edits := map[string]json.RawMessage{"global_context": global}
 	for _, key := range []string{"state", "metadata"} {
-		if v := given(got, key); v != nil {
+		if v := member(got, key); v != nil {
 			edits[key] = v
 		}
 	}
 	return rawjson.Edit(sent, edits)
 }
 
-// answer is what invoke_hook returns.
+// answer is the result of invoke_hook.
 type answer struct {
 	Result  *result         `json:"result"`
 	Error   *pluginError    `json:"error"`
@@ -116,7 +116,7 @@ type answer struct {
 }
 
 type result struct {
-	Continue   *bool             `json:"continue_processing"` // absent is true, by the contract
+	Continue   *bool             `json:"continue_processing"` // absent means true, by the plugin API
 	Modified   json.RawMessage   `json:"modified_payload"`
 	Violation  json.RawMessage   `json:"violation"`
 	Headers    map[string]string `json:"http_headers"`
@@ -129,12 +129,12 @@ type pluginError struct {
 	Details json.RawMessage `json:"details"`
 }
 
-// invoke asks the plugin about one payload.
-func (p *Policy) invoke(ctx context.Context, h *hook, payload, kept json.RawMessage) (*answer, error) {
-	b := append(make([]byte, 0, len(payload)+len(kept)+len(p.name)+128), `{"hook_type":"`...)
+// invoke calls the hook with one payload.
+func (p *Policy) invoke(ctx context.Context, h *hook, payload, state json.RawMessage) (*answer, error) {
+	b := append(make([]byte, 0, len(payload)+len(state)+len(p.name)+128), `{"hook_type":"`...)
 	b = append(append(b, h.name...), `","plugin_name":`...)
 	b = append(rawjson.AppendText(b, p.name), `,"payload":`...)
-	b = append(append(append(b, payload...), `,"context":`...), kept...)
+	b = append(append(append(b, payload...), `,"context":`...), state...)
 	texts, err := p.call(ctx, "invoke_hook", append(b, '}'))
 	if err != nil {
 		return nil, err
@@ -181,14 +181,14 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 
 func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.Continue }
 
-// denial is a result that does not let the exchange go on.
+// denial converts a result that stops the exchange.
 func (a *answer) denial() governance.Decision {
 	var v struct {
 		Reason, Description, Code string
 		Details                   json.RawMessage
 		Headers                   map[string]string `json:"http_headers"`
 	}
-	_ = json.Unmarshal(a.Result.Violation, &v) // a rejection whatever it looks like
+	_ = json.Unmarshal(a.Result.Violation, &v) // an unknown form still denies
 	reason, more := strings.TrimSpace(v.Reason), strings.TrimSpace(v.Description)
 	if reason == "" || more == reason {
 		reason, more = more, ""

@@ -12,55 +12,55 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hook is a point where a plugin is asked.
+// hook is a hook of the plugin API.
 type hook struct {
 	name string
 	flow governance.Flow
-	// payloads are what the plugin is asked about in an exchange, one after the
-	// other; mostly it is one.
+	// payloads returns the payloads of an exchange, in the order of the invocations; most
+	// hooks have one.
 	payloads func(x *governance.Exchange, body json.RawMessage) []json.RawMessage
-	// merge returns body, the params or the outcome, with what the plugin made of
-	// the payload sent as the i-th.
+	// merge returns body, which is the params or the outcome, with the changes to the i-th
+	// payload.
 	merge func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error)
 }
 
-// point is where an exchange is.
+// point is a method and flow.
 type point struct {
 	method string
 	flow   governance.Flow
 }
 
-// hooks are those that an exchange of this host can come by.
+// hooks are the hooks that exchanges of this host invoke.
 var hooks = map[point]*hook{
 	{protocol.MethodToolsCall, governance.Request}: {name: "tool_pre_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return one("name", text(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
+			return payloadOf("name", text(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("name")},
 	{protocol.MethodToolsCall, governance.Response}: {name: "tool_post_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return one("name", text(x.Tool), "result", toolResult(x, body))
+			return payloadOf("name", text(x.Tool), "result", toolResult(x, body))
 		},
 		merge: mergeResult},
 	{protocol.MethodPromptsGet, governance.Request}: {name: "prompt_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return one("prompt_id", rawjson.Get(body, "name"), "args", orEmpty(rawjson.Get(body, "arguments")))
+			return payloadOf("prompt_id", rawjson.Get(body, "name"), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("prompt_id")},
 	{protocol.MethodPromptsGet, governance.Response}: {name: "prompt_post_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return one("prompt_id", rawjson.Get(x.Request, "name"), "result", body)
+			return payloadOf("prompt_id", rawjson.Get(x.Request, "name"), "result", body)
 		},
 		merge: mergeResult},
 	{protocol.MethodResourcesRead, governance.Request}: {name: "resource_pre_fetch",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return one("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
+			return payloadOf("uri", rawjson.Get(body, "uri"), "metadata", json.RawMessage("{}"))
 		},
 		merge: mergeURI},
 	{protocol.MethodResourcesRead, governance.Response}: {name: "resource_post_fetch", payloads: contentPayloads, merge: mergeContent},
 }
 
-// byName is hooks by name.
+// byName maps names to hooks.
 var byName = func() map[string]*hook {
 	m := make(map[string]*hook, len(hooks))
 	for at, h := range hooks {
@@ -72,18 +72,17 @@ var byName = func() map[string]*hook {
 
 func hookNames() []string { return slices.Sorted(maps.Keys(byName)) }
 
-// outcome is what came of an exchange: its result, or the error that took its place
-// as {code, message, data}.
+// outcome returns the result of an exchange, or its error as {code, message, data}.
 func outcome(x *governance.Exchange) json.RawMessage {
 	if x.Response != nil || x.Failure == nil {
 		return x.Response
 	}
-	failure, _ := json.Marshal(x.Failure.Wire()) // its Data is valid, or Wire left it out
+	failure, _ := json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
 	return failure
 }
 
-// toolResult is the outcome of a tool as plugins know it: with an error, a result
-// that says so.
+// toolResult returns the outcome of a tool in the form of the plugin API: an error becomes
+// a result with isError.
 func toolResult(x *governance.Exchange, body json.RawMessage) json.RawMessage {
 	if x.Failure == nil {
 		return body
@@ -96,8 +95,8 @@ func toolResult(x *governance.Exchange, body json.RawMessage) json.RawMessage {
 	return append(b, '}')
 }
 
-// one is a payload of two members; a nil value is null.
-func one(key1 string, value1 json.RawMessage, key2 string, value2 json.RawMessage) []json.RawMessage {
+// payloadOf returns a payload of two members; a nil value becomes null.
+func payloadOf(key1 string, value1 json.RawMessage, key2 string, value2 json.RawMessage) []json.RawMessage {
 	b := append(make([]byte, 0, len(value1)+len(value2)+len(key1)+len(key2)+16), `{"`...)
 	b = append(append(append(b, key1...), `":`...), orNull(value1)...)
 	b = append(append(append(append(b, `,"`...), key2...), `":`...), orNull(value2)...)
@@ -120,28 +119,28 @@ func orEmpty(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// given returns the member of a changed payload, nil when it is absent or null.
-func given(changed json.RawMessage, key string) json.RawMessage {
+// member returns a member of a changed payload, nil when it is absent or null.
+func member(changed json.RawMessage, key string) json.RawMessage {
 	if v := rawjson.Get(changed, key); string(v) != "null" {
 		return v
 	}
 	return nil
 }
 
-// mergeArguments takes other arguments. Who is called stays as it was: routing is
-// not a plugin's, and to call what it wanted changed would be worse than an error.
-func mergeArguments(who string) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
+// mergeArguments takes the changed arguments. A changed name is an error: a plugin cannot
+// route, and ignoring the change would call a tool that the plugin did not intend.
+func mergeArguments(nameKey string) func(x *governance.Exchange, body json.RawMessage, i int, changed json.RawMessage) (json.RawMessage, error) {
 	return func(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
-		was := x.Tool
-		if was == "" {
-			was, _ = rawjson.Text(rawjson.Get(body, "name"))
+		called := x.Tool
+		if called == "" {
+			called, _ = rawjson.Text(rawjson.Get(body, "name"))
 		}
-		if v := given(changed, who); v != nil {
-			if is, ok := rawjson.Text(v); !ok || is != was {
-				return nil, fmt.Errorf("it changed the %s to %s; only the args can be changed", who, v)
+		if v := member(changed, nameKey); v != nil {
+			if is, ok := rawjson.Text(v); !ok || is != called {
+				return nil, fmt.Errorf("it changed the %s to %s; only the args can be changed", nameKey, v)
 			}
 		}
-		args := given(changed, "args")
+		args := member(changed, "args")
 		if args == nil {
 			return body, nil
 		}
@@ -153,7 +152,7 @@ func mergeArguments(who string) func(x *governance.Exchange, body json.RawMessag
 }
 
 func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
-	result := given(changed, "result")
+	result := member(changed, "result")
 	if result == nil {
 		return body, nil
 	}
@@ -163,13 +162,13 @@ func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed js
 	if x.Failure == nil {
 		return result, nil
 	}
-	return rawjson.Edit(body, map[string]json.RawMessage{ // an error stays one
-		"message": text(protocol.ToolResult(result).Text()), "data": given(result, "structuredContent"),
+	return rawjson.Edit(body, map[string]json.RawMessage{ // an error stays an error
+		"message": text(protocol.ToolResult(result).Text()), "data": member(result, "structuredContent"),
 	}), nil
 }
 
 func mergeURI(_ *governance.Exchange, body json.RawMessage, _ int, changed json.RawMessage) (json.RawMessage, error) {
-	uri := given(changed, "uri")
+	uri := member(changed, "uri")
 	if uri == nil {
 		return body, nil
 	}

@@ -1,9 +1,9 @@
-// Package mcppolicy asks a policy that is an MCP server with the tools
-// get_plugin_configs, get_plugin_config and invoke_hook: a plugin server, where
-// one process holds any number of plugins, each behind hooks of its own.
+// Package mcppolicy asks a policy that is an MCP server with the tools get_plugin_configs,
+// get_plugin_config and invoke_hook: a plugin server, where one process holds any number of
+// plugins, each with its own hooks.
 //
-// An exchange becomes the hook of its method and flow. What has no hook, or none
-// that the plugin serves, is not the plugin's matter and passes.
+// Method and flow of an exchange select the hook. An exchange without a hook, or with one
+// that the plugin does not serve, is allowed.
 package mcppolicy
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Caller is the MCP server behind a policy, its handshake done.
+// Caller is the MCP server of a policy, initialized.
 type Caller interface {
 	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
@@ -27,20 +27,19 @@ type Caller interface {
 // Policy is one plugin of a plugin server.
 type Policy struct {
 	name    string
-	content bool // it may change what passes
+	content bool // category content: changes take effect
 	caller  Caller
-	hooks   map[string]bool // that are invoked
+	hooks   map[string]bool // the hooks to invoke
 	foreign []string
 	states  states
 }
 
 var _ governance.Policy = (*Policy)(nil)
 
-// Open asks the server behind c for the plugin that s, normalized and valid, names,
-// and settles which hooks are invoked: those of s, else those that the server says
-// the plugin has. It fails with the error of c; with HandshakeInvalid when the
-// server has no such plugin, or says that it is disabled; and with ConfigInvalid
-// when a hook of s cannot be invoked.
+// Open queries the server behind c for the plugin of s, which must be normalized and valid.
+// It invokes the hooks that s lists, else all hooks of the plugin. Its errors are those of
+// c; HandshakeInvalid when the server has no such plugin or has disabled it; and
+// ConfigInvalid when a hook of s cannot be invoked.
 func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	p := &Policy{name: s.Name, content: s.Category == governance.Content, caller: c, hooks: make(map[string]bool)}
 	config, err := p.config(ctx)
@@ -74,17 +73,17 @@ func Open(ctx context.Context, s governance.Spec, c Caller) (*Policy, error) {
 	return p, nil
 }
 
-// Foreign returns the hooks that the plugin has and this host never invokes.
+// Foreign returns the hooks of the plugin that this host never invokes.
 func (p *Policy) Foreign() []string { return p.foreign }
 
-// config is the part of a plugin's configuration that matters to its host.
+// config is the part of a plugin's configuration that a host needs.
 type config struct {
 	Name  string   `json:"name"`
 	Mode  string   `json:"mode"`
 	Hooks []string `json:"hooks"`
 }
 
-// config asks for the plugin's configuration.
+// config calls get_plugin_config.
 func (p *Policy) config(ctx context.Context) (config, error) {
 	var c config
 	texts, err := p.call(ctx, "get_plugin_config", rawjson.Set(json.RawMessage("{}"), "name", rawjson.AppendText(nil, p.name)))
@@ -98,15 +97,15 @@ func (p *Policy) config(ctx context.Context) (config, error) {
 	}
 	switch {
 	case c.Name == "":
-		return c, p.missing(ctx)
+		return c, p.notFound(ctx)
 	case c.Mode == "disabled":
 		return c, protocol.Errorf(protocol.HandshakeInvalid, "the plugin is disabled where its server runs; enable it there, or set disabled here")
 	}
 	return c, nil
 }
 
-// missing says which plugins there are instead.
-func (p *Policy) missing(ctx context.Context) error {
+// notFound returns an error that lists the plugins of the server.
+func (p *Policy) notFound(ctx context.Context) error {
 	texts, err := p.call(ctx, "get_plugin_configs", json.RawMessage("{}"))
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (p *Policy) missing(ctx context.Context) error {
 		if json.Unmarshal(text, &one) == nil {
 			many = append(many, one)
 		} else {
-			_ = json.Unmarshal(text, &many) // neither: no names
+			_ = json.Unmarshal(text, &many) // on an error, no names
 		}
 		for _, c := range many {
 			names = append(names, c.Name)
@@ -131,8 +130,8 @@ func (p *Policy) missing(ctx context.Context) error {
 	return protocol.Errorf(protocol.HandshakeInvalid, "the server has no plugin %q%s; it has: %s", p.name, hint, strings.Join(names, ", "))
 }
 
-// call calls a tool of the server and returns the JSON in its text blocks, or
-// where there is none its structured content.
+// call calls a tool of the server and returns the JSON of its text blocks, or its
+// structured content when there are none.
 func (p *Policy) call(ctx context.Context, tool string, arguments json.RawMessage) ([]json.RawMessage, error) {
 	params := append(make([]byte, 0, len(arguments)+64), `{"name":"`...)
 	params = append(append(append(params, tool...), `","arguments":`...), arguments...)

@@ -15,12 +15,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// server is a plugin server that says what it is told to, and what it heard.
+// server is a plugin server with scripted answers that records its requests.
 type server struct {
 	config, configs string                   // the texts of both answers
-	answer          func(hook string) string // the text of invoke_hook's
-	result          string                   // instead of all that: a whole result
-	err             error                    // and instead of that
+	answer          func(hook string) string // the text of invoke_hook's answer
+	result          string                   // a whole result instead of the above
+	err             error                    // an error instead of the above
 	heard           []string                 // the arguments of invoke_hook
 }
 
@@ -115,7 +115,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// exchanges, one for each hook and some for none.
+// Exchanges, one per hook and some without a hook.
 var (
 	toolCall  = governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890},"later":1}`), Response: json.RawMessage(`{"content":[{"type":"text","text":"secret"}]}`)}
 	bareCall  = governance.Exchange{Method: "tools/call", Tool: "t", ToChild: true, Request: json.RawMessage(`{"name":"t"}`)}
@@ -128,7 +128,7 @@ var (
 
 const fresh = `,"context":{"state":{},"global_context":{"request_id":"d1","user":null,"tenant_id":null,"server_id":null,"state":{},"metadata":{}},"metadata":{}}}`
 
-// TestPayloads holds what a plugin is asked against the exchange.
+// TestPayloads compares the payloads with the exchange.
 func TestPayloads(t *testing.T) {
 	for name, tt := range map[string]struct {
 		flow governance.Flow
@@ -163,7 +163,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// read0 is x of an anonymous caller for nobody.
+// read0 is x without caller and extension.
 func read0(x governance.Exchange) governance.Exchange {
 	x.Caller, x.Extension = "", ""
 	return x
@@ -239,7 +239,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// The second content of a resource may be what stops it.
+// The second content of a resource may be denied.
 func TestOneContentStopsAll(t *testing.T) {
 	s := &server{}
 	p := open(t, s, "")
@@ -255,8 +255,8 @@ func TestOneContentStopsAll(t *testing.T) {
 	}
 }
 
-// What a plugin leaves in its context in the request flow it finds in the response
-// flow of the same exchange, and only there. Who calls is not its to change.
+// The context that a plugin returns in the request flow is sent in the response flow of the
+// same exchange only. The plugin cannot change the caller.
 func TestContextSurvivesTheCall(t *testing.T) {
 	s := &server{}
 	p := open(t, s, `{"result":{},"context":{"state":{"t0":12345678901234567890},"metadata":{"m":1},"global_context":{"request_id":"forged","user":"root","state":{"g":1},"metadata":{"x":1}}}}`)
@@ -270,7 +270,7 @@ func TestContextSurvivesTheCall(t *testing.T) {
 		{governance.Request, &toolCall, `{"state":{},`},
 		{governance.Response, &other, `{"state":{},`},
 		{governance.Response, &toolCall, `{"state":{"t0":12345678901234567890},"global_context":{"request_id":"d1","user":"ann","tenant_id":null,"server_id":"files","state":{"g":1},"metadata":{}},"metadata":{"m":1}}`},
-		{governance.Response, &toolCall, `{"state":{},`}, // it was taken
+		{governance.Response, &toolCall, `{"state":{},`}, // the context is used once
 	} {
 		if _, err := p.Decide(t.Context(), step.flow, step.x); err != nil {
 			t.Fatal(err)
@@ -281,7 +281,7 @@ func TestContextSurvivesTheCall(t *testing.T) {
 	}
 }
 
-// Structured content counts where there is no text, and isError is an error.
+// Structured content is used when there is no text, and isError is an error.
 func TestResults(t *testing.T) {
 	s := &server{}
 	p := open(t, s, "")

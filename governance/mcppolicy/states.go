@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// maxStates bounds what all exchanges under way may keep, in bytes.
+// maxStates bounds the contexts of all exchanges in progress, in bytes.
 const maxStates = 16 << 20
 
-// states keep what a plugin wants to find again in the response flow of an
-// exchange it has seen the request of. Of exchanges that never get there, and of
-// too many at once, the oldest is forgotten.
+// states keep the plugin's context of each exchange from the request to the response
+// flow. Beyond maxStates the oldest are removed, which bounds those whose response never
+// comes.
 type states struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element
@@ -24,10 +24,10 @@ type state struct {
 	raw json.RawMessage
 }
 
-// cost is what it takes, roughly.
+// cost is the approximate memory use.
 func (s state) cost() int { return len(s.id) + len(s.raw) + 256 }
 
-// put keeps raw for id, which is one exchange's alone.
+// put stores raw for the exchange id.
 func (s *states) put(id string, raw json.RawMessage) {
 	if id == "" {
 		return
@@ -46,7 +46,7 @@ func (s *states) put(id string, raw json.RawMessage) {
 	}
 }
 
-// take returns what was put for id, nil when there is nothing, and forgets it.
+// take removes and returns the entry of id, nil when there is none.
 func (s *states) take(id string) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

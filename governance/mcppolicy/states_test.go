@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Exchanges whose response never comes cost a bounded amount of memory, and those
-// that wait long are not forgotten for the quick ones.
+// The memory of exchanges without a response is bounded, and short exchanges do not evict
+// those that wait long.
 func TestStatesAreBounded(t *testing.T) {
 	var s states
 	s.put("patient", json.RawMessage(`{}`))
@@ -33,7 +33,7 @@ func TestStatesAreBounded(t *testing.T) {
 		t.Error("the oldest go first")
 	}
 	s.put("", big)
-	s.put("8", json.RawMessage(`{}`)) // again, in the place of its first
+	s.put("8", json.RawMessage(`{}`)) // replaces the first
 	s.take("7")
 	if s.take("8") == nil || s.size != 0 || s.byAge.Len() != 0 {
 		t.Errorf("%d bytes, %d entries left", s.size, s.byAge.Len())

@@ -1,6 +1,6 @@
-// Package nativepolicy asks a policy that answers governance/decide, as extensions
-// of the native protocol do. Nothing is implied: what is not an explicit "allow"
-// is not an approval, and an answer with anything that has no meaning is an error.
+// Package nativepolicy asks policies that answer governance/decide over the native
+// protocol. Only an explicit "allow" allows, and an answer with an unknown member is an
+// error.
 package nativepolicy
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Caller is the process behind a policy.
+// Caller sends requests to the policy's process.
 type Caller interface {
 	Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// Policy is a policy behind a [Caller].
+// Policy is a [governance.Policy] that asks a process.
 type Policy struct {
 	category governance.Category
 	caller   Caller
@@ -26,23 +26,24 @@ type Policy struct {
 
 var _ governance.Policy = (*Policy)(nil)
 
-// New returns the policy that s, normalized and valid, describes and c answers for.
+// New returns the policy of s, which must be normalized and valid.
 func New(s governance.Spec, c Caller) *Policy { return &Policy{s.Category, c} }
 
-// Decide implements [governance.Policy]. Its error is the caller's, or InvalidResponse.
+// Decide implements [governance.Policy]. Its errors are those of the Caller, and
+// invalid_response.
 func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	answer, err := p.caller.Call(ctx, protocol.MethodDecide, p.params(flow, x))
 	if err != nil {
 		return governance.Decision{}, err
 	}
-	d, err := read(flow, answer)
+	d, err := decode(flow, answer)
 	if err != nil {
 		return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "its answer to %s is no decision: %w", protocol.MethodDecide, err)
 	}
 	return d, nil
 }
 
-// params are x as [protocol.DecideParams] says, with its JSON as the bytes it is.
+// params encodes x as [protocol.DecideParams] and copies its JSON byte for byte.
 func (p *Policy) params(flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	direction := "to_caller"
 	if x.ToChild {
@@ -67,7 +68,7 @@ func (p *Policy) params(flow governance.Flow, x *governance.Exchange) json.RawMe
 	if flow == governance.Response {
 		raw("response", x.Response)
 		if x.Failure != nil {
-			failure, _ := json.Marshal(x.Failure.Wire()) // its Data is valid, or Wire left it out
+			failure, _ := json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
 			raw("error", failure)
 		}
 	}

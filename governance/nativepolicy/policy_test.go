@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// script is a policy's process that says what it is told to, and what it heard.
+// script is a process that gives scripted answers and records its requests.
 type script struct {
 	answer string
 	err    error
@@ -80,7 +80,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// The error of the process is nobody's decision and keeps its kind.
+// An error of the process is not a decision and keeps its kind.
 func TestProcessFails(t *testing.T) {
 	gone := protocol.Errorf(protocol.ChildExited, "gone")
 	p := nativepolicy.New(governance.Spec{}, &script{answer: `{"decision":"allow"}`, err: gone})
@@ -89,7 +89,7 @@ func TestProcessFails(t *testing.T) {
 	}
 }
 
-// TestParams: the JSON of the exchange passes as the bytes it is.
+// TestParams checks that the JSON of the exchange is copied byte for byte.
 func TestParams(t *testing.T) {
 	x := governance.Exchange{ID: "d1", Method: "tools/call", Caller: "a\"b", Session: "s", Extension: "files", Tool: "ext_files_read", ToChild: true,
 		Request: json.RawMessage(`{"name":"read", "arguments":{"n":12345678901234567890,"h":"<&>"}}`), Response: json.RawMessage(`{"content":[]}`)}
@@ -121,7 +121,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// FuzzDecide: whatever a process answers, only a clear allow is one.
+// FuzzDecide checks that only an explicit allow allows.
 func FuzzDecide(f *testing.F) {
 	for _, s := range []string{`{"decision":"allow"}`, `{"decision":"deny"}`, `{"decision":"modify","request":{}}`, `{"decision":"allow","decision":"deny"}`} {
 		f.Add(s)

@@ -12,8 +12,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// descriptor is what a tool says to the model. Its JSON is canonical: two that mean
-// the same are the same bytes.
+// descriptor is the part of a tool that the model sees, as canonical JSON: equal
+// descriptors are equal bytes.
 type descriptor struct {
 	Title        string          `json:"title,omitempty"`
 	Description  string          `json:"description,omitempty"`
@@ -32,8 +32,8 @@ func (d descriptor) canonical() descriptor {
 	return d
 }
 
-// canonical sorts keys and drops blanks; numbers keep their text. What is not JSON
-// becomes a JSON string.
+// canonical sorts keys and removes blanks; numbers keep their text. Invalid JSON becomes a
+// JSON string.
 func canonical(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func encode(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // came from JSON, or is a string
+	_ = enc.Encode(value) // value was decoded from JSON or is a string
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
@@ -64,7 +64,7 @@ func (d descriptor) equal(other descriptor) bool {
 	return bytes.Equal(encode(d), encode(other))
 }
 
-// diff shows what is different in now, a line for each part.
+// diff returns the differences of now from d, one per line.
 func (d descriptor) diff(now descriptor) string {
 	before, _ := decode(encode(d))
 	after, _ := decode(encode(now))
@@ -75,26 +75,26 @@ func (d descriptor) diff(now descriptor) string {
 
 const (
 	maxLines = 100 // of a diff
-	maxValue = 400 // bytes of a line's value
+	maxValue = 400 // bytes of the value in a line
 )
 
 type differences []string
 
-// missing stands for what one side does not have.
+// missing is the value that one side lacks.
 type missing struct{}
 
-// compare adds what differs between two decoded values at place.
-func (l *differences) compare(place string, before, after any) {
+// compare adds the differences between two decoded values at path.
+func (l *differences) compare(path string, before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok {
-			l.objects(place, b, a)
+			l.objects(path, b, a)
 			return
 		}
 	case []any:
 		if a, ok := after.([]any); ok {
 			for i := range max(len(a), len(b)) {
-				l.compare(fmt.Sprintf("%s[%d]", place, i), item(b, i), item(a, i))
+				l.compare(fmt.Sprintf("%s[%d]", path, i), item(b, i), item(a, i))
 			}
 			return
 		}
@@ -102,11 +102,11 @@ func (l *differences) compare(place string, before, after any) {
 	if before != (missing{}) && after != (missing{}) && bytes.Equal(encode(before), encode(after)) {
 		return
 	}
-	l.add("-", place, before)
-	l.add("+", place, after)
+	l.add("-", path, before)
+	l.add("+", path, after)
 }
 
-func (l *differences) objects(place string, before, after map[string]any) {
+func (l *differences) objects(path string, before, after map[string]any) {
 	keys := slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after)))
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
@@ -118,7 +118,7 @@ func (l *differences) objects(place string, before, after map[string]any) {
 		if !inAfter {
 			a = missing{}
 		}
-		l.compare(strings.TrimPrefix(place+"."+visible(key), "."), b, a)
+		l.compare(strings.TrimPrefix(path+"."+visible(key), "."), b, a)
 	}
 }
 
@@ -129,7 +129,7 @@ func item(list []any, i int) any {
 	return missing{}
 }
 
-func (l *differences) add(sign, place string, value any) {
+func (l *differences) add(sign, path string, value any) {
 	switch {
 	case value == (missing{}) || len(*l) > maxLines:
 	case len(*l) == maxLines:
@@ -139,12 +139,12 @@ func (l *differences) add(sign, place string, value any) {
 		if len(text) > maxValue {
 			text = strings.ToValidUTF8(text[:maxValue], "") + "…"
 		}
-		*l = append(*l, fmt.Sprintf("%s %s: %s", sign, place, text))
+		*l = append(*l, fmt.Sprintf("%s %s: %s", sign, path, text))
 	}
 }
 
-// visible writes as escapes what a reader would not see, such as marks that turn
-// the direction of a text, and what would do something to a terminal.
+// visible escapes characters that a reader cannot see, such as bidirectional marks, and
+// control characters of terminals.
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -11,16 +11,16 @@ import (
 	"path/filepath"
 )
 
-// version is that of the file's format.
+// version is the format of the file.
 const version = 1
 
-// lockFile is the file as a whole.
+// lockFile is the content of the file.
 type lockFile struct {
 	Version int   `json:"version"`
 	Tools   table `json:"tools"` // by extension and tool
 }
 
-// load reads the file at path; one that is not there is empty.
+// load reads the file at path. A missing file is empty.
 func load(path string) (table, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func load(path string) (table, error) {
 	return f.Tools, nil
 }
 
-// offset returns where in a text of size bytes the error is.
+// offset returns the position of err in a text of size bytes.
 func offset(err error, size int) int {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return min(int(e.Offset), size)
@@ -65,8 +65,8 @@ func offset(err error, size int) int {
 	return 0
 }
 
-// store writes the file as a whole or not at all. People may read it: it holds what
-// tools tell everybody.
+// store replaces the file atomically. It is world-readable because every client sees the
+// descriptors.
 func store(path string, tools table) (err error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

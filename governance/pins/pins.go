@@ -1,6 +1,5 @@
-// Package pins remembers what tools said about themselves when they were first
-// seen. A tool that later says something else to the model is held back until an
-// operator approves the change.
+// Package pins records the descriptor of each tool when it is first seen. A tool whose
+// descriptor changes later is held until an operator approves the change.
 package pins
 
 import (
@@ -15,27 +14,27 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Pins is what a lock file says, with what was found since. Its methods may be
-// called by many goroutines at once.
+// Pins is the content of a lock file and the changes found since. Its methods are safe for
+// concurrent use.
 type Pins struct {
 	path string
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tools table
 	dirty map[name]bool // changed since the file was read or written
 }
 
-// table is entries by extension and tool.
+// table maps extension and tool to its entry.
 type table map[string]map[string]entry
 
 type name struct{ extension, tool string }
 
-// entry is what is known of one tool.
+// entry is the state of one tool.
 type entry struct {
 	Pinned   descriptor  `json:"pinned"`
-	Since    time.Time   `json:"since"`                 // when it was pinned
-	Approved string      `json:"approved_by,omitempty"` // by whom, when it is not what was seen first
-	Held     *descriptor `json:"held,omitempty"`        // what it says now, which waits for approval
+	Since    time.Time   `json:"since"`                 // when Pinned was recorded
+	Approved string      `json:"approved_by,omitempty"` // who approved Pinned; "" for the descriptor seen first
+	Held     *descriptor `json:"held,omitempty"`        // the present descriptor, while it differs from Pinned
 	HeldFrom time.Time   `json:"held_since,omitzero"`
 }
 
@@ -47,10 +46,10 @@ type Pin struct {
 	ApprovedBy string    `json:"approved_by,omitempty"`
 	Held       bool      `json:"held"` // a change waits for approval
 	HeldSince  time.Time `json:"held_since,omitzero"`
-	Diff       string    `json:"diff,omitempty"` // what has changed
+	Diff       string    `json:"diff,omitempty"` // between the pinned and the present descriptor
 }
 
-// Open reads the lock file at path. One that is not there is begun by Save.
+// Open reads the lock file at path. Save creates a missing one.
 func Open(path string) (*Pins, error) {
 	tools, err := load(path)
 	if err != nil {
@@ -59,10 +58,9 @@ func Open(path string) (*Pins, error) {
 	return &Pins{path: path, tools: tools, dirty: make(map[name]bool)}, nil
 }
 
-// Check reports whether the tool says what it said when it was pinned; the first
-// time it pins it. If not, diff shows what has changed, a line for each part:
-// "- place: before" and "+ place: now". Titles, descriptions, schemas and
-// annotations count, the order of keys does not. [Pins.Save] keeps what it notes.
+// Check compares the tool with its pin, or pins it when it is new. diff lists the changes,
+// one per line: "- path: before" and "+ path: now". Titles, descriptions, schemas and
+// annotations count; the order of keys does not. Call [Pins.Save] to keep the result.
 func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string) {
 	now := newDescriptor(tool)
 	p.mu.Lock()
@@ -74,7 +72,7 @@ func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string
 		p.setLocked(n, entry{Pinned: now, Since: time.Now().UTC().Truncate(time.Second)})
 		return true, ""
 	case e.Pinned.equal(now):
-		if e.Held != nil { // it has thought better of it
+		if e.Held != nil { // the tool has returned to its pinned descriptor
 			e.Held, e.HeldFrom = nil, time.Time{}
 			p.setLocked(n, e)
 		}
@@ -86,7 +84,7 @@ func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string
 	return false, e.Pinned.diff(now)
 }
 
-// Held reports whether a change of the tool waits for approval.
+// Held reports whether a change of the tool needs an approval.
 func (p *Pins) Held(extension, tool string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +106,7 @@ func (t table) set(n name, e entry) {
 // ErrNothingHeld is the error of Approve for a tool that has nothing to approve.
 var ErrNothingHeld = errors.New("no change of it waits for approval")
 
-// Approve pins what the tool says now and saves that. by names who says so.
+// Approve pins the present descriptor of the tool and saves it. by names the person.
 func (p *Pins) Approve(extension, tool, by string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +121,7 @@ func (p *Pins) Approve(extension, tool, by string) error {
 	return p.saveLocked()
 }
 
-// List returns all pins, by extension and tool.
+// List returns all pins, sorted by extension and tool.
 func (p *Pins) List() []Pin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +141,8 @@ func (p *Pins) List() []Pin {
 	return list
 }
 
-// Save writes what has changed into the lock file. What somebody else has changed
-// there meanwhile stays, and counts from now on.
+// Save writes the changes to the lock file. Changes by other processes are kept and take
+// effect.
 func (p *Pins) Save() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

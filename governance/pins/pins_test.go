@@ -25,7 +25,7 @@ func tool(description, schema string) protocol.Tool {
 
 const schema = `{"type":"object","properties":{"path":{"type":"string"},"n":{"maximum":12345678901234567890}},"required":["path"]}`
 
-// TestT4ChangedToolIsHeldBack is a tool that turns bad after it was approved.
+// TestT4ChangedToolIsHeldBack changes a tool after it was pinned.
 func TestT4ChangedToolIsHeldBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config", "exthost.lock")
 	p := open(t, path)
@@ -38,7 +38,7 @@ func TestT4ChangedToolIsHeldBack(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
 		t.Errorf("%v, %v", info, err)
 	}
-	p = open(t, path) // the host starts again
+	p = open(t, path) // the host restarts
 	same := `{ "required":["path"], "properties":{"n":{"maximum":12345678901234567890},"path":{"type":"string"}}, "type":"object" }`
 	if ok, diff := p.Check("files", tool("Reads a file.", same)); !ok {
 		t.Errorf("the order of keys counts: %s", diff)
@@ -54,7 +54,7 @@ func TestT4ChangedToolIsHeldBack(t *testing.T) {
 	if err := p.Save(); err != nil {
 		t.Fatal(err)
 	}
-	p = open(t, path) // who approves may be another process
+	p = open(t, path) // another process may approve
 	if list := p.List(); len(list) != 1 || !list[0].Held || list[0].Diff != want || list[0].HeldSince.IsZero() {
 		t.Errorf("%+v", list)
 	}
@@ -120,7 +120,8 @@ func TestDiffShowsEveryPart(t *testing.T) {
 	}
 }
 
-// TestTwoHostsShareALockFile: what one pins does not undo what the other approves.
+// TestTwoHostsShareALockFile checks that a pin of one host does not undo an approval of
+// another.
 func TestTwoHostsShareALockFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	one, two := open(t, path), open(t, path)

@@ -11,10 +11,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ToolName is the page tool's.
+// ToolName is the name of the page tool.
 const ToolName = "exthost_result_page"
 
-// Bounds of a page in bytes.
+// Bounds of a page, in bytes.
 const (
 	DefaultPage = 16 << 10
 	MaxPage     = 64 << 10
@@ -42,9 +42,8 @@ func Tool() protocol.Tool {
 	return t
 }
 
-// Call answers a call of the page tool with a result of MCP's shape: the text of
-// the page, and where it stands. What is wrong with the arguments is
-// invalid_arguments.
+// Call executes the page tool and returns an MCP tool result: the text of the page and its
+// position. Bad arguments are an error of kind invalid_arguments.
 func (s *Store) Call(owner Owner, arguments json.RawMessage) (json.RawMessage, error) {
 	a := struct {
 		Handle string `json:"handle"`
@@ -63,12 +62,12 @@ func (s *Store) Call(owner Owner, arguments json.RawMessage) (json.RawMessage, e
 	if err != nil {
 		return nil, refuse("%w", err)
 	}
-	where := fmt.Sprintf("[bytes %d to %d of %d; this is the end]", p.Offset, p.Offset+int64(len(p.Text)), p.Total)
+	position := fmt.Sprintf("[bytes %d to %d of %d; this is the end]", p.Offset, p.Offset+int64(len(p.Text)), p.Total)
 	if p.Next > 0 {
-		where = fmt.Sprintf("[bytes %d to %d of %d; go on with offset %d]", p.Offset, p.Next, p.Total, p.Next)
+		position = fmt.Sprintf("[bytes %d to %d of %d; go on with offset %d]", p.Offset, p.Next, p.Total, p.Next)
 	}
 	out := rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), p.Text)
-	out = rawjson.AppendText(append(out, `},{"type":"text","text":`...), where)
+	out = rawjson.AppendText(append(out, `},{"type":"text","text":`...), position)
 	return append(out, `}]}`...), nil
 }
 
@@ -79,7 +78,8 @@ func refuse(format string, args ...any) error {
 }
 
 func readPage(r io.ReaderAt, offset int64, limit int, total int64) (Page, error) {
-	// An offset within a character is moved to its beginning.
+	// Read some bytes more on both sides, so that the page begins and ends between
+	// characters.
 	back := min(offset, utf8.UTFMax-1)
 	buf := make([]byte, back+int64(limit)+utf8.UTFMax)
 	n, err := r.ReadAt(buf, offset-back)
@@ -100,9 +100,9 @@ func readPage(r io.ReaderAt, offset int64, limit int, total int64) (Page, error)
 	return p, nil
 }
 
-// Cut returns how many bytes of text make a part of about limit bytes: all of it
-// when it is that short; else up to the end of a line in the second half of the
-// part, or of a character. It is at least one character.
+// Cut returns the length of the first page of text, about limit bytes: all of text when it
+// is that short, else up to the end of a line in the second half of the page, or of a
+// character. It is at least one character.
 func Cut(text []byte, limit int) int {
 	if len(text) <= limit {
 		return len(text)

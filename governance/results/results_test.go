@@ -47,7 +47,7 @@ func put(t *testing.T, s *Store, text string) string {
 	return handle
 }
 
-// pages reads all of a result as a model would.
+// pages reads a whole result page by page.
 func pages(t *testing.T, s *Store, handle string, limit int) (text string, n int) {
 	t.Helper()
 	for offset := int64(0); ; n++ {
@@ -101,7 +101,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// TestHandlesAreBound: a handle is good for nobody but whom the result was for.
+// TestHandlesAreBound checks that only the owner of a result can read it.
 func TestHandlesAreBound(t *testing.T) {
 	s := open(t, Options{})
 	handle := put(t, s, "secret")
@@ -142,14 +142,14 @@ func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Options{})
 		handle := put(t, s, "x")
-		left := s.file("left-behind") // by a host that died
+		left := s.file("left-behind") // from a host that was killed
 		if err := os.WriteFile(left, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(left, time.Now(), time.Now()); err != nil { // the bubble's time
+		if err := os.Chtimes(left, time.Now(), time.Now()); err != nil { // synctest time
 			t.Fatal(err)
 		}
-		time.Sleep(DefaultMaxAge - time.Second) // in the bubble's time
+		time.Sleep(DefaultMaxAge - time.Second) // synctest time
 		synctest.Wait()
 		if _, err := s.Page(ann, handle, 0, 1); err != nil {
 			t.Error(err)

@@ -1,9 +1,8 @@
-// Package results keeps tool results that are too big to pass, for the caller they
-// were for to read page by page.
+// Package results stores tool results that are too long to return, so that their caller can
+// read them page by page.
 //
-// The page tool ([Tool], [Store.Call]) belongs to the host: it is listed beside the
-// tools of extensions while there is a store, and its calls pass governance like
-// any other.
+// The page tool ([Tool], [Store.Call]) belongs to the host: it is listed with the tools of
+// extensions while a store exists, and its calls pass governance like any other.
 package results
 
 import (
@@ -21,20 +20,20 @@ import (
 	"time"
 )
 
-// Defaults of Options, used where they state 0.
+// Defaults of the fields of Options that are 0.
 const (
 	DefaultQuota  = 256 << 20
 	DefaultMaxAge = time.Hour
 )
 
-// Options is what a store needs to know.
+// Options configure a [Store].
 type Options struct {
-	Dir    string        // where the files are, 0600 in a directory of 0700; made when it is not there
-	Quota  int64         // bytes of all results; the oldest make room. Default: DefaultQuota
-	MaxAge time.Duration // after which a result is gone. Default: DefaultMaxAge
+	Dir    string        // directory of the files, which have mode 0600; created with mode 0700
+	Quota  int64         // bytes of all results; the oldest are removed. Default: DefaultQuota
+	MaxAge time.Duration // age at which a result is removed. Default: DefaultMaxAge
 }
 
-// Owner is for whom a result is. A session counts where there is no caller.
+// Owner identifies who may read a result. The session counts only for anonymous callers.
 type Owner struct{ Caller, Session string }
 
 func (o Owner) key() Owner {
@@ -44,26 +43,26 @@ func (o Owner) key() Owner {
 	return o
 }
 
-// ErrUnknown says that nothing is kept under a handle for this owner.
+// ErrUnknown is returned for a handle without a result of this owner.
 var ErrUnknown = errors.New("no result is kept under this handle: it was too old, had to make room, or never was; call the tool again")
 
-// errEvicted says that newer results took the room of one while it was written.
+// errEvicted is returned when newer results evicted one while it was being written.
 var errEvicted = errors.New("it had to make room for others at once")
 
-// Store keeps results in files. Its methods may be called by many goroutines at
-// once. Its owner calls Close.
+// Store keeps results in files. Its methods are safe for concurrent use. Its owner calls
+// Close.
 type Store struct {
 	o Options
 
-	mu      sync.Mutex // guards what follows
-	kept    map[string]kept
+	mu      sync.Mutex // guards the fields below
+	entries map[string]entry
 	size    int64
 	closed  bool
 	expires *time.Timer
 }
 
-// kept is one result.
-type kept struct {
+// entry is one result.
+type entry struct {
 	owner Owner
 	size  int64
 	since time.Time
@@ -71,8 +70,7 @@ type kept struct {
 
 const prefix = "result-" // of file names
 
-// Open returns a store over o.Dir. What hosts that have died left there is removed
-// once it is too old.
+// Open returns a store over o.Dir. Files left by other hosts are removed at MaxAge.
 func Open(o Options) (*Store, error) {
 	if o.Quota <= 0 {
 		o.Quota = DefaultQuota
@@ -83,20 +81,20 @@ func Open(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	s := &Store{o: o, kept: make(map[string]kept)}
+	s := &Store{o: o, entries: make(map[string]entry)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s, s.sweepLocked(time.Now())
 }
 
-// Put keeps text for owner and returns the handle under which it is.
+// Put stores text for owner and returns its handle.
 func (s *Store) Put(owner Owner, text []byte) (handle string, err error) {
 	size := int64(len(text))
 	if size > s.o.Quota {
 		return "", fmt.Errorf("it has %d bytes, and all results together may have %d", size, s.o.Quota)
 	}
 	handle = strings.ToLower(rand.Text())
-	if err := s.reserve(handle, kept{owner.key(), size, time.Now()}); err != nil {
+	if err := s.reserve(handle, entry{owner.key(), size, time.Now()}); err != nil {
 		return "", err
 	}
 	f, err := os.OpenFile(s.file(handle), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -106,7 +104,7 @@ func (s *Store) Put(owner Owner, text []byte) (handle string, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.kept[handle]; !ok && err == nil {
+	if _, ok := s.entries[handle]; !ok && err == nil {
 		err = errEvicted
 	}
 	if err != nil {
@@ -115,52 +113,51 @@ func (s *Store) Put(owner Owner, text []byte) (handle string, err error) {
 	return handle, nil
 }
 
-// reserve makes room for k, at the cost of the oldest.
-func (s *Store) reserve(handle string, k kept) error {
+// reserve makes room for e by removing the oldest results.
+func (s *Store) reserve(handle string, e entry) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return errors.New("the host is stopping")
 	}
-	if err := s.sweepLocked(k.since); err != nil {
+	if err := s.sweepLocked(e.since); err != nil {
 		return err
 	}
 	for _, old := range s.byAgeLocked() {
-		if s.size+k.size <= s.o.Quota {
+		if s.size+e.size <= s.o.Quota {
 			break
 		}
 		if err := s.removeLocked(old); err != nil {
 			return err
 		}
 	}
-	s.kept[handle] = k
-	s.size += k.size
+	s.entries[handle] = e
+	s.size += e.size
 	s.scheduleLocked()
 	return nil
 }
 
 func (s *Store) byAgeLocked() []string {
-	return slices.SortedFunc(maps.Keys(s.kept), func(a, b string) int { return s.kept[a].since.Compare(s.kept[b].since) })
+	return slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return s.entries[a].since.Compare(s.entries[b].since) })
 }
 
 func (s *Store) file(handle string) string { return filepath.Join(s.o.Dir, prefix+handle) }
 
-// removeLocked forgets a result. A file that cannot be removed now is once it is
-// too old.
+// removeLocked removes a result. When its file cannot be removed, a later sweep retries.
 func (s *Store) removeLocked(handle string) error {
-	s.size -= s.kept[handle].size
-	delete(s.kept, handle)
+	s.size -= s.entries[handle].size
+	delete(s.entries, handle)
 	if err := os.Remove(s.file(handle)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// sweepLocked removes what is too old, files of other hosts too.
+// sweepLocked removes results and files older than MaxAge, including files of other hosts.
 func (s *Store) sweepLocked(now time.Time) error {
 	var errs []error
-	for handle, k := range s.kept {
-		if now.Sub(k.since) >= s.o.MaxAge {
+	for handle, e := range s.entries {
+		if now.Sub(e.since) >= s.o.MaxAge {
 			errs = append(errs, s.removeLocked(handle))
 		}
 	}
@@ -168,7 +165,7 @@ func (s *Store) sweepLocked(now time.Time) error {
 	errs = append(errs, err)
 	for _, e := range entries {
 		handle, ours := strings.CutPrefix(e.Name(), prefix)
-		if _, known := s.kept[handle]; !ours || known {
+		if _, known := s.entries[handle]; !ours || known {
 			continue
 		}
 		if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) >= s.o.MaxAge {
@@ -178,20 +175,20 @@ func (s *Store) sweepLocked(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// scheduleLocked sees to it that the oldest result is removed in time.
+// scheduleLocked sets the timer for the next expiry.
 func (s *Store) scheduleLocked() {
 	if s.expires != nil {
 		s.expires.Stop()
 	}
-	if len(s.kept) == 0 || s.closed {
+	if len(s.entries) == 0 || s.closed {
 		return
 	}
-	oldest := slices.MinFunc(slices.Collect(maps.Values(s.kept)), func(a, b kept) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
+	oldest := slices.MinFunc(slices.Collect(maps.Values(s.entries)), func(a, b entry) int { return cmp.Compare(a.since.UnixNano(), b.since.UnixNano()) })
 	s.expires = time.AfterFunc(time.Until(oldest.since.Add(s.o.MaxAge)), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.closed {
-			_ = s.sweepLocked(time.Now()) // what fails is tried again by the next
+			_ = s.sweepLocked(time.Now()) // the next sweep retries
 			s.scheduleLocked()
 		}
 	})
@@ -204,7 +201,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.scheduleLocked()
 	var errs []error
-	for handle := range s.kept {
+	for handle := range s.entries {
 		errs = append(errs, s.removeLocked(handle))
 	}
 	return errors.Join(errs...)
@@ -213,27 +210,27 @@ func (s *Store) Close() error {
 // Page is a part of a result.
 type Page struct {
 	Text   string
-	Offset int64 // where it begins, in bytes
-	Next   int64 // where the next one does; 0 when this is the last
+	Offset int64 // of Text in the result, in bytes
+	Next   int64 // offset of the next page; 0 on the last
 	Total  int64 // bytes of the whole result
 }
 
-// Page returns up to limit bytes of the result from offset on: whole characters,
-// and if it can be whole lines.
+// Page returns up to limit bytes of the result from offset on, in whole characters and, if
+// possible, whole lines.
 func (s *Store) Page(owner Owner, handle string, offset int64, limit int) (Page, error) {
 	s.mu.Lock()
-	k, ok := s.kept[handle]
+	e, ok := s.entries[handle]
 	s.mu.Unlock()
-	if !ok || k.owner != owner.key() || time.Since(k.since) >= s.o.MaxAge {
+	if !ok || e.owner != owner.key() || time.Since(e.since) >= s.o.MaxAge {
 		return Page{}, ErrUnknown
 	}
-	if offset < 0 || offset > k.size {
-		return Page{}, fmt.Errorf("the offset is %d, and the result has %d bytes", offset, k.size)
+	if offset < 0 || offset > e.size {
+		return Page{}, fmt.Errorf("the offset is %d, and the result has %d bytes", offset, e.size)
 	}
 	f, err := os.Open(s.file(handle))
 	if err != nil {
 		return Page{}, ErrUnknown // removed meanwhile
 	}
-	defer f.Close() // was only read
-	return readPage(f, offset, limit, k.size)
+	defer f.Close() // read only: the error does not matter
+	return readPage(f, offset, limit, e.size)
 }

@@ -1,7 +1,6 @@
-// Package benchtest compares ways of calling a child process, the first of which
-// is usually the floor: a child that copies bytes over pipes like ours. The ways
-// take turns, so that whatever else the machine does hits all of them, and the
-// medians of nine turns count.
+// Package benchtest compares ways of calling a child process. The first way is usually the
+// floor: a child that copies bytes over pipes. The ways take turns, so that disturbances
+// affect all of them, and the median of nine turns counts.
 package benchtest
 
 import (
@@ -13,15 +12,15 @@ import (
 	"time"
 )
 
-// Load is what is done to a child.
+// Load describes the calls of a benchmark.
 type Load struct {
 	Name     string
 	Up, Down int // bytes of payload in a call and in its answer
-	Callers  int // at once
-	Calls    int // in a turn, of all callers together
+	Callers  int // concurrent callers
+	Calls    int // per turn, of all callers together
 }
 
-// The loads that every comparison shows.
+// The loads of every comparison.
 var (
 	Sequential = Load{"sequential/100B", 100, 100, 1, 10_000}
 	Callers64  = Load{"callers64/100B", 100, 100, 64, 40_000}
@@ -29,11 +28,10 @@ var (
 	BigBoth    = Load{"sequential/1MiB-both-ways", 1 << 20, 1 << 20, 1, 100}
 )
 
-// Loads returns all of them.
+// Loads returns all loads.
 func Loads() []Load { return []Load{Sequential, Callers64, BigResult, BigBoth} }
 
-// Way is one way of calling. Call is used by as many goroutines as the load has
-// callers.
+// Way is one way of calling. Call must be safe for concurrent use.
 type Way struct {
 	Name string
 	Call func() error
@@ -41,8 +39,8 @@ type Way struct {
 
 const turns = 9
 
-// Compare reports for each way the median of p50 and of calls per second, and how
-// both relate to those of each way before it. The first error ends the benchmark.
+// Compare reports the medians of p50 and of calls per second for each way, and their ratios
+// to those of each way before it. It fails at the first error.
 func (l Load) Compare(b *testing.B, ways ...Way) {
 	b.Helper()
 	for b.Loop() {
@@ -64,10 +62,10 @@ func (l Load) Compare(b *testing.B, ways ...Way) {
 			}
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all ways together it says nothing
+	b.ReportMetric(0, "ns/op") // meaningless for several ways
 }
 
-// turn makes the calls of one turn and returns the median and the whole of the time.
+// turn makes the calls of one turn and returns the median and the total time.
 func (l Load) turn(b *testing.B, w Way) (p50, total time.Duration) {
 	var left atomic.Int64
 	left.Store(int64(l.Calls))

@@ -13,12 +13,12 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// chunk is the most that is read or written at once: what a pipe holds.
+// chunk is the size of one read or write: the capacity of a pipe.
 const chunk = 64 << 10
 
-// FloorVerb is the floor's child, to be given to [processtest.Main] as "floor". It
-// takes payloads of one size and answers each with one of another, one at a time;
-// where both are the same it copies what comes.
+// FloorVerb is the floor's child; pass it to [processtest.Main] as "floor". It reads
+// payloads of one size and answers each with a payload of another size. If both sizes are
+// equal it copies its input.
 func FloorVerb(sizes string) {
 	var up, down int
 	if _, err := fmt.Sscan(sizes, &up, &down); err != nil {
@@ -55,8 +55,8 @@ func discard(r io.Reader, buf []byte, n int) error {
 	return nil
 }
 
-// Start runs the test binary as a scripted child over two pipes until the
-// benchmark ends.
+// Start runs the test binary as a scripted child until the benchmark ends, and returns its
+// stdin and stdout.
 func Start(tb testing.TB, script string) (in, out *os.File) {
 	tb.Helper()
 	inR, in, err := os.Pipe()
@@ -85,9 +85,8 @@ func Start(tb testing.TB, script string) (in, out *os.File) {
 	return in, out
 }
 
-// Floor starts the floor's child and returns the way of calling it. A single
-// caller writes and reads for itself; several share one reader that wakes as many
-// of them as payloads came back.
+// Floor starts the floor's child and returns the way of calling it. A single caller reads
+// its answers itself; several callers share one reader.
 func (l Load) Floor(b *testing.B) Way {
 	b.Helper()
 	f := &floor{load: l, frame: bytes.Repeat([]byte("x"), l.Up), buf: make([]byte, chunk), answers: make(chan struct{}, l.Callers)}
@@ -121,7 +120,7 @@ func (f *floor) alone() error {
 		}
 		return discard(f.out, f.buf, f.load.Down)
 	}
-	written := make(chan error, 1) // more than the pipes hold: write and read at once
+	written := make(chan error, 1) // exceeds the pipe's capacity: write and read concurrently
 	go func() { _, err := f.in.Write(f.frame); written <- err }()
 	if err := discard(f.out, f.buf, f.load.Down); err != nil {
 		return err
@@ -149,5 +148,5 @@ func (f *floor) read() {
 	}
 }
 
-// Text returns a JSON string of so many characters.
+// Text returns a JSON string of size characters.
 func Text(size int) string { return `"` + strings.Repeat("x", size) + `"` }

@@ -1,5 +1,5 @@
-// Package bundled holds the extensions that are part of the program: it runs
-// itself as them, so that they need nothing else on the machine.
+// Package bundled implements the extensions that are part of the program. The program runs
+// itself as their process, so they have no dependencies.
 package bundled
 
 import (
@@ -15,8 +15,8 @@ var extensions = map[string]func() *sdk.Extension{
 	"notes": notes,
 }
 
-// Run is the whole life of one bundled extension on stdin and stdout; it returns
-// the exit code.
+// Run runs one bundled extension on stdin and stdout until it ends, and returns the exit
+// code.
 func Run(name string) (int, error) {
 	extension, ok := extensions[name]
 	if !ok {

@@ -19,7 +19,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// The manifests say command = "exthost": the test binary stands in for it.
+// The test binary replaces the program exthost, which the manifests start.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "extension" {
 		code, err := bundled.Run(os.Args[2])

@@ -17,7 +17,7 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// note is one thing a model wanted to remember.
+// note is one stored note.
 type note struct {
 	ID      int       `json:"id"`
 	Text    string    `json:"text"`
@@ -25,13 +25,13 @@ type note struct {
 	Created time.Time `json:"created"`
 }
 
-// noteList is what list and search answer.
+// noteList is the result of search.
 type noteList struct {
 	Notes []note `json:"notes"`
 	Total int    `json:"total" jsonschema_description:"How many match, shown or not"`
 }
 
-// notebook keeps all notes in one JSON file.
+// notebook stores all notes in one JSON file.
 type notebook struct {
 	mu   sync.Mutex
 	path string
@@ -132,8 +132,7 @@ func (b *notebook) load() (all []note, err error) {
 	return all, nil
 }
 
-// save replaces the file as a whole, so that a crash leaves the old notes or the
-// new ones.
+// save replaces the file atomically, so that a crash leaves either version.
 func (b *notebook) save(all []note) error {
 	data, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
@@ -143,7 +142,7 @@ func (b *notebook) save(all []note) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // fails once it has been renamed
+	defer os.Remove(tmp.Name()) // fails after the rename
 	_, err = tmp.Write(data)
 	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -31,26 +32,26 @@ func probeCalls(ctx context.Context, s *subject) error {
 			failures = append(failures, err.Error())
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
 	return passf("%d made", made)
 }
 
 func probeUnicode(ctx context.Context, s *subject) error {
-	return s.echoes(ctx, "string", `"exthost check"`, "exthost check",
+	return s.checkEcho(ctx, "string", `"exthost check"`, "exthost check",
 		map[string]string{`"é ☃ 😀 \u202e\u001b[0m end"`: "é ☃ 😀 \u202e\u001b[0m end", `"two\nlines \\ \" / \u2028"`: "two\nlines \\ \" / \u2028"})
 }
 
 func probeBigIntegers(ctx context.Context, s *subject) error {
 	const big, negative = "12345678901234567890", "-9007199254740993"
-	return s.echoes(ctx, "integer", "123456789", "123456789", map[string]string{big: big, negative: negative})
+	return s.checkEcho(ctx, "integer", "123456789", "123456789", map[string]string{big: big, negative: negative})
 }
 
-// echoes looks for a tool that gives back a plain value of a property of that
-// type, and wants the others back from it as well: values by what their JSON says.
-func (s *subject) echoes(ctx context.Context, typ, plain, saysPlain string, others map[string]string) error {
-	w, err := s.converse(ctx)
+// checkEcho looks for a tool that returns the plain value of a property of type typ. It
+// then expects the tool to return each of texts, given as JSON and decoded text.
+func (s *subject) checkEcho(ctx context.Context, typ, plain, plainText string, texts map[string]string) error {
+	c, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,23 +60,23 @@ func (s *subject) echoes(ctx context.Context, typ, plain, saysPlain string, othe
 		if name == "" || !s.mayCall(e) {
 			continue
 		}
-		text, failed, err := w.call(ctx, s.callWith(e, name, plain))
+		text, failed, err := callRaw(ctx, c, s.callWith(e, name, plain))
 		if err != nil {
 			return err
 		}
-		if failed || !strings.Contains(text, saysPlain) {
+		if failed || !strings.Contains(text, plainText) {
 			continue
 		}
-		for value, says := range others {
-			c := s.callWith(e, name, value)
-			text, failed, err := w.call(ctx, c)
+		for value, want := range texts {
+			call := s.callWith(e, name, value)
+			text, failed, err := callRaw(ctx, c, call)
 			switch {
 			case err != nil:
 				return err
-			case failed: // it is said, and nothing is silently another
-				return hintf("%s fails: %s; with %s it does not", c, cut(text), plain)
-			case !strings.Contains(text, says) && !strings.Contains(text, value):
-				return fmt.Errorf("%s gives %q; of %s, %s comes back", c, cut(text), plain, saysPlain)
+			case failed: // an explicit error, so no value is changed silently
+				return hintf("%s fails: %s; with %s it does not", call, cut(text), plain)
+			case !strings.Contains(text, want) && !strings.Contains(text, value):
+				return fmt.Errorf("%s gives %q; of %s, %s comes back", call, cut(text), plain, plainText)
 			}
 		}
 		return passf("by %s", e.Tool)
@@ -83,7 +84,7 @@ func (s *subject) echoes(ctx context.Context, typ, plain, saysPlain string, othe
 	return skipf("no tool that may be called gives back what it is told")
 }
 
-// callWith is a call of a tool that has that value among what it requires.
+// callWith returns a call of a tool with the required arguments and this value.
 func (s *subject) callWith(e *tools.Entry, name, value string) *fixtureCall {
 	arguments, ok := exampleOf(e.InputSchema)
 	for _, c := range s.fixture.Calls {
@@ -99,39 +100,39 @@ func (s *subject) callWith(e *tools.Entry, name, value string) *fixtureCall {
 }
 
 func probeProgress(ctx context.Context, s *subject) error {
-	c, err := s.sample()
+	call, err := s.sample()
 	if err != nil {
-		return noSample()
+		return skipNoCall()
 	}
-	w, err := s.converse(ctx)
+	c, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
-	before := w.count(protocol.MethodProgress)
-	if _, _, err := w.call(ctx, c); err != nil {
+	before := c.Count(protocol.MethodProgress)
+	if _, _, err := callRaw(ctx, c, call); err != nil {
 		return err
 	}
-	if w.count(protocol.MethodProgress) > before {
-		return fmt.Errorf("%s tells progress to a caller who gave no progressToken", c)
+	if c.Count(protocol.MethodProgress) > before {
+		return fmt.Errorf("%s tells progress to a caller who gave no progressToken", call)
 	}
 	const token = `"exthost-check-progress"`
-	id := w.newID()
-	answer := w.expect(id)
-	if err := w.write(w.callLine(id, c, `{"progressToken":`+token+`}`)); err != nil {
+	id := c.NewID()
+	answer := c.Expect(id)
+	if err := c.Write(c.CallRequest(id, call.Tool, call.Arguments, `{"progressToken":`+token+`}`)); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, answer, c.String()); err != nil {
+	if _, err := c.Await(ctx, answer, call.String()); err != nil {
 		return err
 	}
-	told := w.progress(token)
+	told := c.Progress(token)
 	if len(told) == 0 {
-		return passf("%s tells none", c)
+		return passf("%s tells none", call)
 	}
-	return rising(told)
+	return checkRising(told)
 }
 
-// rising wants progress that rises.
-func rising(told []jsonrpc.Message) error {
+// checkRising returns an error when progress does not rise.
+func checkRising(told []jsonrpc.Message) error {
 	last := math.Inf(-1)
 	for _, m := range told {
 		var progress float64
@@ -148,16 +149,16 @@ func rising(told []jsonrpc.Message) error {
 
 func probeCancel(ctx context.Context, s *subject) error {
 	tried := 0
-	for _, c := range s.fixture.Calls {
-		if !c.Cancel {
+	for _, call := range s.fixture.Calls {
+		if !call.Cancel {
 			continue
 		}
-		w, err := s.converse(ctx)
+		c, err := s.client(ctx)
 		if err != nil {
 			return err
 		}
-		if err := w.cancel(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", c, err)
+		if err := s.cancel(ctx, c, call); err != nil {
+			return fmt.Errorf("%s: %w", call, err)
 		}
 		tried++
 	}
@@ -167,43 +168,43 @@ func probeCancel(ctx context.Context, s *subject) error {
 	return nil
 }
 
-// cancelWait is how long the answer to a cancelled call may take.
+// cancelWait bounds the wait for the answer to a cancelled call.
 const cancelWait = 3 * time.Second
 
-// cancel makes a call, sees that others are answered meanwhile, cancels it and
-// waits for what the host waits for: an answer, which an MCP server need not give.
-func (w *wire) cancel(ctx context.Context, c *fixtureCall) error {
-	id := w.newID()
-	answer := w.expect(id)
-	token := quoted("exthost-check-" + id)
-	if err := w.write(w.callLine(id, c, `{"progressToken":`+token+`}`)); err != nil {
+// cancel makes a call, checks that another request is answered meanwhile, cancels the call
+// and waits for its answer, as the host does. An MCP server need not answer.
+func (s *subject) cancel(ctx context.Context, c *rawclient.Client, call *fixtureCall) error {
+	id := c.NewID()
+	answer := c.Expect(id)
+	token := string(rawjson.AppendText(nil, "exthost-check-"+id))
+	if err := c.Write(c.CallRequest(id, call.Tool, call.Arguments, `{"progressToken":`+token+`}`)); err != nil {
 		return err
 	}
-	if err := w.answers(ctx); err != nil {
+	if err := responds(ctx, c); err != nil {
 		return fmt.Errorf("meanwhile %w", err)
 	}
 	select {
 	case m := <-answer:
-		text, _ := said(m)
+		text, _ := textOf(m)
 		return fmt.Errorf("it was answered before it could be cancelled: %s; it should take minutes", cut(text))
 	default:
 	}
-	if err := w.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`, protocol.MethodCancelled, id)); err != nil {
+	if err := c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s,"reason":"check"}}`, protocol.MethodCancelled, id)); err != nil {
 		return err
 	}
 	timer := time.NewTimer(cancelWait)
 	defer timer.Stop()
 	select {
 	case <-answer:
-		return rising(w.progress(token))
-	case <-w.ended:
-		return fmt.Errorf("when it was cancelled, %w", w.gone(nil))
+		return checkRising(c.Progress(token))
+	case <-c.Ended():
+		return fmt.Errorf("when it was cancelled, %w", c.ExitError(nil))
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
 	}
-	if w.subject.speaks == manifest.ProtocolMCP {
-		return w.answers(ctx)
+	if s.protocol == manifest.ProtocolMCP {
+		return responds(ctx, c)
 	}
 	return fmt.Errorf("%v after it was cancelled it is not answered: it goes on, and when max_in_flight calls do, the child is killed", cancelWait)
 }

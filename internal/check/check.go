@@ -1,12 +1,12 @@
-// Package check tries an extension the way a host does on good days and on bad
-// ones, and tells its author what would go wrong.
+// Package check tests an extension under normal and adverse conditions and reports problems
+// to its author.
 //
-//	Run ── host ────> the extension as the host runs it: manifest, offer, calls of check.json
-//	    └─ wire ────> a child of its own, spoken to in raw lines: ids, noise, cancellation, its end
+//	Run ── host ───────> the extension in the host: manifest, tools, calls of check.json
+//	    └─ rawclient ──> a separate process: ids, stdout, cancellation, exit
 //
-// Each thing tried is a probe, a function from a subject to an error: nil is a
-// pass, a skip or a hint says so, anything else is a failure. Tools are only
-// called when the author's check.json names them or they say that they only read.
+// Each test is a probe, a function from a subject to an error: nil is a pass, an
+// outcomeError is a skip, hint or pass, and any other error is a failure. Probes call only
+// tools that the author's check.json names or that are annotated as read-only.
 package check
 
 import (
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -26,35 +27,35 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Outcome is what came of a probe.
+// Outcome is the result of a probe.
 type Outcome string
 
 // The outcomes.
 const (
 	Pass  Outcome = "ok"
 	Fail  Outcome = "fail"
-	Hint  Outcome = "hint"  // nothing is wrong, and it could be better
-	Skip  Outcome = "skip"  // it could not be tried, Detail says why
-	Known Outcome = "known" // it failed, as was expected
+	Hint  Outcome = "hint"  // correct, but could be better
+	Skip  Outcome = "skip"  // not tested; Detail says why
+	Known Outcome = "known" // failed as expected
 )
 
-// Result is what came of one probe of one extension.
+// Result is the result of one probe of one extension.
 type Result struct {
 	Extension string        `json:"extension"`
 	Probe     string        `json:"probe"` // stable, kebab-case
-	About     string        `json:"about"` // what should be so
+	About     string        `json:"about"` // the property that the probe checks
 	Outcome   Outcome       `json:"outcome"`
-	Detail    string        `json:"detail,omitempty"` // what was found, for people; several lines
+	Detail    string        `json:"detail,omitempty"` // for people; several lines
 	Took      time.Duration `json:"took_ns"`
 }
 
-// Options says what is known of the extension beforehand.
+// Options configure Run.
 type Options struct {
-	Expected *Expected // probes that are known to fail; nil: none
+	Expected *Expected // probes that are expected to fail; nil: none
 }
 
-// Run probes one extension of a host, in whose status it is. The error is a
-// check.json that cannot be read, or ctx's.
+// Run probes the extension with status x of h. The error is that of an invalid check.json,
+// or of ctx.
 func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([]Result, error) {
 	s, err := newSubject(h, x)
 	if err != nil {
@@ -63,11 +64,11 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 	defer s.close()
 	var results []Result
 	for _, p := range probes {
-		if !slices.Contains(strings.Fields(p.speaks), s.speaks) {
+		if !slices.Contains(strings.Fields(p.protocols), s.protocol) {
 			continue
 		}
 		began := time.Now()
-		err := s.broken
+		err := s.skipRest
 		if err == nil {
 			err = p.run(ctx, s)
 		}
@@ -75,14 +76,14 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 			return results, ctx.Err()
 		}
 		r := Result{Extension: x.ID, Probe: p.name, About: p.about, Took: time.Since(began)}
-		r.Outcome, r.Detail = judge(err)
+		r.Outcome, r.Detail = outcomeOf(err)
 		o.Expected.apply(&r)
 		results = append(results, r)
 	}
 	return results, nil
 }
 
-// Failed counts the failures.
+// Failed returns the number of failures.
 func Failed(results []Result) (n int) {
 	for _, r := range results {
 		if r.Outcome == Fail {
@@ -92,58 +93,65 @@ func Failed(results []Result) (n int) {
 	return n
 }
 
-// verdict is a probe's error that is no failure, and how a pass can say more.
-type verdict struct {
+// outcomeError is the error of a probe whose outcome is not a failure. With Pass it adds a
+// detail.
+type outcomeError struct {
 	outcome Outcome
 	text    string
 }
 
-func (v *verdict) Error() string { return v.text }
+func (v *outcomeError) Error() string { return v.text }
 
-func skipf(format string, args ...any) error { return &verdict{Skip, fmt.Sprintf(format, args...)} }
-func hintf(format string, args ...any) error { return &verdict{Hint, fmt.Sprintf(format, args...)} }
-func passf(format string, args ...any) error { return &verdict{Pass, fmt.Sprintf(format, args...)} }
+func skipf(format string, args ...any) error {
+	return &outcomeError{Skip, fmt.Sprintf(format, args...)}
+}
+func hintf(format string, args ...any) error {
+	return &outcomeError{Hint, fmt.Sprintf(format, args...)}
+}
+func passf(format string, args ...any) error {
+	return &outcomeError{Pass, fmt.Sprintf(format, args...)}
+}
 
-func judge(err error) (Outcome, string) {
+func outcomeOf(err error) (Outcome, string) {
 	if err == nil {
 		return Pass, ""
 	}
-	if v, ok := errors.AsType[*verdict](err); ok {
+	if v, ok := errors.AsType[*outcomeError](err); ok {
 		return v.outcome, v.text
 	}
 	return Fail, err.Error()
 }
 
-// complaints are failures, or hints, one a line; none is a pass.
-func complaints(outcome Outcome, lines []string) error {
+// issues returns an error with one line per issue, nil when there is none.
+func issues(outcome Outcome, lines []string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	return &verdict{outcome, strings.Join(lines, "\n")}
+	return &outcomeError{outcome, strings.Join(lines, "\n")}
 }
 
-// subject is the extension under examination.
+// subject is the extension that is tested.
 type subject struct {
-	host    *exthost.Host
-	status  status.Extension
-	spec    runtime.Spec
-	speaks  string // native, mcp, lite or exec
-	fixture fixture
+	host     *exthost.Host
+	status   status.Extension
+	spec     runtime.Spec
+	protocol string // native, mcp, lite or exec
+	fixture  fixture
 
-	broken error    // why the rest cannot be tried
-	talk   *wire    // the child that most probes share; nil before, and after its death
-	lapses []lapse  // of children that have ended
-	mumble mumbling // what they said on stderr
+	skipRest   error             // set when no further probe can run
+	shared     *rawclient.Client // the process that most probes share; nil before the first and after close
+	violations []string          // of processes that have ended
+	stderr     stderrLines
 }
 
 func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
-	s := &subject{host: h, status: x, speaks: x.Protocol}
+	s := &subject{host: h, status: x, protocol: x.Protocol}
 	if x.Transport == manifest.KindExec {
-		s.speaks = manifest.KindExec
+		s.protocol = manifest.KindExec
 	}
 	for _, p := range []string{manifest.ProtocolNative, manifest.ProtocolMCP, manifest.ProtocolLite} {
-		if strings.HasPrefix(s.speaks, p) {
-			s.speaks = p // without the revision
+		if strings.HasPrefix(s.protocol, p) {
+			s.protocol = p // without the revision
 		}
 	}
 	var err error
@@ -151,22 +159,22 @@ func newSubject(h *exthost.Host, x status.Extension) (*subject, error) {
 		return nil, err
 	}
 	s.fixture, err = readFixture(s.spec.Dir)
-	if strings.Contains(x.ID, ".") { // one of the MCP servers beside a manifest, which share the file
+	if strings.Contains(x.ID, ".") { // an MCP server of .mcp.json, which shares check.json with others
 		s.fixture.Calls = slices.DeleteFunc(s.fixture.Calls, func(c *fixtureCall) bool { return s.entry(c.Tool) == nil })
 	}
 	return s, err
 }
 
-// entries are the tools that the host has of the extension.
+// entries returns the extension's tools in the host's catalog.
 func (s *subject) entries() []*tools.Entry { return s.host.Tools().Extension(s.status.ID) }
 
-// entry is the tool of that own name, nil when there is none.
+// entry returns the tool with this own name, nil when there is none.
 func (s *subject) entry(tool string) *tools.Entry {
 	e, _ := s.host.Tools().LookupIn(s.status.ID, tool)
 	return e
 }
 
-// diagnostics are what the host has to say of the extension.
+// diagnostics returns the host's diagnostics about the extension.
 func (s *subject) diagnostics() (found []protocol.Diagnostic) {
 	for _, d := range s.host.Status().Diagnostics {
 		if d.Extension == s.status.ID || d.Path != "" && d.Path == s.status.Path {
@@ -176,7 +184,7 @@ func (s *subject) diagnostics() (found []protocol.Diagnostic) {
 	return found
 }
 
-// call makes a call as the host makes those of its clients.
+// call makes a call through the host.
 func (s *subject) call(ctx context.Context, c *fixtureCall) (protocol.ToolResult, error) {
 	e := s.entry(c.Tool)
 	if e == nil {

@@ -25,7 +25,7 @@ const fixture = `{"calls": [
 	{"tool": "wait", "cancel": true}
 ]}`
 
-// examine checks an extension of these files, whose manifest is the first.
+// examine checks an extension of these files; the first is its manifest.
 func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.Result, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func examine(t *testing.T, manifest, fixture string, o check.Options) ([]check.R
 	return check.Run(context.Background(), h, s.Extensions[0], o)
 }
 
-// manifestOf is that of a child with a fault.
+// manifestOf returns the manifest of a child with a fault.
 func manifestOf(t *testing.T, fault string) string {
 	t.Helper()
 	path, _ := processtest.Script(t, "")
@@ -79,8 +79,8 @@ func failed(results []check.Result) (names []string) {
 	return names
 }
 
-// TestFaults has one child for each fault, and the probes that must see it. What
-// is without fault passes everything, so no probe fails for nothing.
+// TestFaults has one child per fault and the probes that must fail. The child without a
+// fault passes all probes.
 func TestFaults(t *testing.T) {
 	processtest.Leaks(t)
 	for fault, want := range map[string][]string{
@@ -157,7 +157,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// What may not be called is not called.
+// Tools without permission are not called.
 func TestNothingIsCalledUnasked(t *testing.T) {
 	processtest.Leaks(t)
 	dir := t.TempDir()

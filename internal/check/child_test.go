@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 type child struct {
 	fault string
 	mu    sync.Mutex
-	waits map[string]chan struct{} // cancelled calls, by id
+	waits map[string]chan struct{} // pending calls by id; closed when cancelled
 	calls sync.WaitGroup
 }
 

@@ -7,14 +7,15 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 )
 
 var placeholder = regexp.MustCompile(`^\{([A-Za-z_][A-Za-z0-9_.-]*)\}$`)
 
-// nearPlaceholder is a word that looks as if a part of it were to be replaced,
-// which only whole words are.
+// nearPlaceholder matches a word with a placeholder as a part of it. Only whole words are
+// replaced.
 var nearPlaceholder = regexp.MustCompile(`.\{[A-Za-z_][A-Za-z0-9_]*\}|\{[A-Za-z_][A-Za-z0-9_]*\}.`)
 
 func probePlaceholders(_ context.Context, s *subject) error {
@@ -38,24 +39,24 @@ func probePlaceholders(_ context.Context, s *subject) error {
 				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}, which is no property of the input_schema", e.Tool, name))
 			case !slices.Contains(shape.Required, name):
 				failures = append(failures, fmt.Sprintf("%s: the command line needs {%s}; list it as required in the input_schema", e.Tool, name))
-			case options && e.Validate(dashed(e.InputSchema, name)) == nil:
+			case options && e.Validate(optionLike(e.InputSchema, name)) == nil:
 				hints = append(hints, fmt.Sprintf(`%s: a %s that begins with "-" is refused; with "--" before {%s} it would be taken, if the command knows that`, e.Tool, name, name))
 			}
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
-// dashed are arguments of which one would be an option.
-func dashed(schema json.RawMessage, name string) json.RawMessage {
+// optionLike returns arguments whose value of name begins with a dash.
+func optionLike(schema json.RawMessage, name string) json.RawMessage {
 	arguments, _ := exampleOf(schema)
-	return rawjson.Set(orEmpty(arguments), name, json.RawMessage(`"-exthost-check"`))
+	return rawjson.Set(rawclient.OrEmpty(arguments), name, json.RawMessage(`"-exthost-check"`))
 }
 
-// commandOf is the command line of a tool.
+// commandOf returns the command line of a tool.
 func (s *subject) commandOf(tool string) []string {
 	for _, t := range s.spec.Manifest.Tools {
 		if t.Name == tool && len(t.Command) > 0 {

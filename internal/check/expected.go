@@ -8,14 +8,14 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 )
 
-// Expected are the failures that an author knows of, as a file lists them.
+// Expected lists the probes that are expected to fail, as read from a file.
 type Expected struct {
 	path    string
 	reasons map[string]string // by probe
 }
 
-// ParseExpected reads the names of probes that are expected to fail, one a line,
-// each with its reason behind a #. path is for errors only.
+// ParseExpected parses a file with one probe name per line, each with a reason after #.
+// path is used in errors only.
 func ParseExpected(path, text string) (*Expected, error) {
 	e := &Expected{path: path, reasons: make(map[string]string)}
 	for i, line := range strings.Split(text, "\n") {
@@ -35,8 +35,8 @@ func ParseExpected(path, text string) (*Expected, error) {
 	return e, nil
 }
 
-// apply turns an expected failure into a known one, and its absence into a
-// failure: the list is to stay true.
+// apply turns an expected failure into Known, and an unexpected pass into Fail, so that the
+// file stays accurate.
 func (e *Expected) apply(r *Result) {
 	if e == nil {
 		return

@@ -11,40 +11,41 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/protocol"
 )
 
-// fixtureName is the file beside the manifest in which an author says what may be
-// called, and what comes of it.
+// fixtureName is the file beside the manifest that lists allowed calls and their expected
+// results.
 const fixtureName = "check.json"
 
-// maxFixture bounds the file.
+// maxFixture bounds the file, in bytes.
 const maxFixture = 1 << 20
 
-// fixture is a check.json.
+// fixture is the content of a check.json.
 type fixture struct {
 	Calls []*fixtureCall `json:"calls"`
 }
 
-// fixtureCall is one call that check may make as often as it likes.
+// fixtureCall is one call that probes may make any number of times.
 type fixtureCall struct {
-	Tool      string          `json:"tool"`      // its own name
+	Tool      string          `json:"tool"`      // the tool's own name
 	Arguments json.RawMessage `json:"arguments"` // absent: {}
 
-	// What the result is to be; what is absent may be anything.
-	Text       *string         `json:"text"`       // all of it
-	Contains   string          `json:"contains"`   // a part of it
+	// Expected result. Absent members are not checked.
+	Text       *string         `json:"text"`       // the whole text
+	Contains   string          `json:"contains"`   // a part of the text
 	Structured json.RawMessage `json:"structured"` // its structured content, compared as JSON
-	Error      bool            `json:"error"`      // an error, whichever
+	Error      bool            `json:"error"`      // any error
 
-	// Cancel says that the call takes longer than anybody waits: it is cancelled.
+	// Cancel marks a call that takes minutes: probeCancel cancels it.
 	Cancel bool `json:"cancel"`
 }
 
 func readFixture(dir string) (f fixture, err error) {
 	path := filepath.Join(dir, fixtureName)
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a FIFO would be to wait
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -72,7 +73,7 @@ func readFixture(dir string) (f fixture, err error) {
 			c.Arguments = json.RawMessage("{}")
 		}
 		var compact bytes.Buffer
-		_ = json.Compact(&compact, c.Arguments) // it has been decoded
+		_ = json.Compact(&compact, c.Arguments) // the decoder has validated it
 		if c.Arguments = compact.Bytes(); c.Arguments[0] != '{' {
 			return f, invalidFixture(path, fmt.Errorf("the arguments of call %d are %s, and no object", i+1, cut(compact.String())))
 		}
@@ -85,7 +86,7 @@ func invalidFixture(path string, err error) error {
 		`%s: %w; it is {"calls": [{"tool": …, "arguments": {…}, "text" | "contains" | "structured" | "error" | "cancel": …}]}`, path, err)
 }
 
-// judge compares what came of the call with what was to come.
+// judge compares the result of the call with the expected one.
 func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 	text := result.Text()
 	failed := err != nil || result.IsError()
@@ -107,19 +108,10 @@ func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 	return nil
 }
 
-// String is the call as an author would write it.
+// String returns the tool and its arguments.
 func (c *fixtureCall) String() string { return c.Tool + " " + cut(string(c.Arguments)) }
 
-// params is the call as a request carries it.
-func (c *fixtureCall) params(meta string) string {
-	params := json.RawMessage(`{"name":` + string(rawjson.AppendText(nil, c.Tool)) + `,"arguments":` + string(c.Arguments) + `}`)
-	if meta != "" {
-		params = rawjson.Set(params, "_meta", json.RawMessage(meta))
-	}
-	return string(params)
-}
-
-// sameJSON compares values, numbers by their text.
+// sameJSON reports whether two values are equal; numbers are compared as text.
 func sameJSON(a, b json.RawMessage) bool {
 	canonical := func(raw json.RawMessage) string {
 		var v any
@@ -128,16 +120,10 @@ func sameJSON(a, b json.RawMessage) bool {
 		if dec.Decode(&v) != nil {
 			return "no JSON: " + string(raw)
 		}
-		text, _ := json.Marshal(v) // it was JSON
+		text, _ := json.Marshal(v) // v was decoded from JSON
 		return string(text)
 	}
 	return canonical(a) == canonical(b)
 }
 
-// cut bounds what is quoted.
-func cut(s string) string {
-	if r := []rune(s); len(r) > 200 {
-		return string(r[:200]) + "…"
-	}
-	return s
-}
+func cut(s string) string { return display.Cut(s, rawclient.MaxQuote) }

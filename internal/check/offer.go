@@ -17,19 +17,19 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// Bounds within which descriptors do well.
+// Limits above which a probe complains.
 const (
-	maxDescription = 1024 // characters; a vendor refuses more
-	quickStart     = time.Second
+	maxDescription = 1024 // runes; the lowest limit of all vendors
+	maxStart       = time.Second
 )
 
-// isOffer reports whether d is about what the extension offers.
+// isOffer reports whether d is about the extension's tools or hooks.
 func isOffer(d protocol.Diagnostic) bool {
 	return strings.HasPrefix(d.Code, "tool_") || strings.HasPrefix(d.Code, "capability_") ||
 		d.Code == string(protocol.SpawnFailed) && d.Level == protocol.LevelWarn // of one tool's command
 }
 
-// isStart reports whether d is about a start that failed.
+// isStart reports whether d is about a failed start.
 func isStart(d protocol.Diagnostic) bool {
 	kind := protocol.Kind(d.Code)
 	return slices.Contains(protocol.Kinds(), kind) && kind != protocol.ManifestInvalid && kind != protocol.ConfigInvalid
@@ -39,7 +39,7 @@ func probeManifest(_ context.Context, s *subject) error {
 	var failures, hints []string
 	for _, d := range s.diagnostics() {
 		switch {
-		case isOffer(d), isStart(d): // another probe's
+		case isOffer(d), isStart(d): // reported by another probe
 		case d.Level == protocol.LevelInfo:
 			hints = append(hints, d.String())
 		default:
@@ -49,21 +49,21 @@ func probeManifest(_ context.Context, s *subject) error {
 	if s.status.Description == "" && !strings.Contains(s.status.ID, ".") {
 		hints = append(hints, "[plugin] has no description, by which an operator chooses")
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
 func probeStart(ctx context.Context, s *subject) error {
-	err := s.begin(ctx)
-	if outcome, _ := judge(err); outcome == Fail {
-		s.broken = skipf("it could not be started")
+	err := s.checkStart(ctx)
+	if outcome, _ := outcomeOf(err); outcome == Fail {
+		s.skipRest = skipf("it could not be started")
 	}
 	return err
 }
 
-func (s *subject) begin(ctx context.Context) error {
+func (s *subject) checkStart(ctx context.Context) error {
 	if s.status.State != string(supervisor.Ready) && s.status.State != string(supervisor.Idle) {
 		text := s.status.State + ": " + s.status.Reason
 		if s.status.LastCrash != nil && s.status.LastCrash.Evidence != nil {
@@ -73,14 +73,14 @@ func (s *subject) begin(ctx context.Context) error {
 		}
 		return errors.New(text)
 	}
-	if s.speaks == manifest.KindExec {
+	if s.protocol == manifest.KindExec {
 		return nil
 	}
 	began := time.Now()
-	if _, err := s.converse(ctx); err != nil {
+	if _, err := s.client(ctx); err != nil {
 		return err
 	}
-	if took := time.Since(began); took > quickStart && !s.spec.Manifest.Transport.Downloads() {
+	if took := time.Since(began); took > maxStart && !s.spec.Manifest.Transport.Downloads() {
 		return hintf("it takes %v to be ready; what is loaded on the first call costs nobody at the start", took.Round(time.Millisecond))
 	}
 	return passf("ready after %v", time.Since(began).Round(time.Millisecond))
@@ -93,7 +93,7 @@ func probeOffer(_ context.Context, s *subject) error {
 			failures = append(failures, d.String())
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
 	if len(s.entries()) == 0 && len(s.status.Hooks) == 0 {
@@ -109,7 +109,7 @@ func probeNames(_ context.Context, s *subject) error {
 			hints = append(hints, fmt.Sprintf("%s is registered as %s: a shorter name of A-Z a-z 0-9 _ - would not be changed", e.Tool, e.Name))
 		}
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
 func probeDescriptions(_ context.Context, s *subject) error {
@@ -125,10 +125,10 @@ func probeDescriptions(_ context.Context, s *subject) error {
 			hints = append(hints, fmt.Sprintf("%q is little to know of %s: say what it does and when to use it", own, e.Tool))
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
 func probeParameters(_ context.Context, s *subject) error {
@@ -141,7 +141,7 @@ func probeParameters(_ context.Context, s *subject) error {
 			}
 		}
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
 func probeSchemas(_ context.Context, s *subject) error {
@@ -158,14 +158,14 @@ func probeSchemas(_ context.Context, s *subject) error {
 				failures = append(failures, fmt.Sprintf("%s: the examples and defaults of its schema do not fit it: %v", e.Tool, err))
 			}
 		}
-		if len(shape.Properties) == 0 && rawjson.Get(e.InputSchema, "additionalProperties") == nil && s.speaks != manifest.ProtocolMCP {
+		if len(shape.Properties) == 0 && rawjson.Get(e.InputSchema, "additionalProperties") == nil && s.protocol != manifest.ProtocolMCP {
 			hints = append(hints, e.Tool+` takes anything: a schema without properties says so better with "additionalProperties": false`)
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }
 
 func probeVendors(_ context.Context, s *subject) error {
@@ -176,10 +176,10 @@ func probeVendors(_ context.Context, s *subject) error {
 			failures = append(failures, fmt.Sprintf("%s does not take %s: %s", f, o.Tool, o.Reason))
 		}
 	}
-	return complaints(Fail, failures)
+	return issues(Fail, failures)
 }
 
-// annotations are those of MCP, and whether each is true or false.
+// annotations are the annotations of MCP; true means that the value is a boolean.
 var annotations = map[string]bool{"title": false, "readOnlyHint": true, "destructiveHint": true, "idempotentHint": true, "openWorldHint": true}
 
 func probeAnnotations(_ context.Context, s *subject) error {
@@ -201,8 +201,8 @@ func probeAnnotations(_ context.Context, s *subject) error {
 			hints = append(hints, e.Tool+" does not say whether it only reads (readOnlyHint): clients ask before each call")
 		}
 	}
-	if err := complaints(Fail, failures); err != nil {
+	if err := issues(Fail, failures); err != nil {
 		return err
 	}
-	return complaints(Hint, hints)
+	return issues(Hint, hints)
 }

@@ -68,8 +68,8 @@ type (
 	}
 )
 
-// JUnit writes results as JUnit's XML, one suite for each extension. What failed
-// as expected counts as skipped.
+// JUnit writes results as JUnit XML, one suite per extension. Known failures count as
+// skipped.
 func JUnit(w io.Writer, results []Result) error {
 	var all junitSuites
 	for _, r := range results {

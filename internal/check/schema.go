@@ -2,23 +2,24 @@ package check
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/tools"
 )
 
-// readOnly reports whether a tool says that it changes nothing.
+// readOnly reports whether a tool is annotated as read-only.
 func readOnly(e *tools.Entry) bool {
 	return string(rawjson.Get(e.Annotations, "readOnlyHint")) == "true"
 }
 
-// mayCall reports whether a tool may be called with any arguments.
+// mayCall reports whether probes may call a tool with any arguments.
 func (s *subject) mayCall(e *tools.Entry) bool {
 	return readOnly(e) || slices.ContainsFunc(s.fixture.Calls, func(c *fixtureCall) bool { return c.Tool == e.Tool && !c.Cancel })
 }
 
-// shape is the part of an object's schema that is looked at.
+// shape is the part of a schema that probes use.
 type shape struct {
 	Type       string                     `json:"type"`
 	Properties map[string]json.RawMessage `json:"properties"`
@@ -26,12 +27,12 @@ type shape struct {
 }
 
 func shapeOf(schema json.RawMessage) (s shape) {
-	_ = json.Unmarshal(schema, &s) // one that is odd has no properties
+	_ = json.Unmarshal(schema, &s) // invalid: no properties
 	return s
 }
 
-// exampleOf is an object of what a schema gives as examples, defaults or only
-// values of what it requires.
+// exampleOf returns an object of the required properties, with values from their examples,
+// defaults, const or enum.
 func exampleOf(schema json.RawMessage) (json.RawMessage, bool) {
 	s := shapeOf(schema)
 	object := json.RawMessage("{}")
@@ -40,7 +41,7 @@ func exampleOf(schema json.RawMessage) (json.RawMessage, bool) {
 			Examples, Enum []json.RawMessage
 			Default, Const json.RawMessage
 		}
-		_ = json.Unmarshal(s.Properties[name], &p) // no examples then
+		_ = json.Unmarshal(s.Properties[name], &p) // invalid: no examples
 		candidates := slices.Concat(p.Examples, []json.RawMessage{p.Default, p.Const}, p.Enum)
 		i := slices.IndexFunc(candidates, func(v json.RawMessage) bool { return v != nil })
 		if i < 0 {
@@ -51,12 +52,13 @@ func exampleOf(schema json.RawMessage) (json.RawMessage, bool) {
 	return object, true
 }
 
-// freeProperty is a property of that type that takes any value of it.
+// freeProperty returns a property that accepts every value of type typ, "" when there is
+// none.
 func freeProperty(schema json.RawMessage, typ string) (name string) {
 	s := shapeOf(schema)
 	var names []string
 	for name, raw := range s.Properties {
-		p := members(string(raw))
+		p := maps.Collect(rawjson.Members(raw))
 		var t string
 		if json.Unmarshal(p["type"], &t) != nil || t != typ {
 			continue

@@ -1,6 +1,5 @@
-// Package clientconfig reads the MCP servers that other programs are configured
-// with, those of Claude Code, Cursor, VS Code, Codex and Gemini, and writes them as
-// extensions or destinations.
+// Package clientconfig reads the MCP servers in the configurations of Claude Code, Cursor,
+// VS Code, Codex and Gemini, and writes them as extensions or destinations.
 package clientconfig
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// Client is a program whose files are read.
+// Client is a program whose configuration can be read.
 type Client string
 
 // The programs.
@@ -31,24 +30,24 @@ const (
 	Gemini     Client = "gemini"
 )
 
-// Clients returns all of them.
+// Clients returns all clients.
 func Clients() []string {
 	return []string{string(ClaudeCode), string(Codex), string(Cursor), string(Gemini), string(VSCode)}
 }
 
-// Options say how a file is to be read.
+// Options configure Read.
 type Options struct {
-	From      Client // whose file it is; "": as its path and content say
-	Home      string // the user's home, which some files refer to
-	Workspace string // the project that a file belongs to; "": as its path says
-	Secrets   bool   // leave secrets where they stand in clear text
-	Bridge    bool   // the servers become destinations, not extensions
+	From      Client // the client of the file; "" infers it from path and content
+	Home      string // the user's home directory, which some files refer to
+	Workspace string // the project of the file; "" infers it from the path
+	Secrets   bool   // keep secrets as plain text
+	Bridge    bool   // write destinations instead of extensions
 }
 
-// Server is one MCP server, in our terms.
+// Server is one MCP server.
 type Server struct {
-	ID   string // what it becomes here
-	Name string // what it is called there
+	ID   string // of the extension or destination
+	Name string // in the client's file
 
 	Kind    string // stdio, http or sse
 	Command string
@@ -59,32 +58,33 @@ type Server struct {
 	URL     string
 	Headers map[string]string
 
-	Pass         []string // variables of the environment that it is given under their names
-	Tools        []string // the only ones that are wanted; nil: all
+	Pass         []string // names of environment variables to pass through
+	Tools        []string // the tools to offer; nil: all
 	StartTimeout time.Duration
 	CallTimeout  time.Duration
 
-	Variables []string // those that must be set, because a secret has been taken out
+	Variables []string // variables to set in the environment, which replace secrets
 }
 
-// Note is about one server, or for "" about the file.
+// Note describes a problem with one server, or, for "", with the file.
 type Note struct {
 	Server  string
-	Dropped bool // the server is left out
+	Dropped bool // the server was left out
 	Message string
 }
 
-// Result is what became of a file.
+// Result is the result of reading a file.
 type Result struct {
 	Client  Client
-	Servers []Server // by ID
+	Servers []Server // sorted by ID
 	Notes   []Note
 }
 
-// maxFile bounds the files that are read.
+// maxFile bounds a file, in bytes.
 const maxFile = 8 << 20
 
-// Read reads a file of that path. The error says why it cannot be one.
+// Read parses the content of the file at path. It fails when the file is not a client's
+// configuration.
 func Read(path string, data []byte, o Options) (*Result, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("over %d MiB", maxFile>>20)
@@ -111,9 +111,9 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 	return r.result, nil
 }
 
-// parse reads TOML, or JSON with comments and trailing commas.
+// parse decodes TOML, or JSON with comments and trailing commas.
 func parse(path string, data []byte) (root map[string]any, err error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // with which Windows begins text
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark, which Windows programs write
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
 		return root, toml.Unmarshal(data, &root)
 	}
@@ -124,7 +124,7 @@ func parse(path string, data []byte) (root map[string]any, err error) {
 	return root, json.Unmarshal(plain, &root)
 }
 
-// clientOf guesses whose file it is.
+// clientOf infers the client.
 func clientOf(path string, root map[string]any) Client {
 	dir, base := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	switch {
@@ -142,8 +142,7 @@ func clientOf(path string, root map[string]any) Client {
 	return ClaudeCode
 }
 
-// workspaceOf is the directory of the project that a file is in; "" for a file of
-// the user's own.
+// workspaceOf returns the project directory of a file, "" for a file of the user.
 func workspaceOf(path, home string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -169,8 +168,7 @@ func table(v any) map[string]any {
 	return t
 }
 
-// inOrder yields the members of a table by name, so that the same file always becomes
-// the same.
+// inOrder yields the members of a table by name, for a deterministic result.
 func inOrder(t map[string]any) iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -181,14 +179,14 @@ func inOrder(t map[string]any) iter.Seq2[string, any] {
 	}
 }
 
-// list returns the servers of a file, by name.
+// list returns the servers of a file by name.
 func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	var lists []any
 	switch r.result.Client {
 	case Codex:
 		lists = []any{root["mcp_servers"]}
 	case VSCode:
-		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second of a settings.json
+		lists = []any{root["servers"], table(root["mcp"])["servers"]} // the second in a settings.json
 	default:
 		lists = []any{root["mcpServers"], root["servers"]}
 	}
@@ -207,7 +205,7 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 			}
 		}
 	}
-	for project, v := range inOrder(table(root["projects"])) { // of a ~/.claude.json
+	for project, v := range inOrder(table(root["projects"])) { // in a ~/.claude.json
 		for name, v := range inOrder(table(table(v)["mcpServers"])) {
 			found = true
 			if all[name] != nil {

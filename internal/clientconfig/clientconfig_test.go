@@ -16,8 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden parts of testdata")
 
-// TestFiles reads the file at the head of each archive and holds what becomes of it
-// against the rest.
+// TestFiles reads the first file of each archive and compares the output with the others.
 func TestFiles(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) < 5 {
@@ -75,7 +74,7 @@ func notes(r *Result) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// parses holds a written file against what reads such files.
+// parses decodes an output file as its reader does.
 func parses(t *testing.T, f File) {
 	t.Helper()
 	if m, diags := manifest.Parse(f.Path, f.Data); m == nil {
@@ -134,7 +133,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(".mcp.json", []byte(`{"mcpServers":{"a":{"command":"x y","args":["--token","${env:X}"]}}}`))
 	f.Add("config.toml", []byte("[mcp_servers.a]\ncommand=\"x\"\nenv={K=\"v\"}"))
 	f.Fuzz(func(t *testing.T, path string, data []byte) {
-		if len(data) > 4<<10 { // the TOML parser is somebody else's to fuzz
+		if len(data) > 4<<10 { // fuzzing the TOML parser is not the aim
 			t.Skip()
 		}
 		r, err := Read(path, data, Options{Home: "/h", Workspace: "/w"})

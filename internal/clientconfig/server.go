@@ -12,13 +12,13 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// reader reads one file.
+// reader is the state of one Read.
 type reader struct {
 	Options
 	path      string
 	result    *Result
 	used      map[string]bool   // ids
-	variables map[string]string // values of secrets that were taken out, by the variable that stands for them
+	variables map[string]string // value of each secret by the variable that replaces it
 }
 
 func (r *reader) note(name, format string, args ...any) {
@@ -29,7 +29,7 @@ func (r *reader) drop(name, format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, Note{Server: name, Dropped: true, Message: fmt.Sprintf(format, args...)})
 }
 
-// fields are those of one server that have not been read yet.
+// fields are the fields of one server that have not been read.
 type fields map[string]any
 
 func (f fields) text(keys ...string) (text string) {
@@ -61,7 +61,7 @@ func (f fields) texts(key string) map[string]string {
 		case string:
 			out[name] = v
 		default:
-			out[name] = fmt.Sprint(v) // numbers and booleans, which all of them take
+			out[name] = fmt.Sprint(v) // numbers and booleans, which all clients accept
 		}
 	}
 	delete(f, key)
@@ -87,7 +87,7 @@ func (f fields) flag(key string) (is, stated bool) {
 	return is, stated
 }
 
-// server reads one server.
+// server converts one server.
 func (r *reader) server(name string, raw map[string]any) {
 	f := fields(maps.Clone(raw))
 	s := Server{Name: name, Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
@@ -102,27 +102,28 @@ func (r *reader) server(name string, raw map[string]any) {
 		return
 	}
 	if s.Kind == manifest.KindStdio {
-		r.place(&s)
+		r.resolvePaths(&s)
 	}
 	if !r.Secrets {
-		r.hide(&s)
+		r.maskSecrets(&s)
 	}
 	for _, key := range slices.Sorted(maps.Keys(f)) {
-		r.note(name, "%s", lost(key))
+		r.note(name, "%s", unsupportedField(key))
 	}
-	r.unfit(&s)
+	r.noteUnsupported(&s)
 	if s.ID = r.id(name); s.ID != name {
 		r.note(name, "is called %s here, where ids are in lower case and some are taken", s.ID)
 	}
 	r.result.Servers = append(r.result.Servers, s)
 }
 
-// unfit notes what only the other of the two things can have that a server becomes.
-func (r *reader) unfit(s *Server) {
+// noteUnsupported reports settings that the target, extension or destination, does not
+// support.
+func (r *reader) noteUnsupported(s *Server) {
 	switch {
 	case !r.Bridge && s.EnvFile != "":
 		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has secrets_file")
-	case (r.Bridge || s.refers()) && len(s.Tools) > 0:
+	case (r.Bridge || s.needsExpansion()) && len(s.Tools) > 0:
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
 	}
@@ -131,8 +132,9 @@ func (r *reader) unfit(s *Server) {
 	}
 }
 
-// lost says that a field has no counterpart here, and what to do instead.
-func lost(key string) string {
+// unsupportedField describes a field without a counterpart, with an alternative if there is
+// one.
+func unsupportedField(key string) string {
 	advice := map[string]string{
 		"oauth": "sign in elsewhere, and give the token in headers", "headersHelper": "give the headers themselves", "authProviderType": "sign in elsewhere, and give the token in headers",
 		"sandbox": "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
@@ -147,7 +149,7 @@ func lost(key string) string {
 	return key + " is left out; " + advice
 }
 
-// transport settles how the server is reached; it returns why it cannot be.
+// transport sets the transport. It returns the reason why the server cannot be used.
 func (r *reader) transport(s *Server, f fields) string {
 	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
 	s.URL = web
@@ -159,7 +161,7 @@ func (r *reader) transport(s *Server, f fields) string {
 	case web != "" && kind == "" && r.result.Client == Codex:
 		s.Kind = manifest.KindHTTP
 	case web != "" && kind == "":
-		s.Kind = guess(web)
+		s.Kind = guessKind(web)
 		r.note(s.Name, "its type is not stated; %s is a guess by its url", s.Kind)
 	default:
 		s.Kind = strings.ToLower(kind)
@@ -190,14 +192,14 @@ func (r *reader) transport(s *Server, f fields) string {
 	return ""
 }
 
-func guess(web string) string {
+func guessKind(web string) string {
 	if u, err := url.Parse(web); err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
 		return manifest.KindSSE
 	}
 	return manifest.KindHTTP
 }
 
-// headers reads what a server elsewhere is shown.
+// headers reads the headers of a remote server.
 func (r *reader) headers(s *Server, f fields) {
 	s.Headers = f.texts("headers")
 	maps.Copy(s.Headers, f.texts("http_headers"))
@@ -212,7 +214,7 @@ func (r *reader) headers(s *Server, f fields) {
 	}
 }
 
-// limits reads times, filters and switches.
+// limits reads timeouts, filters and switches.
 func (r *reader) limits(s *Server, f fields) {
 	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
 	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
@@ -225,9 +227,8 @@ func (r *reader) limits(s *Server, f fields) {
 	}
 }
 
-// place settles where a command runs. What it names by a relative path is meant from
-// the project.
-func (r *reader) place(s *Server) {
+// resolvePaths resolves cwd and command. Relative paths refer to the project.
+func (r *reader) resolvePaths(s *Server) {
 	if s.Cwd == "" {
 		s.Cwd = r.Workspace
 	}
@@ -247,7 +248,7 @@ func (r *reader) place(s *Server) {
 	}
 }
 
-// id makes an id of a name.
+// id returns a unique id for a name.
 func (r *reader) id(name string) string {
 	id := strings.Trim(strings.Map(func(c rune) rune {
 		switch {

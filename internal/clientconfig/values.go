@@ -12,9 +12,9 @@ import (
 	"github.com/exthost/exthost/internal/redact"
 )
 
-// each applies change to every value of s that may refer to variables, and says
-// where it stands.
-func (s *Server) each(change func(where, value string) string) {
+// eachValue applies change to every value of s that may contain references. where is the
+// field.
+func (s *Server) eachValue(change func(where, value string) string) {
 	s.Command, s.Cwd, s.URL, s.EnvFile = change("command", s.Command), change("cwd", s.Cwd), change("url", s.URL), change("envFile", s.EnvFile)
 	for i, arg := range s.Args {
 		s.Args[i] = change(fmt.Sprintf("args[%d]", i), arg)
@@ -28,39 +28,39 @@ func (s *Server) each(change func(where, value string) string) {
 }
 
 var (
-	reference = regexp.MustCompile(`\$\{([^{}]*)\}`)
-	bare      = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
-	variable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
+	reference       = regexp.MustCompile(`\$\{([^{}]*)\}`)
+	bareReference   = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(:-.*)?$`)
 )
 
-// translate writes the references of the client as ours. It returns why the server
-// cannot be used without its client.
+// translate converts the client's references to those of the host. It returns the reason
+// why the server cannot be used without its client.
 func (r *reader) translate(s *Server) (problem string) {
-	s.each(func(where, value string) string {
+	s.eachValue(func(where, value string) string {
 		if r.result.Client == Codex && strings.Contains(value, "${") {
-			if !strings.HasPrefix(where, "headers.") { // those are ours
+			if !strings.HasPrefix(where, "headers.") { // headers are written by this package
 				r.note(s.Name, "%s: ${…} is plain text to Codex, and a variable here", where)
 			}
 			return value
 		}
 		if r.result.Client == Gemini {
-			value = bare.ReplaceAllString(value, "$${$1}")
+			value = bareReference.ReplaceAllString(value, "$${$1}")
 		}
 		return reference.ReplaceAllStringFunc(value, func(ref string) string {
-			ours, ok := r.resolve(strings.TrimSuffix(strings.TrimPrefix(ref, "${"), "}"))
+			translated, ok := r.resolve(strings.TrimSuffix(strings.TrimPrefix(ref, "${"), "}"))
 			if !ok && problem == "" {
 				problem = fmt.Sprintf("%s: %s is known to the client alone; write its value, or a variable as ${NAME}", where, ref)
 			}
-			return ours
+			return translated
 		})
 	})
 	return problem
 }
 
-// resolve returns what a reference becomes here.
-func (r *reader) resolve(ref string) (ours string, ok bool) {
+// resolve returns the replacement of a reference.
+func (r *reader) resolve(ref string) (translated string, ok bool) {
 	switch name, rest, _ := strings.Cut(ref, ":"); {
-	case name == "env" && variable.MatchString(rest):
+	case name == "env" && variablePattern.MatchString(rest):
 		return "${" + rest + "}", true
 	case ref == "userHome":
 		return r.Home, r.Home != ""
@@ -71,65 +71,64 @@ func (r *reader) resolve(ref string) (ours string, ok bool) {
 	case ref == "pathSeparator" || ref == "/":
 		return string(filepath.Separator), true
 	}
-	return "${" + ref + "}", variable.MatchString(ref)
+	return "${" + ref + "}", variablePattern.MatchString(ref)
 }
 
-// hide puts variables in the place of secrets.
-func (r *reader) hide(s *Server) {
+// maskSecrets replaces secrets by references to variables.
+func (r *reader) maskSecrets(s *Server) {
 	flag := ""
-	s.each(func(where, value string) string {
+	s.eachValue(func(where, value string) string {
 		name := strings.TrimPrefix(strings.TrimPrefix(where, "env."), "headers.")
 		before := flag
 		flag = ""
 		switch {
 		case strings.HasPrefix(where, "args["):
 			if option, rest, ok := strings.Cut(value, "="); ok && strings.HasPrefix(option, "-") {
-				return option + "=" + r.concealWord(s, where, optionName(option), rest)
+				return option + "=" + r.maskArgument(s, where, optionName(option), rest)
 			}
 			if strings.HasPrefix(value, "-") {
-				flag = optionName(value) // its value may be the next word
+				flag = optionName(value) // the next argument may be its value
 				return value
 			}
-			return r.concealWord(s, where, before, value)
+			return r.maskArgument(s, where, before, value)
 		case where == "url":
-			return r.concealURL(s, value)
+			return r.maskURL(s, value)
 		case strings.HasPrefix(where, "headers.") && strings.EqualFold(name, "Authorization"):
 			if scheme, token, ok := strings.Cut(value, " "); ok {
-				return scheme + " " + r.conceal(s, where, "TOKEN", token)
+				return scheme + " " + r.maskValue(s, where, "TOKEN", token)
 			}
-			return r.conceal(s, where, "TOKEN", value)
+			return r.maskValue(s, where, "TOKEN", value)
 		}
-		return r.conceal(s, where, upper(name), value)
+		return r.maskValue(s, where, variableName(name), value)
 	})
 }
 
-// optionName is the name of a variable for what an option takes.
-func optionName(option string) string { return upper(strings.TrimLeft(option, "-")) }
+// optionName returns the name of a variable for an option's value.
+func optionName(option string) string { return variableName(strings.TrimLeft(option, "-")) }
 
 var notInNames = regexp.MustCompile(`[^A-Z0-9]+`)
 
-func upper(name string) string {
+func variableName(name string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToUpper(name), "_"), "_")
 }
 
-// assignment is a word that sets a variable, as docker run -e takes it.
+// assignment matches an argument that sets a variable, as in docker run -e.
 var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// concealWord is conceal for what an option takes, which may be the value of a
-// variable.
-func (r *reader) concealWord(s *Server, where, option, value string) string {
+// maskArgument is maskValue for an argument, which may assign a variable.
+func (r *reader) maskArgument(s *Server, where, option, value string) string {
 	if assignment.MatchString(value) && !isSecret(option, "x") {
 		name, rest, _ := strings.Cut(value, "=")
-		return name + "=" + r.conceal(s, where, upper(name), rest)
+		return name + "=" + r.maskValue(s, where, variableName(name), rest)
 	}
-	return r.conceal(s, where, option, value)
+	return r.maskValue(s, where, option, value)
 }
 
 func isSecret(name, value string) bool { return len(process.Secrets([]string{name + "=" + value})) > 0 }
 
-// conceal returns a reference in the place of a value that is a secret, by the name
-// of what it is for or by its looks.
-func (r *reader) conceal(s *Server, where, name, value string) string {
+// maskValue returns a reference to a variable if value is a secret, by its name or its
+// form, else value.
+func (r *reader) maskValue(s *Server, where, name, value string) string {
 	if value == "" || strings.Contains(value, "${") {
 		return value
 	}
@@ -141,35 +140,36 @@ func (r *reader) conceal(s *Server, where, name, value string) string {
 			name = "SECRET"
 		}
 	}
-	own := name
+	variable := name
 	if where != "env."+name {
-		own = prefix(s.Name) + name
+		variable = prefix(s.Name) + name
 	}
-	for n := 2; r.variables[own] != "" && r.variables[own] != value; n++ {
-		if own = prefix(s.Name) + name; n > 2 {
-			own += fmt.Sprint("_", n-1)
+	for n := 2; r.variables[variable] != "" && r.variables[variable] != value; n++ {
+		if variable = prefix(s.Name) + name; n > 2 {
+			variable += fmt.Sprint("_", n-1)
 		}
 	}
-	r.variables[own] = value
-	if !slices.Contains(s.Variables, own) {
-		s.Variables = append(s.Variables, own)
-		r.note(s.Name, "%s is a secret: set %s to it before the host starts", where, own)
+	r.variables[variable] = value
+	if !slices.Contains(s.Variables, variable) {
+		s.Variables = append(s.Variables, variable)
+		r.note(s.Name, "%s is a secret: set %s to it before the host starts", where, variable)
 	}
-	return "${" + own + "}"
+	return "${" + variable + "}"
 }
 
-// prefix is what the variables of a server begin with. No variable begins with a digit.
+// prefix returns the prefix of a server's variables. A variable does not begin with a
+// digit.
 func prefix(server string) string {
-	name := upper(server)
+	name := variableName(server)
 	if name == "" || name[0] <= '9' {
 		name = strings.Trim("MCP_"+name, "_")
 	}
 	return name + "_"
 }
 
-// concealURL hides the password and the secret parameters of an address. They stay
-// escaped as they are: what is taken out is put in again as it was.
-func (r *reader) concealURL(s *Server, value string) string {
+// maskURL masks the password and the secret parameters of a URL. It does not decode them,
+// so that the variables hold them in escaped form.
+func (r *reader) maskURL(s *Server, value string) string {
 	scheme, rest, ok := strings.Cut(value, "://")
 	if !ok {
 		return value
@@ -178,13 +178,13 @@ func (r *reader) concealURL(s *Server, value string) string {
 	authority, path, hasPath := strings.Cut(rest, "/")
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 && !strings.Contains(authority, "${") {
 		if user, password, ok := strings.Cut(authority[:at], ":"); ok {
-			authority = user + ":" + r.conceal(s, "url", "PASSWORD", password) + authority[at:]
+			authority = user + ":" + r.maskValue(s, "url", "PASSWORD", password) + authority[at:]
 		}
 	}
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		if name, secret, ok := strings.Cut(pair, "="); ok {
-			pairs[i] = name + "=" + r.conceal(s, "url", upper(name), secret)
+			pairs[i] = name + "=" + r.maskValue(s, "url", variableName(name), secret)
 		}
 	}
 	value = scheme + "://" + authority

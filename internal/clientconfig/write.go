@@ -12,13 +12,13 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// File is a file to be written.
+// File is a file to write.
 type File struct {
 	Path string // relative, with slashes
 	Data []byte
 }
 
-// Extensions returns the folders of the servers as extensions, below the search path.
+// Extensions returns one folder per server, relative to the search path.
 func (r *Result) Extensions() (files []File) {
 	for _, s := range r.Servers {
 		files = append(files, File{s.ID + "/" + manifest.FileName, s.manifest(r.Client)})
@@ -26,14 +26,13 @@ func (r *Result) Extensions() (files []File) {
 	return files
 }
 
-// passed reports whether a variable of the server is one of the environment under
-// the same name.
-func passed(name, value string) bool { return value == "${"+name+"}" }
+// passedThrough reports whether a variable has the same name in the environment.
+func passedThrough(name, value string) bool { return value == "${"+name+"}" }
 
-// declared are the variables of the environment that the server must be given.
-func (s *Server) declared() []string {
+// requiredEnv returns the environment variables that the server requires.
+func (s *Server) requiredEnv() []string {
 	names := slices.Clone(s.Pass)
-	s.each(func(_, value string) string {
+	s.eachValue(func(_, value string) string {
 		for _, m := range reference.FindAllStringSubmatch(value, -1) {
 			if name, _, hasDefault := strings.Cut(m[1], ":-"); !hasDefault {
 				names = append(names, name)
@@ -45,27 +44,27 @@ func (s *Server) declared() []string {
 	return slices.Compact(names)
 }
 
-// refers reports whether the server refers to variables in a way that a manifest's
-// own command cannot: only those of MCP servers beside it are filled in.
-func (s *Server) refers() (is bool) {
+// needsExpansion reports whether the command contains references. A manifest expands them
+// in [mcp_servers] only.
+func (s *Server) needsExpansion() (is bool) {
 	if s.Kind != manifest.KindStdio {
-		return false // whose address and headers may
+		return false // url and headers are always expanded
 	}
-	s.each(func(where, value string) string {
-		is = is || strings.Contains(value, "${") && !passed(strings.TrimPrefix(where, "env."), value)
+	s.eachValue(func(where, value string) string {
+		is = is || strings.Contains(value, "${") && !passedThrough(strings.TrimPrefix(where, "env."), value)
 		return value
 	})
 	return is
 }
 
-// manifest writes the plugin.toml.
+// manifest returns the plugin.toml.
 func (s *Server) manifest(from Client) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("[plugin]\nid = %s\nversion = \"0.0.0\"", quote(s.ID))
 	line("description = %s", quote(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name, from)))
-	if declared := s.declared(); len(declared) > 0 {
-		line("\n[requires]\nenv = %s", quoteList(declared))
+	if required := s.requiredEnv(); len(required) > 0 {
+		line("\n[requires]\nenv = %s", quoteList(required))
 	}
 	if len(s.Tools) > 0 {
 		line("\n[capabilities]\ntools = %s", quoteList(s.Tools))
@@ -90,7 +89,7 @@ func (s *Server) timeouts(line func(string, ...any)) {
 }
 
 func (s *Server) transport(line func(string, ...any)) {
-	if s.refers() {
+	if s.needsExpansion() {
 		line("\n[mcp_servers.server]")
 	} else {
 		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", quote(s.Kind))
@@ -107,7 +106,7 @@ func (s *Server) transport(line func(string, ...any)) {
 		line("args = %s", quoteList(s.Args))
 	}
 	env := maps.Clone(s.Env)
-	maps.DeleteFunc(env, passed)
+	maps.DeleteFunc(env, passedThrough)
 	if len(env) > 0 {
 		line("env = %s", quoteMap(env, " = "))
 	}
@@ -116,7 +115,7 @@ func (s *Server) transport(line func(string, ...any)) {
 	}
 }
 
-// Destinations returns the servers as the destinations of a configuration, in YAML.
+// Destinations returns the destinations section of a configuration in YAML.
 func (r *Result) Destinations() []byte {
 	var b bytes.Buffer
 	b.WriteString("destinations:\n")
@@ -161,12 +160,12 @@ func (s *Server) destination(line func(key, value string)) {
 	}
 }
 
-// quote writes a string as TOML, YAML and JSON all read it.
+// quote quotes a string for TOML, YAML and JSON.
 func quote(text string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // strings always encode
+	_ = e.Encode(text) // a string always encodes
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

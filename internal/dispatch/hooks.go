@@ -83,12 +83,12 @@ func refused(x *governance.Exchange, by string, err error) error {
 
 // afterHooks returns the step that follows the policies' decision about the outcome; none
 // when no hook is registered.
-func (c *Call) afterHooks() []governance.Leg {
+func (c *Call) afterHooks() []governance.Stage {
 	set := c.Snapshot.Hooks
 	if !c.IsToolCall() || !set.Has(hooks.BeforeToolCall) && !set.Has(hooks.AfterToolCall) && !set.Has(hooks.ToolCallFailed) {
 		return nil
 	}
-	return []governance.Leg{c.afterCall}
+	return []governance.Stage{c.afterCall}
 }
 
 // afterCall shows the hooks the outcome that governance let pass, and lets them change or

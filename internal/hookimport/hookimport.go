@@ -1,5 +1,5 @@
-// Package hookimport turns the hooks of Claude Code's settings into those of the
-// host's configuration.
+// Package hookimport converts the hooks of Claude Code's settings to those of the host's
+// configuration.
 package hookimport
 
 import (
@@ -13,21 +13,21 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Result is what became of a settings file.
+// Result is the result of importing a settings file.
 type Result struct {
-	Hooks []manifest.HookSpec `json:"hooks"` // in the order of the file
-	Notes []Note              `json:"notes"` // what cannot be carried over, or means something else here
+	Hooks []manifest.HookSpec `json:"hooks"` // in file order
+	Notes []Note              `json:"notes"` // hooks that were dropped or mean something else here
 }
 
-// Note is about one place of the file.
+// Note describes a problem at one place of the file.
 type Note struct {
 	Where   string `json:"where"` // PreToolUse[0].hooks[1]
 	Dropped bool   `json:"dropped"`
 	Message string `json:"message"`
 }
 
-// Read reads a settings.json, or the hooks.json of a plugin. Its error says why it
-// cannot be one.
+// Read imports a settings.json, or the hooks.json of a plugin. It fails when the file is
+// neither.
 func Read(data []byte) (*Result, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var settings struct {
@@ -35,14 +35,14 @@ func Read(data []byte) (*Result, error) {
 		DisableAll bool            `json:"disableAllHooks"`
 	}
 	if err := json.Unmarshal(data, &settings); err != nil {
-		return nil, located(data, err)
+		return nil, withLine(data, err)
 	}
 	if err := rawjson.Check(data); err != nil {
 		return nil, err
 	}
 	r := &Result{Hooks: []manifest.HookSpec{}, Notes: []Note{}}
 	if settings.DisableAll {
-		r.note("disableAllHooks", false, "the file turns all hooks off; they are on here")
+		r.addNote("disableAllHooks", false, "the file turns all hooks off; they are on here")
 	}
 	if len(settings.Hooks) > 0 && settings.Hooks[0] != '{' {
 		return nil, errors.New("hooks is not an object of events")
@@ -55,8 +55,8 @@ func Read(data []byte) (*Result, error) {
 	return r, nil
 }
 
-// located is a JSON error with its line.
-func located(data []byte, err error) error {
+// withLine adds the line to a JSON error.
+func withLine(data []byte, err error) error {
 	var at int64
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -71,7 +71,7 @@ func located(data []byte, err error) error {
 	return fmt.Errorf("line %d: %w", 1+bytes.Count(data[:min(int(at), len(data))], []byte("\n")), err)
 }
 
-func (r *Result) note(where string, dropped bool, format string, args ...any) {
+func (r *Result) addNote(where string, dropped bool, format string, args ...any) {
 	r.Notes = append(r.Notes, Note{Where: where, Dropped: dropped, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -88,7 +88,7 @@ func (r *Result) event(name string, raw json.RawMessage) error {
 	}
 	event, reason := eventOf(name)
 	if event == "" {
-		r.note(name, true, "%s", reason)
+		r.addNote(name, true, "%s", reason)
 		return nil
 	}
 	for i, g := range groups {
@@ -107,7 +107,7 @@ func (r *Result) event(name string, raw json.RawMessage) error {
 	return nil
 }
 
-// hook is one handler of the file.
+// hook is one hook of the file.
 type hook struct {
 	Type      string   `json:"type"`
 	Command   string   `json:"command"`
@@ -119,29 +119,29 @@ type hook struct {
 	Async     bool     `json:"async"`
 	Rewake    bool     `json:"asyncRewake"`
 	Once      bool     `json:"once"`
-	Status    string   `json:"statusMessage"` // of a display that is not here
+	Status    string   `json:"statusMessage"` // display only: ignored
 }
 
 func (r *Result) hook(where string, raw json.RawMessage) (spec manifest.HookSpec, ok bool) {
 	var h hook
 	if err := json.Unmarshal(raw, &h); err != nil {
-		r.note(where, true, "cannot be read: %v", err)
+		r.addNote(where, true, "cannot be read: %v", err)
 		return spec, false
 	}
 	for key := range rawjson.Members(raw) {
-		if !known[key] {
-			r.note(where, false, "%q means nothing here", key)
+		if !hookKeys[key] {
+			r.addNote(where, false, "%q means nothing here", key)
 		}
 	}
-	if reason := h.foreign(); reason != "" {
-		r.note(where, true, "%s", reason)
+	if reason := h.unsupported(); reason != "" {
+		r.addNote(where, true, "%s", reason)
 		return spec, false
 	}
 	if h.Once {
-		r.note(where, false, "once has no effect: it runs each time")
+		r.addNote(where, false, "once has no effect: it runs each time")
 	}
 	spec.Command = h.argv()
-	spec.OnError = "allow" // as there: a guard that breaks stops nobody
+	spec.OnError = "allow" // Claude Code ignores failures too
 	if h.OnFailure == "block" {
 		spec.OnError = "deny"
 	}
@@ -149,19 +149,19 @@ func (r *Result) hook(where string, raw json.RawMessage) (spec manifest.HookSpec
 		seconds := min(max(*h.Timeout, 0.001), maxTimeout.Seconds())
 		spec.Timeout = new(manifest.Duration(seconds * float64(time.Second)))
 	} else {
-		r.note(where, false, "states no timeout: 15 s apply here, and not 10 min")
+		r.addNote(where, false, "states no timeout: 15 s apply here, and not 10 min")
 	}
 	return spec, true
 }
 
-// maxTimeout is more than anybody waits for a hook.
+// maxTimeout bounds an imported timeout.
 const maxTimeout = 24 * time.Hour
 
-// known are the keys of a hook that are read.
-var known = map[string]bool{"type": true, "command": true, "args": true, "shell": true, "timeout": true, "onFailure": true,
+// hookKeys are the known keys of a hook.
+var hookKeys = map[string]bool{"type": true, "command": true, "args": true, "shell": true, "timeout": true, "onFailure": true,
 	"if": true, "async": true, "asyncRewake": true, "once": true, "statusMessage": true}
 
-// argv is the command line: a line for a shell, unless there are arguments.
+// argv returns the command line. Without arguments the command is a line for a shell.
 func (h *hook) argv() manifest.Command {
 	switch {
 	case h.Args != nil:

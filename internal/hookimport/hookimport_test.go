@@ -96,13 +96,13 @@ func TestRead(t *testing.T) {
 			t.Errorf("note %d is missing: %s", i, want)
 		}
 	}
-	// Unknown keys of a dropped hook are noted too: url and prompt.
+	// Notes include unknown keys of a dropped hook: url and prompt.
 	if len(said) != 18 {
 		t.Errorf("%d notes:\n%s", len(said), strings.Join(said, "\n"))
 	}
 }
 
-// What is written is what the configuration reads, variables and all.
+// The configuration reads the output unchanged, including variables.
 func TestYAMLLoads(t *testing.T) {
 	r, err := Read([]byte(settings))
 	if err != nil {
@@ -150,7 +150,7 @@ func TestNoSettings(t *testing.T) {
 	}
 }
 
-// FuzzRead wants no panic, and YAML that the configuration reads.
+// FuzzRead checks for panics, and that the configuration reads the YAML.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(settings))
 	f.Add([]byte(`{"hooks":{"Stop":[{"hooks":[{"command":"\u0000\u2028${A}\\","timeout":1e300}]}]}}`))

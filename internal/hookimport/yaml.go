@@ -34,8 +34,8 @@ func (r *Result) YAML() []byte {
 	return b.Bytes()
 }
 
-// scalar spells text as a quoted scalar, which JSON's strings are, in which the
-// configuration replaces no variables.
+// scalar quotes text as a YAML scalar in which the configuration replaces no variables. A
+// JSON string is such a scalar.
 func scalar(text string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -48,7 +48,7 @@ func scalar(text string) string {
 			out.WriteRune(r)
 		case r > 0xffff:
 			fmt.Fprintf(&out, `\U%08x`, r)
-		default: // YAML forbids some of these
+		default: // YAML forbids some control characters
 			fmt.Fprintf(&out, `\u%04x`, r)
 		}
 	}

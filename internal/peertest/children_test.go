@@ -14,14 +14,13 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// descriptor is the tool of the raw server, with what decoders lose.
+// descriptor is the raw server's tool, with values that decoders lose.
 const descriptor = `{"name":"echo","description":"Spiegelt: ü 日本 \u00e9","x_before":12345678901234567890,` + descriptorRest
 
 const descriptorRest = `"inputSchema":{"type":"object","x_unknown":{"z":1.10,"a":"\u00e9"},"properties":{"n":{"maximum":12345678901234567890}}},` +
 	`"annotations":{"title":"Écho 日本","readOnlyHint":true,"x_hint":1e2},"x_unknown":[12345678901234567890,"ü"]}`
 
-// serveRaw is an MCP server of the era named that puts bytes into its answers as
-// it got them.
+// serveRaw is an MCP server of the given era that returns the bytes it received.
 func serveRaw(era string) {
 	for line := range input() {
 		params := rawjson.Get(line, "params")
@@ -58,12 +57,12 @@ func rawResult(era string, arguments, extra json.RawMessage) string {
 	return head + fmt.Sprintf(`"content":[{"type":"text","text":"ü \u00e9","x_unknown":%s}],"structuredContent":%s,"x_extra":%s}`, arguments, arguments, extra)
 }
 
-// rawError is its refusal.
+// rawError is the raw server's error.
 func rawError(arguments json.RawMessage) string {
 	return fmt.Sprintf(`{"code":-32050,"message":"Grüße \u00e9","data":%s}`, arguments)
 }
 
-// serveLite answers each call of a lite extension with the params it came with.
+// serveLite answers each call of a lite extension with the params of the call.
 func serveLite() {
 	for line := range input() {
 		fmt.Printf(`{"id":%s,"result":%s}`+"\n", rawjson.Get(line, "id"), rawjson.Get(line, "params"))
@@ -78,7 +77,7 @@ func input() func(yield func(json.RawMessage) bool) {
 	}
 }
 
-// nativeEcho is an extension by the SDK that returns its arguments as they came.
+// nativeEcho is an extension of the Go SDK that returns its arguments unchanged.
 func nativeEcho() *sdk.Extension {
 	x := sdk.New("1.0.0")
 	sdk.AddTool(x, sdk.Tool{Name: "echo", Description: "Echoes.", InputSchema: json.RawMessage(`{"type":"object"}`)},
@@ -88,8 +87,8 @@ func nativeEcho() *sdk.Extension {
 	return x
 }
 
-// serveOfficial is a server by the official Go SDK, which speaks both eras, with
-// the same tools for what a host passes on as the FastMCP one.
+// serveOfficial is a server of the official Go SDK for both eras. Its tools are those of
+// the FastMCP server.
 func serveOfficial() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)
 	add := func(name string, f func(ctx context.Context, r *mcp.CallToolRequest, args json.RawMessage) string) {

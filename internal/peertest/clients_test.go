@@ -17,13 +17,13 @@ const (
 	modernVersion = "2026-07-28"
 )
 
-// place is where and how a client meets the host.
-type place struct {
+// endpoint is an endpoint of the host and how to connect to it.
+type endpoint struct {
 	Transport string            `json:"transport"`         // stdio, http or sse
-	Era       string            `json:"era"`               // legacy, modern or auto: what is best
-	URL       string            `json:"url,omitempty"`     // of the front
-	Command   []string          `json:"command,omitempty"` // of the host on stdio
-	Env       map[string]string `json:"env,omitempty"`     // that the client adds to its own default for it
+	Era       string            `json:"era"`               // legacy, modern or auto, which negotiates the best
+	URL       string            `json:"url,omitempty"`     // of the HTTP server
+	Command   []string          `json:"command,omitempty"` // of a host on stdio
+	Env       map[string]string `json:"env,omitempty"`     // added to the client's default environment
 }
 
 // call is a tools/call that every client makes.
@@ -32,8 +32,8 @@ type call struct {
 	Arguments map[string]any `json:"arguments"`
 }
 
-// visit is what a client saw.
-type visit struct {
+// report is the output of a client.
+type report struct {
 	Version string   `json:"version"` // as negotiated; "" when the client does not tell
 	Tools   []string `json:"tools"`
 	Calls   []answer `json:"calls"`
@@ -56,8 +56,7 @@ type content struct {
 	Text string `json:"text"`
 }
 
-// bundledTools are the registered names of the bundled extensions' tools, in the
-// order of the list.
+// bundledTools are the registered names of the bundled tools, in list order.
 var bundledTools = []string{
 	"ext_calc_calculate",
 	"ext_dates_between", "ext_dates_convert", "ext_dates_now", "ext_dates_shift",
@@ -68,14 +67,14 @@ var bundledTools = []string{
 	"ext_units_convert_convert",
 }
 
-// errand is a call that clients make and what must come of it.
-type errand struct {
+// testCall is a call and its expected answer.
+type testCall struct {
 	call
 	check func(t *testing.T, a answer)
 }
 
-// errands are calls to an extension of each kind, and two mistakes.
-var errands = []errand{
+// testCalls are calls to an extension of each kind, and two invalid ones.
+var testCalls = []testCall{
 	{call{"ext_echo_echo", args{"text": "Grüße, 日本 🎈"}}, says("Grüße, 日本 🎈")},                  // lite
 	{call{"ext_notes_search", args{"query": "nothing"}}, structured(`{"notes":[],"total":0}`)}, // native
 	{call{"ext_echo_echo", args{}}, fails("text")},
@@ -86,8 +85,8 @@ var errands = []errand{
 	{call{"ext_echo_ecko", args{}}, refused("ext_echo_echo")},
 }
 
-// fewErrands are for clients that are slow, or do not call what is not listed.
-var fewErrands = errands[:3]
+// quickCalls are for clients that are slow, or that do not call unlisted tools.
+var quickCalls = testCalls[:3]
 
 type args = map[string]any
 
@@ -107,7 +106,7 @@ func structured(want string) func(*testing.T, answer) {
 	}
 }
 
-// fails wants a result that tells the model what is wrong with its arguments.
+// fails expects a result that describes the invalid argument.
 func fails(about string) func(*testing.T, answer) {
 	return func(t *testing.T, a answer) {
 		if a.Result == nil || !a.Result.IsError || len(a.Result.Content) != 1 || !strings.Contains(a.Result.Content[0].Text, about) {
@@ -116,7 +115,7 @@ func fails(about string) func(*testing.T, answer) {
 	}
 }
 
-// refused wants the error for a tool that does not exist.
+// refused expects the error for an unknown tool.
 func refused(meant string) func(*testing.T, answer) {
 	return func(t *testing.T, a answer) {
 		if a.Code != jsonrpc.CodeMethodNotFound || !strings.Contains(a.Message, meant) {
@@ -130,51 +129,50 @@ func encode(v any) string {
 	return string(out)
 }
 
-// ways are the transports and eras; with Server-Sent Events of old there is only
-// the old era.
-var ways = []place{
+// endpoints are all transports and eras; the old SSE transport has the legacy era only.
+var endpoints = []endpoint{
 	{Transport: "stdio", Era: "legacy"}, {Transport: "stdio", Era: "auto"}, {Transport: "stdio", Era: "modern"},
 	{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "auto"}, {Transport: "http", Era: "modern"},
 	{Transport: "sse", Era: "legacy"},
 }
 
-// speaks returns the version that a client of both eras ends up with.
-func (p place) speaks() string {
+// speaks returns the version that a client of both eras negotiates.
+func (p endpoint) speaks() string {
 	if p.Era == "legacy" {
 		return legacyVersion
 	}
 	return modernVersion
 }
 
-// TestClients has every client list the tools of the bundled extensions and call
-// some, in every way it can.
+// TestClients lists and calls tools of the bundled extensions with every client, on every
+// endpoint it supports.
 func TestClients(t *testing.T) {
 	h := newHost(t, bundled(t))
 	url := h.listen(t)
 	for _, client := range []struct {
-		name    string
-		eras    []string
-		errands []errand
-		visit   func(t *testing.T, h *host, p place, calls []call) visit
+		name      string
+		eras      []string
+		testCalls []testCall
+		report    func(t *testing.T, h *host, p endpoint, calls []call) report
 	}{
-		{"go", []string{"legacy", "auto", "modern"}, errands, visitWithGo},
-		{"typescript-v1", []string{"legacy"}, errands, visitWith("testdata/client-v1.mjs")},
-		{"typescript-v2", []string{"legacy", "auto", "modern"}, errands, visitWith("testdata/client-v2.mjs")},
-		{"inspector", []string{"legacy", "auto", "modern"}, fewErrands, visitWithInspector},
+		{"go", []string{"legacy", "auto", "modern"}, testCalls, reportFromGo},
+		{"typescript-v1", []string{"legacy"}, testCalls, reportFrom("testdata/client-v1.mjs")},
+		{"typescript-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFrom("testdata/client-v2.mjs")},
+		{"inspector", []string{"legacy", "auto", "modern"}, quickCalls, reportFromInspector},
 	} {
-		calls := make([]call, len(client.errands))
-		for i, e := range client.errands {
+		calls := make([]call, len(client.testCalls))
+		for i, e := range client.testCalls {
 			calls[i] = e.call
 		}
-		for _, p := range ways {
+		for _, p := range endpoints {
 			if !slices.Contains(client.eras, p.Era) {
 				continue
 			}
 			t.Run(client.name+"/"+p.Transport+"/"+p.Era, func(t *testing.T) {
-				v := client.visit(t, h, h.at(p, url), calls)
+				v := client.report(t, h, h.at(p, url), calls)
 				checkVisit(t, p, v)
 				for i, a := range v.Calls {
-					client.errands[i].check(t, a)
+					client.testCalls[i].check(t, a)
 				}
 				if len(v.Calls) != len(calls) {
 					t.Errorf("%d answers to %d calls", len(v.Calls), len(calls))
@@ -184,8 +182,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// at fills in where the host is.
-func (h *host) at(p place, url string) place {
+// at fills in the address of the host.
+func (h *host) at(p endpoint, url string) endpoint {
 	switch p.Transport {
 	case "stdio":
 		p.Command, p.Env = h.argv("--stdio"), map[string]string{"GORACE": promptExit}
@@ -197,7 +195,7 @@ func (h *host) at(p place, url string) place {
 	return p
 }
 
-func checkVisit(t *testing.T, p place, v visit) {
+func checkVisit(t *testing.T, p endpoint, v report) {
 	t.Helper()
 	if v.Version != "" && v.Version != p.speaks() {
 		t.Errorf("the client and the host speak %s, want %s", v.Version, p.speaks())
@@ -207,8 +205,8 @@ func checkVisit(t *testing.T, p place, v visit) {
 	}
 }
 
-// connectGo connects the official Go client; the session is closed with the test.
-func connectGo(t *testing.T, h *host, p place, o *mcp.ClientOptions) *mcp.ClientSession {
+// connectGo connects the official Go client; the test's cleanup closes the session.
+func connectGo(t *testing.T, h *host, p endpoint, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	var transport mcp.Transport
 	switch p.Transport {
@@ -233,7 +231,7 @@ func connectGo(t *testing.T, h *host, p place, o *mcp.ClientOptions) *mcp.Client
 	return session
 }
 
-func visitWithGo(t *testing.T, h *host, p place, calls []call) (v visit) {
+func reportFromGo(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 	ctx := deadline(t)
 	session := connectGo(t, h, p, nil)
 	v.Version = session.InitializeResult().ProtocolVersion

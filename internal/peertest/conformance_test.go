@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// everythingServer is the server of the official SDK that the conformance suite
-// expects, built from the module cache.
+// everythingServer is the official SDK's server for the conformance suite, built from the
+// module cache.
 const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
 
-// total is the line that says that the suite has found something to test.
+// total matches the line that counts the suite's tests.
 var total = regexp.MustCompile(`(?m)^Total: ([1-9]\d*) passed, (\d+) failed`)
 
-// TestConformance runs the official conformance suite through the host: in front of
-// a child on stdio that speaks both eras, and in front of servers over HTTP that
-// speak one each. The exit status of the suite is that of the scored scenarios.
+// TestConformance runs the official conformance suite through the host: with a child on
+// stdio that supports both eras, and with one HTTP server per era. The exit status covers
+// the scored scenarios only.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, dir)

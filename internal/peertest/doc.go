@@ -1,6 +1,6 @@
-// Package peertest proves the whole program against MCP clients and servers that
-// others wrote, over every transport and in both eras of the protocol. It holds
-// nothing but tests, and these run only where their peers are installed:
+// Package peertest tests the whole program against MCP clients and servers of other
+// projects, over every transport and in both eras of the protocol. It contains tests only.
+// They run where the peers are installed:
 //
 //	.ci/peers /tmp/exthost-peers
 //	EXTHOST_PEERS=/tmp/exthost-peers go test ./internal/peertest/

@@ -13,21 +13,21 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// exotic are arguments that no decoder and encoder would give back like this.
+// exotic are arguments that decoding and encoding would change.
 const exotic = `{"n":12345678901234567890,"x_unknown":{"z":1.10,"a":[-0,1E400]},"text":"Grüße, 日本 \u00e9\/ 🎈"}`
 
-// asked is what makes the raw server answer with an error.
+// asked makes the raw server return an error.
 const asked = `{"refuse":true,"n":12345678901234567890,"x_unknown":{"z":1.10},"text":"日本 \u00e9"}`
 
-// wire is a client that reads nothing into what it hears.
+// wire is a client that does not interpret answers.
 type wire struct {
 	era string
 	ask func(t *testing.T, frame string) (answer []byte)
 	ids int
 }
 
-// request sends a request whose params have the given members and returns the
-// members of the answer.
+// request sends a request with these members of params and returns the members of the
+// answer.
 func (w *wire) request(t *testing.T, method, members string) (result, failure json.RawMessage) {
 	t.Helper()
 	if w.era == "modern" {
@@ -46,7 +46,7 @@ const (
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// wireStdio talks to a host of its own.
+// wireStdio starts a host and uses its stdio.
 func wireStdio(t *testing.T, h *host, era string) *wire {
 	t.Helper()
 	cmd := h.command(h.argv("--stdio"))
@@ -140,7 +140,7 @@ func wireHTTP(t *testing.T, url, era string) *wire {
 	}}
 }
 
-// headers are those that a request of the era needs.
+// headers returns the headers that the era requires for a request.
 func headers(frame, era, session string) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	if era == "legacy" {
@@ -154,7 +154,7 @@ func headers(frame, era, session string) http.Header {
 		Method string
 		Params struct{ Name string }
 	}
-	_ = json.Unmarshal([]byte(frame), &m) // it is ours
+	_ = json.Unmarshal([]byte(frame), &m) // frame is valid JSON
 	h.Set("Mcp-Protocol-Version", modernVersion)
 	h.Set("Mcp-Method", m.Method)
 	if m.Params.Name != "" {
@@ -163,8 +163,8 @@ func headers(frame, era, session string) http.Header {
 	return h
 }
 
-// TestBytesSurvive sends a big number, unknown members and text outside ASCII to
-// an extension of each kind and wants the bytes back that it answered.
+// TestBytesSurvive sends a big number, unknown members and non-ASCII text to an extension
+// of each kind, and expects the same bytes in its answer.
 func TestBytesSurvive(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -198,7 +198,7 @@ func checkBytes(t *testing.T, w *wire) {
 	for _, id := range []string{"old", "new"} {
 		_, got := w.request(t, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, registered(id, "echo"), asked))
 		var message string
-		_ = json.Unmarshal(rawjson.Get(got, "message"), &message) // then it is empty
+		_ = json.Unmarshal(rawjson.Get(got, "message"), &message) // empty on an error
 		if string(rawjson.Get(got, "code")) != "-32050" || message != "Grüße é" || string(rawjson.Get(got, "data")) != asked {
 			t.Errorf("%s: error\n got %s\nwant %s", id, got, rawError(json.RawMessage(asked)))
 		}
@@ -212,7 +212,7 @@ func checkBytes(t *testing.T, w *wire) {
 	}
 }
 
-// quoted encodes text as JSON, changing no more than JSON demands.
+// quoted encodes text as JSON with minimal escapes.
 func quoted(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }

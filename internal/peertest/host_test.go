@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// host is the program over one folder of extensions, in a home of its own.
+// host is the program with one folder of extensions and a home directory of its own.
 type host struct {
 	peers      peers
 	extensions string
@@ -24,7 +24,7 @@ type host struct {
 	stderr     *transcript
 }
 
-// newHost is to be called first in a test: what the test leaves behind fails it.
+// newHost must be the first call of a test: it fails the test for anything left behind.
 func newHost(t *testing.T, extensions string) *host {
 	t.Helper()
 	p := needPeers(t)
@@ -38,7 +38,7 @@ func newHost(t *testing.T, extensions string) *host {
 	return h
 }
 
-// bundled is the folder of extensions that the program comes with.
+// bundled returns the folder of the bundled extensions.
 func bundled(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../extensions")
@@ -48,20 +48,20 @@ func bundled(t *testing.T) string {
 	return dir
 }
 
-// argv is the command line of exthost serve.
+// argv returns the command line of exthost serve.
 func (h *host) argv(more ...string) []string {
 	return append([]string{program, "serve", "--extensions", h.extensions}, more...)
 }
 
-// command returns argv as a command that is not started.
+// command returns argv as a command that has not been started.
 func (h *host) command(argv []string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = h.home, h.peers.environ(h.home), h.stderr
 	return cmd
 }
 
-// listen serves HTTP until the test ends and returns the URL without a path, once
-// all extensions have started. The program must end well when it is interrupted.
+// listen serves HTTP until the test ends. It returns the base URL once all extensions have
+// started. An interrupt must end the program without an error.
 func (h *host) listen(t *testing.T) string {
 	t.Helper()
 	cmd := h.command(h.argv("--listen", "127.0.0.1:0"))
@@ -95,11 +95,11 @@ func (h *host) listen(t *testing.T) string {
 	return ""
 }
 
-// transcript keeps what the program says and notices where it serves.
+// transcript stores the output of the program and extracts its URL.
 type transcript struct {
 	mu  sync.Mutex
 	all bytes.Buffer
-	url chan string // holds the URL of the front, without its path
+	url chan string // receives the base URL
 }
 
 func newTranscript() *transcript { return &transcript{url: make(chan string, 1)} }
@@ -126,10 +126,10 @@ func (s *transcript) String() string {
 	return s.all.String()
 }
 
-// folder is a search path with extensions written by a test.
+// folder is a search path with extensions of a test.
 type folder string
 
-// add writes a manifest; transport is what follows [transport].
+// add writes a manifest; transport is the content of [transport].
 func (f folder) add(t *testing.T, id, transport string) {
 	t.Helper()
 	dir := filepath.Join(string(f), id)
@@ -142,8 +142,8 @@ func (f folder) add(t *testing.T, id, transport string) {
 	}
 }
 
-// launch is the part of a manifest that runs argv with an environment of
-// "NAME=value" pairs.
+// launch returns the part of a manifest that runs argv with an environment of "NAME=value"
+// pairs.
 func launch(argv []string, env ...string) string {
 	quoted := make([]string, len(argv))
 	for i, arg := range argv {
@@ -157,7 +157,7 @@ func launch(argv []string, env ...string) string {
 	return fmt.Sprintf("cmd = [%s]\nenv = { %s }\n", strings.Join(quoted, ", "), strings.Join(pairs, ", "))
 }
 
-// scripted is the part of a manifest that runs this test binary as a child.
+// scripted returns the part of a manifest that runs this test binary as a child.
 func scripted(t *testing.T, script string) string {
 	t.Helper()
 	path, env := processtest.Script(t, script)

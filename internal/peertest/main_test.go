@@ -12,7 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// patience bounds every wait of a test; none is expected to last.
+// patience bounds every wait of a test; no wait takes that long.
 const patience = 20 * time.Second
 
 // program is the exthost under test, built from this checkout.
@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run runs the tests with a fresh program; without peers they skip and need none.
+// run builds the program and runs the tests. Without peers it builds nothing and the tests
+// skip.
 func run(m *testing.M) int {
 	if os.Getenv(peersVar) == "" {
 		return m.Run()
@@ -51,8 +52,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// raceSetting says whether the tests look for races, and so whether the program
-// shall.
+// raceSetting returns whether the race detector is on, for the program's build too.
 func raceSetting() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// newHTTPClient returns a client whose connections end with the test.
+// newHTTPClient returns a client whose connections are closed with the test.
 func newHTTPClient(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-// node runs one of the peers' programs and returns what it wrote.
+// node runs a Node program of the peers and returns its output.
 func (h *host) node(t *testing.T, argv ...string) (stdout, stderr []byte, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -32,14 +32,14 @@ func (h *host) node(t *testing.T, argv ...string) (stdout, stderr []byte, err er
 	return out.Bytes(), errs.Bytes(), err
 }
 
-// visitWith returns the visit of a client program.
-func visitWith(script string) func(*testing.T, *host, place, []call) visit {
-	return func(t *testing.T, h *host, p place, calls []call) (v visit) {
+// reportFrom returns the report of a client program.
+func reportFrom(script string) func(*testing.T, *host, endpoint, []call) report {
+	return func(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 		path, err := filepath.Abs(script)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, errs, err := h.node(t, path, encode(map[string]any{"place": p, "calls": calls}))
+		out, errs, err := h.node(t, path, encode(map[string]any{"endpoint": p, "calls": calls}))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, errs)
 		}
@@ -50,9 +50,9 @@ func visitWith(script string) func(*testing.T, *host, place, []call) visit {
 	}
 }
 
-// visitWithInspector runs the Inspector once for the list and once for each call.
-// Only success shows which era it was: one that is pinned does not fall back.
-func visitWithInspector(t *testing.T, h *host, p place, calls []call) (v visit) {
+// reportFromInspector runs the Inspector once for the list and once per call. Success
+// implies the era, because a pinned era does not fall back.
+func reportFromInspector(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 	var list struct {
 		Tools []struct{ Name string }
 	}
@@ -73,9 +73,9 @@ func visitWithInspector(t *testing.T, h *host, p place, calls []call) (v visit) 
 	return v
 }
 
-// inspect runs the Inspector's command line for one method and decodes the
-// result; problem is the code of the Inspector's own error.
-func (h *host) inspect(t *testing.T, p place, result any, method string, more ...string) (problem string) {
+// inspect runs the Inspector's command line for one method and decodes the result. problem
+// is the code of the Inspector's own error.
+func (h *host) inspect(t *testing.T, p endpoint, result any, method string, more ...string) (problem string) {
 	t.Helper()
 	argv := append([]string{h.peers.bin("inspector"), "--cli"}, p.Command...)
 	for name, value := range p.Env {

@@ -10,10 +10,10 @@ import (
 
 const peersVar = "EXTHOST_PEERS"
 
-// peers is the directory that .ci/peers makes.
+// peers is the directory that .ci/peers creates.
 type peers string
 
-// peerFiles are what the tests use of it.
+// peerFiles are the files that the tests need.
 var peerFiles = []string{
 	"node_modules/.bin/node",
 	"node_modules/.bin/inspector",
@@ -27,7 +27,7 @@ var peerFiles = []string{
 	"venv/bin/python3",
 }
 
-// needPeers skips the test, saying what is missing, where the peers are not.
+// needPeers skips the test if the peers are not installed.
 func needPeers(t *testing.T) peers {
 	t.Helper()
 	dir := os.Getenv(peersVar)
@@ -55,12 +55,11 @@ func (p peers) bin(name string) string {
 	return filepath.Join(string(p), "node_modules", ".bin", name)
 }
 
-// promptExit is the GORACE with which a program that looks for races does not
-// linger for a second when it ends.
+// promptExit is the GORACE that avoids the race detector's delay of one second at exit.
 const promptExit = "atexit_sleep_ms=0"
 
-// environ is what programs run with: the peers' Node and Python come first on
-// PATH, and home is all they know of the user.
+// environ returns the environment of programs: the peers' Node and Python come first on
+// PATH, and HOME is home.
 func (p peers) environ(home string) []string {
 	path := []string{filepath.Join(string(p), "venv", "bin"), filepath.Dir(p.bin("node")), os.Getenv("PATH")}
 	return []string{

@@ -9,30 +9,30 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// ear is a client that keeps what it is told.
-type ear struct {
+// relayClient is a client that records notifications.
+type relayClient struct {
 	*listener
 	progress chan *mcp.ProgressNotificationParams
-	started  int // calls
+	started  int // number of calls
 }
 
-func newEar(t *testing.T, h *host, p place) *ear {
+func newRelayClient(t *testing.T, h *host, p endpoint) *relayClient {
 	t.Helper()
-	e := &ear{listener: newListener(), progress: make(chan *mcp.ProgressNotificationParams, 64)}
+	e := &relayClient{listener: newListener(), progress: make(chan *mcp.ProgressNotificationParams, 64)}
 	o := e.options()
 	o.ProgressNotificationHandler = func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { e.progress <- r.Params }
 	e.ClientSession = connectGo(t, h, p, o)
 	return e
 }
 
-// pending is a call that may still be running.
+// pending is a call in progress.
 type pending struct {
 	token   string
-	outcome chan string // gets the first text of the result, or the error
+	outcome chan string // receives the first text of the result, or the error
 }
 
-// start calls a tool with a progress token of its own.
-func (e *ear) start(ctx context.Context, tool string, arguments args) *pending {
+// start calls a tool with a progress token.
+func (e *relayClient) start(ctx context.Context, tool string, arguments args) *pending {
 	e.started++
 	c := &pending{token: fmt.Sprint(tool, " ", e.started), outcome: make(chan string, 1)}
 	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
@@ -48,16 +48,16 @@ func (e *ear) start(ctx context.Context, tool string, arguments args) *pending {
 	return c
 }
 
-// call calls a tool and wants its text.
-func (e *ear) call(t *testing.T, tool string, arguments args, want string) {
+// call calls a tool and compares its text.
+func (e *relayClient) call(t *testing.T, tool string, arguments args, want string) {
 	t.Helper()
 	if got := get(t, e.start(deadline(t), tool, arguments).outcome, tool); got != want {
 		t.Errorf("%s returned %q, want %q", tool, got, want)
 	}
 }
 
-// hear wants progress number i of c, and passes over what is late of other calls.
-func (e *ear) hear(t *testing.T, c *pending, i int) *mcp.ProgressNotificationParams {
+// expectProgress expects progress number i of c, and ignores late progress of other calls.
+func (e *relayClient) expectProgress(t *testing.T, c *pending, i int) *mcp.ProgressNotificationParams {
 	t.Helper()
 	for {
 		p := get(t, e.progress, "progress of "+c.token)
@@ -71,8 +71,9 @@ func (e *ear) hear(t *testing.T, c *pending, i int) *mcp.ProgressNotificationPar
 	}
 }
 
-// begun waits until c reports progress; if it ends instead, it returns its outcome.
-func (e *ear) begun(c *pending) (outcome string) {
+// waitStarted waits until c reports progress. If c ends before that, it returns its
+// outcome.
+func (e *relayClient) waitStarted(c *pending) (outcome string) {
 	for {
 		select {
 		case p := <-e.progress:
@@ -85,8 +86,8 @@ func (e *ear) begun(c *pending) (outcome string) {
 	}
 }
 
-// TestRelays has a server of either era send progress, be cancelled and add a
-// tool, for a client of either era on every transport.
+// TestRelays tests progress, cancellation and an added tool with servers of either era and
+// clients of either era on every transport.
 func TestRelays(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -94,12 +95,12 @@ func TestRelays(t *testing.T) {
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
 	extensions.add(t, "official", "protocol = \"mcp\"\n"+scripted(t, "official"))
 	url := h.listen(t)
-	for _, p := range ways {
+	for _, p := range endpoints {
 		if p.Era == "auto" {
 			continue
 		}
 		t.Run(p.Transport+"/"+p.Era, func(t *testing.T) {
-			e := newEar(t, h, h.at(p, url))
+			e := newRelayClient(t, h, h.at(p, url))
 			for _, id := range []string{s.id, "official"} {
 				t.Run(id+"/progress", func(t *testing.T) { relayProgress(t, e, registered(id, "count")) })
 				t.Run(id+"/cancel", func(t *testing.T) { relayCancellation(t, e, registered(id, "wait"), registered(id, "cancelled")) })
@@ -111,10 +112,10 @@ func TestRelays(t *testing.T) {
 	}
 }
 
-func relayProgress(t *testing.T, e *ear, tool string) {
+func relayProgress(t *testing.T, e *relayClient, tool string) {
 	c := e.start(deadline(t), tool, args{"to": 3})
 	for i := range 3 {
-		p := e.hear(t, c, i+1)
+		p := e.expectProgress(t, c, i+1)
 		if p.Total != 3 || p.Message != fmt.Sprint("step ", i+1) {
 			t.Errorf("progress %s, want step %d of 3", encode(p), i+1)
 		}
@@ -124,12 +125,12 @@ func relayProgress(t *testing.T, e *ear, tool string) {
 	}
 }
 
-// relayCancellation cancels a call that the server has begun. That the server
-// hears of it is seen by another tool, which waits for that.
-func relayCancellation(t *testing.T, e *ear, tool, witness string) {
+// relayCancellation cancels a call in progress. Another tool waits until the server has
+// received the cancellation.
+func relayCancellation(t *testing.T, e *relayClient, tool, witness string) {
 	ctx, cancel := context.WithCancel(deadline(t))
 	c := e.start(ctx, tool, args{})
-	e.hear(t, c, 1)
+	e.expectProgress(t, c, 1)
 	cancel()
 	if got := get(t, c.outcome, "the cancelled call"); !strings.Contains(got, context.Canceled.Error()) {
 		t.Errorf("the cancelled call returned %s", got)
@@ -137,7 +138,7 @@ func relayCancellation(t *testing.T, e *ear, tool, witness string) {
 	e.call(t, witness, args{}, "cancelled")
 }
 
-func relayChanges(t *testing.T, e *ear, id, name string) {
+func relayChanges(t *testing.T, e *relayClient, id, name string) {
 	before := e.await(t, 1, registered(id, ""))
 	e.call(t, registered(id, "grow"), args{"name": name}, "grown")
 	after := e.await(t, len(before)+1, registered(id, ""))
@@ -147,8 +148,8 @@ func relayChanges(t *testing.T, e *ear, id, name string) {
 	e.call(t, registered(id, name), args{}, "I am "+name)
 }
 
-// TestEverythingReportsProgress has the reference server report progress; its
-// last tool comes with a list_changed after the handshake.
+// TestEverythingReportsProgress tests the progress of the reference server. Its last tool
+// is announced by list_changed after the handshake.
 func TestEverythingReportsProgress(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -156,11 +157,11 @@ func TestEverythingReportsProgress(t *testing.T) {
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
-			e := newEar(t, h, h.at(place{Transport: "stdio", Era: era}, ""))
+			e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Era: era}, ""))
 			e.await(t, s.tools, registered(s.id, ""))
 			c := e.start(deadline(t), registered(s.id, "trigger-long-running-operation"), args{"duration": 0.1, "steps": 4})
 			for i := range 4 {
-				e.hear(t, c, i+1)
+				e.expectProgress(t, c, i+1)
 			}
 			if got := get(t, c.outcome, "the result"); !strings.Contains(got, "Steps: 4") {
 				t.Error(got)
@@ -169,22 +170,22 @@ func TestEverythingReportsProgress(t *testing.T) {
 	}
 }
 
-// TestManyCancellations cancels more calls than a server may have in flight. The
-// reference server does as MCP asks and does not answer these, which must cost
-// nobody else a call.
+// TestManyCancellations cancels more calls than a server may have in flight. The reference
+// server does not answer cancelled calls, as MCP requires, which must not affect other
+// calls.
 func TestManyCancellations(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
 	s := everything(h.peers)
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv)+"[runtime]\nmax_in_flight = 4\n")
-	e := newEar(t, h, h.at(place{Transport: "stdio", Era: "legacy"}, ""))
+	e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Era: "legacy"}, ""))
 	e.await(t, s.tools, registered(s.id, ""))
 	tool := registered(s.id, "trigger-long-running-operation")
 	neighbour := e.start(deadline(t), tool, args{"duration": 1, "steps": 1})
 	for i := range 8 {
 		ctx, cancel := context.WithCancel(deadline(t))
 		c := e.start(ctx, tool, args{"duration": 0.5, "steps": 50})
-		if got := e.begun(c); got != "" {
+		if got := e.waitStarted(c); got != "" {
 			t.Errorf("call %d, after as many were cancelled: %s", i, got)
 		}
 		cancel()

@@ -17,17 +17,17 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// server is somebody else's MCP server.
+// server is an MCP server of another project.
 type server struct {
 	id    string
 	argv  []string
 	env   []string
-	apart []string // environment of a second one that must not share its state
-	tools int      // how many it has for a client without capabilities
-	calls []call   // of tools by their own names
+	apart []string // environment of a second instance, which must not share its state
+	tools int      // number of tools for a client without capabilities
+	calls []call   // by their own names
 }
 
-// fastMCP is the server of testdata, run by the peers' Python.
+// fastMCP returns the server of testdata, run by the peers' Python.
 func fastMCP(t *testing.T, p peers) server {
 	t.Helper()
 	script, err := filepath.Abs("testdata/fastmcp_server.py")
@@ -59,7 +59,7 @@ func everything(p peers) server {
 	}
 }
 
-// servers returns all, with what they may write below dir.
+// servers returns all servers. They may write below dir.
 func servers(t *testing.T, p peers, dir string) []server {
 	t.Helper()
 	hello := filepath.Join(dir, "grüße.txt")
@@ -93,8 +93,8 @@ func servers(t *testing.T, p peers, dir string) []server {
 	}
 }
 
-// TestServers runs every server unmodified as an extension and holds what a
-// client of the host sees against what a client of the server itself sees.
+// TestServers runs every server unmodified as an extension and compares the host's answers
+// with those of the server itself.
 func TestServers(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -103,7 +103,7 @@ func TestServers(t *testing.T) {
 		extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv, s.env...))
 	}
 	url := h.listen(t)
-	for _, p := range []place{{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "modern"}, {Transport: "stdio", Era: "legacy"}} {
+	for _, p := range []endpoint{{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "modern"}, {Transport: "stdio", Era: "legacy"}} {
 		hosted := newListener()
 		hosted.ClientSession = connectGo(t, h, h.at(p, url), hosted.options())
 		for _, s := range all {
@@ -112,7 +112,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// compare lists and calls the tools of one server both ways.
+// compare lists and calls the tools of one server directly and through the host.
 func compare(t *testing.T, h *host, s server, hosted *listener) {
 	modern := hosted.InitializeResult().ProtocolVersion == modernVersion
 	direct := newListener()
@@ -141,17 +141,17 @@ func compare(t *testing.T, h *host, s server, hosted *listener) {
 		if added := rawjson.Get(got, "resultType") != nil; added != modern {
 			t.Errorf("%s: it is %t that the result has a type", c.Name, added)
 		}
-		got = rawjson.Delete(got, "resultType") // these servers know none
+		got = rawjson.Delete(got, "resultType") // these servers do not send it
 		if diff := cmp.Diff(encode(one), string(got)); diff != "" {
 			t.Errorf("%s %v (-direct +hosted):\n%s", c.Name, c.Arguments, diff)
 		}
 	}
 }
 
-// registered is the name under which the host lists a tool with a harmless name.
+// registered returns the host's name of a tool whose own name needs no replacement.
 func registered(id, tool string) string { return "ext_" + id + "_" + tool }
 
-// connectServer connects a client to s itself.
+// connectServer connects a client to s directly.
 func connectServer(t *testing.T, h *host, s server, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	cmd := exec.Command(s.argv[0], s.argv[1:]...)
@@ -164,7 +164,7 @@ func connectServer(t *testing.T, h *host, s server, o *mcp.ClientOptions) *mcp.C
 	return session
 }
 
-// listener is a session that hears of changed tools.
+// listener is a session that receives list_changed notifications.
 type listener struct {
 	*mcp.ClientSession
 	tools chan struct{}
@@ -172,7 +172,7 @@ type listener struct {
 
 func newListener() *listener { return &listener{tools: make(chan struct{}, 64)} }
 
-// options are those of a client that can be asked for all that the host relays.
+// options returns the options of a client with every capability that the host relays.
 func (l *listener) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
@@ -184,8 +184,8 @@ func (l *listener) options() *mcp.ClientOptions {
 	}
 }
 
-// await lists the tools whose names begin with prefix until there are n or more,
-// again whenever they are said to have changed.
+// await lists the tools whose names begin with prefix, again after each change, until there
+// are n.
 func (l *listener) await(t *testing.T, n int, prefix string) map[string]*mcp.Tool {
 	t.Helper()
 	ctx := deadline(t)

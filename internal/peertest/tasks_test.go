@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// serveTasks is an MCP server of the newer era whose tool is done when it has been
-// asked for twice.
+// serveTasks is an MCP server of the modern era whose task is complete at the second
+// request for it.
 func serveTasks() {
 	const task = `"taskId":"t-1","createdAt":"2026-11-22T00:00:00Z","lastUpdatedAt":"2026-11-22T00:00:00Z","ttlMs":60000,"pollIntervalMs":10`
 	asked := 0
@@ -37,8 +37,8 @@ func serveTasks() {
 	}
 }
 
-// TestTasks has tools carried out as tasks, by clients of both generations, at the
-// front of all extensions and at that of one.
+// TestTasks runs tools as tasks with clients of both generations, at the endpoint of all
+// extensions and at that of one.
 func TestTasks(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -65,7 +65,7 @@ func TestTasks(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, errs, err := h.node(t, script, encode(map[string]any{
-				"client": tt.client, "place": place{URL: url + tt.front, Era: tt.era}, "tool": tt.tool, "args": tt.arguments}))
+				"client": tt.client, "endpoint": endpoint{URL: url + tt.front, Era: tt.era}, "tool": tt.tool, "args": tt.arguments}))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, errs)
 			}

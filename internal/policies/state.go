@@ -50,7 +50,7 @@ type Kinds struct {
 
 // State is what policies share. It outlives every [Set].
 type State struct {
-	Approvals *approval.Desk
+	Approvals *approval.Store
 	Traces    *governance.Traces
 	Stats     stats.Policies
 
@@ -64,7 +64,7 @@ type State struct {
 // Open opens the audit log that cfg asks for.
 func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	s := &State{env: env, options: o, Traces: governance.NewTraces(0)}
-	s.Approvals = approval.NewDesk(approval.Options{Asked: s.logQuestion})
+	s.Approvals = approval.NewStore(approval.Options{Asked: s.logQuestion})
 	if o.Inspect || cfg.Audit.Path == "" {
 		return s, nil
 	}
@@ -166,13 +166,13 @@ func (s *State) Results() *results.Store { return s.results.Load() }
 func (s *State) Install(set *Set) {
 	s.Stats.Retain(set.Members)
 	for _, m := range set.Members {
-		p, ok := m.Policy.(builtin.Spiller)
+		p, ok := m.Policy.(builtin.Offloader)
 		switch {
 		case !ok:
 		case offloads(m):
-			p.SpillTo(s.results.Load())
+			p.OffloadTo(s.results.Load())
 		default:
-			p.SpillTo(nil)
+			p.OffloadTo(nil)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func (s *State) Install(set *Set) {
 // offloads reports whether m cuts results and stores the rest. In shadow mode it does
 // not cut.
 func offloads(m governance.Member) bool {
-	_, ok := m.Policy.(builtin.Spiller)
+	_, ok := m.Policy.(builtin.Offloader)
 	return ok && m.Spec.Mode != governance.ModeShadow
 }
 

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// automaton finds keywords, whatever their case, in one pass over a text.
+// automaton finds keywords of either case in one pass over a text (Aho-Corasick).
 type automaton struct {
-	class [256]uint16 // of a byte: the column of next; letters of either case share one
-	width uint32      // columns
-	next  []uint32    // by state and class, where a state is the index of its row
-	found [][]keyword // by row number: the keywords that end there
-	quiet uint32      // states below it end no keyword
+	class      [256]uint16 // column of next for each byte; upper and lower case share one
+	width      uint32      // number of columns
+	next       []uint32    // transitions by state and class; a state is the index of its row
+	found      [][]keyword // by row number: the keywords that end in the state
+	firstFinal uint32      // the first state that ends a keyword
 }
 
-// keyword is one of a rule.
+// keyword is a keyword of a rule.
 type keyword struct {
 	rule *rule
 	size int
 }
 
-// newAutomaton returns one for the keywords of rules.
+// newAutomaton returns an automaton for the keywords of rules.
 func newAutomaton(rules []*rule) *automaton {
 	a := &automaton{width: 1}
 	for _, r := range rules {
@@ -53,7 +53,7 @@ func (a *automaton) addState() uint32 {
 	return uint32(len(a.next)) - a.width
 }
 
-// add adds a way to the tree of keywords; 0, which is the root, says there is none yet.
+// add inserts a keyword into the trie. 0, the root, means that there is no transition yet.
 func (a *automaton) add(word string, r *rule) {
 	state := uint32(0)
 	for _, c := range []byte(word) {
@@ -67,8 +67,8 @@ func (a *automaton) add(word string, r *rule) {
 	a.found[state/a.width] = append(a.found[state/a.width], keyword{r, len(word)})
 }
 
-// link makes a machine of the tree: where a state has no way on, that of the
-// longest end of its text that is a state is taken.
+// link adds the failure transitions: a state without a transition takes that of its longest
+// proper suffix that is a state.
 func (a *automaton) link() {
 	suffix := make([]uint32, len(a.found))
 	var queue []uint32
@@ -93,7 +93,8 @@ func (a *automaton) link() {
 	}
 }
 
-// sort puts the states that end a keyword last, so that one comparison tells.
+// sort moves the states that end a keyword to the end, so that one comparison identifies
+// them.
 func (a *automaton) sort() {
 	order := make([]int, len(a.found))
 	for i := range order {
@@ -105,7 +106,7 @@ func (a *automaton) sort() {
 	for row, old := range order {
 		place[old] = uint32(row) * a.width
 		if len(a.found[old]) == 0 {
-			sorted.quiet = uint32(row+1) * a.width
+			sorted.firstFinal = uint32(row+1) * a.width
 		}
 	}
 	for _, old := range order {
@@ -117,14 +118,14 @@ func (a *automaton) sort() {
 	*a = sorted
 }
 
-// scan reads text[i:] from state on, up to a keyword's end. It returns the index
-// after that, and the state there; found[state/width] are the keywords. At the end
-// of the text there is none.
+// scan reads text[i:] from state on, up to the end of a keyword, and returns the index
+// after it and the state there. found[state/width] are the keywords. At the end of the text
+// the state is 0.
 func (a *automaton) scan(text []byte, i int, state uint32) (int, uint32) {
-	next, quiet := a.next, a.quiet
+	next, firstFinal := a.next, a.firstFinal
 	for ; i < len(text); i++ {
 		state = next[state+uint32(a.class[text[i]])]
-		if state >= quiet {
+		if state >= firstFinal {
 			return i + 1, state
 		}
 	}

@@ -13,44 +13,44 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 )
 
-// Options says what a [Detector] looks for. The zero value is the rules for
-// secrets, e-mail addresses and card numbers.
+// Options select what a [Detector] finds. The zero value selects the rules for secrets,
+// e-mail addresses and card numbers.
 type Options struct {
-	// Rules switches rules on and off by their names, see [RuleNames].
+	// Rules enables and disables rules by name, see [RuleNames].
 	Rules map[string]bool
-	// Patterns are more rules: RE2 expressions by name. The first group that took
-	// part is what is masked, else all of the match.
+	// Patterns are additional rules: RE2 expressions by name. The first matching group is
+	// masked, or the whole match when there is no group.
 	Patterns map[string]string
-	// Allow are RE2 expressions; what one of them matches as a whole is let pass.
+	// Allow are RE2 expressions. A text that one of them matches as a whole is not masked.
 	Allow []string
 }
 
-// Detector finds secrets by how they look, where [Redactor] knows them. Its methods
-// may be called by many goroutines at once.
+// Detector finds secrets by their form, whereas a [Redactor] knows their values. Its
+// methods are safe for concurrent use.
 type Detector struct {
 	keywords *automaton
-	patterns []*rule // looked for everywhere
+	patterns []*rule // the operator's rules, which have no keywords
 	cards    bool
 	allow    []*regexp.Regexp
 }
 
-// Default is the detector of the zero Options.
+// Default returns the detector of the zero Options.
 var Default = sync.OnceValue(func() *Detector {
 	d, err := NewDetector(Options{})
 	if err != nil {
-		panic(err) // nothing in it can be wrong
+		panic(err) // a test covers it
 	}
 	return d
 })
 
-// RuleNames returns what Options.Rules may name, sorted.
-func RuleNames() []string { return slices.Sorted(maps.Keys(builtin())) }
+// RuleNames returns the valid keys of Options.Rules, sorted.
+func RuleNames() []string { return slices.Sorted(maps.Keys(rulesByID())) }
 
 var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// NewDetector returns a detector. Its errors name the option that is wrong.
+// NewDetector returns a detector. Its errors name the invalid option.
 func NewDetector(o Options) (*Detector, error) {
-	rules, d := builtin(), &Detector{}
+	rules, d := rulesByID(), &Detector{}
 	for _, name := range slices.Sorted(maps.Keys(o.Rules)) {
 		if rules[name] == nil {
 			hint := "there are " + strings.Join(RuleNames(), ", ")
@@ -92,10 +92,10 @@ func NewDetector(o Options) (*Detector, error) {
 	return d, nil
 }
 
-// Findings counts what was found, by the rules' names. It never holds a secret.
+// Findings counts findings by the name of the rule. It never holds a secret.
 type Findings map[string]int
 
-// String lists them by name, such as "github-pat (2), jwt".
+// String lists the rules by name, such as "github-pat (2), jwt".
 func (f Findings) String() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -107,45 +107,43 @@ func (f Findings) String() string {
 	return strings.Join(list, ", ")
 }
 
-// span is what is to be masked, and the rule that says so.
+// span is a part of a text to mask, and the rule that found it.
 type span struct {
 	start, end int
 	rule       string
 }
 
-// masks are what stands where a secret was. They hold nothing that JSON escapes.
+// masks matches masked parts. They contain no character that JSON escapes.
 var masks = regexp.MustCompile(`\[redacted:[a-z0-9_-]{1,64}\]`)
 
-// maxRounds bounds how often a text is looked at again because something in it was
-// masked, which may uncover more.
+// maxRounds bounds the searches of one text. Masking may uncover further secrets.
 const maxRounds = 16
 
-// Text returns text with what was found replaced by [redacted:rule].
+// Text returns text with every finding replaced by [redacted:rule].
 func (d *Detector) Text(text string) (string, Findings) {
 	w := search{Detector: d, ctx: context.Background()}
-	out, found, _ := w.rounds([]byte(text), w.spans)
+	out, found, _ := w.maskAll([]byte(text), w.spans)
 	if found == nil {
 		return text, nil
 	}
 	return string(out), found
 }
 
-// search is one use of a detector, until ctx ends.
+// search is one use of a detector. It stops when ctx ends.
 type search struct {
 	*Detector
 	ctx  context.Context
-	hits int // keywords met
+	hits int // number of keywords found
 }
 
-// over reports, now and then, whether ctx has ended: a text made to be searched
-// slowly takes some seconds for a MiB.
-func (w *search) over() bool {
+// canceled checks ctx at every 64th call. A hostile text can take seconds per MiB.
+func (w *search) canceled() bool {
 	w.hits++
 	return w.hits%64 == 0 && w.ctx.Err() != nil
 }
 
-// rounds masks what find finds until it finds nothing.
-func (w *search) rounds(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
+// maskAll masks the spans that find returns, until there are none.
+func (w *search) maskAll(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
 	var found Findings
 	for range maxRounds {
 		spans := find(text)
@@ -163,7 +161,7 @@ func (w *search) rounds(text []byte, find func([]byte) []span) ([]byte, Findings
 	return text, found, nil
 }
 
-// replace returns text with the spans masked, which are sorted and apart.
+// replace masks the spans, which must be sorted and disjoint.
 func replace(text []byte, spans []span, found Findings) []byte {
 	out := make([]byte, 0, len(text)+32*len(spans))
 	at := 0
@@ -176,9 +174,9 @@ func replace(text []byte, spans []span, found Findings) []byte {
 	return append(out, text[at:]...)
 }
 
-// spans finds what is to be masked in text, sorted and apart.
+// spans returns the spans to mask, sorted and disjoint.
 func (w *search) spans(text []byte) []span {
-	list := w.keyed(text)
+	list := w.keywordSpans(text)
 	if w.cards {
 		list = appendCards(list, text)
 	}
@@ -190,20 +188,20 @@ func (w *search) spans(text []byte) []span {
 	if len(list) == 0 {
 		return nil
 	}
-	return join(w.drop(text, list))
+	return merge(w.filter(text, list))
 }
 
-// keyed finds what the rules with keywords say.
-func (w *search) keyed(text []byte) (list []span) {
+// keywordSpans returns the spans of the rules with keywords.
+func (w *search) keywordSpans(text []byte) (list []span) {
 	a := w.keywords
-	last, done := (*rule)(nil), 0 // whose match ended where: its keywords in there are part of it
+	last, done := (*rule)(nil), 0 // the last match and its end: further keywords within it belong to it
 	for i, state := a.scan(text, 0, 0); state > 0; i, state = a.scan(text, i, state) {
 		for _, k := range a.found[state/a.width] {
 			at := i - k.size
 			if k.rule == last && at < done {
 				continue
 			}
-			if w.over() {
+			if w.canceled() {
 				return nil
 			}
 			if s, ok := k.rule.at(text, at); ok {
@@ -215,8 +213,8 @@ func (w *search) keyed(text []byte) (list []span) {
 	return list
 }
 
-// drop leaves out what is empty, masked already or allowed.
-func (d *Detector) drop(text []byte, list []span) []span {
+// filter removes spans that are empty, already masked or allowed.
+func (d *Detector) filter(text []byte, list []span) []span {
 	masked := masks.FindAllIndex(text, -1)
 	return slices.DeleteFunc(list, func(s span) bool {
 		i, _ := slices.BinarySearchFunc(masked, s.end, func(m []int, end int) int { return cmp.Compare(m[1], end) })
@@ -227,9 +225,8 @@ func (d *Detector) drop(text []byte, list []span) []span {
 	})
 }
 
-// join sorts spans and makes one of those that overlap, under the name of the
-// first.
-func join(list []span) []span {
+// merge sorts spans and merges overlapping ones, with the rule of the first.
+func merge(list []span) []span {
 	slices.SortStableFunc(list, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
 	})

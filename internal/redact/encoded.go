@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	minEncoded = 24  // characters of base64 in which a secret may be
-	maxPreface = 128 // bytes of a data URL before its base64
+	minEncoded = 24  // shortest base64 text that is decoded
+	maxPreface = 128 // longest prefix of a data URL
 )
 
-// encoded finds out whether a string is, as a whole, the base64 of a text that holds
-// something to be masked; it is then masked as a whole.
-func (w *search) encoded(raw []byte, l literal) (s span, found bool) {
+// base64Span returns the whole string as a span when it is base64 of a text with a finding.
+func (w *search) base64Span(raw []byte, l literal) (s span, found bool) {
 	text := raw[l.start:l.end]
 	if len(text) < minEncoded {
 		return s, false
@@ -38,8 +37,8 @@ func (w *search) encoded(raw []byte, l literal) (s span, found bool) {
 	return span{l.start, l.end, spans[0].rule}, true
 }
 
-// looksEncoded looks at the beginning of text: most of what is no base64 of a text
-// is told from it there.
+// looksEncoded decodes the beginning of text. That rules out most texts that are not base64
+// of a text.
 func looksEncoded(text []byte) bool {
 	var head [minEncoded]byte
 	n := 0
@@ -48,7 +47,7 @@ func looksEncoded(text []byte) bool {
 		case isLetter(c) || isDigit(c) || c == '+' || c == '/':
 			head[n] = c
 			n++
-		case c == '-' || c == '_': // the alphabet of URLs
+		case c == '-' || c == '_': // the URL alphabet
 			head[n] = "+/"[(c>>1)&1]
 			n++
 		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r'):
@@ -64,7 +63,7 @@ func looksEncoded(text []byte) bool {
 	if _, err := base64.RawStdEncoding.Decode(decoded[:], head[:]); err != nil {
 		return false
 	}
-	for cut := range utf8.UTFMax { // it may end within a character
+	for cut := range utf8.UTFMax { // the decoded part may end within a character
 		if utf8.Valid(decoded[:len(decoded)-cut]) {
 			return true
 		}
@@ -72,8 +71,8 @@ func looksEncoded(text []byte) bool {
 	return false
 }
 
-// decodeBase64 returns what text says in either alphabet, nil when that is no text.
-// Of one that is cut off it is what is whole.
+// decodeBase64 decodes text in either alphabet, up to the last complete byte if text is
+// truncated. It returns nil when text is invalid or decodes to binary data.
 func decodeBase64(text []byte) []byte {
 	if bytes.ContainsAny(text, "\r\n") {
 		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)

@@ -8,22 +8,21 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting bounds how deep JSON in strings of JSON is looked into.
+// maxNesting bounds the nesting of JSON within strings of JSON.
 const maxNesting = 3
 
-// JSON returns raw with what was found in its strings and keys replaced by
-// [redacted:rule]; every other byte stays, numbers among them. Escapes hide
-// nothing: what a string says counts, and where that holds JSON again, also what
-// its strings say. A value is seen with its key before it, as key":"value, so that
-// names tell what a value is, and a string that is base64 of a text is masked as a
-// whole when something is found in that. Valid JSON stays valid; JSON that is cut off
-// somewhere is masked up to there. The only error is that of ctx.
+// JSON returns raw with every finding in its strings and keys replaced by [redacted:rule].
+// All other bytes, including numbers, stay. Strings are searched in decoded form,
+// recursively where they hold JSON. A value is searched together with its key, as
+// key":"value, because the name may identify a secret. A string that is base64 of a text
+// with a finding is masked as a whole. Valid JSON stays valid, and truncated JSON is masked
+// up to its end. The only error is that of ctx.
 func (d *Detector) JSON(ctx context.Context, raw []byte) ([]byte, Findings, error) {
 	w := search{Detector: d, ctx: ctx}
-	return w.rounds(raw, func(raw []byte) []span { return join(w.jsonSpans(nil, raw, 0)) })
+	return w.maskAll(raw, func(raw []byte) []span { return merge(w.jsonSpans(nil, raw, 0)) })
 }
 
-// jsonSpans adds to list what is to be masked in raw.
+// jsonSpans appends the spans to mask in raw to list.
 func (w *search) jsonSpans(list []span, raw []byte, nesting int) []span {
 	for i := 0; ; {
 		quote := bytes.IndexByte(raw[i:], '"')
@@ -40,7 +39,7 @@ func (w *search) jsonSpans(list []span, raw []byte, nesting int) []span {
 			list = w.member(list, raw, literal{}, key, nesting)
 			value = key
 		}
-		if s, ok := w.encoded(raw, value); ok {
+		if s, ok := w.base64Span(raw, value); ok {
 			list = append(list, s)
 		}
 		if i >= len(raw) {
@@ -49,13 +48,13 @@ func (w *search) jsonSpans(list []span, raw []byte, nesting int) []span {
 	}
 }
 
-// literal is the inside of a string in raw JSON.
+// literal is the content of a string in raw JSON.
 type literal struct {
 	start, end int
 	escapes    bool
 }
 
-// literalAt returns the string whose opening quote is raw[i]. One that is cut off
+// literalAt returns the string that begins with the quote at raw[i]. A truncated string
 // ends with raw.
 func literalAt(raw []byte, i int) literal {
 	l := literal{start: i + 1}
@@ -73,8 +72,8 @@ func literalAt(raw []byte, i int) literal {
 	return l
 }
 
-// valueAfter returns the string that is the value of the key that ended before
-// raw[i]; ok is false when that was no key, or the value is none.
+// valueAfter returns the string value of the key that ends before raw[i]. ok is false when
+// that is not a key, or its value not a string.
 func valueAfter(raw []byte, i int) (l literal, ok bool) {
 	if i = skipBlanks(raw, i); i >= len(raw) || raw[i] != ':' {
 		return l, false
@@ -92,10 +91,10 @@ func skipBlanks(raw []byte, i int) int {
 	return i
 }
 
-// member adds to list what is to be masked in value and its key, which may be no
-// literal.
+// member appends the spans to mask in value and in its key; a zero key means that value is
+// not a member's.
 func (w *search) member(list []span, raw []byte, key, value literal, nesting int) []span {
-	if !key.escapes && !value.escapes { // text and raw are the same
+	if !key.escapes && !value.escapes { // decoded and raw bytes are equal
 		start := value.start
 		if key.start > 0 {
 			start = key.start
@@ -119,18 +118,18 @@ func (w *search) member(list []span, raw []byte, key, value literal, nesting int
 		for _, s := range w.jsonSpans(nil, text[from:], nesting+1) {
 			spans = append(spans, span{s.start + from, s.end + from, s.rule})
 		}
-		spans = join(spans)
+		spans = merge(spans)
 	}
 	if len(spans) == 0 {
 		return list
 	}
 	if key.start > 0 {
-		list = key.located(list, raw, spans, 0)
+		list = key.mapSpans(list, raw, spans, 0)
 	}
-	return value.located(list, raw, spans, from)
+	return value.mapSpans(list, raw, spans, from)
 }
 
-// clip adds the part of s that lies in l.
+// clip appends the part of s that is within l.
 func (l literal) clip(list []span, s span) []span {
 	s.start, s.end = max(s.start, l.start), min(s.end, l.end)
 	if s.start >= s.end {
@@ -139,10 +138,10 @@ func (l literal) clip(list []span, s span) []span {
 	return append(list, s)
 }
 
-// located adds those parts of spans of a text that lie in l, which begins at
-// text[from], as spans of raw.
-func (l literal) located(list []span, raw []byte, spans []span, from int) []span {
-	i, n := l.start, from // of raw, and the same place in the text
+// mapSpans appends the parts of spans within l as spans of raw. The spans are positions in
+// the decoded text, where l begins at from.
+func (l literal) mapSpans(list []span, raw []byte, spans []span, from int) []span {
+	i, n := l.start, from // position in raw, and the same position in the decoded text
 	seek := func(to int) int {
 		for n < to && i < l.end {
 			size, r := unescapeOne(raw[i:l.end])
@@ -156,8 +155,7 @@ func (l literal) located(list []span, raw []byte, spans []span, from int) []span
 	return list
 }
 
-// unescape appends what the inside of a JSON string says. An escape that is none
-// says U+FFFD.
+// unescape appends the decoded content of a JSON string. An invalid escape becomes U+FFFD.
 func unescape(dst, raw []byte) []byte {
 	for len(raw) > 0 {
 		plain := bytes.IndexByte(raw, '\\')
@@ -173,8 +171,7 @@ func unescape(dst, raw []byte) []byte {
 	return dst
 }
 
-// unescapeOne returns the length of what raw begins with, an escape or a byte, and
-// the length of what that says.
+// unescapeOne returns the raw and the decoded length of the first escape or byte of raw.
 func unescapeOne(raw []byte) (size, says int) {
 	if raw[0] != '\\' {
 		return 1, 1
@@ -183,7 +180,7 @@ func unescapeOne(raw []byte) (size, says int) {
 	return size, utf8.RuneLen(r)
 }
 
-// decodeEscape returns what the escape that raw begins with says, and its length.
+// decodeEscape returns the character of the escape at the start of raw, and its length.
 func decodeEscape(raw []byte) (r rune, size int) {
 	if len(raw) < 2 {
 		return utf8.RuneError, len(raw)
@@ -211,7 +208,7 @@ func decodeEscape(raw []byte) (r rune, size int) {
 	return utf8.RuneError, 1
 }
 
-// hex4 reads \uXXXX.
+// hex4 decodes \uXXXX.
 func hex4(raw []byte) (rune, bool) {
 	var b [2]byte
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {

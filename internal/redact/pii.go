@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// findEmail finds the address around the @ at text[at]. The user of a repository's
-// address, git@host, is nobody.
+// findEmail returns the e-mail address around the @ at text[at]. The address of a
+// repository, git@host, is not one.
 func findEmail(text []byte, at int) (span, bool) {
 	const mostLocal, mostHost = 64, 253
 	start, end := at, at+1
@@ -36,15 +36,15 @@ func findEmail(text []byte, at int) (span, bool) {
 	return span{start, at + 1 + len(host), "email"}, true
 }
 
-// inHost reports whether r may be in a host's name. Of the letters that are not
-// ASCII only the Latin ones count: others are rarely set apart by blanks.
+// inHost reports whether r may be in a host name. Of non-ASCII letters only Latin ones
+// count, because other scripts often have no blanks around an address.
 func inHost(r rune) bool {
 	return r == '.' || r == '-' || r < utf8.RuneSelf && isWord(byte(r)) && r != '_' || r >= 0xc0 && r < 0x250
 }
 
-// brands are the beginnings of card numbers and how many digits those have.
+// brands are the prefixes and lengths of card numbers.
 var brands = []struct {
-	low, high int // of the first digits, both included
+	low, high int // range of the first digits, inclusive
 	lengths   []int
 }{
 	{4, 4, []int{13, 16, 19}},
@@ -58,8 +58,8 @@ var brands = []struct {
 
 const minCard = 13 // digits
 
-// appendCards adds every card number in text to list. It looks at one byte of
-// thirteen: no number can hide between two of those.
+// appendCards appends every card number in text to list. It tests every thirteenth byte,
+// since no card number is shorter.
 func appendCards(list []span, text []byte) []span {
 	for i := minCard - 1; i < len(text); i += minCard {
 		if !inCard(text, i) {
@@ -78,7 +78,7 @@ func appendCards(list []span, text []byte) []span {
 	return list
 }
 
-// inCard reports whether text[i] is a digit, or a blank or dash between two.
+// inCard reports whether text[i] is a digit, or a blank or dash between two digits.
 func inCard(text []byte, i int) bool {
 	if isDigit(text[i]) {
 		return true
@@ -90,8 +90,8 @@ func isDigit(c byte) bool { return c-'0' < 10 }
 
 func isLetter(c byte) bool { return c|0x20-'a' < 26 }
 
-// cardsOf finds the numbers in a run of digits with blanks or dashes between. One
-// begins and ends where a group does.
+// cardsOf appends the card numbers in a run of digits with single blanks or dashes. A
+// number begins and ends with a group.
 func cardsOf(list []span, text []byte, start, end int) []span {
 	for i := start; i < end; i++ {
 		if !isDigit(text[i]) || i > 0 && isDigit(text[i-1]) {
@@ -105,17 +105,17 @@ func cardsOf(list []span, text []byte, start, end int) []span {
 	return list
 }
 
-// inOther reports whether the digits at text[i] are part of something else: after a
-// letter, or of a fraction.
-func inOther(text []byte, i int) bool {
+// partOfToken reports whether the digits at text[i] follow a letter, or are the fraction of
+// a number.
+func partOfToken(text []byte, i int) bool {
 	return i > 0 && isLetter(text[i-1]) && !escaped(text, i-1) || i > 1 && text[i-1] == '.' && isDigit(text[i-2])
 }
 
-// cardAt returns the end of the card number that begins at text[start] and ends
-// before end, 0 when none does. Digits that are not in groups must stand alone.
+// cardAt returns the end of the card number that begins at text[start] and ends by end, 0
+// when there is none. Digits without groups must not touch letters.
 func cardAt(text []byte, start, end int) int {
 	var digits [19]byte
-	n, to, other := 0, 0, inOther(text, start)
+	n, to, other := 0, 0, partOfToken(text, start)
 	for i := start; i < end && n < len(digits); i++ {
 		if !isDigit(text[i]) {
 			continue

@@ -1,7 +1,6 @@
-// Package redact keeps secrets out of where they do not belong: a [Redactor] masks
-// those it knows in what the host says, its log, its status, and the errors it
-// writes about a child; a [Detector] finds those it does not know by how they look,
-// in what passes through the host.
+// Package redact masks secrets. A [Redactor] masks known values in the texts of the host:
+// log, status and errors. A [Detector] finds unknown secrets by their form, in requests and
+// results.
 package redact
 
 import (
@@ -16,22 +15,22 @@ import (
 	"unicode/utf8"
 )
 
-// mask stands where a secret was.
+// mask replaces a secret.
 const mask = "***"
 
-// minSecret is the length below which a value is not taken for a secret: it would
-// be found everywhere.
+// minSecret is the minimum length of a secret, in bytes. Shorter values would match
+// everywhere.
 const minSecret = 6
 
-// Redactor replaces the secrets it knows. Its zero value knows none; its methods
-// may be called by many goroutines at once.
+// Redactor masks known secrets. Its zero value knows none. Its methods are safe for
+// concurrent use.
 type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// Know makes values the secrets, as they are and as JSON writes them, instead of those
-// known before. Values of fewer than six bytes are left out.
-func (r *Redactor) Know(values []string) {
+// SetSecrets replaces the set of secrets. Their JSON forms are masked too. Values of fewer
+// than six bytes are ignored.
+func (r *Redactor) SetSecrets(values []string) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < minSecret })
 	if len(values) == 0 {
 		r.replacer.Store(nil)
@@ -40,7 +39,7 @@ func (r *Redactor) Know(values []string) {
 	for _, v := range values[:len(values):len(values)] {
 		values = append(values, asJSON(v)...)
 	}
-	// Of two that begin alike the longer one goes first, or its end would be shown.
+	// A longer secret comes before its prefixes, so that its end is masked as well.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	pairs := make([]string, 0, 2*len(values))
 	for _, v := range slices.Compact(values) {
@@ -49,21 +48,21 @@ func (r *Redactor) Know(values []string) {
 	r.replacer.Store(strings.NewReplacer(pairs...))
 }
 
-// asJSON are the forms that a value takes inside JSON texts: as little escaped as
-// can be, with <, > and & escaped too, and in ASCII alone.
+// asJSON returns the forms of value in JSON strings: with minimal escapes, with <, > and &
+// escaped, and each of them in ASCII.
 func asJSON(value string) (forms []string) {
 	for _, html := range []bool{false, true} {
 		var b strings.Builder
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(html)
-		_ = e.Encode(value) // a string always can be
+		_ = e.Encode(value) // a string always encodes
 		form := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
 		forms = append(forms, form, ascii(form))
 	}
 	return forms
 }
 
-// ascii escapes what is not ASCII as JSON does.
+// ascii escapes all non-ASCII characters as JSON does.
 func ascii(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -86,7 +85,7 @@ func (r *Redactor) String(s string) string {
 	return s
 }
 
-// Strings is String for each of list, which it does not change.
+// Strings returns a copy of list with every secret masked.
 func (r *Redactor) Strings(list []string) []string {
 	out := slices.Clone(list)
 	for i := range out {
@@ -95,8 +94,8 @@ func (r *Redactor) Strings(list []string) []string {
 	return out
 }
 
-// Handler returns a handler that masks messages and the texts among attributes
-// before next sees them.
+// Handler returns a handler that masks the message and the string attributes of each record
+// for next.
 func (r *Redactor) Handler(next slog.Handler) slog.Handler { return &handler{next, r} }
 
 type handler struct {

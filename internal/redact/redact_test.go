@@ -13,7 +13,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	if got := r.String("canary-1"); got != "canary-1" {
 		t.Errorf("knowing nothing: %q", got)
 	}
-	r.Know([]string{"canary", "canary-and-more", "short"})
+	r.SetSecrets([]string{"canary", "canary-and-more", "short"})
 	for s, want := range map[string]string{
 		"a canary b":         "a *** b",
 		"canary-and-more":    "***",
@@ -26,10 +26,10 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// Whoever writes JSON escapes a secret in a way of their own.
+// JSON encoders differ in how they escape a secret.
 func TestSecretsInJSONAreMasked(t *testing.T) {
 	var r Redactor
-	r.Know([]string{"a\"b\\c\nd<é😀>&"})
+	r.SetSecrets([]string{"a\"b\\c\nd<é😀>&"})
 	for _, s := range []string{
 		`{"v":"a\"b\\c\nd<é😀>&"}`, `{"v":"a\"b\\c\nd\u003cé😀\u003e\u0026"}`,
 		`{"v":"a\"b\\c\nd<\u00e9\ud83d\ude00>&"}`, `{"v":"a\"b\\c\nd\u003c\u00e9\ud83d\ude00\u003e\u0026"}`,
@@ -42,7 +42,7 @@ func TestSecretsInJSONAreMasked(t *testing.T) {
 
 func TestLogIsMasked(t *testing.T) {
 	var r Redactor
-	r.Know([]string{"canary"})
+	r.SetSecrets([]string{"canary"})
 	var out bytes.Buffer
 	log := slog.New(r.Handler(slog.NewJSONHandler(&out, nil)))
 	log.With("with", "canary").WithGroup("g").Info("says canary", "text", "canary", "error", errors.New("no canary"),

@@ -11,23 +11,22 @@ import (
 	"sync"
 )
 
-// rule is one kind of secret and how it looks. Its matches begin at one of its
-// keywords, or Lead bytes before it at most.
+// rule is a kind of secret. A match begins at a keyword, or at most Lead bytes before it.
 type rule struct {
 	ID       string   `json:"id"`
-	Regex    string   `json:"regex"` // RE2; its first group that took part is the secret, else all of it
+	Regex    string   `json:"regex"` // RE2; the secret is the first matching group, else the whole match
 	Keywords []string `json:"keywords"`
-	Bound    bool     `json:"bound"`   // no letter, digit or _ stands before it
-	Assign   bool     `json:"assign"`  // a name, a sign such as =, then the secret
+	Bound    bool     `json:"bound"`   // not preceded by a letter, digit or _
+	Assign   bool     `json:"assign"`  // a name, an operator such as =, then the secret
 	Lead     int      `json:"lead"`    // 0: the match begins at the keyword
-	Reach    int      `json:"reach"`   // the longest match in bytes; 0: no end
-	Entropy  float64  `json:"entropy"` // that the secret has at least, in bits per byte
-	Allow    []string `json:"allow"`   // expressions for what is no secret
-	Stop     []string `json:"stop"`    // words that no secret holds
-	Off      bool     `json:"off"`     // unless it is asked for
+	Reach    int      `json:"reach"`   // length of the longest match in bytes; 0: unlimited
+	Entropy  float64  `json:"entropy"` // minimum entropy of the secret, in bits per byte
+	Allow    []string `json:"allow"`   // expressions for texts that are not secrets
+	Stop     []string `json:"stop"`    // words that no secret contains
+	Off      bool     `json:"off"`     // disabled by default
 
-	// find looks for a match by itself instead: around text[at], where the keyword
-	// begins. ok is false when there is none.
+	// find replaces Regex: it returns the match around text[at], where a keyword begins. ok
+	// is false when there is none.
 	find func(text []byte, at int) (s span, ok bool)
 
 	compiled func() expressions
@@ -35,7 +34,7 @@ type rule struct {
 
 type expressions struct {
 	match  *regexp.Regexp
-	prefix string // of every match
+	prefix string // common to all matches
 	allow  []*regexp.Regexp
 }
 
@@ -44,8 +43,8 @@ type expressions struct {
 //go:embed rules/rules.json
 var rulesJSON []byte
 
-// ours are the rules that are not generated.
-var ours = []rule{
+// ownRules are the rules that are not generated.
+var ownRules = []rule{
 	{
 		ID: "private-key", Keywords: []string{"-----begin"},
 		Regex: `(?i)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9_-]{0,100}-----|\z)`,
@@ -71,20 +70,20 @@ var ours = []rule{
 		Regex: `://[^\s/:@"'<>{}$]{0,100}:([^\s/@"'<>{}$]{3,200})@`,
 	},
 	{ID: "email", Keywords: []string{"@"}, find: findEmail},
-	{ID: "card"}, // has no keyword: appendCards
+	{ID: "card"}, // appendCards, which needs no keyword
 	{
 		ID: "phone", Keywords: []string{"+"}, Reach: 24, Off: true,
 		Regex: `\+[1-9](?:[ .()-]{0,2}[0-9]){7,14}\b`,
 	},
 }
 
-// builtin are all rules that need no configuration, by id.
-var builtin = sync.OnceValue(func() map[string]*rule {
+// rulesByID returns the rules that need no configuration.
+var rulesByID = sync.OnceValue(func() map[string]*rule {
 	var all []rule
 	if err := json.Unmarshal(rulesJSON, &all); err != nil {
 		panic(err) // generated; a test reads it
-	}
-	all = append(all, ours...)
+	} // generated; a test decodes it
+	all = append(all, ownRules...)
 	byID := make(map[string]*rule, len(all))
 	for i := range all {
 		r := &all[i]
@@ -94,7 +93,7 @@ var builtin = sync.OnceValue(func() map[string]*rule {
 	return byID
 })
 
-// compile is left until a keyword has been met: most never are.
+// compile runs when the first keyword is found, because most rules are never used.
 func (r *rule) compile() (e expressions) {
 	e.prefix, _ = regexp.MustCompile(r.Regex).LiteralPrefix()
 	regex := r.Regex
@@ -108,7 +107,7 @@ func (r *rule) compile() (e expressions) {
 	return e
 }
 
-// at looks for a match whose keyword begins at text[p].
+// at returns the match whose keyword begins at text[p].
 func (r *rule) at(text []byte, p int) (span, bool) {
 	if r.find != nil {
 		return r.find(text, p)
@@ -123,7 +122,7 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 	} else if len(text)-p < len(e.prefix) || string(text[p:p+len(e.prefix)]) != e.prefix {
 		return span{}, false
 	}
-	const most = 4 << 10 // of a match that has no longest; one that fills it is looked at again
+	const most = 4 << 10 // bytes searched for a match of unlimited length; a match that fills them is searched again without the limit
 	reach := r.Reach + 4
 	if r.Reach == 0 {
 		reach = most
@@ -140,7 +139,7 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 	return s, r.secret(text[s.start:s.end], e.allow)
 }
 
-// secretOf returns the first group that took part in a match, else all of it.
+// secretOf returns the first matching group, else the whole match.
 func secretOf(loc []int, from int, rule string) span {
 	for i := 2; i < len(loc); i += 2 {
 		if loc[i] >= 0 {
@@ -150,7 +149,7 @@ func secretOf(loc []int, from int, rule string) span {
 	return span{from + loc[0], from + loc[1], rule}
 }
 
-// secret reports whether what matched is one.
+// secret reports whether a match is a secret.
 func (r *rule) secret(text []byte, allow []*regexp.Regexp) bool {
 	if r.Entropy > 0 && entropy(text) < r.Entropy {
 		return false
@@ -165,8 +164,8 @@ func (r *rule) secret(text []byte, allow []*regexp.Regexp) bool {
 	return !slices.ContainsFunc(r.Stop, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// assigns reports, quickly, whether text can be a name, a sign and more: a sign
-// comes soon and only what names are made of before it.
+// assigns is a cheap test for an assignment: an operator comes within some bytes, and only
+// characters of names before it.
 func assigns(text []byte) bool {
 	const most = 64
 	for _, c := range text[:min(len(text), most)] {
@@ -192,7 +191,7 @@ func escaped(text []byte, i int) bool {
 	return i > 0 && text[i-1] == '\\' && (text[i] == 'n' || text[i] == 'r' || text[i] == 't')
 }
 
-// entropy returns how much a byte of text says, in bits.
+// entropy returns the Shannon entropy per byte, in bits.
 func entropy(text []byte) (bits float64) {
 	var counts [256]int
 	for _, c := range text {
@@ -207,7 +206,7 @@ func entropy(text []byte) (bits float64) {
 	return bits
 }
 
-// custom returns a rule of the operator's, which is looked for everywhere.
+// custom returns a rule of the operator. It has no keyword.
 func custom(id, regex string) (*rule, error) {
 	e, err := regexp.Compile(regex)
 	if err != nil {

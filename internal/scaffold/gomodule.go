@@ -14,8 +14,8 @@ import (
 
 const modulePath = "github.com/exthost/exthost"
 
-// goModule returns the files that make a Go extension a module of its own: none
-// where it is part of one already.
+// goModule returns the go.mod, and go.sum if needed, of a Go extension. It returns none
+// when the directory is in a module.
 func goModule(o Options) ([]file, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func goModule(o Options) ([]file, error) {
 	if checkout == "" {
 		return []file{{"go.mod", []byte(mod), 0o644}}, nil
 	}
-	// This program was built in a checkout, so no module proxy has its version.
+	// A development build: no module proxy has this version.
 	mod += fmt.Sprintf("\nreplace %s => %s\n", modulePath, checkout)
 	sum, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err != nil {
@@ -38,7 +38,7 @@ func goModule(o Options) ([]file, error) {
 	return []file{{"go.mod", []byte(mod), 0o644}, {"go.sum", sum, 0o644}}, nil
 }
 
-// insideModule reports whether a directory, which need not exist, is below a go.mod.
+// insideModule reports whether a directory, which need not exist, is in a module.
 func insideModule(dir string) bool {
 	for {
 		if exists(filepath.Join(dir, "go.mod")) {
@@ -52,8 +52,8 @@ func insideModule(dir string) bool {
 	}
 }
 
-// sourceTree is the checkout that this program was built in, "" when it was
-// installed as a module or the checkout has gone.
+// sourceTree returns the checkout that this program was built in, "" when it was installed
+// as a module or the checkout is missing.
 func sourceTree() string {
 	_, source, _, _ := runtime.Caller(0)
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(source)))
@@ -63,10 +63,10 @@ func sourceTree() string {
 	return dir
 }
 
-// ErrNoGo is Build's error when there is no Go toolchain.
+// ErrNoGo is returned by Build when there is no Go toolchain.
 var ErrNoGo = errors.New("there is no go on PATH")
 
-// Build builds the Go extension in dir, as the executable that its manifest names.
+// Build builds the Go extension in dir as the executable id, which its manifest names.
 func Build(ctx context.Context, dir, id string) error {
 	program, err := exec.LookPath("go")
 	if err != nil {
@@ -74,7 +74,7 @@ func Build(ctx context.Context, dir, id string) error {
 	}
 	args := []string{"build", "-o", id, "."}
 	if exists(filepath.Join(dir, "go.mod")) {
-		args = []string{"build", "-mod=mod", "-o", id, "."} // go.sum is still to be written
+		args = []string{"build", "-mod=mod", "-o", id, "."} // go.sum is incomplete
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir

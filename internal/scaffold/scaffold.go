@@ -1,5 +1,5 @@
-// Package scaffold writes new extensions, ready to run where they are written, and
-// keeps the SDK files in them up to date. It needs no network but for Go's modules.
+// Package scaffold creates new extensions that run in place, and updates their SDK files.
+// It works offline, except for downloads of Go modules.
 package scaffold
 
 import (
@@ -21,14 +21,14 @@ import (
 //go:embed all:templates
 var templates embed.FS
 
-// language is a kind of extension that can be written.
+// language is a kind of extension that Create supports.
 type language struct {
 	Name    string
 	About   string
-	Main    string // the file that an author works on
-	SDK     string // the vendored file; "" when there is none
-	Title   string // what the README calls the SDK's language
-	Example string // behind "exthost call ext_…_hello"
+	Main    string // the file that an author edits
+	SDK     string // the SDK's file in the extension; "" when there is none
+	Title   string // name of the SDK's language in the README
+	Example string // arguments of "exthost call ext_…_hello"
 }
 
 var languages = []language{
@@ -40,8 +40,8 @@ var languages = []language{
 	{"mcp", "an MCP server, here in Python without dependencies", "server.py", "", "", " name=Ada"},
 }
 
-// Languages returns what [Create] can write, in the order of its documentation,
-// and what each is.
+// Languages returns the values of Options.Lang in the order of the documentation, and a
+// description of each.
 func Languages() (names []string, about map[string]string) {
 	about = make(map[string]string)
 	for _, l := range languages {
@@ -51,20 +51,20 @@ func Languages() (names []string, about map[string]string) {
 	return names, about
 }
 
-// Options says what to write.
+// Options configure Create.
 type Options struct {
 	ID   string // of the extension
-	Dir  string // where to; it must not exist, or be empty
+	Dir  string // must be missing or empty
 	Lang string // one of Languages
-	// Version is the exthost version that vendored files and Go modules name.
+	// Version is the exthost version for SDK files and Go modules.
 	Version string
 }
 
-// ErrExists is wrapped by Create's error when there is something in Dir.
+// ErrExists is wrapped by Create's error when Dir is not empty.
 var ErrExists = errors.New("it exists already")
 
-// Create writes an extension and returns the names of its files. It replaces
-// nothing, and what it began it removes again when it fails.
+// Create writes an extension and returns the names of its files. It overwrites nothing, and
+// removes its files when it fails.
 func Create(o Options) (files []string, err error) {
 	i := slices.IndexFunc(languages, func(l language) bool { return l.Name == o.Lang })
 	if i < 0 {
@@ -89,7 +89,7 @@ func Create(o Options) (files []string, err error) {
 	}
 	for _, f := range contents {
 		if err := os.WriteFile(filepath.Join(o.Dir, f.name), f.data, f.mode); err != nil {
-			undo(o.Dir, existed, contents)
+			cleanUp(o.Dir, existed, contents)
 			return nil, err
 		}
 		files = append(files, f.name)
@@ -102,24 +102,24 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// undo removes what Create wrote, and nothing else.
-func undo(dir string, keep bool, contents []file) {
+// cleanUp removes the files that Create wrote.
+func cleanUp(dir string, keep bool, contents []file) {
 	for _, f := range contents {
 		_ = os.Remove(filepath.Join(dir, f.name))
 	}
 	if !keep {
-		_ = os.Remove(dir) // only if it is empty
+		_ = os.Remove(dir) // fails unless empty
 	}
 }
 
-// file is one that is to be written.
+// file is a file to write.
 type file struct {
 	name string
 	data []byte
 	mode fs.FileMode
 }
 
-// render returns the files of an extension, in the order of their names.
+// render returns the files of an extension, sorted by name.
 func render(l language, o Options) (files []file, err error) {
 	values := struct {
 		language

@@ -48,7 +48,7 @@ func TestCreateReplacesNothing(t *testing.T) {
 	if _, err := scaffold.Create(o); !errors.Is(err, scaffold.ErrExists) {
 		t.Error(err)
 	}
-	o.Dir = filepath.Join(dir, "notes.txt", "below") // cannot be made
+	o.Dir = filepath.Join(dir, "notes.txt", "below") // cannot be created
 	if _, err := scaffold.Create(o); err == nil {
 		t.Error("it was written below a file")
 	}
@@ -62,7 +62,7 @@ func TestCreateReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestCreateUndoesWhatItBegan has it fail at its last file.
+// TestCreateUndoesWhatItBegan makes Create fail at its last file.
 func TestCreateUndoesWhatItBegan(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "a")
@@ -80,7 +80,7 @@ func TestCreateUndoesWhatItBegan(t *testing.T) {
 	}
 }
 
-// A module that is there already is the extension's own.
+// An existing module is used for the extension.
 func TestGoInsideAModule(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/mine\n"), 0o600); err != nil {
@@ -102,8 +102,8 @@ func TestGoInsideAModule(t *testing.T) {
 	}
 }
 
-// TestBundledSDKs keeps the SDKs that stand beside bundled extensions those of
-// this tree. To renew them: exthost init --update-sdk extensions/NAME.
+// TestBundledSDKs checks that the SDK files of bundled extensions are those of this tree.
+// To update them: exthost init --update-sdk extensions/NAME.
 func TestBundledSDKs(t *testing.T) {
 	files, err := filepath.Glob("../../extensions/*/exthost.*")
 	if err != nil || len(files) < 3 {

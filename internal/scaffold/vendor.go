@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/sdk/python"
 )
 
-// sdkFiles are the files that belong to an SDK, by the name of its program.
+// sdkFiles returns the files of an SDK, given the name of its program.
 func sdkFiles(sdk string) map[string][]byte {
 	switch sdk {
 	case "exthost.py":
@@ -24,8 +24,8 @@ func sdkFiles(sdk string) map[string][]byte {
 	return nil
 }
 
-// vendored is a file of an SDK as it stands beside an extension: behind a line
-// that says where it comes from and, by its hash, whether somebody changed it.
+// vendored returns a file of an SDK for an extension. Its first line states the origin and
+// a hash, which detects modifications.
 func vendored(name string, source []byte, version string) []byte {
 	comment := "//"
 	if filepath.Ext(name) == ".py" {
@@ -34,9 +34,9 @@ func vendored(name string, source []byte, version string) []byte {
 	return append(fmt.Appendf(nil, "%s exthost SDK %s, sha256 %x: exthost init --update-sdk replaces it\n", comment, version, sha256.Sum256(source)), source...)
 }
 
-// changed reports whether a vendored file is no longer what was written. An empty
-// one is asking for it.
-func changed(data []byte) bool {
+// modified reports whether an SDK file was modified. Emptying the file permits its
+// replacement.
+func modified(data []byte) bool {
 	if len(data) == 0 {
 		return false
 	}
@@ -44,9 +44,8 @@ func changed(data []byte) bool {
 	return !bytes.Contains(header, fmt.Appendf(nil, "sha256 %x:", sha256.Sum256(source)))
 }
 
-// Update replaces the SDK files in an extension's directory by those of this
-// version and returns the names of those that were others. It does not touch one
-// that was changed by hand.
+// Update replaces the SDK files in an extension's directory and returns the names of those
+// that differed. A modified file is an error, and nothing is replaced.
 func Update(dir, version string) (replaced []string, err error) {
 	var sdk string
 	for _, name := range []string{"exthost.py", "exthost.mjs"} {
@@ -61,7 +60,7 @@ func Update(dir, version string) (replaced []string, err error) {
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil && changed(data) {
+		if err == nil && modified(data) {
 			return nil, fmt.Errorf("%s was changed by hand; keep the changes elsewhere, empty the file and try again", filepath.Join(dir, name))
 		}
 	}

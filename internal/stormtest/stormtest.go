@@ -1,6 +1,6 @@
-// Package stormtest is for tests of two sizes: one that passes beside all others, and
-// the full one, with EXTHOST_STORM=1, which has the machine to itself and holds what
-// the product claims about time against the clock.
+// Package stormtest supports tests of two sizes: a small one for every run, and the full
+// one, with EXTHOST_STORM=1, which needs the whole machine and also measures the product's
+// claims about time.
 package stormtest
 
 import (
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Full says that tests run at their full size.
+// Full reports whether tests run at full size.
 var Full = os.Getenv("EXTHOST_STORM") != ""
 
-// Sized returns the size of a test.
+// Sized returns the value for the current size.
 func Sized[T any](small, full T) T {
 	if Full {
 		return full
@@ -24,10 +24,10 @@ func Sized[T any](small, full T) T {
 	return small
 }
 
-// Durations are what one thing took, time and again.
+// Durations are repeated measurements of one operation.
 type Durations []time.Duration
 
-// Quantile returns what the share q of them took at most.
+// Quantile returns the quantile q of the durations, 0 when there are none.
 func (d Durations) Quantile(q float64) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (d Durations) String() string {
 	return fmt.Sprintf("n %d, p50 %v, p99 %v, max %v", len(d), round(0.5), round(0.99), round(1))
 }
 
-// Load is how busy the machine is, to be read beside a figure of time.
+// Load returns the load average of the machine, for the log.
 func Load() string {
 	average, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -51,10 +51,10 @@ func Load() string {
 	return fmt.Sprintf("%s on %d processors", one, runtime.NumCPU())
 }
 
-// Claim holds what measure returns, and says how, against a limit. At full size the
-// limit is what the product claims, and a measurement that misses it is repeated
-// twice at most: a machine may do something else for a moment. Otherwise the
-// tests of other packages run beside this one, and only a generous limit counts.
+// Claim compares the result of measure with a limit; the second result describes the
+// measurement. At full size the limit is the product's claim, and measure runs up to three
+// times, because other processes may disturb it. At small size, other packages' tests run
+// at the same time and the generous limit applies.
 func Claim[T int | float64 | time.Duration](t *testing.T, what string, limit, generous T, measure func() (T, string)) {
 	t.Helper()
 	tries := Sized(1, 3)

@@ -76,7 +76,7 @@ func (r *Registry) RefreshSecrets() {
 	for _, u := range r.All() {
 		secrets = append(secrets, u.Secrets()...)
 	}
-	r.redactor.Know(secrets)
+	r.redactor.SetSecrets(secrets)
 }
 
 // StopAll stops every unit, all in parallel, and leaves drain to calls in flight.

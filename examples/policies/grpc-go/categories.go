@@ -14,20 +14,20 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 )
 
-// config is what policy.yaml may say under config. Each category reads its own.
+// config is the config of policy.yaml. Each category uses its own fields.
 type config struct {
-	Callers   []string `json:"callers"`    // authentication: who may call; empty is everybody with a name
+	Callers   []string `json:"callers"`    // authentication: the allowed callers; empty allows every caller with a name
 	Deny      []string `json:"deny"`       // authorization: globs of tools
-	PerMinute int      `json:"per_minute"` // rate_limiting: calls of one caller
-	MaxBytes  int      `json:"max_bytes"`  // validation: of a request
-	Redact    []string `json:"redact"`     // content: words
-	File      string   `json:"file"`       // audit: JSON lines; empty is stderr, which the host logs
+	PerMinute int      `json:"per_minute"` // rate_limiting: calls per caller
+	MaxBytes  int      `json:"max_bytes"`  // validation: size of a request
+	Redact    []string `json:"redact"`     // content: words to mask
+	File      string   `json:"file"`       // audit: a file of JSON lines; empty is stderr, which the host logs
 }
 
 func defaults() config { return config{PerMinute: 60, MaxBytes: 64 << 10} }
 
-// categories make the decider of each category.
-var categories = map[string]func(config) (decider, error){
+// categories maps each category to its constructor.
+var categories = map[string]func(config) (decideFunc, error){
 	"observability":  observability,
 	"authentication": authentication,
 	"authorization":  authorization,
@@ -37,15 +37,15 @@ var categories = map[string]func(config) (decider, error){
 	"audit":          audit,
 }
 
-// observability watches: what it answers has no effect unless it is required.
-func observability(config) (decider, error) {
+// observability logs. Its answer has no effect unless the policy is required.
+func observability(config) (decideFunc, error) {
 	return func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 		log.Printf("I! %s of %s %s by %q", r.Flow, r.Method, r.ToolName, r.Caller)
 		return allow(), nil
 	}, nil
 }
 
-func authentication(c config) (decider, error) {
+func authentication(c config) (decideFunc, error) {
 	return func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 		if r.Caller == "" || len(c.Callers) > 0 && !slices.Contains(c.Callers, r.Caller) {
 			return reject("", "%q is nobody we know; ask the operator for access", r.Caller), nil
@@ -54,7 +54,7 @@ func authentication(c config) (decider, error) {
 	}, nil
 }
 
-func authorization(c config) (decider, error) {
+func authorization(c config) (decideFunc, error) {
 	for _, glob := range c.Deny {
 		if _, err := path.Match(glob, ""); err != nil {
 			return nil, errors.New(glob + " is no glob")
@@ -70,7 +70,7 @@ func authorization(c config) (decider, error) {
 	}, nil
 }
 
-func rateLimiting(c config) (decider, error) {
+func rateLimiting(c config) (decideFunc, error) {
 	if c.PerMinute < 1 {
 		return nil, errors.New("per_minute is at least 1")
 	}
@@ -93,7 +93,7 @@ func rateLimiting(c config) (decider, error) {
 	}, nil
 }
 
-func validation(c config) (decider, error) {
+func validation(c config) (decideFunc, error) {
 	return func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 		if n := len(r.RequestJson); n > c.MaxBytes {
 			return reject("", "the arguments have %d bytes and may have %d; send less", n, c.MaxBytes), nil
@@ -102,8 +102,8 @@ func validation(c config) (decider, error) {
 	}, nil
 }
 
-// content is the only category that may change what passes.
-func content(c config) (decider, error) {
+// content masks words. No other category may change payloads.
+func content(c config) (decideFunc, error) {
 	return func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error) {
 		a := allow()
 		if r.Flow == "request" {
@@ -115,8 +115,8 @@ func content(c config) (decider, error) {
 	}, nil
 }
 
-// redact leaves every other byte alone, so that big numbers and unknown fields
-// survive. Words must not hold what JSON escapes.
+// redact changes nothing but the words, so that big numbers and unknown members survive.
+// Words must not contain characters that JSON escapes.
 func redact(data []byte, words []string) []byte {
 	for _, word := range words {
 		data = bytes.ReplaceAll(data, []byte(word), []byte("***"))
@@ -124,8 +124,8 @@ func redact(data []byte, words []string) []byte {
 	return data
 }
 
-// audit is told how each exchange ended.
-func audit(c config) (decider, error) {
+// audit records the outcome of each exchange.
+func audit(c config) (decideFunc, error) {
 	out := os.Stderr
 	if c.File != "" {
 		f, err := os.OpenFile(c.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -149,7 +149,7 @@ func audit(c config) (decider, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if _, err := out.Write(append(line, '\n')); err != nil {
-			return nil, err // what could not be recorded is an error of this policy
+			return nil, err // the host treats it as a failure of this policy
 		}
 		return allow(), nil
 	}, nil

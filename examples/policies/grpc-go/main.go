@@ -1,5 +1,5 @@
-// Words is a policy of kind grpc that knows all seven categories: the host says
-// which one it is. It is meant to be copied and cut down to the one you need.
+// Words is a policy of kind grpc that implements all seven categories; the host selects
+// one. Copy it and remove the others.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 )
 
-// maxMessage is a request and a result of 16 MiB, and what comes with them. gRPC's
-// own limit of 4 MiB would make larger results ungovernable.
+// maxMessage has room for a request and a result of 16 MiB each. With gRPC's default of 4
+// MiB, larger results would be errors.
 const maxMessage = 2*16<<20 + 64<<10
 
 func main() {

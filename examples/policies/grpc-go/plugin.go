@@ -14,17 +14,16 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 )
 
-// plugin serves one category.
+// plugin implements one category.
 type plugin struct {
 	pluginv1.UnimplementedPluginServiceServer
 	name, category string
-	make           func(config) (decider, error)
-	decide         decider // nil until it is configured
+	make           func(config) (decideFunc, error)
+	decide         decideFunc // nil before Configure
 }
 
-// decider decides about one flow of an exchange. It is called by many goroutines
-// at once.
-type decider func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error)
+// decideFunc decides about one flow of an exchange. It must be safe for concurrent use.
+type decideFunc func(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandleResponse, error)
 
 func newPlugin(name, category string) (*plugin, error) {
 	maker, ok := categories[category]
@@ -39,8 +38,8 @@ func (p *plugin) GetMetadata(context.Context, *emptypb.Empty) (*pluginv1.PluginM
 	return &pluginv1.PluginMetadata{Name: p.name, Category: p.category, Flows: []string{"request", "response"}}, nil
 }
 
-// Configure implements [pluginv1.PluginServiceServer]. It is called once, before
-// everything that decides.
+// Configure implements [pluginv1.PluginServiceServer]. The host calls it once, before any
+// decision.
 func (p *plugin) Configure(_ context.Context, r *pluginv1.PluginConfigureRequest) (*pluginv1.PluginConfigureResponse, error) {
 	c := defaults()
 	dec := json.NewDecoder(bytes.NewReader(r.ConfigJson))
@@ -75,11 +74,11 @@ func (p *plugin) Shutdown(context.Context, *emptypb.Empty) (*emptypb.Empty, erro
 	return &emptypb.Empty{}, nil
 }
 
-// allow lets the exchange pass. An empty answer would reject it.
+// allow allows the exchange. An empty answer would reject it.
 func allow() *pluginv1.PluginHandleResponse { return &pluginv1.PluginHandleResponse{Continue: true} }
 
-// reject ends the exchange. The model reads message, so it says what to do instead.
-// An empty code is the category's own.
+// reject ends the exchange. The model reads the message, so it should suggest an
+// alternative. An empty code stands for the category's.
 func reject(code, format string, args ...any) *pluginv1.PluginHandleResponse {
 	return &pluginv1.PluginHandleResponse{RejectCode: code, RejectMessage: fmt.Sprintf(format, args...)}
 }

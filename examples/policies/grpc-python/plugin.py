@@ -1,5 +1,5 @@
-"""A policy of kind grpc: it limits how often a caller calls a tool. It needs the
-package grpcio-tools, and plugin.proto beside it.
+"""A policy of kind grpc that limits how often a caller calls a tool. It requires the
+package grpcio-tools, and plugin.proto in its directory.
 """
 import json
 import os
@@ -15,7 +15,7 @@ messages, services = grpc.protos_and_services("plugin.proto")
 
 from google.protobuf.empty_pb2 import Empty  # noqa: E402
 
-MAX_MESSAGE = 2 * (16 << 20) + (64 << 10)  # gRPC's own 4 MiB are too few for large results
+MAX_MESSAGE = 2 * (16 << 20) + (64 << 10)  # gRPC's default of 4 MiB is too small for large results
 
 
 class Plugin(services.PluginServiceServicer):
@@ -58,7 +58,7 @@ class Plugin(services.PluginServiceServicer):
 
 
 def allow():
-    """Lets the exchange pass. An empty answer would reject it."""
+    """Allows the exchange. An empty answer would reject it."""
     return messages.PluginHandleResponse(**{"continue": True})
 
 

@@ -1,6 +1,6 @@
-// Masks is a policy of kind mcp: an MCP server with the three tools of a plugin
-// server, behind which is one plugin. It refuses arguments with a word that must
-// not leave, and masks e-mail addresses in results.
+// Masks is a policy of kind mcp: an MCP server with the three tools of a plugin server and
+// one plugin. It denies arguments that contain a secret word, and masks e-mail addresses in
+// results.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const name = "masks"
 
-// plugin is its configuration, as the host reads it.
+// plugin is the plugin's configuration for the host.
 var plugin = map[string]any{"name": name, "kind": "external", "mode": "sequential", "hooks": []string{"tool_pre_invoke", "tool_post_invoke"}}
 
 func main() {
@@ -42,16 +42,16 @@ func main() {
 	}
 }
 
-// invocation is what a plugin is asked.
+// invocation is the input of invoke_hook.
 type invocation struct {
 	Hook    string          `json:"hook_type"`
 	Plugin  string          `json:"plugin_name"`
 	Payload json.RawMessage `json:"payload"`
-	Context json.RawMessage `json:"context"` // who calls, and what the plugin left there in the request
+	Context json.RawMessage `json:"context"` // the caller, and the state that the plugin returned in the request flow
 }
 
 func invoke(_ context.Context, r *mcp.CallToolRequest, _ map[string]any) (*mcp.CallToolResult, any, error) {
-	var in invocation // from the bytes that came: big numbers stay what they are
+	var in invocation // decoded from the raw bytes, so that big numbers survive
 	if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +65,7 @@ func invoke(_ context.Context, r *mcp.CallToolRequest, _ map[string]any) (*mcp.C
 	return text(answer)
 }
 
-// result lets the exchange go on, or does not and says why.
+// result allows the exchange or states the reason for a denial.
 type result struct {
 	Continue  bool           `json:"continue_processing"`
 	Modified  map[string]any `json:"modified_payload,omitempty"`
@@ -102,7 +102,7 @@ func decide(in invocation) (*result, error) {
 	return nil, fmt.Errorf("there is no hook %q here", in.Hook)
 }
 
-// text is a tool's result: one block of JSON.
+// text returns a tool result of one block of JSON.
 func text(v any) (*mcp.CallToolResult, any, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

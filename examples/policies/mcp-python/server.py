@@ -1,6 +1,6 @@
-"""A policy of kind mcp: an MCP server with the three tools of a plugin server,
-behind which is one plugin. It refuses arguments with a word that must not leave,
-and masks e-mail addresses in results. It needs the package mcp.
+"""A policy of kind mcp: an MCP server with the three tools of a plugin server and one
+plugin. It denies arguments that contain a secret word, and masks e-mail addresses in
+results. It requires the package mcp.
 """
 import json
 import re
@@ -33,7 +33,7 @@ def invoke_hook(hook_type: str, plugin_name: str, payload: dict[str, Any], conte
     answer: dict[str, Any] = {"plugin_name": plugin_name}
     try:
         answer["result"] = HOOKS[hook_type](payload)
-    except Exception as error:  # the host reads it; the server lives on
+    except Exception as error:  # reported to the host; the server continues
         answer["error"] = {"message": f"{type(error).__name__}: {error}", "plugin_name": plugin_name}
     return json.dumps(answer)
 

@@ -1,5 +1,5 @@
-// Careful is a policy of kind native: a person decides about some tools, and some
-// words never pass, in either direction.
+// Careful is a policy of kind native: a person decides about some tools, and some words are
+// masked in both directions.
 package main
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/exthost/exthost/sdk"
 )
 
-// config is what policy.yaml may say under config.
+// config is the config of policy.yaml.
 type config struct {
 	Ask   []string `json:"ask"`   // globs of tools
-	Words []string `json:"words"` // without what JSON escapes
+	Words []string `json:"words"` // words to mask, without characters that JSON escapes
 }
 
 func main() {

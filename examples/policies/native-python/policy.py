@@ -1,7 +1,7 @@
-"""A policy of kind native: tools it denies by name. It needs Python and nothing else.
+"""A policy of kind native that denies tools by name. It requires Python only.
 
-The host writes one JSON-RPC request a line to stdin and reads one answer a line
-from stdout; logs go to stderr. The end of stdin is the end of the policy.
+The host writes one JSON-RPC request per line to stdin and reads one answer per line
+from stdout; logs go to stderr. The policy ends with its stdin.
 """
 import json
 import sys
@@ -16,8 +16,8 @@ def initialize(params):
 
 
 def decide(params):
-    """Answers with a decision: allow, deny, modify, respond or ask. No answer,
-    or an error, is none: a required policy then ends the exchange."""
+    """Returns a decision: allow, deny, modify, respond or ask. An error, or no answer,
+    ends the exchange if the policy is required."""
     tool = params.get("tool", "")
     for glob in config.get("deny", []):
         if params["flow"] == "request" and fnmatchcase(tool, glob):
@@ -32,7 +32,7 @@ METHODS = {
     "shutdown": lambda params: {},
 }
 
-sys.stdin.reconfigure(encoding="utf-8")  # whatever the machine's own is
+sys.stdin.reconfigure(encoding="utf-8")  # regardless of the locale
 for line in sys.stdin:
     request = json.loads(line)
     if "id" not in request:
@@ -44,6 +44,6 @@ for line in sys.stdin:
             answer["error"] = {"code": -32601, "message": f"no method {request['method']}"}
         else:
             answer["result"] = method(request.get("params") or {})
-    except Exception as error:  # the host reads it; the policy lives on
+    except Exception as error:  # reported to the host; the policy continues
         answer["error"] = {"code": -32000, "message": f"{type(error).__name__}: {error}"}
     print(json.dumps(answer), flush=True)

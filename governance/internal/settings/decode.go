@@ -15,9 +15,9 @@ import (
 	"github.com/exthost/exthost/internal/nearest"
 )
 
-// Decode decodes config into the struct that c points to, and keeps the values of c
-// that config does not state. Keys are those of the json tags, also in camelCase. An
-// unknown key is an error that names the nearest known one.
+// Decode decodes config into the struct that c points to, which holds the defaults. Keys
+// are those of the json tags, also in camelCase. The error for an unknown key names the
+// nearest one.
 func Decode(config map[string]any, c any) error {
 	known, err := canonical("config", config, reflect.TypeOf(c).Elem())
 	if err != nil {
@@ -39,11 +39,11 @@ func Decode(config map[string]any, c any) error {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// canonical returns value with its keys spelled as t's tags spell them, and all
-// that t has no place for as an error.
+// canonical returns value with the keys of t's tags, or an error for each part that t
+// cannot hold.
 func canonical(path string, value any, t reflect.Type) (any, error) {
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		return value, readable(path, value, t)
+		return value, decodable(path, value, t)
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -63,8 +63,8 @@ func canonical(path string, value any, t reflect.Type) (any, error) {
 	return value, nil
 }
 
-// readable refuses a value that t, which decodes itself, does not take.
-func readable(path string, value any, t reflect.Type) error {
+// decodable reports an error when t, a json.Unmarshaler, rejects value.
+func decodable(path string, value any, t reflect.Type) error {
 	text, err := json.Marshal(value)
 	if err == nil {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
@@ -138,7 +138,7 @@ func describe(t reflect.Type) string {
 	return "a whole number"
 }
 
-// Duration is a length of time as files state it: "90s", "1h".
+// Duration is a time.Duration in the notation of files: "90s", "1h".
 type Duration time.Duration
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -155,8 +155,8 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// OneOf returns an error when *word, the value of a key of config, is none of the
-// allowed words. An empty *word becomes the first of them.
+// OneOf returns an error when *word, the value of a key of config, is not allowed. An empty
+// word becomes the first allowed one.
 func OneOf(key string, word *string, allowed ...string) error {
 	if *word == "" {
 		*word = allowed[0]

@@ -10,16 +10,15 @@ import (
 	"github.com/exthost/exthost/governance/celpolicy"
 )
 
-// TestT19PoliciesRefuseWhatIsReadInTwoWays: arguments that mean one thing to a policy
-// and maybe another to a tool are nothing that it decides about, nor are results
-// that a client may read in another way.
+// TestT19PoliciesRefuseWhatIsReadInTwoWays checks that policies reject arguments that a
+// tool may read differently, and results that a client may read differently.
 func TestT19PoliciesRefuseWhatIsReadInTwoWays(t *testing.T) {
 	when := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(arguments.path) && arguments.path.startsWith("/etc")`})
 	seen := policy(t, celpolicy.New, "cel", map[string]any{"when": `has(result.path) && result.path.startsWith("/etc")`})
 	schema := policy(t, builtin.New, "schema", map[string]any{"schemas": []any{map[string]any{
 		"arguments": map[string]any{"properties": map[string]any{"path": map[string]any{"pattern": "^/home"}}},
 		"result":    map[string]any{"type": "object"}}}})
-	for text, ambiguous := range map[string][2]bool{ // as arguments, as a result
+	for text, ambiguous := range map[string][2]bool{ // ambiguous as arguments, as a result
 		`{"path":"/etc/passwd","path":"/home"}`:                  {true, true},
 		`{"path":"/etc/passwd","p\u0061th":"/home"}`:             {true, true},
 		`{"path":"/home","Path":"/etc/passwd"}`:                  {true, false},

@@ -13,23 +13,22 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// Arguments decodes the arguments of a request, with numbers as json.Number. It
-// refuses two members of one name, and names that differ in case alone: the caller
-// may know which of them the policy reads, and the extension may read the other.
+// Arguments decodes the arguments of a request, with numbers as json.Number. It rejects
+// objects with duplicate members and members that differ in case alone, because the
+// extension may read another of the two than the policy.
 func Arguments(text json.RawMessage) (any, error) {
-	return decodeJSON(text, twins)
+	return decodeJSON(text, rejectFolded)
 }
 
-// Result decodes a result, with numbers as json.Number. It refuses two members of
-// one name: the policy may read one of them and the caller the other.
+// Result decodes a result, with numbers as json.Number. It rejects duplicate members,
+// because the caller may read another one than the policy.
 func Result(text json.RawMessage) (any, error) {
 	return decodeJSON(text, func(map[string]any) error { return nil })
 }
 
-var errTwice = errors.New("a member of what it decides about stands there twice, and not everybody reads the same one")
+var errDuplicate = errors.New("a member of what it decides about stands there twice, and not everybody reads the same one")
 
-// decodeJSON returns text with numbers as json.Number. check is asked about each
-// object.
+// decodeJSON decodes text with numbers as json.Number, and calls check for each object.
 func decodeJSON(text json.RawMessage, check func(map[string]any) error) (value any, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -44,13 +43,13 @@ func decodeJSON(text json.RawMessage, check func(map[string]any) error) (value a
 		return nil, fmt.Errorf("what it decides about is not JSON: %w", err)
 	}
 	members, err := countMembers(value, check)
-	if err == nil && members != colons(text) {
-		err = errTwice
+	if err == nil && members != countColons(text) {
+		err = errDuplicate
 	}
 	return value, err
 }
 
-// countMembers returns how many members the objects in value have.
+// countMembers returns the number of members of all objects in value.
 func countMembers(value any, check func(map[string]any) error) (n int, err error) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -68,9 +67,9 @@ func countMembers(value any, check func(map[string]any) error) (n int, err error
 	return n, err
 }
 
-// colons returns how many members the objects of valid JSON have, with those that
-// stand there twice.
-func colons(text []byte) (n int) {
+// countColons returns the number of members of all objects in valid JSON, duplicates
+// included.
+func countColons(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ':':
@@ -84,11 +83,11 @@ func colons(text []byte) (n int) {
 	return n
 }
 
-// twins refuses names that differ in case alone.
-func twins(object map[string]any) error {
+// rejectFolded reports an error for names that differ in case alone.
+func rejectFolded(object map[string]any) error {
 	var folded map[string]string
 	for name := range object {
-		low := strings.ToLower(strings.ToUpper(name)) // ſ is an s, and K a k
+		low := strings.ToLower(strings.ToUpper(name)) // folds ſ to s and the Kelvin sign to k
 		if low == name {
 			continue
 		}

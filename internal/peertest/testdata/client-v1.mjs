@@ -1,5 +1,5 @@
-// The TypeScript client of the first generation: connects as argv[2] says, lists
-// the tools, makes the calls and prints what it saw.
+// The TypeScript client of the first generation: connects to the endpoint in argv[2],
+// lists the tools, makes the calls and prints a report.
 import { createRequire } from "node:module";
 
 const require = createRequire(process.env.EXTHOST_PEERS + "/");
@@ -8,19 +8,19 @@ const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio
 const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js");
 
-const { place, calls } = JSON.parse(process.argv[2]);
+const { endpoint, calls } = JSON.parse(process.argv[2]);
 
 const transports = {
-  stdio: () => new StdioClientTransport({ command: place.command[0], args: place.command.slice(1), env: place.env }),
-  http: () => new StreamableHTTPClientTransport(new URL(place.url)),
-  sse: () => new SSEClientTransport(new URL(place.url)),
+  stdio: () => new StdioClientTransport({ command: endpoint.command[0], args: endpoint.command.slice(1), env: endpoint.env }),
+  http: () => new StreamableHTTPClientTransport(new URL(endpoint.url)),
+  sse: () => new SSEClientTransport(new URL(endpoint.url)),
 };
 
 const client = new Client({ name: "typescript-v1", version: "1.0.0" });
-const transport = transports[place.transport]();
-let version; // the client tells only its transport
-const settle = transport.setProtocolVersion?.bind(transport);
-transport.setProtocolVersion = (v) => { version = v; settle?.(v); };
+const transport = transports[endpoint.transport]();
+let version; // only the transport gets it
+const inherited = transport.setProtocolVersion?.bind(transport);
+transport.setProtocolVersion = (v) => { version = v; inherited?.(v); };
 await client.connect(transport);
 
 const seen = { version, tools: (await client.listTools()).tools.map((tool) => tool.name), calls: [] };

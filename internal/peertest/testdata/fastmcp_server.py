@@ -1,11 +1,11 @@
-"""A server by FastMCP as its documentation would have one write it, with a tool
-for each thing that a host has to pass on."""
+"""A FastMCP server as its documentation shows, with a tool for each feature that a
+host relays."""
 import anyio
 from mcp.server.fastmcp import Context, FastMCP
 from pydantic import BaseModel
 
 mcp = FastMCP("fast", instructions="Be kind.")
-given_up = anyio.Event()
+wait_cancelled = anyio.Event()
 
 
 class Person(BaseModel):
@@ -40,15 +40,15 @@ async def wait(ctx: Context) -> str:
     try:
         await anyio.sleep_forever()
     finally:
-        given_up.set()
+        wait_cancelled.set()
 
 
 @mcp.tool()
 async def cancelled() -> str:
-    """Returns once wait has been cancelled, each time it was."""
-    global given_up
-    await given_up.wait()
-    given_up = anyio.Event()
+    """Returns once wait has been cancelled."""
+    global wait_cancelled
+    await wait_cancelled.wait()
+    wait_cancelled = anyio.Event()
     return "cancelled"
 
 

@@ -1,17 +1,17 @@
-// Has a tool carried out as a task by the clients of both generations: connects as
-// argv[2] says, calls the tool there, and prints what became of it.
+// Runs a tool as a task with the client of either generation: connects to the endpoint
+// in argv[2], calls the tool and prints the task's messages.
 import { createRequire } from "node:module";
 
 const require = createRequire(process.env.EXTHOST_PEERS + "/");
-const { client: generation, place, tool, args } = JSON.parse(process.argv[2]);
+const { client: generation, endpoint, tool, args } = JSON.parse(process.argv[2]);
 
-// v1 is the TypeScript client of the first generation, by its own tasks.
+// v1 is the TypeScript client of the first generation with its own support of tasks.
 async function v1() {
   const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
   const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
   const client = new Client({ name: "tasks-v1", version: "1.0.0" });
-  await client.connect(new StreamableHTTPClientTransport(new URL(place.url)));
-  await client.listTools(); // which of them are tasks
+  await client.connect(new StreamableHTTPClientTransport(new URL(endpoint.url)));
+  await client.listTools(); // the client reads which tools are tasks
   const seen = [];
   for await (const message of client.experimental.tasks.callToolStream({ name: tool, arguments: args })) {
     if (message.type === "result") seen.push("result " + message.result.content[0].text.split("\n")[0]);
@@ -22,20 +22,20 @@ async function v1() {
   return seen;
 }
 
-// v2 is the one of the second, with the package for tasks. Its codecs do not know
-// results that are tasks: what is about them it is to send by a way of our own.
+// v2 is the client of the second generation with the package for tasks. Its codecs
+// reject results that are tasks, so rawDispatch sends such requests.
 async function v2() {
   const { Client, StreamableHTTPClientTransport } = require("@modelcontextprotocol/client");
   const { createTaskSessionFromClient, resultFromTaskOutcome } = await import(
-    process.env.EXTHOST_PEERS + "/node_modules/@modelcontextprotocol/ext-tasks/dist/client/index.js"); // not for require
-  const mode = { legacy: "legacy", modern: { pin: "2026-07-28" } }[place.era];
+    process.env.EXTHOST_PEERS + "/node_modules/@modelcontextprotocol/ext-tasks/dist/client/index.js"); // an ES module
+  const mode = { legacy: "legacy", modern: { pin: "2026-07-28" } }[endpoint.era];
   const me = { name: "tasks-v2", version: "1.0.0" };
   const clientCapabilities = { extensions: { "io.modelcontextprotocol/tasks": {} } };
   const client = new Client(me, { capabilities: clientCapabilities, versionNegotiation: { mode } });
-  await client.connect(new StreamableHTTPClientTransport(new URL(place.url)));
+  await client.connect(new StreamableHTTPClientTransport(new URL(endpoint.url)));
   let sent = 0;
   const rawDispatch = async (request) => {
-    const response = await fetch(place.url, {
+    const response = await fetch(endpoint.url, {
       method: "POST",
       headers: {
         "content-type": "application/json", accept: "application/json, text/event-stream",
@@ -48,7 +48,7 @@ async function v2() {
     return error ? { kind: "error", error } : { kind: "result", result };
   };
   const modern = { rawDispatch, v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: me, clientCapabilities } };
-  const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(place.era === "modern" ? modern : {}) });
+  const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(endpoint.era === "modern" ? modern : {}) });
   const { tools } = await client.listTools();
   const found = tools.find((t) => t.name === tool);
   const execution = await session.callTool(tool, args, { declaration: { ...found, taskSupport: found.execution?.taskSupport } });

@@ -1,9 +1,8 @@
 //go:build ignore
 
-// Generate writes rules.json, the rules for secrets, from the configuration of the
-// detector it names, which is fetched as a Go module, and LICENSE beside it, which
-// is that project's. A rule is adapted to redaction on the way; one that cannot be
-// is left out, with the reason in the table below.
+// Generate writes rules.json from the configuration of gitleaks, which it downloads as a Go
+// module, and copies that project's LICENSE. It adapts the rules to redaction. The table
+// below lists the rules it omits, with reasons.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 
 const source = "github.com/zricethezav/gitleaks/v8@v8.30.1"
 
-// dropped are rules that do not fit, and why.
-var dropped = map[string]string{
+// excluded are the omitted rules and the reasons.
+var excluded = map[string]string{
 	"aws-access-token":      "ours also takes ids that are no base 32, as people make them up to try it out",
 	"curl-auth-header":      "ours finds the header wherever it stands",
 	"curl-auth-user":        "takes any word after -u",
@@ -31,8 +30,7 @@ var dropped = map[string]string{
 	"sidekiq-sensitive-url": "ours finds the password of any address",
 }
 
-// keywords are the words that begin a match, where those of the source are parts
-// of other texts.
+// keywords replaces the keywords of rules whose own ones are not at the start of a match.
 var keywords = map[string][]string{
 	"airtable-personnal-access-token": {"pat"},
 	"cloudflare-origin-ca-key":        {"v1.0-"},
@@ -50,14 +48,14 @@ var keywords = map[string][]string{
 	"typeform-api-token":              {"typeform"},
 }
 
-// replaced are parts of expressions.
-var replaced = map[string][2]string{
+// patches are replacements in expressions.
+var patches = map[string][2]string{
 	"microsoft-teams-webhook":  {`https://[a-z0-9]+\.`, `https://[a-z0-9]{1,63}\.`},
 	"slack-webhook-url":        {`hooks.slack.com`, `hooks\.slack\.com`},
-	"sourcegraph-access-token": {`|[a-fA-F0-9]{40})\b)`, `)\b)`}, // any commit's hash
+	"sourcegraph-access-token": {`|[a-fA-F0-9]{40})\b)`, `)\b)`}, // would match the hash of any commit
 }
 
-type upstream struct {
+type sourceRule struct {
 	ID, Regex, Path string
 	Entropy         float64
 	Keywords        []string
@@ -68,7 +66,7 @@ type upstream struct {
 	}
 }
 
-// rule is what package redact reads.
+// rule is the format of rules.json.
 type rule struct {
 	ID       string   `json:"id"`
 	Regex    string   `json:"regex"`
@@ -88,14 +86,14 @@ func main() {
 	license, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
 	check(err)
 	check(os.WriteFile("rules/LICENSE", license, 0o644))
-	var file struct{ Rules []upstream }
+	var file struct{ Rules []sourceRule }
 	_, err = toml.DecodeFile(filepath.Join(dir, "config", "gitleaks.toml"), &file)
 	check(err)
 	var out strings.Builder
 	out.WriteString("[\n")
 	separator := ""
 	for _, u := range file.Rules {
-		if u.Regex == "" || u.Path != "" || dropped[u.ID] != "" { // with a path: for one kind of file
+		if u.Regex == "" || u.Path != "" || excluded[u.ID] != "" { // a path restricts the rule to one kind of file
 			continue
 		}
 		var line strings.Builder
@@ -115,7 +113,7 @@ func check(err error) {
 	}
 }
 
-// download returns the directory of the source in the module cache.
+// download returns the module's directory in the module cache.
 func download() string {
 	out, err := exec.Command("go", "mod", "download", "-json", source).Output()
 	check(err)
@@ -125,24 +123,24 @@ func download() string {
 }
 
 const (
-	anyName = `[\w.-]{0,50}?`                   // what may stand before a name; matches begin at the name
-	ending  = `(?:[\x60'"\s;]|\\[nr]|$)`        // what follows a secret in code; texts know more
-	assign  = `(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)` // what stands between a name and a secret
+	anyName = `[\w.-]{0,50}?`                   // before a name; our matches begin at the name
+	ending  = `(?:[\x60'"\s;]|\\[nr]|$)`        // after a secret in code; other texts have more separators
+	assign  = `(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)` // between a name and a secret
 )
 
-func adapt(u upstream) rule {
+func adapt(u sourceRule) rule {
 	r := rule{ID: u.ID, Keywords: u.Keywords, Off: u.ID == "generic-api-key"}
 	if k := keywords[u.ID]; k != nil {
 		r.Keywords = k
 	}
 	regex := strings.ReplaceAll(u.Regex, anyName, "")
-	if part, ok := replaced[u.ID]; ok {
+	if part, ok := patches[u.ID]; ok {
 		regex = strings.Replace(regex, part[0], part[1], 1)
 	}
 	r.Assign = strings.Contains(regex, assign)
 	if r.Assign {
 		regex = strings.Replace(regex, ending, `(?:\W|$)`, 1)
-		r.Entropy = u.Entropy // what follows a sign says little; a prefix says enough
+		r.Entropy = u.Entropy // without a prefix the match alone is weak evidence
 	} else {
 		regex = strings.Replace(regex, ending, "", 1)
 	}
@@ -166,7 +164,7 @@ func adapt(u upstream) rule {
 	return r
 }
 
-// longest returns how many bytes e can match, -1 when there is no end to it.
+// longest returns the length of the longest match in bytes, -1 when it is unlimited.
 func longest(e *syntax.Regexp) int {
 	sum, most := 0, 0
 	for _, sub := range e.Sub {
@@ -197,9 +195,9 @@ func longest(e *syntax.Regexp) int {
 	return sum
 }
 
-// lead returns how many bytes of a match may stand before the first keyword, after
-// proving that there is one in every match: it follows all ways through the
-// expression that have not met a keyword until there are none left.
+// lead returns the maximum number of bytes before the first keyword in a match. It proves
+// that every match contains a keyword: it follows all paths through the expression without
+// one until none is left.
 func lead(id, regex string, keywords []string) int {
 	const limit = 128
 	parsed, err := syntax.Parse(regex, syntax.Perl)
@@ -208,7 +206,7 @@ func lead(id, regex string, keywords []string) int {
 	check(err)
 	type state struct {
 		pc   uint32
-		tail string // of what was read, as much as may begin a keyword
+		tail string // the end of the input read, as far as it may begin a keyword
 	}
 	states, latest := map[state]bool{}, 0
 	follow(prog, uint32(prog.Start), func(pc uint32) { states[state{pc, ""}] = true })
@@ -222,7 +220,7 @@ func lead(id, regex string, keywords []string) int {
 			if inst.Op == syntax.InstMatch {
 				log.Printf("%s: matches %q without a keyword", id, s.tail)
 			}
-			for c := rune(0); c <= 0x80; c++ { // 0x80 stands for all that is not ASCII
+			for c := rune(0); c <= 0x80; c++ { // 0x80 stands for all non-ASCII characters
 				if c >= 'A' && c <= 'Z' && inst.MatchRune(c|0x20) || !inst.MatchRune(c) {
 					continue
 				}
@@ -239,7 +237,7 @@ func lead(id, regex string, keywords []string) int {
 	return latest
 }
 
-// step adds c to what was read, and returns the length of the keyword that it ends.
+// step appends c to tail and returns the length of the keyword that ends with it, if any.
 func step(tail string, c rune, keywords []string) (string, int) {
 	tail = strings.ToLower(tail + string(c))
 	for _, k := range keywords {
@@ -257,8 +255,8 @@ func step(tail string, c rune, keywords []string) (string, int) {
 	return "", 0
 }
 
-// follow calls visit with the instructions that read something, or end the match,
-// and are reached from pc without reading.
+// follow calls visit for the instructions that are reachable from pc without reading and
+// that read a character or end the match.
 func follow(prog *syntax.Prog, pc uint32, visit func(uint32)) {
 	seen := map[uint32]bool{}
 	var walk func(uint32)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One request a line: {"method": tool, "params": arguments, "id": number}. One answer
-# a line: {"id", "result"}, or {"id", "error"}. What goes to stderr is logged.
+# Reads one request per line: {"method": tool, "params": arguments, "id": number}, and
+# answers with one line: {"id", "result"} or {"id", "error"}. stderr is logged.
 
 param() { printf '%s' "$request" | jq -r --arg key "$1" --arg default "$2" '.params[$key] // $default'; }
 

@@ -1,4 +1,4 @@
-"""An MCP server on stdin and stdout that needs nothing but Python."""
+"""An MCP server on stdin and stdout that requires Python only."""
 import json
 import sys
 
@@ -15,7 +15,7 @@ TOOLS = [{
 
 
 class Refused(Exception):
-    """A JSON-RPC error: its code and message."""
+    """A JSON-RPC error with a code and a message."""
 
 
 def hello(name="world"):
@@ -31,17 +31,17 @@ def call(params):
         raise Refused(-32602, f"there is no tool {params.get('name')}")
     try:
         text, failed = hello(**params.get("arguments") or {}), False
-    except Exception as error:  # the model reads it and may mend its call
+    except Exception as error:  # the model reads it and can correct its call
         text, failed = f"{type(error).__name__}: {error}", True
     return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
 METHODS = {"initialize": initialize, "ping": lambda params: {}, "tools/list": lambda params: {"tools": TOOLS}, "tools/call": call}
 
-for line in sys.stdin.buffer:  # JSON is UTF-8, whatever this machine prefers
+for line in sys.stdin.buffer:  # JSON is UTF-8, regardless of the locale
     message = json.loads(line)
     if "id" not in message or "method" not in message:
-        continue  # a notification, or an answer
+        continue  # a notification or an answer
     answer = {"jsonrpc": "2.0", "id": message["id"]}
     try:
         if message["method"] not in METHODS:

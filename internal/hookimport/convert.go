@@ -11,9 +11,9 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// elsewhere are events that Claude Code has and this host does not, or has under the
-// same name for something else.
-var elsewhere = map[string]string{
+// noCounterpart lists the events of Claude Code that the host does not have, or that mean
+// something else here, and the reason.
+var noCounterpart = map[string]string{
 	"Notification":       "it tells of prompts and idleness there, of the states of extensions here: state extension_state if that is wanted",
 	"ConfigChange":       "it tells of settings there, of extensions about to start here: state extension_load if that is wanted",
 	"PermissionRequest":  "questions go to the host's approver: let before_tool_call decide ask, allow or deny",
@@ -28,9 +28,9 @@ var elsewhere = map[string]string{
 	"PostToolBatch":      "calls are not batched",
 }
 
-// eventOf is the point that stands for an event, or why none does.
+// eventOf returns the event for a name, or the reason why there is none.
 func eventOf(name string) (manifest.HookEvent, string) {
-	if reason, ok := elsewhere[name]; ok {
+	if reason, ok := noCounterpart[name]; ok {
 		return "", "has no counterpart: " + reason
 	}
 	if event, ok := manifest.ParseHookEvent(name); ok {
@@ -43,8 +43,8 @@ func eventOf(name string) (manifest.HookEvent, string) {
 	return "", "has no counterpart"
 }
 
-// foreign is why a hook cannot be carried over, "" when it can.
-func (h *hook) foreign() string {
+// unsupported returns the reason why a hook cannot be imported, "" when it can.
+func (h *hook) unsupported() string {
 	switch {
 	case h.Type != "" && h.Type != "command":
 		return fmt.Sprintf("is of type %s: only commands run here", h.Type)
@@ -66,38 +66,37 @@ func (h *hook) foreign() string {
 
 var pluginRoot = regexp.MustCompile(`\bCLAUDE_PLUGIN_ROOT\b`)
 
-// builtin are tools of Claude Code itself, which no extension has.
+// builtin are the tools of Claude Code itself.
 var builtin = []string{"Agent", "AskUserQuestion", "Bash", "BashOutput", "Edit", "ExitPlanMode", "Glob", "Grep", "KillShell", "LS",
 	"MultiEdit", "NotebookEdit", "NotebookRead", "Read", "Skill", "Task", "TodoWrite", "WebFetch", "WebSearch", "Write"}
 
-// matcher carries a matcher over.
-func (r *Result) matcher(where string, event manifest.HookEvent, given *string) (string, bool) {
-	if given == nil || *given == "" || *given == "*" {
+// matcher converts a matcher.
+func (r *Result) matcher(where string, event manifest.HookEvent, matcher *string) (string, bool) {
+	if matcher == nil || *matcher == "" || *matcher == "*" {
 		return "", true
 	}
-	pattern, err := glob.ParseMatcher(*given)
+	pattern, err := glob.ParseMatcher(*matcher)
 	switch event {
 	case manifest.BeforeToolCall, manifest.AfterToolCall, manifest.ToolCallFailed:
 	case manifest.SessionStart, manifest.SessionEnd:
 		if err == nil {
-			return *given, true
+			return *matcher, true
 		}
 	default:
-		return "", true // it is ignored there too
+		return "", true // Claude Code ignores it too
 	}
 	if err != nil {
-		r.note(where, true, "matcher %q is no regular expression of RE2: %v", *given, err)
+		r.addNote(where, true, "matcher %q is no regular expression of RE2: %v", *matcher, err)
 		return "", false
 	}
-	if foreignOnly(*given, pattern) {
-		r.note(where, false, "matcher %q chooses tools of Claude Code's own; tools are called ext_EXTENSION_TOOL here, and mcp__EXTENSION__TOOL also chooses them", *given)
+	if builtinOnly(*matcher, pattern) {
+		r.addNote(where, false, "matcher %q chooses tools of Claude Code's own; tools are called ext_EXTENSION_TOOL here, and mcp__EXTENSION__TOOL also chooses them", *matcher)
 	}
-	return *given, true
+	return *matcher, true
 }
 
-// foreignOnly reports whether a pattern chooses built-in tools and says nothing of
-// others.
-func foreignOnly(text string, p glob.Matcher) bool {
+// builtinOnly reports whether a pattern matches built-in tools only.
+func builtinOnly(text string, p glob.Matcher) bool {
 	return !strings.Contains(text, "mcp__") && !strings.Contains(text, "ext_") && slices.ContainsFunc(builtin, func(name string) bool { return p.Match(name) }) &&
 		!p.Match("ext_any_tool", "mcp__any__tool")
 }

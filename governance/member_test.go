@@ -9,7 +9,7 @@ import (
 	"github.com/exthost/exthost/governance"
 )
 
-// counter is a policy with a state to lose.
+// counter is a policy with state.
 type counter struct {
 	policyFunc
 	built int

@@ -1,4 +1,4 @@
-package tools
+package schema
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
@@ -20,7 +21,11 @@ const plainSchema = `{"$schema":"https://json-schema.org/draft/2020-12/schema","
 },"required":["city"],"additionalProperties":false}`
 
 func TestShape(t *testing.T) {
-	e := withSchema(t, plainSchema)
+	doc, err := Read([]byte(plainSchema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Compile(doc)
 	for args, fits := range map[string]bool{
 		`{"city":"Oslo"}`: true,
 		` { "city" : "O\"slo" , "units" : "metric" , "days" : -3 , "share" : 0.5 , "tags" : [ "a" , "b" ] } `:           true,
@@ -32,35 +37,35 @@ func TestShape(t *testing.T) {
 		`{"city":"a","days":1.0}`: false, `{"city":"a","days":1e0}`: false, `{"city":"a","share":1e9999}`: false,
 		`{"city":"a","deep":{"ok":"true"}}`: false, `{"city":"a","deep":{"x":1}}`: false, `{"city":"a","tags":["a",1]}`: false,
 		`{"city":"a","never":1}`: false, `{"city":"a","odd":5}`: false, `{"city":"a"} 1`: false,
-		`{"city":"a","any":` + strings.Repeat("[", maxArgumentDepth+1) + strings.Repeat("]", maxArgumentDepth+1) + `}`:                  false,
-		`{"city":"a","any":` + strings.Repeat("[", maxArgumentDepth) + strings.Repeat("]", maxArgumentDepth) + `}`:                      true,
-		`{"city":"a","share":` + strings.Repeat("1", maxNumberBytes+1) + `}`:                                                            false,
+		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth+1) + strings.Repeat("]", MaxArgumentDepth+1) + `}`:                  false,
+		`{"city":"a","any":` + strings.Repeat("[", MaxArgumentDepth) + strings.Repeat("]", MaxArgumentDepth) + `}`:                      true,
+		`{"city":"a","share":` + strings.Repeat("1", MaxNumberBytes+1) + `}`:                                                            false,
 		`{"city":"a","any":{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, maxShapeMembers+1), ",") + `}}`:                             false,
-		`{"city":"a","any":[` + strings.TrimSuffix(strings.Repeat(`0,`, maxArgumentNodes), ",") + `]}`:                                  false,
+		`{"city":"a","any":[` + strings.TrimSuffix(strings.Repeat(`0,`, MaxArgumentNodes), ",") + `]}`:                                  false,
 		`{"city":"a","tags":[` + strings.TrimSuffix(strings.Repeat(`"x",`, maxShapeMembers+1), ",") + `],"days":123456789012345678901}`: true,
 	} {
-		if got := rawjson.Check([]byte(args)) == nil && e.checker.shape.fits([]byte(args)); got != fits {
-			t.Errorf("%s fits: %t", cut(args, 100), got)
+		if got := rawjson.Check([]byte(args)) == nil && k.shape.matches([]byte(args)); got != fits {
+			t.Errorf("%s fits: %t", display.Cut(args, 100), got)
 		}
 	}
 }
 
-// FuzzShape holds the shape against the full check, which must agree with each yes.
+// FuzzShape checks that the full check accepts every value that the shape accepts.
 func FuzzShape(f *testing.F) {
 	f.Add([]byte(plainSchema), []byte(`{"city":"Oslo","units":"metric","days":null,"tags":["a"],"any":{"x":[1.5]}}`))
 	f.Add([]byte(`{"required":["a","b"],"additionalProperties":{"type":"array","items":{"enum":["x"]}}}`), []byte(`{"a":["x"],"b":[]}`))
 	f.Add([]byte(`{"properties":{"a":{"type":["number","boolean"]},"a":true},"items":false}`), []byte(`{"a":-0.0}`))
 	f.Add([]byte(`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"type":"integer"}}}`), []byte(`{"a":1,"":{"a":1}}`))
 	f.Fuzz(func(t *testing.T, schema, args []byte) {
-		doc, err := readSchema(schema)
+		doc, err := Read(schema)
 		if err != nil || rawjson.Check(args) != nil {
 			return
 		}
-		k := compile(doc)
-		if k.err != nil || !k.shape.fits(args) {
+		k := Compile(doc)
+		if k.err != nil || !k.shape.matches(args) {
 			return
 		}
-		value, s, err := decode(args, bounds{maxArgumentNodes, maxArgumentDepth})
+		value, s, err := decode(args, bounds{MaxArgumentNodes, MaxArgumentDepth})
 		if err == nil {
 			err = k.validate(value, s.nodes)
 		}

@@ -1,40 +1,39 @@
-package tools
+package schema
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// bounds limits one JSON text.
+// bounds are the limits of one JSON text.
 type bounds struct{ nodes, depth int }
 
-// maxNumberBytes and maxExponent keep exact (big rational) arithmetic on a
-// number cheap: 1e1000000 is nine bytes and a million digits.
+// MaxNumberBytes and maxExponent keep exact arithmetic on numbers cheap: 1e1000000 is nine
+// bytes and a million digits.
 const (
-	maxNumberBytes = 1000
+	MaxNumberBytes = 1000
 	maxExponent    = 1000
 )
 
 func notJSON(err error) error { return fmt.Errorf("not valid JSON: %w", err) }
 
-// scanner walks JSON text that rawjson.Check has accepted, so it looks for what
-// that does not: size, depth, duplicate keys and numbers out of all proportion.
+// scanner scans JSON text that rawjson.Check has accepted. It checks the rest: size, depth,
+// duplicate keys and the size of numbers.
 type scanner struct {
 	data  []byte
 	pos   int
 	max   bounds
-	nodes int // values seen
-	refs  int // members named $ref, $dynamicRef or $recursiveRef
+	nodes int // number of values
+	refs  int // number of members named $ref, $dynamicRef or $recursiveRef
 }
 
-// decode reads data as jsonschema.UnmarshalJSON would (numbers stay json.Number)
-// in one pass that also enforces max and refuses duplicate keys, which two
-// readers of the same text may resolve differently.
+// decode decodes data like jsonschema.UnmarshalJSON, with numbers as json.Number. It also
+// enforces max and rejects duplicate keys, which two readers may resolve differently.
 func decode(data []byte, max bounds) (any, *scanner, error) {
 	if err := rawjson.Check(data); err != nil {
 		return nil, nil, notJSON(err)
@@ -82,7 +81,7 @@ func (s *scanner) object(depth int) (any, error) {
 	err := s.elements(func() error {
 		key := s.key()
 		if _, ok := object[key]; ok {
-			return fmt.Errorf("duplicate key %q", cut(key, 64))
+			return fmt.Errorf("duplicate key %q", display.Cut(key, 64))
 		}
 		switch key {
 		case "$ref", "$dynamicRef", "$recursiveRef":
@@ -95,8 +94,8 @@ func (s *scanner) object(depth int) (any, error) {
 	return object, err
 }
 
-// elements calls f at each element of the object or array at pos and leaves pos
-// behind the closing bracket.
+// elements calls f at each element of the object or array at pos, and moves pos after the
+// closing bracket.
 func (s *scanner) elements(f func() error) error {
 	s.pos++ // the opening bracket
 	for {
@@ -113,7 +112,7 @@ func (s *scanner) elements(f func() error) error {
 	}
 }
 
-// peek skips white space and returns the byte it stops at.
+// peek skips white space and returns the next byte.
 func (s *scanner) peek() byte {
 	for {
 		switch c := s.data[s.pos]; c {
@@ -125,7 +124,7 @@ func (s *scanner) peek() byte {
 	}
 }
 
-// key reads a member's name and the colon behind it.
+// key reads a member's key and the colon after it.
 func (s *scanner) key() string {
 	s.peek()
 	key := s.text()
@@ -141,13 +140,13 @@ func (s *scanner) text() string {
 		return string(token[1 : len(token)-1])
 	}
 	var t string
-	_ = json.Unmarshal(token, &t) // valid by the scanner's precondition
+	_ = json.Unmarshal(token, &t) // rawjson.Check has accepted it
 	return t
 }
 
 func hasEscape(text []byte) bool { return bytes.IndexByte(text, '\\') >= 0 }
 
-// token moves behind the string at pos and returns it with its quotes.
+// token moves pos after the string at pos and returns the string with its quotes.
 func (s *scanner) token() []byte {
 	start := s.pos
 	for s.pos++; s.data[s.pos] != '"'; s.pos++ {
@@ -168,13 +167,13 @@ func (s *scanner) number() (any, error) {
 		s.pos++
 	}
 	text := string(s.data[start:s.pos])
-	if len(text) > maxNumberBytes {
+	if len(text) > MaxNumberBytes {
 		return nil, fmt.Errorf("a number of %d digits", len(text))
 	}
 	if exponent > 0 {
 		e, err := strconv.Atoi(text[exponent-start:])
 		if err != nil || e > maxExponent || e < -maxExponent {
-			return nil, fmt.Errorf("number %s is out of range", cut(text, 40))
+			return nil, fmt.Errorf("number %s is out of range", display.Cut(text, 40))
 		}
 	}
 	return json.Number(text), nil
@@ -184,34 +183,8 @@ func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
-// skip moves behind the value at pos.
-func (s *scanner) skip() {
-	for depth := 0; ; {
-		switch c := s.data[s.pos]; {
-		case c == '"':
-			s.token()
-		case c == '{' || c == '[':
-			depth++
-			s.pos++
-		case c == '}' || c == ']':
-			depth--
-			s.pos++
-		case isNumberByte(c) || c >= 'a' && c <= 'z':
-			for s.pos < len(s.data) && (isNumberByte(s.data[s.pos]) || s.data[s.pos] >= 'a' && s.data[s.pos] <= 'z') {
-				s.pos++
-			}
-		default: // white space, comma, colon
-			s.pos++
-			continue
-		}
-		if depth == 0 {
-			return
-		}
-	}
-}
-
-// typeName names the type of the JSON value that starts with c.
-func typeName(c byte) string {
+// TypeName returns the type of the JSON value that begins with c.
+func TypeName(c byte) string {
 	switch c {
 	case '{':
 		return "an object"
@@ -225,16 +198,4 @@ func typeName(c byte) string {
 		return "null"
 	}
 	return "a number"
-}
-
-// cut shortens s to at most max bytes, an ellipsis included, at a rune boundary.
-func cut(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	end := max - len("…")
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
 }

@@ -1,34 +1,35 @@
-package tools
+package schema
 
 import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
-// explainer turns the library's tree of failures into problems.
+// explainer converts the error tree of the schema library to faults.
 type explainer struct {
 	schema any // the decoded schema
 	value  any // the decoded arguments
 }
 
-// explain returns the problems behind err. A schema that refers to itself
-// without end is at fault itself and yields none.
-func explain(schema, value any, err *jsonschema.ValidationError) []fault {
+// explain returns the faults of err. An endlessly recursive schema yields none, because the
+// arguments are not at fault.
+func explain(schema, value any, err *jsonschema.ValidationError) []Fault {
 	return explainer{schema, value}.problems(err)
 }
 
-func (x explainer) problems(err *jsonschema.ValidationError) []fault {
+func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 	path := pointer(err.InstanceLocation)
 	got := x.at(err.InstanceLocation)
-	one := func(expected string) []fault {
-		return found(path, cut(expected, maxText), showTyped(got))
+	one := func(expected string) []Fault {
+		return found(path, display.Cut(expected, maxText), showTyped(got))
 	}
 	switch k := err.ErrorKind.(type) {
 	case *kind.AnyOf:
@@ -55,24 +56,24 @@ func (x explainer) problems(err *jsonschema.ValidationError) []fault {
 	case *kind.FalseSchema:
 		return x.forbidden(err, path, got)
 	case *kind.PropertyNames:
-		return found(path, "property names that match the schema's propertyNames", show(k.Property))
+		return found(path, "property names that match the schema's propertyNames", Show(k.Property))
 	case *kind.RefCycle:
 		return nil
 	}
 	if expected := x.keyword(err); expected != "" {
 		return one(expected)
 	}
-	var fs []fault
+	var fs []Fault
 	for _, cause := range err.Causes {
-		if fs = append(fs, x.problems(cause)...); len(fs) >= maxFound {
+		if fs = append(fs, x.problems(cause)...); len(fs) >= maxFaults {
 			break
 		}
 	}
 	return fs
 }
 
-// keyword says what a keyword with a plain value wants; "" for the kinds that
-// only group others.
+// keyword describes the requirement of a keyword with a simple value, "" for keywords that
+// group others.
 func (x explainer) keyword(err *jsonschema.ValidationError) string {
 	switch k := err.ErrorKind.(type) {
 	case *kind.Minimum:
@@ -117,16 +118,16 @@ func (x explainer) keyword(err *jsonschema.ValidationError) string {
 	return ""
 }
 
-// closest explains the alternative that was probably meant. Alternatives that
-// only differ in type or value are offered together.
-func (x explainer) closest(err *jsonschema.ValidationError) []fault {
+// closest returns the faults of the alternative that has the fewest. Alternatives that
+// differ in type or value only are merged into one fault.
+func (x explainer) closest(err *jsonschema.ValidationError) []Fault {
 	here := pointer(err.InstanceLocation)
-	var best, merged []fault
+	var best, merged []Fault
 	var types []string
 	var values []any
 	for _, cause := range err.Causes {
 		fs := x.problems(cause)
-		if len(fs) == 1 && fs[0].Path == here { // another type, or another value
+		if len(fs) == 1 && fs[0].Path == here { // another type or value
 			merged = append(merged, fs[0])
 			if fs[0].Allowed != nil {
 				values = append(values, fs[0].Allowed...)
@@ -150,35 +151,35 @@ func (x explainer) closest(err *jsonschema.ValidationError) []fault {
 	if len(values) > 0 {
 		types = append(types, "one of the allowed values")
 	}
-	merged[0].Expected, merged[0].Allowed = cut(strings.Join(types, ", or "), 2*maxText), allowed(values)
+	merged[0].Expected, merged[0].Allowed = display.Cut(strings.Join(types, ", or "), 2*maxText), allowed(values)
 	return merged[:1]
 }
 
-func (x explainer) choice(path string, got any, want []any) []fault {
+func (x explainer) choice(path string, got any, want []any) []Fault {
 	fs := found(path, "one of the allowed values", showTyped(got))
 	fs[0].Allowed = allowed(want)
-	if sent, ok := got.(string); ok {
-		fs[0].sent = sent
+	if got, ok := got.(string); ok {
+		fs[0].Name = got
 		for _, w := range want {
 			if w, ok := w.(string); ok {
-				fs[0].names = append(fs[0].names, w)
+				fs[0].Names = append(fs[0].Names, w)
 			}
 		}
 	}
 	return fs
 }
 
-func found(path, expected, got string) []fault {
-	return []fault{{Problem: Problem{Path: path, Expected: expected, Got: got}}}
+func found(path, expected, got string) []Fault {
+	return []Fault{{Path: path, Expected: expected, Got: got}}
 }
 
-// missing describes required properties that are not there; because names the
-// property that requires them, if one does.
-func (x explainer) missing(err *jsonschema.ValidationError, names []string, because string) []fault {
+// missing returns a fault for each missing property. because names the property that
+// requires them, if any.
+func (x explainer) missing(err *jsonschema.ValidationError, names []string, because string) []Fault {
 	at, _ := x.schemaAt(err.SchemaURL).(map[string]any)
 	properties, _ := at["properties"].(map[string]any)
-	fs := make([]fault, 0, min(len(names), maxProblems))
-	for _, name := range names[:min(len(names), maxProblems)] {
+	fs := make([]Fault, 0, min(len(names), maxMissing))
+	for _, name := range names[:min(len(names), maxMissing)] {
 		expected := "a value, it is required"
 		if because != "" {
 			expected = fmt.Sprintf("a value, it is required beside %q", because)
@@ -186,13 +187,13 @@ func (x explainer) missing(err *jsonschema.ValidationError, names []string, beca
 		if what := x.describe(properties[name]); what != "" {
 			expected += ": " + what
 		}
-		fs = append(fs, found(pointer(err.InstanceLocation)+pointer([]string{cut(name, maxText)}),
-			cut(expected, 2*maxText), "nothing")...)
+		fs = append(fs, found(pointer(err.InstanceLocation)+pointer([]string{display.Cut(name, maxText)}),
+			display.Cut(expected, 2*maxText), "nothing")...)
 	}
 	return fs
 }
 
-// describe says what a property is for: its type and its description.
+// describe returns the type and description of a property.
 func (x explainer) describe(schema any) string {
 	s, _ := schema.(map[string]any)
 	var texts []string
@@ -208,13 +209,13 @@ func (x explainer) describe(schema any) string {
 		}
 	}
 	if d, ok := s["description"].(string); ok && d != "" {
-		texts = append(texts, "("+cut(visible(strings.Join(strings.Fields(d), " ")), maxText)+")")
+		texts = append(texts, "("+display.Cut(display.Visible(strings.Join(strings.Fields(d), " ")), maxText)+")")
 	}
 	return strings.Join(texts, " ")
 }
 
-// unknown describes properties that the schema at location does not know.
-func (x explainer) unknown(path string, got any, location string, names []string) []fault {
+// unknown returns a fault for each property that the schema at location does not allow.
+func (x explainer) unknown(path string, got any, location string, names []string) []Fault {
 	at, _ := x.schemaAt(location).(map[string]any)
 	properties, _ := at["properties"].(map[string]any)
 	known := sortedKeys(properties)
@@ -224,17 +225,17 @@ func (x explainer) unknown(path string, got any, location string, names []string
 	}
 	values = allowed(values)
 	object, _ := got.(map[string]any)
-	fs := make([]fault, 0, len(names))
+	fs := make([]Fault, 0, len(names))
 	for _, name := range names {
-		fs = append(fs, fault{sent: name, names: known, Problem: Problem{Path: path + pointer([]string{cut(name, maxText)}),
-			Expected: "no such property", Got: showTyped(object[name]), Allowed: values}})
+		fs = append(fs, Fault{Name: name, Names: known, Path: path + pointer([]string{display.Cut(name, maxText)}),
+			Expected: "no such property", Got: showTyped(object[name]), Allowed: values})
 	}
 	return fs
 }
 
-// forbidden describes a value where the schema is false, which it is for what
-// unevaluatedProperties refuses.
-func (x explainer) forbidden(err *jsonschema.ValidationError, path string, got any) []fault {
+// forbidden returns the fault of a value whose schema is false. That includes properties
+// refused by unevaluatedProperties.
+func (x explainer) forbidden(err *jsonschema.ValidationError, path string, got any) []Fault {
 	if parent, ok := strings.CutSuffix(err.SchemaURL, "/unevaluatedProperties"); ok && len(err.InstanceLocation) > 0 {
 		last := len(err.InstanceLocation) - 1
 		outer := err.InstanceLocation[:last]
@@ -243,67 +244,9 @@ func (x explainer) forbidden(err *jsonschema.ValidationError, path string, got a
 	return found(path, "nothing here", showTyped(got))
 }
 
-// at finds the argument at a location; nil when there is none.
-func (x explainer) at(location []string) any { return walk(x.value, location) }
-
-// schemaAt finds the schema object a failure's URL points to.
-func (x explainer) schemaAt(location string) any {
-	fragment, ok := strings.CutPrefix(location, schemaURL+"#")
-	if !ok {
-		return nil
-	}
-	text, err := url.PathUnescape(fragment)
-	if err != nil || text == "" {
-		return x.schema
-	}
-	return walk(x.schema, tokens(text[1:]))
-}
-
-var (
-	escape   = strings.NewReplacer("~", "~0", "/", "~1")
-	unescape = strings.NewReplacer("~1", "/", "~0", "~")
-)
-
-// tokens splits a JSON Pointer without its leading slash.
-func tokens(pointer string) []string {
-	ts := strings.Split(pointer, "/")
-	for i, t := range ts {
-		ts[i] = unescape.Replace(t)
-	}
-	return ts
-}
-
-func walk(v any, location []string) any {
-	for _, t := range location {
-		switch at := v.(type) {
-		case map[string]any:
-			v = at[t]
-		case []any:
-			i, err := strconv.Atoi(t)
-			if err != nil || i < 0 || i >= len(at) {
-				return nil
-			}
-			v = at[i]
-		default:
-			return nil
-		}
-	}
-	return v
-}
-
-// pointer is the JSON Pointer of a location.
-func pointer(location []string) string {
-	var b strings.Builder
-	for _, t := range location {
-		b.WriteByte('/')
-		b.WriteString(escape.Replace(t))
-	}
-	return b.String()
-}
-
 func number(r *big.Rat) string {
 	if r.IsInt() {
-		return cut(r.Num().String(), 40)
+		return display.Cut(r.Num().String(), 40)
 	}
 	f, _ := r.Float64()
 	return json.Number(strconv.FormatFloat(f, 'g', -1, 64)).String()

@@ -10,16 +10,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exthost/exthost/internal/schema"
 	"github.com/exthost/exthost/protocol"
 )
 
-// withSchema is a tool with a schema that compiles.
+// withSchema returns a tool with a schema that compiles.
 func withSchema(t testing.TB, schema string) *Entry {
 	t.Helper()
 	return one(t, `{"name":"t","inputSchema":`+schema+`}`)
 }
 
-// problemsOf validates and decodes the error's data.
+// problemsOf validates args and decodes the data of the error.
 func problemsOf(t testing.TB, e *Entry, args string) []Problem {
 	t.Helper()
 	err := e.Validate(json.RawMessage(args))
@@ -86,8 +87,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateKeywords has one failing value for every keyword of the schema
-// library, so that none goes without words.
+// TestValidateKeywords violates every keyword of the schema library once, so that each has
+// a description.
 func TestValidateKeywords(t *testing.T) {
 	for _, test := range []struct{ property, value, want string }{
 		{`"maximum":5`, `6`, "/v: expected a number ≤ 5, got number 6"},
@@ -130,7 +131,7 @@ func TestValidateDialects(t *testing.T) {
 	if got := problemsOf(t, draft7, `{"v":["a",1]}`); len(got) != 1 || got[0].Expected != "1 items fewer" {
 		t.Errorf("draft-07: %v", got)
 	}
-	// Without $schema it is 2020-12, where that tuple is no schema.
+	// Without $schema the draft is 2020-12, where that tuple is invalid.
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"t","inputSchema":{` + tuple + `}`)}}}, nil)
 	if codes(ds) != "tool_schema_unchecked" || c.Entries()[0].Validate(json.RawMessage(`{"v":[1]}`)) != nil {
 		t.Errorf("2020-12: %v", ds)
@@ -165,7 +166,7 @@ func TestErrorIsBounded(t *testing.T) {
 	}
 }
 
-// TestT6HostileArguments: nothing is interpreted, everything is bounded.
+// TestT6HostileArguments checks that nothing is interpreted and everything is bounded.
 func TestT6HostileArguments(t *testing.T) {
 	e := withSchema(t, `{"properties":{"v":{"type":["string","number","array"],"maximum":10,"multipleOf":0.1}}}`)
 	for _, v := range []string{`"--upload-pack=touch x"`, `"-o"`, `"; rm -rf /"`, `"$(id)"`, `"\u0000"`, `[]`} {
@@ -174,22 +175,22 @@ func TestT6HostileArguments(t *testing.T) {
 		}
 	}
 	for name, v := range map[string]string{
-		"exponent": "1e999999999", "negative exponent": "1e-1001", "digits": strings.Repeat("9", maxNumberBytes+1),
-		"depth": strings.Repeat("[", maxArgumentDepth+1) + strings.Repeat("]", maxArgumentDepth+1),
-		"nodes": "[" + strings.Repeat("0,", maxArgumentNodes) + "0]",
+		"exponent": "1e999999999", "negative exponent": "1e-1001", "digits": strings.Repeat("9", schema.MaxNumberBytes+1),
+		"depth": strings.Repeat("[", schema.MaxArgumentDepth+1) + strings.Repeat("]", schema.MaxArgumentDepth+1),
+		"nodes": "[" + strings.Repeat("0,", schema.MaxArgumentNodes) + "0]",
 	} {
 		got := problemsOf(t, e, `{"v":`+v+`}`)
 		if len(got) != 1 || got[0].Expected != "arguments that can be checked" {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	depth := strings.Repeat("[", maxArgumentDepth) + strings.Repeat("]", maxArgumentDepth)
+	depth := strings.Repeat("[", schema.MaxArgumentDepth) + strings.Repeat("]", schema.MaxArgumentDepth)
 	if got := problemsOf(t, e, `{"v":`+depth+`}`); got != nil {
 		t.Errorf("at the depth limit: %v", got)
 	}
 }
 
-// doubling is a schema whose check visits the same value 2^n times.
+// doubling returns a schema whose check visits the same value 2^n times.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"allOf":[{"$ref":"#/$defs/a0"}],"$defs":{`)
@@ -200,8 +201,8 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// TestT7SchemaBombs: each is either dropped, or unchecked, or checked within the
-// caps; none asks the network, none runs away.
+// TestT7SchemaBombs checks that each schema is dropped, unchecked, or checked within the
+// bounds, and that none loads another document.
 func TestT7SchemaBombs(t *testing.T) {
 	const dropped, unchecked, refused, accepted = "dropped", "unchecked", "refused", "accepted"
 	repeat := func(n int, format string) string {
@@ -217,7 +218,7 @@ func TestT7SchemaBombs(t *testing.T) {
 		{"remote", `{"$ref":"http://192.0.2.1/schema.json"}`, `{}`, unchecked},
 		{"file", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `{}`, unchecked},
 		{"remote dialect", `{"$schema":"http://192.0.2.1/schema.json"}`, `{}`, unchecked},
-		{"many references", `{"properties":{` + repeat(maxSchemaRefs+1, `"p%d":{"$ref":"#/$defs/a"}`) + `},"$defs":{"a":{}}}`, `{}`, unchecked},
+		{"many references", `{"properties":{` + repeat(schema.MaxRefs+1, `"p%d":{"$ref":"#/$defs/a"}`) + `},"$defs":{"a":{}}}`, `{}`, unchecked},
 		{"large repeat", `{"properties":{"v":{"pattern":"(a{30}){30}a{500}"},"w":{"pattern":"a{999}b{999}[cd]{999}(xyzxyzxyz){900}"}}}`, `{}`, unchecked},
 		{"backtracking", `{"properties":{"v":{"pattern":"^(a+)+$"}}}`, `{"v":"` + strings.Repeat("a", 50_000) + `!"}`, refused},
 		{"lookahead", `{"properties":{"v":{"pattern":"(?=a)"}}}`, `{"v":"b"}`, unchecked},
@@ -257,7 +258,7 @@ func TestT7SchemaBombs(t *testing.T) {
 	}
 }
 
-// TestFuelIsPerCall: a call that runs out of fuel takes none from others.
+// TestFuelIsPerCall checks that a call without fuel left does not affect others.
 func TestFuelIsPerCall(t *testing.T) {
 	e := withSchema(t, `{"$ref":"#/$defs/n","$defs":{"n":{"allOf":[{"properties":{"x":{"$ref":"#/$defs/n"}}},{"properties":{"x":{"$ref":"#/$defs/n"}}}]}}}`)
 	var calls sync.WaitGroup
@@ -278,7 +279,7 @@ func TestFuelIsPerCall(t *testing.T) {
 
 func BenchmarkValidate(b *testing.B) {
 	for _, test := range []struct{ name, schema, args string }{
-		{"plain", plainSchema, `{"city":"Oslo","days":3,"units":"metric","tags":["a","b"]}`},
+		{"plain", `{"type":"object","properties":{"city":{"type":"string"},"units":{"enum":["metric","imperial"]},"days":{"type":["integer","null"]},"tags":{"type":"array","items":{"type":"string"}}},"required":["city"]}`, `{"city":"Oslo","days":3,"units":"metric","tags":["a","b"]}`},
 		{"good", forecast, `{"city":"Oslo","days":3,"units":"metric","where":{"lat":59.9,"lon":10.7},"tags":["a","b"]}`},
 		{"bad", forecast, `{"ctiy":"Oslo","days":"3","units":"metrc"}`},
 	} {

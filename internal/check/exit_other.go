@@ -16,4 +16,4 @@ func terminate(pid int) error {
 	return p.Signal(syscall.SIGTERM)
 }
 
-func (*subject) leftBehind(context.Context) ([]string, error) { return nil, errElsewhere }
+func (*subject) orphans(context.Context) ([]string, error) { return nil, errUnsupported }

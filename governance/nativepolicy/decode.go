@@ -14,29 +14,29 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// words are the decisions and what they are to the pipeline.
-var words = map[string]governance.Action{
+// actions maps the decisions of the protocol to those of the pipeline.
+var actions = map[string]governance.Action{
 	protocol.DecisionAllow: governance.Allow, protocol.DecisionDeny: governance.Deny, protocol.DecisionModify: governance.Modify,
 	protocol.DecisionRespond: governance.Respond, protocol.DecisionAsk: governance.Ask,
 }
 
 var (
-	wordList = []string{protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionModify, protocol.DecisionRespond, protocol.DecisionAsk}
-	members  = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
+	decisions = []string{protocol.DecisionAllow, protocol.DecisionDeny, protocol.DecisionModify, protocol.DecisionRespond, protocol.DecisionAsk}
+	members   = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
 )
 
-// read reads a [protocol.DecideResult], strictly.
-func read(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
+// decode decodes a [protocol.DecideResult] strictly.
+func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
 	if answer, err = rawjson.Object(answer); err != nil {
 		return d, err
 	}
 	has := make(map[string]bool)
 	for name, value := range rawjson.Members(answer) {
-		_, said := has[name]
+		_, seen := has[name]
 		switch {
 		case !slices.Contains(members, name):
 			return d, fmt.Errorf("%q has no meaning in it%s", name, suggest(name, members))
-		case said:
+		case seen:
 			return d, fmt.Errorf("it says %s twice", name)
 		}
 		has[name] = string(value) != "null"
@@ -46,11 +46,11 @@ func read(flow governance.Flow, answer json.RawMessage) (d governance.Decision, 
 		return d, err
 	}
 	if !has["decision"] {
-		return d, fmt.Errorf("it says no decision; say one of %s", strings.Join(wordList, ", "))
+		return d, fmt.Errorf("it says no decision; say one of %s", strings.Join(decisions, ", "))
 	}
-	action, ok := words[r.Decision]
+	action, ok := actions[r.Decision]
 	if !ok {
-		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, wordList), strings.Join(wordList, ", "))
+		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, decisions), strings.Join(decisions, ", "))
 	}
 	d = governance.Decision{Action: action, Code: r.Code, Reason: r.Reason, Data: r.Data}
 	if d.RetryAfter, err = seconds("retry_after", r.RetryAfter); err != nil {
@@ -65,8 +65,8 @@ func read(flow governance.Flow, answer json.RawMessage) (d governance.Decision, 
 	return d, nil
 }
 
-// replacement is the JSON that r decides for: exactly what its decision and the
-// flow call for.
+// replacement returns the new payload. r must hold exactly the one that its decision and
+// the flow require.
 func replacement(flow governance.Flow, r protocol.DecideResult, has map[string]bool) (json.RawMessage, error) {
 	want := ""
 	switch r.Decision {
@@ -90,7 +90,7 @@ func replacement(flow governance.Flow, r protocol.DecideResult, has map[string]b
 		case !has[m.name]:
 			return nil, fmt.Errorf("%s in the %s flow needs a %s", r.Decision, flow, m.name)
 		default:
-			out = m.value // whether it will do is the pipeline's to say
+			out = m.value // the pipeline validates its content
 		}
 	}
 	return out, nil

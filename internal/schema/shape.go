@@ -1,21 +1,20 @@
-package tools
+package schema
 
 import (
 	"bytes"
 	"slices"
 )
 
-// shape is what a plain schema asks of a value, checked on the bytes alone. It
-// only ever says yes: what it does not know, be it a keyword, an escape or a wrong
-// value, is for the full check, which can also say what is wrong. So most calls
-// are never decoded.
+// shape is a fast check on undecoded bytes. It accepts only what the schema accepts. Any
+// other value, and any keyword or escape that shape does not support, is left to the full
+// check, which also explains errors. As a result most arguments are never decoded.
 type shape struct {
-	types   typeSet          // 0: any
-	texts   []string         // enum; nil: any value
-	members map[string]field // of an object
-	need    int              // how many of them are required
-	others  *shape           // of members that are not named
-	items   *shape           // of an array's elements
+	types      typeSet          // 0: any
+	texts      []string         // enum; nil: any value
+	members    map[string]field // of an object
+	required   int              // number of required members
+	additional *shape           // shape of members that are not named
+	items      *shape           // shape of an array's elements
 }
 
 type field struct {
@@ -40,14 +39,14 @@ var typeSets = map[string]typeSet{"object": typeObject, "array": typeArray, "str
 	"null": typeNull, "integer": typeInteger, "number": typeInteger | typeFraction}
 
 var (
-	anything = new(shape)                       // every value has it
-	nothing  = &shape{texts: make([]string, 0)} // none has it
+	anything = new(shape)                       // accepts every value
+	nothing  = &shape{texts: make([]string, 0)} // accepts none
 )
 
-func init() { anything.others, anything.items = anything, anything }
+func init() { anything.additional, anything.items = anything, anything }
 
-// shapeOf returns the shape of a decoded schema, nothing when it asks for more
-// than a shape can say.
+// shapeOf returns the shape of a decoded schema, or nothing when shape does not support all
+// of its keywords.
 func shapeOf(schema any) *shape {
 	if schema == true {
 		return anything
@@ -56,28 +55,28 @@ func shapeOf(schema any) *shape {
 	if !ok {
 		return nothing
 	}
-	s := &shape{others: anything, items: anything, members: map[string]field{}}
+	s := &shape{additional: anything, items: anything, members: map[string]field{}}
 	for key, v := range keywords {
 		if !s.add(key, v) {
 			return nothing
 		}
 	}
 	for name, f := range s.members {
-		if f.shape == nil { // required, and not among the properties
-			s.members[name] = field{s.others, f.required}
+		if f.shape == nil { // required, but not listed in properties
+			s.members[name] = field{s.additional, f.required}
 		}
 		if f.required {
-			s.need++
+			s.required++
 		}
 	}
 	return s
 }
 
-// add takes one keyword in and reports whether it could.
+// add adds one keyword. It returns false when shape does not support it.
 func (s *shape) add(keyword string, v any) bool {
 	switch keyword {
 	case "$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly":
-		return true // they ask nothing
+		return true // annotations
 	case "type":
 		return s.addTypes(v)
 	case "enum":
@@ -96,7 +95,7 @@ func (s *shape) add(keyword string, v any) bool {
 		}
 		return names != nil
 	case "additionalProperties":
-		s.others = shapeOf(v)
+		s.additional = shapeOf(v)
 		return true
 	case "items":
 		s.items = shapeOf(v)
@@ -115,7 +114,7 @@ func (s *shape) addTypes(v any) bool {
 	return s.types != 0
 }
 
-// texts returns the strings of a list, nil when it holds anything else.
+// texts returns a list of strings, nil when v is not one.
 func texts(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
@@ -132,50 +131,49 @@ func texts(v any) []string {
 	return out
 }
 
-// fits reports whether data, which rawjson.Check has accepted, has the shape and
-// keeps within the bounds of the full check.
-func (s *shape) fits(data []byte) bool {
-	w := scanner{data: data, max: bounds{maxArgumentNodes, maxArgumentDepth}}
-	return w.fits(s, 0)
+// matches reports whether data, which rawjson.Check has accepted, has the shape and is
+// within the bounds of the full check.
+func (s *shape) matches(data []byte) bool {
+	w := scanner{data: data, max: bounds{MaxArgumentNodes, MaxArgumentDepth}}
+	return w.matches(s, 0)
 }
 
-func (s *scanner) fits(want *shape, depth int) bool {
+func (s *scanner) matches(want *shape, depth int) bool {
 	if s.nodes++; s.nodes > s.max.nodes || depth > s.max.depth {
 		return false
 	}
 	c := s.peek()
 	if want.texts != nil {
-		return c == '"' && want.takes(typeString) && want.lists(s.token())
+		return c == '"' && want.allowsType(typeString) && want.allowsText(s.token())
 	}
 	switch c {
 	case '{':
-		return want.takes(typeObject) && s.objectFits(want, depth)
+		return want.allowsType(typeObject) && s.matchObject(want, depth)
 	case '[':
-		return want.takes(typeArray) && s.arrayFits(want, depth)
+		return want.allowsType(typeArray) && s.matchArray(want, depth)
 	case '"':
 		s.token()
-		return want.takes(typeString)
+		return want.allowsType(typeString)
 	case 't', 'f', 'n':
-		return want.takes(s.literal())
+		return want.allowsType(s.literal())
 	}
-	return want.takes(s.plainNumber())
+	return want.allowsType(s.plainNumber())
 }
 
-// takes reports whether values of k's one type have the shape.
-func (s *shape) takes(k typeSet) bool { return s.types == 0 && k != 0 || s.types&k != 0 }
+// allowsType reports whether the shape allows the type k.
+func (s *shape) allowsType(k typeSet) bool { return s.types == 0 && k != 0 || s.types&k != 0 }
 
-// lists reports whether the quoted text is one of those allowed.
-func (s *shape) lists(token []byte) bool {
+// allowsText reports whether the quoted text is in the enum.
+func (s *shape) allowsText(token []byte) bool {
 	return !hasEscape(token) && slices.Contains(s.texts, string(token[1:len(token)-1]))
 }
 
-// maxShapeMembers is how many members of one object are held against each other
-// to find repeated ones.
+// maxShapeMembers bounds the members of an object that are searched for duplicates.
 const maxShapeMembers = 32
 
-func (s *scanner) objectFits(want *shape, depth int) bool {
+func (s *scanner) matchObject(want *shape, depth int) bool {
 	var seen [maxShapeMembers][]byte
-	missing := want.need
+	missing := want.required
 	s.pos++ // the opening brace
 	for n := 0; s.peek() != '}'; n++ {
 		if s.data[s.pos] == ',' {
@@ -191,12 +189,12 @@ func (s *scanner) objectFits(want *shape, depth int) bool {
 		s.pos++ // the colon
 		f, ok := want.members[string(key[1:len(key)-1])]
 		if !ok {
-			f.shape = want.others
+			f.shape = want.additional
 		}
 		if f.required {
 			missing--
 		}
-		if !s.fits(f.shape, depth+1) {
+		if !s.matches(f.shape, depth+1) {
 			return false
 		}
 	}
@@ -204,13 +202,13 @@ func (s *scanner) objectFits(want *shape, depth int) bool {
 	return missing == 0
 }
 
-func (s *scanner) arrayFits(want *shape, depth int) bool {
+func (s *scanner) matchArray(want *shape, depth int) bool {
 	s.pos++ // the opening bracket
 	for s.peek() != ']' {
 		if s.data[s.pos] == ',' {
 			s.pos++
 		}
-		if !s.fits(want.items, depth+1) {
+		if !s.matches(want.items, depth+1) {
 			return false
 		}
 	}
@@ -218,7 +216,7 @@ func (s *scanner) arrayFits(want *shape, depth int) bool {
 	return true
 }
 
-// literal moves behind true, false or null.
+// literal moves pos after true, false or null.
 func (s *scanner) literal() typeSet {
 	switch s.data[s.pos] {
 	case 't':
@@ -232,19 +230,19 @@ func (s *scanner) literal() typeSet {
 	return typeNull
 }
 
-// plainNumber moves behind a number and returns 0 for one that needs a second
-// look.
+// plainNumber moves pos after a number. It returns 0 for a number that the full check must
+// decide about.
 func (s *scanner) plainNumber() typeSet {
 	start, k := s.pos, typeInteger
 	for ; s.pos < len(s.data) && isNumberByte(s.data[s.pos]); s.pos++ {
 		switch s.data[s.pos] {
 		case '.':
-			k = typeFraction // 1.0 is an integer too, though not for every draft
+			k = typeFraction // 1.0 is an integer too, but not in every draft
 		case 'e', 'E':
 			return 0
 		}
 	}
-	if s.pos-start > maxNumberBytes {
+	if s.pos-start > MaxNumberBytes {
 		return 0
 	}
 	return k

@@ -28,11 +28,11 @@ type result struct {
 	err      error
 }
 
-// ask asks in the background and returns once the question is on the desk.
-func ask(ctx context.Context, d *Desk, x *governance.Exchange) <-chan result {
+// ask calls Ask in the background and returns once the question is pending.
+func ask(ctx context.Context, s *Store, x *governance.Exchange) <-chan result {
 	done := make(chan result, 1)
 	go func() {
-		approved, by, err := d.Ask(ctx, x, asked)
+		approved, by, err := s.Ask(ctx, x, asked)
 		done <- result{approved, by, err}
 	}()
 	synctest.Wait()
@@ -41,20 +41,20 @@ func ask(ctx context.Context, d *Desk, x *governance.Exchange) <-chan result {
 
 func TestApproveAndDeny(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
-		changed := d.Changed()
+		s := NewStore(Options{})
+		changed := s.Changed()
 		secret := "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 		asked := asked
 		asked.Reason = "may it " + secret + "?"
 		first := make(chan result, 1)
 		go func() {
-			approved, by, err := d.Ask(t.Context(), exchange("ann", `{"path":"/a","token":"`+secret+`"}`), asked)
+			approved, by, err := s.Ask(t.Context(), exchange("ann", `{"path":"/a","token":"`+secret+`"}`), asked)
 			first <- result{approved, by, err}
 		}()
 		synctest.Wait()
 		<-changed
-		second := ask(t.Context(), d, exchange("ann", `{"path":"/b"}`))
-		list := d.List()
+		second := ask(t.Context(), s, exchange("ann", `{"path":"/b"}`))
+		list := s.List()
 		if len(list) != 2 {
 			t.Fatalf("%+v", list)
 		}
@@ -63,47 +63,47 @@ func TestApproveAndDeny(t *testing.T) {
 			len(q.Hash) != 64 || q.Arguments != `{"path":"/a","token":"[redacted:github-pat]"}` || q.Expires.Sub(q.Since) != time.Minute {
 			t.Errorf("%+v", q)
 		}
-		if err := d.Approve(q.ID, "bob"); err != nil {
+		if err := s.Approve(q.ID, "bob"); err != nil {
 			t.Error(err)
 		}
 		if r := <-first; !r.approved || r.by != "bob" || r.err != nil {
 			t.Errorf("%+v", r)
 		}
-		if err := d.Deny(list[1].ID, "bob", "not today"); err != nil {
+		if err := s.Deny(list[1].ID, "bob", "not today"); err != nil {
 			t.Error(err)
 		}
 		if r := <-second; r.approved || r.by != "bob: not today" || r.err != nil {
 			t.Errorf("%+v", r)
 		}
-		if err := d.Approve(q.ID, "bob"); !errors.Is(err, ErrUnknown) || !strings.HasPrefix(err.Error(), q.ID) {
+		if err := s.Approve(q.ID, "bob"); !errors.Is(err, ErrUnknown) || !strings.HasPrefix(err.Error(), q.ID) {
 			t.Errorf("a second use: %v", err)
 		}
-		if err := d.Approve(q.ID, ""); err == nil {
+		if err := s.Approve(q.ID, ""); err == nil {
 			t.Error("nobody may approve")
 		}
-		if len(d.List()) != 0 {
-			t.Errorf("%+v", d.List())
+		if len(s.List()) != 0 {
+			t.Errorf("%+v", s.List())
 		}
 	})
 }
 
-// TestApprovalWaitsForTheRetry gives up on a call, approves it and makes it again.
+// TestApprovalWaitsForTheRetry cancels a call, approves it and repeats it.
 func TestApprovalWaitsForTheRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
+		s := NewStore(Options{})
 		ctx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
 		defer giveUp()
-		if r := <-ask(ctx, d, exchange("ann", `{"path":"/a"}`)); r.approved || !errors.Is(r.err, context.DeadlineExceeded) {
+		if r := <-ask(ctx, s, exchange("ann", `{"path":"/a"}`)); r.approved || !errors.Is(r.err, context.DeadlineExceeded) {
 			t.Fatalf("%+v", r)
 		}
-		list := d.List()
+		list := s.List()
 		if len(list) != 1 || list[0].Waiting {
 			t.Fatalf("%+v", list)
 		}
-		if err := d.Approve(list[0].ID, "bob"); err != nil {
+		if err := s.Approve(list[0].ID, "bob"); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Approve(list[0].ID, "eve"); !errors.Is(err, ErrAnswered) {
+		if err := s.Approve(list[0].ID, "eve"); !errors.Is(err, ErrAnswered) {
 			t.Errorf("approved twice: %v", err)
 		}
 		for name, x := range map[string]*governance.Exchange{
@@ -112,17 +112,17 @@ func TestApprovalWaitsForTheRetry(t *testing.T) {
 			"another tool":    {Method: "tools/call", Caller: "ann", Extension: "files", Tool: "ext_files_read", Request: []byte(`{"arguments":{"path":"/a"}}`)},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
-			done := ask(ctx, d, x)
+			done := ask(ctx, s, x)
 			cancel()
 			if r := <-done; r.approved {
 				t.Errorf("%s was let through", name)
 			}
 		}
-		if r := <-ask(t.Context(), d, exchange("ann", `{"path":"/a"}`)); !r.approved || r.by != "bob" {
+		if r := <-ask(t.Context(), s, exchange("ann", `{"path":"/a"}`)); !r.approved || r.by != "bob" {
 			t.Errorf("the same call: %+v", r)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := ask(ctx, d, exchange("ann", `{"path":"/a"}`))
+		done := ask(ctx, s, exchange("ann", `{"path":"/a"}`))
 		cancel()
 		if r := <-done; r.approved {
 			t.Error("the approval was used twice")
@@ -132,48 +132,49 @@ func TestApprovalWaitsForTheRetry(t *testing.T) {
 
 func TestApprovalExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
+		s := NewStore(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		done := ask(ctx, d, exchange("ann", `{}`))
+		done := ask(ctx, s, exchange("ann", `{}`))
 		cancel()
 		<-done
-		id := d.List()[0].ID
-		if err := d.Approve(id, "bob"); err != nil {
+		id := s.List()[0].ID
+		if err := s.Approve(id, "bob"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // in the bubble's time
-		if list := d.List(); len(list) != 0 {
+		time.Sleep(time.Minute) // synctest time
+		if list := s.List(); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
-		if err := d.Deny(id, "bob", ""); !errors.Is(err, ErrUnknown) {
+		if err := s.Deny(id, "bob", ""); !errors.Is(err, ErrUnknown) {
 			t.Error(err)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if r := <-ask(ctx, d, exchange("ann", `{}`)); r.approved {
+		if r := <-ask(ctx, s, exchange("ann", `{}`)); r.approved {
 			t.Error("an approval that has expired was used")
 		}
-		if list := d.List(); len(list) != 0 {
+		if list := s.List(); len(list) != 0 {
 			t.Errorf("a question that has expired stays: %+v", list)
 		}
 	})
 }
 
-// TestRetryJoinsItsQuestion asks again before anybody has answered: under the same id.
+// TestRetryJoinsItsQuestion repeats a call before anybody has answered: the question keeps
+// its id.
 func TestRetryJoinsItsQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
+		s := NewStore(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
-		done := ask(ctx, d, exchange("ann", `{}`))
+		done := ask(ctx, s, exchange("ann", `{}`))
 		cancel()
 		<-done
-		id := d.List()[0].ID
-		again := ask(t.Context(), d, exchange("ann", `{}`))
-		beside := ask(t.Context(), d, exchange("ann", `{}`)) // at the same time: a question of its own
-		if list := d.List(); len(list) != 2 || list[0].ID != id || !list[0].Waiting {
+		id := s.List()[0].ID
+		again := ask(t.Context(), s, exchange("ann", `{}`))
+		beside := ask(t.Context(), s, exchange("ann", `{}`)) // a concurrent equal call gets a question of its own
+		if list := s.List(); len(list) != 2 || list[0].ID != id || !list[0].Waiting {
 			t.Fatalf("%+v", list)
 		}
-		if err := d.Approve(id, "bob"); err != nil {
+		if err := s.Approve(id, "bob"); err != nil {
 			t.Fatal(err)
 		}
 		if r := <-again; !r.approved {
@@ -184,19 +185,18 @@ func TestRetryJoinsItsQuestion(t *testing.T) {
 			t.Errorf("one approval let two calls through: %+v", r)
 		default:
 		}
-		if err := d.Deny(d.List()[0].ID, "bob", ""); err != nil {
+		if err := s.Deny(s.List()[0].ID, "bob", ""); err != nil {
 			t.Error(err)
 		}
 		<-beside
 	})
 }
 
-// TestPipelineAsks has the desk answer for a pipeline, once in time and once too
-// late.
+// TestPipelineAsks answers the question of a pipeline, once in time and once too late.
 func TestPipelineAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
-		p := governance.NewPipeline(governance.Options{Approver: d},
+		s := NewStore(Options{})
+		p := governance.NewPipeline(governance.Options{Approver: s},
 			governance.Member{Spec: governance.Spec{Name: "ask", Category: governance.Authorization, Required: true}, Policy: asks{}})
 		sent := 0
 		call := func() <-chan error {
@@ -208,16 +208,16 @@ func TestPipelineAsks(t *testing.T) {
 			return done
 		}
 		first := call()
-		if err := d.Approve(d.List()[0].ID, "bob"); err != nil {
+		if err := s.Approve(s.List()[0].ID, "bob"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-first; err != nil || sent != 1 {
 			t.Errorf("approved: %v, sent %d times", err, sent)
 		}
 		if err := <-call(); protocol.KindOf(err) != protocol.Rejected || sent != 1 || !strings.Contains(err.Error(), "may it?") {
-			t.Errorf("not answered: %v, sent %d times", err, sent) // after the expiry, in the bubble's time
+			t.Errorf("not answered: %v, sent %d times", err, sent) // after the expiry, in synctest time
 		}
-		if list := d.List(); len(list) != 0 {
+		if list := s.List(); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
 		if err := p.Close(t.Context()); err != nil {
@@ -237,12 +237,12 @@ func (asks) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchan
 
 func TestStrictQuestionEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{Strict: true})
+		s := NewStore(Options{Strict: true})
 		ctx, cancel := context.WithCancel(t.Context())
-		done := ask(ctx, d, exchange("ann", `{}`))
+		done := ask(ctx, s, exchange("ann", `{}`))
 		cancel()
 		<-done
-		if list := d.List(); len(list) != 0 {
+		if list := s.List(); len(list) != 0 {
 			t.Errorf("%+v", list)
 		}
 	})
@@ -250,16 +250,16 @@ func TestStrictQuestionEndsWithItsCall(t *testing.T) {
 
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := NewDesk(Options{})
+		s := NewStore(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting []<-chan result
 		for i := range maxPending {
-			waiting = append(waiting, ask(ctx, d, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
+			waiting = append(waiting, ask(ctx, s, exchange(fmt.Sprint("caller", i%(maxPending/maxPerCaller)), fmt.Sprintf(`{"n":%d}`, i))))
 		}
-		if _, _, err := d.Ask(ctx, exchange("caller0", `{}`), asked); err == nil || !strings.Contains(err.Error(), "32 of this caller") {
+		if _, _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil || !strings.Contains(err.Error(), "32 of this caller") {
 			t.Error(err)
 		}
-		if _, _, err := d.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 questions wait") {
+		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 questions wait") {
 			t.Error(err)
 		}
 		cancel()
@@ -269,17 +269,17 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestOneApprovalOneCall races approvals, retries and callers that give up.
+// TestOneApprovalOneCall runs approvals, retries and canceled calls concurrently.
 func TestOneApprovalOneCall(t *testing.T) {
-	d := NewDesk(Options{})
+	s := NewStore(Options{})
 	var approved, passed atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var operator, callers sync.WaitGroup
 	operator.Go(func() {
 		for ctx.Err() == nil {
-			changed := d.Changed()
-			for _, q := range d.List() {
-				if d.Approve(q.ID, "bob") == nil {
+			changed := s.Changed()
+			for _, q := range s.List() {
+				if s.Approve(q.ID, "bob") == nil {
 					approved.Add(1)
 				}
 			}
@@ -293,7 +293,7 @@ func TestOneApprovalOneCall(t *testing.T) {
 		callers.Go(func() {
 			for i := range 200 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%5)*100*time.Microsecond)
-				if ok, _, _ := d.Ask(ctx, exchange("ann", `{}`), asked); ok {
+				if ok, _, _ := s.Ask(ctx, exchange("ann", `{}`), asked); ok {
 					passed.Add(1)
 				}
 				cancel()

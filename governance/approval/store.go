@@ -1,0 +1,299 @@
+// Package approval keeps the questions of policies until a person answers them.
+package approval
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/redact"
+)
+
+const (
+	maxPending   = 256     // questions in total
+	maxPerCaller = 32      // per caller and session
+	maxPreview   = 2 << 10 // bytes of arguments shown to a person
+)
+
+// Errors of Approve and Deny.
+var (
+	ErrUnknown  = errors.New("there is no such question: it was answered, or nobody waits for it any more")
+	ErrAnswered = errors.New("the question is approved already, and waits to be asked again")
+)
+
+// Options configure a [Store]. The zero value is usable.
+type Options struct {
+	// Strict ends a question when its call ends. Otherwise the question of a call that was
+	// canceled stays until it expires, and an approval lets the same call through once when
+	// the caller repeats it.
+	Strict bool
+	// Asked is called for each new question on the goroutine that asks, so it must be
+	// quick. Default: none.
+	Asked func(Question)
+}
+
+// Question asks a person whether one call may be made, once.
+type Question struct {
+	ID        string    `json:"id"`
+	Caller    string    `json:"caller"`
+	Session   string    `json:"session,omitempty"`
+	Extension string    `json:"extension,omitempty"`
+	Tool      string    `json:"tool,omitempty"`
+	Method    string    `json:"method"`
+	Policy    string    `json:"policy"`    // the policy that asks
+	Reason    string    `json:"reason"`    // from the policy, masked
+	Arguments string    `json:"arguments"` // masked and truncated, for display
+	Hash      string    `json:"hash"`      // SHA-256 of the unmasked arguments
+	Decision  string    `json:"decision_id,omitempty"`
+	Since     time.Time `json:"since"`
+	Expires   time.Time `json:"expires"`
+	Waiting   bool      `json:"waiting"`               // a caller waits for the answer
+	Approved  string    `json:"approved_by,omitempty"` // the person who approved while no caller waited
+}
+
+// Store holds the pending questions. It is a [governance.Approver]. Its methods are safe
+// for concurrent use.
+type Store struct {
+	strict bool
+	asked  func(Question)
+
+	mu      sync.Mutex // guards the fields below
+	pending []*question
+	changed chan struct{} // closed and replaced at each change
+}
+
+// question is a pending question.
+type question struct {
+	Question
+	subject subject
+	answer  chan answer // buffered; nil while no caller waits
+}
+
+// subject identifies the call that an approval is valid for. The session is part of it only
+// for anonymous callers, because a caller may come back in another session.
+type subject struct{ caller, session, extension, tool, method, policy, flow, hash string }
+
+type answer struct {
+	approved bool
+	by       string
+}
+
+var _ governance.Approver = (*Store)(nil)
+
+// NewStore returns an empty store.
+func NewStore(o Options) *Store {
+	return &Store{strict: o.Strict, asked: o.Asked, changed: make(chan struct{})}
+}
+
+// Ask implements [governance.Approver]: it waits for Approve or Deny. An approval given
+// after an equal call was canceled is used up at once. The error is that of ctx, or says
+// that there are too many questions.
+func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Question) (approved bool, by string, err error) {
+	own, err := newQuestion(ctx, x, q, time.Now())
+	if err != nil {
+		return false, "", err
+	}
+	shown := own.Question
+	own, approver, err := s.add(own)
+	if err != nil || approver != "" {
+		return approver != "", approver, err
+	}
+	if shown.ID == own.ID && s.asked != nil {
+		s.asked(shown)
+	}
+	select {
+	case a := <-own.answer:
+		return a.approved, a.by, nil
+	case <-ctx.Done():
+		return s.abandon(ctx, own)
+	}
+}
+
+func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Question, now time.Time) (*question, error) {
+	payload := x.Request
+	if q.Flow == governance.Response {
+		payload = x.Response
+	}
+	payload = rawjson.Delete(payload, "_meta") // differs in each call
+	if x.Tool != "" && q.Flow == governance.Request {
+		if payload = rawjson.Get(payload, "arguments"); payload == nil {
+			payload = []byte("{}")
+		}
+	}
+	sum := sha256.Sum256(payload)
+	hash := hex.EncodeToString(sum[:])
+	reason, _ := redact.Default().Text(q.Reason) // it may quote the payload
+	// Masking runs before the cut, so that a secret on its edge is seen whole.
+	shown, _, err := redact.Default().JSON(ctx, payload[:min(len(payload), 2*maxPreview)])
+	if err != nil {
+		return nil, err
+	}
+	session := x.Session
+	if x.Caller != "" {
+		session = ""
+	}
+	expiry := q.Expiry
+	if expiry <= 0 {
+		expiry = governance.DefaultExpiry
+	}
+	return &question{
+		Question: Question{
+			ID: newID(), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
+			Reason: reason, Arguments: cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
+		},
+		subject: subject{x.Caller, session, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
+		answer:  make(chan answer, 1),
+	}, nil
+}
+
+// newID returns eight letters and digits, short enough to type.
+func newID() string { return strings.ToLower(rand.Text()[:8]) }
+
+// cut returns at most n bytes of text, and an ellipsis when it is longer.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + "…"
+}
+
+// add adds q, or attaches its caller to an equal question that has none. approver is the
+// person who has approved that question already; the approval is then used up.
+func (s *Store) add(q *question) (_ *question, approver string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked(time.Now())
+	fromCaller := 0
+	for i, old := range s.pending {
+		if old.subject == q.subject && !old.Waiting {
+			if old.Approved != "" {
+				s.removeLocked(i)
+				return nil, old.Approved, nil
+			}
+			old.Waiting, old.answer, old.Expires = true, q.answer, q.Expires
+			s.changeLocked()
+			return old, "", nil
+		}
+		if old.subject.caller == q.subject.caller && old.subject.session == q.subject.session {
+			fromCaller++
+		}
+	}
+	if len(s.pending) >= maxPending || fromCaller >= maxPerCaller {
+		return nil, "", fmt.Errorf("%d questions wait for an answer already, %d of this caller: answer some of them first", len(s.pending), fromCaller)
+	}
+	s.pending = append(s.pending, q)
+	s.changeLocked()
+	return q, "", nil
+}
+
+// abandon records that the caller of q no longer waits.
+func (s *Store) abandon(ctx context.Context, q *question) (approved bool, by string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case a := <-q.answer: // sent just before ctx ended
+		return a.approved, a.by, nil
+	default:
+	}
+	q.Waiting, q.answer = false, nil
+	if i := slices.Index(s.pending, q); i >= 0 && (s.strict || !time.Now().Before(q.Expires)) {
+		s.removeLocked(i)
+	} else {
+		s.changeLocked()
+	}
+	return false, "", ctx.Err()
+}
+
+// Approve allows the call of question id once: now if its caller waits, else when the same
+// caller repeats the same call before the question expires. by names the person.
+func (s *Store) Approve(id, by string) error {
+	return s.resolve(id, answer{true, by})
+}
+
+// Deny denies the call of question id. reason may be "".
+func (s *Store) Deny(id, by, reason string) error {
+	if reason != "" {
+		by += ": " + reason
+	}
+	return s.resolve(id, answer{false, by})
+}
+
+func (s *Store) resolve(id string, a answer) error {
+	if a.by == "" {
+		return errors.New("an answer needs somebody who gives it")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked(time.Now())
+	i := slices.IndexFunc(s.pending, func(q *question) bool { return q.ID == id })
+	if i < 0 {
+		return fmt.Errorf("%s: %w", id, ErrUnknown)
+	}
+	q := s.pending[i]
+	switch {
+	case q.Waiting:
+		q.answer <- a
+		s.removeLocked(i)
+	case a.approved && q.Approved != "":
+		return fmt.Errorf("%s: %w", id, ErrAnswered)
+	case a.approved:
+		q.Approved = a.by
+		s.changeLocked()
+	default:
+		s.removeLocked(i)
+	}
+	return nil
+}
+
+// List returns the pending questions, the oldest first.
+func (s *Store) List() []Question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expireLocked(time.Now())
+	list := make([]Question, len(s.pending))
+	for i, q := range s.pending {
+		list[i] = q.Question
+	}
+	return list
+}
+
+// Changed returns a channel that is closed at the next change of [Store.List] other than an
+// expiry.
+func (s *Store) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+func (s *Store) changeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *Store) removeLocked(i int) {
+	s.pending = slices.Delete(s.pending, i, i+1)
+	s.changeLocked()
+}
+
+// expireLocked removes expired questions without a caller. The others end with the ctx of
+// their caller.
+func (s *Store) expireLocked(now time.Time) {
+	before := len(s.pending)
+	s.pending = slices.DeleteFunc(s.pending, func(q *question) bool { return !q.Waiting && !now.Before(q.Expires) })
+	if len(s.pending) < before {
+		s.changeLocked()
+	}
+}

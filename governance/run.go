@@ -1,0 +1,191 @@
+package governance
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// exchangeRun is the state of one exchange in a pipeline.
+type exchangeRun struct {
+	p           *Pipeline
+	x           *Exchange
+	record      *record
+	sent        bool // send has been called
+	contentDone bool // content policies have allowed the request in its present form
+	auditsTold  int  // how many audit policies have seen the request
+	dryRun      bool // nothing is sent and no person is asked
+}
+
+type runKey struct{}
+
+func (p *Pipeline) begin(x *Exchange) *exchangeRun {
+	now := time.Now()
+	x.ID, x.Began = newID(now), now
+	return &exchangeRun{p: p, x: x, record: newRecord(x, now, 2*len(p.members))}
+}
+
+// execute runs the whole exchange except the audit that ends it.
+func (r *exchangeRun) execute(ctx context.Context, send Stage, after []Stage) error {
+	x := r.x
+	if err := r.decide(ctx, Request); err != nil {
+		return err
+	}
+	if x.Verdict.Action != Respond {
+		r.sent = true
+		err := send(ctx, x)
+		switch {
+		case err != nil && (x.Notify || x.Verdict.Action == Deny): // a policy refused the change of a hook
+			return err
+		case err != nil:
+			r.fail(err)
+		}
+	}
+	if x.Notify {
+		return nil
+	}
+	if err := r.decide(ctx, Response); err != nil {
+		return err
+	}
+	for _, stage := range after {
+		if err := stage(ctx, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide asks all policies of the flow. Audit policies see the request only when a response
+// will follow.
+func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
+	chain, remaining := r.p.flows[flow], r.p.o.ChainTimeout
+	if err := r.observe(ctx, flow, chain, &remaining); err != nil {
+		return err
+	}
+	if flow == Response && r.x.Failure != nil {
+		return r.decideFailure(ctx, chain, &remaining)
+	}
+	if err := r.each(ctx, flow, chain.deciding, &remaining, false); err != nil {
+		return err
+	}
+	if flow == Response {
+		return nil
+	}
+	r.contentDone = true
+	if r.x.Notify || r.dryRun || r.x.Verdict.Action == Respond {
+		return nil
+	}
+	for _, m := range r.p.audit {
+		r.auditsTold++
+		if m.handles(Request) && m.spec.Match.matches(r.x) {
+			if err := r.step(ctx, flow, m, &remaining, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// each asks members in order until one denies or responds.
+func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) error {
+	for _, m := range members {
+		if !m.spec.Match.matches(r.x) {
+			continue
+		}
+		if err := r.step(ctx, flow, m, remaining, again); err != nil {
+			return err
+		}
+		if flow == Request && r.x.Verdict.Action == Respond {
+			return nil
+		}
+	}
+	return nil
+}
+
+// step asks one member and applies its decision.
+func (r *exchangeRun) step(ctx context.Context, flow Flow, m *member, remaining *time.Duration, again bool) error {
+	e := m.evaluate(ctx, flow, r.x, *remaining)
+	*remaining -= e.took
+	e.again = again
+	return r.apply(ctx, flow, m, e)
+}
+
+// again asks the policies that must see a change made by a hook.
+func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
+	if flow == Response && r.x.Failure != nil {
+		return nil
+	}
+	var members []*member
+	for _, m := range r.p.flows[flow].deciding {
+		if c := m.spec.Category; c == Authorization || c == Validation || c == Content {
+			members = append(members, m)
+		}
+	}
+	sent, contentDone := r.sent, r.contentDone
+	if flow == Request { // the changed request has not been sent
+		r.sent, r.contentDone = false, false
+	}
+	remaining := r.p.o.ChainTimeout
+	if err := r.each(ctx, flow, members, &remaining, true); err != nil {
+		return err
+	}
+	r.sent, r.contentDone = sent, contentDone
+	return nil
+}
+
+// observe asks all observers in parallel.
+func (r *exchangeRun) observe(ctx context.Context, flow Flow, c chain, remaining *time.Duration) error {
+	for _, m := range c.detached {
+		switch {
+		case !m.spec.Match.matches(r.x):
+		case r.dryRun:
+			_ = r.step(ctx, flow, m, remaining, false)
+		default:
+			r.detach(flow, m)
+		}
+	}
+	var asked []*member
+	for _, m := range c.awaited {
+		if m.spec.Match.matches(r.x) {
+			asked = append(asked, m)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	began := time.Now()
+	evaluations := make([]evaluation, len(asked))
+	var wg sync.WaitGroup
+	for i, m := range asked[1:] {
+		wg.Go(func() { evaluations[i+1] = m.evaluate(ctx, flow, r.x, *remaining) })
+	}
+	evaluations[0] = asked[0].evaluate(ctx, flow, r.x, *remaining)
+	wg.Wait()
+	*remaining -= time.Since(began)
+	var first error
+	for i, m := range asked {
+		if err := r.apply(ctx, flow, m, evaluations[i]); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// fail records err as the outcome of the exchange.
+func (r *exchangeRun) fail(err error) {
+	r.x.Failure, r.x.Response = asError(err), nil
+}
+
+func asError(err error) *protocol.Error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok {
+		return e
+	}
+	kind := protocol.KindOf(err)
+	if kind == "" {
+		kind = protocol.ExtensionError
+	}
+	return protocol.Errorf(kind, "%w", err)
+}

@@ -1,0 +1,210 @@
+package hooks
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// commandResult is the exit status and the output of a command.
+type commandResult struct {
+	exit   process.Exit
+	stderr string // the last lines
+	text   string // stdout, when it is not JSON
+	isJSON bool
+	out    output
+	base   *Reply // the members that replies of extensions have as well
+}
+
+// output holds the members of Claude Code's JSON output.
+type output struct {
+	Continue      *bool  `json:"continue"`
+	StopReason    string `json:"stopReason"`
+	SystemMessage string `json:"systemMessage"`
+	Decision      string `json:"decision"`
+	Reason        string `json:"reason"`
+	Specific      struct {
+		PermissionDecision       string          `json:"permissionDecision"`
+		PermissionDecisionReason string          `json:"permissionDecisionReason"`
+		UpdatedInput             json.RawMessage `json:"updatedInput"`
+		UpdatedToolOutput        json.RawMessage `json:"updatedToolOutput"`
+		UpdatedMCPToolOutput     json.RawMessage `json:"updatedMCPToolOutput"`
+		AdditionalContext        string          `json:"additionalContext"`
+	} `json:"hookSpecificOutput"`
+}
+
+// readResult parses the output of a command. Invalid JSON is an error, unless the exit code
+// determines the reply.
+func readResult(exit process.Exit, stdout []byte, stderr []string) (*commandResult, error) {
+	c := &commandResult{exit: exit, stderr: strings.Join(stderr, "\n")}
+	value := extractJSON(bytes.TrimSpace(stdout))
+	if value == nil {
+		c.text = strings.ToValidUTF8(strings.TrimSpace(string(stdout)), "\uFFFD")
+		return c, nil
+	}
+	err := rawjson.Check(value)
+	if err == nil {
+		err = json.Unmarshal(value, &c.out)
+	}
+	if err == nil {
+		c.base, err = DecodeReply(rawjson.Edit(value, map[string]json.RawMessage{"decision": nil})) // its decisions have other words
+	}
+	if err != nil && exit.Code == 2 {
+		c.out, c.base = output{}, nil
+		return c, nil
+	}
+	if err != nil && exit.Success() {
+		return nil, fmt.Errorf("its output begins as JSON, and cannot be used: %w", err)
+	}
+	c.isJSON = err == nil
+	return c, nil
+}
+
+// extractJSON returns the object that is stdout, or that ends it after lines of other text,
+// which start-up files of shells may print. It returns nil when there is none.
+func extractJSON(stdout []byte) json.RawMessage {
+	if bytes.HasPrefix(stdout, []byte("{")) {
+		return stdout
+	}
+	if i := bytes.LastIndex(stdout, []byte("\n{")); i >= 0 && json.Valid(stdout[i+1:]) {
+		return stdout[i+1:]
+	}
+	return nil
+}
+
+// reply returns the reply at a point.
+func (c *commandResult) reply(p Point) (*Reply, error) {
+	switch {
+	case c.exit.Code == 2:
+		r, err := c.json(p)
+		if err != nil {
+			r = &Reply{}
+		}
+		return block(p, r, cmp.Or(c.reason(), c.stderr, "exit status 2")), nil
+	case !c.exit.Success():
+		if r, err := c.json(p); c.isJSON && err == nil && (r.Abort || r.Decision.strength() > Allow.strength()) {
+			return r, nil
+		}
+		return nil, c.failure()
+	case c.isJSON:
+		return c.json(p)
+	case c.text != "" && (p == SessionStart || p == BeforeMessage):
+		return &Reply{Context: cutContext(c.text)}, nil
+	}
+	return nil, nil
+}
+
+func (c *commandResult) reason() string {
+	return cmp.Or(c.out.Specific.PermissionDecisionReason, c.out.Reason, c.out.StopReason)
+}
+
+// failure returns the error for an exit code other than 0 and 2.
+func (c *commandResult) failure() error {
+	line, _, _ := strings.Cut(c.stderr, "\n")
+	if line == "" {
+		return errors.New(c.exit.String())
+	}
+	return fmt.Errorf("%v: %s", c.exit, line)
+}
+
+// json returns the reply of the JSON output.
+func (c *commandResult) json(p Point) (*Reply, error) {
+	r := c.base
+	if r == nil {
+		r = &Reply{}
+	}
+	r.Reason = c.reason()
+	r.Context = cutContext(strings.TrimSpace(c.out.Specific.AdditionalContext + "\n" + r.Context))
+	if err := c.decide(p, r); err != nil {
+		return nil, err
+	}
+	if c.out.Continue != nil && !*c.out.Continue {
+		r.Abort, r.Reason = true, cmp.Or(c.out.StopReason, r.Reason)
+	}
+	s := &c.out.Specific
+	switch output := firstValue(s.UpdatedToolOutput, s.UpdatedMCPToolOutput); {
+	case p == BeforeToolCall && firstValue(s.UpdatedInput) != nil:
+		r.Replace = s.UpdatedInput
+	case p == AfterToolCall && output != nil:
+		r.Replace = toolResult(output)
+	}
+	return r, nil
+}
+
+// decide sets the decision, which older and newer hooks state in different members and
+// words.
+func (c *commandResult) decide(p Point, r *Reply) error {
+	switch word := cmp.Or(c.out.Specific.PermissionDecision, c.out.Decision); word {
+	case "", "none":
+	case "allow", "approve":
+		r.Decision = Allow
+	case "ask", "defer":
+		r.Decision = Ask
+	case "deny":
+		r.Decision = Deny
+	case "block":
+		block(p, r, r.Reason)
+	default:
+		return fmt.Errorf("its decision %q is none of allow, deny, ask, approve and block", word)
+	}
+	return nil
+}
+
+// block sets the effect of a blocking result at the point.
+func block(p Point, r *Reply, reason string) *Reply {
+	switch {
+	case p.Gate() || p == AfterMessage:
+		r.Decision, r.Reason = Deny, reason
+	case p == AfterToolCall || p == ToolCallFailed:
+		r.Context = cutContext(strings.TrimSpace(reason + "\n" + r.Context))
+	}
+	return r
+}
+
+// firstValue returns the first value that is neither absent nor null.
+func firstValue(values ...json.RawMessage) json.RawMessage {
+	for _, v := range values {
+		if len(v) > 0 && string(v) != "null" {
+			return v
+		}
+	}
+	return nil
+}
+
+// toolResult converts a value to an MCP tool result.
+func toolResult(value json.RawMessage) json.RawMessage {
+	if c := rawjson.Get(value, "content"); len(c) > 0 && c[0] == '[' {
+		return value
+	}
+	shown, isText := rawjson.Text(value)
+	if !isText {
+		shown = string(value)
+	}
+	result := append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), shown), `}]`...)
+	if isObject(value) {
+		result = append(append(result, `,"structuredContent":`...), value...)
+	}
+	return append(result, '}')
+}
+
+// maxContext bounds the context of one hook, in bytes.
+const maxContext = 10_000
+
+// cutContext shortens a context to maxContext.
+func cutContext(s string) string {
+	if len(s) <= maxContext {
+		return s
+	}
+	cut := maxContext
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "… (cut)"
+}

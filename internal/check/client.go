@@ -1,0 +1,146 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/rawclient"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// client returns the process that most probes share, a new one when the last has ended.
+func (s *subject) client(ctx context.Context) (*rawclient.Client, error) {
+	if s.shared != nil && !s.shared.Dead() {
+		return s.shared, nil
+	}
+	s.close()
+	c, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.shared = c
+	return c, nil
+}
+
+// close stops the shared process.
+func (s *subject) close() {
+	if s.shared == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rawclient.Timeout)
+	defer cancel()
+	s.stop(ctx, s.shared)
+	s.shared = nil
+}
+
+// stop stops a process and keeps its violations.
+func (s *subject) stop(ctx context.Context, c *rawclient.Client) {
+	s.violations = append(s.violations, c.Stop(ctx, s.grace())...)
+}
+
+// newClient returns a client that has not been started.
+func (s *subject) newClient() *rawclient.Client {
+	return rawclient.New(rawclient.Options{Spec: &s.spec, Protocol: s.protocol, Stderr: s.stderr.add})
+}
+
+// connect starts a process and performs its handshake.
+func (s *subject) connect(ctx context.Context) (*rawclient.Client, error) {
+	c := s.newClient()
+	if err := c.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.Handshake(ctx); err != nil {
+		s.stop(ctx, c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// grace is the time that a process gets to exit. The grace period of lite is its call
+// timeout, which is too long for a test.
+func (s *subject) grace() time.Duration { return min(s.spec.Options.ShutdownGrace, rawclient.Timeout) }
+
+// callRaw makes a call and returns the text of its result or error; failed is true for an
+// error.
+func callRaw(ctx context.Context, c *rawclient.Client, call *fixtureCall) (text string, failed bool, err error) {
+	id := c.NewID()
+	answer := c.Expect(id)
+	if err := c.Write(c.CallRequest(id, call.Tool, call.Arguments, "")); err != nil {
+		return "", false, err
+	}
+	m, err := c.Await(ctx, answer, call.String())
+	if err != nil {
+		return "", false, err
+	}
+	text, failed = textOf(m)
+	return text, failed, nil
+}
+
+// textOf returns the text of an answer to a call.
+func textOf(m jsonrpc.Message) (text string, failed bool) {
+	if e := rawclient.Error(m); e != nil {
+		return e.Message, true
+	}
+	if text, ok := rawjson.Text(m.Result); ok {
+		return text, false
+	}
+	r := protocol.ToolResult(m.Result)
+	if rawjson.Get(m.Result, "content") == nil {
+		return string(m.Result), false
+	}
+	return r.Text(), r.IsError()
+}
+
+// stderrLines summarizes stderr of all processes.
+type stderrLines struct {
+	mu    sync.Mutex
+	lines int
+	plain int    // lines without a level
+	first string // the first of those
+}
+
+// add counts a line. The host logs a line without a level as a warning.
+func (m *stderrLines) add(l process.Line) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines += 1 + l.Dropped
+	if l.Level == slog.LevelWarn && !strings.HasPrefix(l.Text, "W!") {
+		m.plain++
+		if m.first == "" {
+			m.first = l.Text
+		}
+	}
+}
+
+var errNothingToCall = errors.New("no tool may be called")
+
+// sample returns a call that may be repeated: the first successful one of the fixture, else
+// one of a read-only tool with example arguments in its schema.
+func (s *subject) sample() (*fixtureCall, error) {
+	for _, c := range s.fixture.Calls {
+		if !c.Cancel && !c.Error && s.entry(c.Tool) != nil {
+			return c, nil
+		}
+	}
+	for _, e := range s.entries() {
+		if !readOnly(e) {
+			continue
+		}
+		if arguments, ok := exampleOf(e.InputSchema); ok {
+			return &fixtureCall{Tool: e.Tool, Arguments: arguments}, nil
+		}
+	}
+	return nil, errNothingToCall
+}
+
+// skipNoCall is the skip of a probe that needs a call; it tells how to allow one.
+func skipNoCall() error {
+	return skipf(`nothing may be called: name a harmless call in %s, {"calls": [{"tool": "…", "arguments": {…}}]}, or annotate a tool with readOnlyHint and give its parameters examples`, fixtureName)
+}

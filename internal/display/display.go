@@ -1,0 +1,59 @@
+// Package display prepares texts of others for people and models: it shortens them and
+// removes characters that a reader cannot see.
+package display
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Cut shortens s to at most max bytes, including an ellipsis, and splits no rune.
+func Cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	end := max - len("…")
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// Visible removes the characters that steer a model without being seen by a reader:
+// control, bidirectional, zero-width and tag characters. Newlines and tabs stay.
+func Visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || Invisible(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// Invisible reports whether r is a format character or selector without a glyph.
+func Invisible(r rune) bool { return unicode.Is(invisible, r) }
+
+var invisible = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x00ad, Hi: 0x00ad, Stride: 1}, // soft hyphen
+		{Lo: 0x034f, Hi: 0x034f, Stride: 1}, // combining grapheme joiner
+		{Lo: 0x061c, Hi: 0x061c, Stride: 1}, // Arabic letter mark
+		{Lo: 0x115f, Hi: 0x1160, Stride: 1}, // Hangul fillers
+		{Lo: 0x17b4, Hi: 0x17b5, Stride: 1}, // Khmer inherent vowels
+		{Lo: 0x180b, Hi: 0x180f, Stride: 1}, // Mongolian selectors
+		{Lo: 0x200b, Hi: 0x200f, Stride: 1}, // zero width, direction marks
+		{Lo: 0x202a, Hi: 0x202e, Stride: 1}, // embeddings and overrides
+		{Lo: 0x2060, Hi: 0x206f, Stride: 1}, // word joiner, isolates
+		{Lo: 0x3164, Hi: 0x3164, Stride: 1}, // Hangul filler
+		{Lo: 0xfe00, Hi: 0xfe0f, Stride: 1}, // variation selectors
+		{Lo: 0xfeff, Hi: 0xfeff, Stride: 1}, // byte order mark
+		{Lo: 0xffa0, Hi: 0xffa0, Stride: 1}, // halfwidth Hangul filler
+		{Lo: 0xfff0, Hi: 0xfffb, Stride: 1}, // specials
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1d173, Hi: 0x1d17a, Stride: 1}, // musical format controls
+		{Lo: 0xe0000, Hi: 0xe0fff, Stride: 1}, // tags, more variation selectors
+	},
+	LatinOffset: 1,
+}
