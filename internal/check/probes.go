@@ -2,6 +2,8 @@ package check
 
 import (
 	"context"
+
+	"github.com/exthost/exthost/internal/rawclient"
 )
 
 // probe tests one property.
@@ -34,19 +36,19 @@ var probes = []probe{
 	{"placeholders", "what a command line needs is required, and no value becomes an option", execOnly, probePlaceholders},
 	{"calls", "the calls of check.json give what they should", all, probeCalls},
 
-	{"handshake", "the handshake is answered in time, with nothing else on stdout", rpc, probeHandshake},
-	{"ping", "ping is answered", rpc, probePing},
-	{"ids", "ids come back as they were sent", stdio, probeIDs},
-	{"relist", "tools/list gives the tools of the handshake", rpc, probeRelist},
-	{"unknown-method", "a method it does not know is an error, -32601", stdio, probeUnknownMethod},
-	{"unknown-tool", "a tool it does not have is an error", rpc, probeUnknownTool},
-	{"missing-params", "a call without params is an error, and not the end", rpc, probeMissingParams},
-	{"invalid-arguments", "arguments that do not fit are an error that says so", stdio, probeInvalidArguments},
-	{"notifications", "notifications and answers it does not expect are passed over", rpc, probeNotifications},
-	{"extra-members", "members it does not know are passed over", rpc, probeExtraMembers},
-	{"pieces", "a line may come in pieces, and two at once", stdio, probePieces},
-	{"large", "a line of 1 MiB is read", stdio, probeLarge},
-	{"concurrency", "50 requests at once are each answered once", rpc, probeConcurrency},
+	{"handshake", "the handshake is answered in time, with nothing else on stdout", rpc, shared(probeHandshake)},
+	{"ping", "ping is answered", rpc, shared(probePing)},
+	{"ids", "ids come back as they were sent", stdio, shared(probeIDs)},
+	{"relist", "tools/list gives the tools of the handshake", rpc, shared(probeRelist)},
+	{"unknown-method", "a method it does not know is an error, -32601", stdio, shared(probeUnknownMethod)},
+	{"unknown-tool", "a tool it does not have is an error", rpc, shared(probeUnknownTool)},
+	{"missing-params", "a call without params is an error, and not the end", rpc, shared(probeMissingParams)},
+	{"invalid-arguments", "arguments that do not fit are an error that says so", stdio, shared(probeInvalidArguments)},
+	{"notifications", "notifications and answers it does not expect are passed over", rpc, shared(probeNotifications)},
+	{"extra-members", "members it does not know are passed over", rpc, shared(probeExtraMembers)},
+	{"pieces", "a line may come in pieces, and two at once", stdio, shared(probePieces)},
+	{"large", "a line of 1 MiB is read", stdio, shared(probeLarge)},
+	{"concurrency", "50 requests at once are each answered once", rpc, shared(probeConcurrency)},
 	{"unicode", "text comes back as it was sent", stdio, probeUnicode},
 	{"big-integers", "whole numbers of any size come back as they were sent", stdio, probeBigIntegers},
 	{"progress", "progress rises, and is told to those who asked", rpc, probeProgress},
@@ -67,4 +69,15 @@ func Probes() (names []string) {
 		names = append(names, p.name)
 	}
 	return names
+}
+
+// shared makes a probe of a function that uses the shared process.
+func shared(run func(context.Context, *subject, *rawclient.Client) error) func(context.Context, *subject) error {
+	return func(ctx context.Context, s *subject) error {
+		c, err := s.client(ctx)
+		if err != nil {
+			return err
+		}
+		return run(ctx, s, c)
+	}
 }

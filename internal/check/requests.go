@@ -17,11 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func probeHandshake(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeHandshake(ctx context.Context, s *subject, c *rawclient.Client) error {
 	if len(c.Early) > 0 {
 		return fmt.Errorf("before the answer: %s", strings.Join(c.Early, "\n"))
 	}
@@ -34,11 +30,7 @@ func probeHandshake(ctx context.Context, s *subject) error {
 	return passf("after %v", c.HandshakeTime.Round(time.Millisecond))
 }
 
-func probePing(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probePing(ctx context.Context, s *subject, c *rawclient.Client) error {
 	method := protocol.MethodPing
 	if c.Stateless() {
 		method = protocol.MethodDiscover // a stateless server does not support ping
@@ -59,11 +51,7 @@ const unknownMethod = "exthost-check/no-such-method"
 // lateAnswer bounds the wait for an answer after the next request has been answered.
 const lateAnswer = time.Second
 
-func probeIDs(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeIDs(ctx context.Context, s *subject, c *rawclient.Client) error {
 	echoes := func(id string) error {
 		answer := c.Expect(id)
 		if err := c.Write(c.Request(id, unknownMethod, "{}")); err != nil {
@@ -91,11 +79,7 @@ func probeIDs(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeRelist(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeRelist(ctx context.Context, s *subject, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, protocol.MethodToolsList, "{}")
 	if err != nil {
 		return err
@@ -115,11 +99,7 @@ func probeRelist(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeUnknownMethod(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeUnknownMethod(ctx context.Context, s *subject, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, unknownMethod, "{}")
 	if err != nil {
 		return err
@@ -135,11 +115,7 @@ func probeUnknownMethod(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeUnknownTool(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeUnknownTool(ctx context.Context, s *subject, c *rawclient.Client) error {
 	m, err := c.Ask(ctx, protocol.MethodToolsCall, `{"name":"exthost_check_no_such_tool","arguments":{}}`)
 	if err != nil {
 		return err
@@ -150,11 +126,7 @@ func probeUnknownTool(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeMissingParams(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeMissingParams(ctx context.Context, s *subject, c *rawclient.Client) error {
 	for _, params := range []string{"{}", `{"name":7}`} {
 		m, err := c.Ask(ctx, protocol.MethodToolsCall, params)
 		if err != nil {
@@ -167,11 +139,7 @@ func probeMissingParams(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probeInvalidArguments(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeInvalidArguments(ctx context.Context, s *subject, c *rawclient.Client) error {
 	tried := 0
 	var lenient []string
 	for _, e := range s.entries() {

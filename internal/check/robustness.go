@@ -14,11 +14,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func probeNotifications(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeNotifications(ctx context.Context, s *subject, c *rawclient.Client) error {
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/exthost_check_unheard_of","params":{}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":987654321,"reason":"check"}}`,
@@ -43,11 +39,7 @@ func responds(ctx context.Context, c *rawclient.Client) error {
 	return err
 }
 
-func probeExtraMembers(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeExtraMembers(ctx context.Context, s *subject, c *rawclient.Client) error {
 	id := c.NewID()
 	answer := c.Expect(id)
 	line := c.Request(id, protocol.MethodToolsList, `{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","exthost/check":[1]}}`)
@@ -64,11 +56,7 @@ func probeExtraMembers(ctx context.Context, s *subject) error {
 	return nil
 }
 
-func probePieces(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probePieces(ctx context.Context, s *subject, c *rawclient.Client) error {
 	first, second := c.NewID(), c.NewID()
 	one, two := c.Expect(first), c.Expect(second)
 	text := c.Request(first, unknownMethod, `{"é":"☃😀"}`) + "\n" + c.Request(second, unknownMethod, "{}") + "\n"
@@ -84,28 +72,20 @@ func probePieces(ctx context.Context, s *subject) error {
 	if _, err := c.Await(ctx, one, "a request in pieces"); err != nil || two == nil {
 		return err
 	}
-	_, err = c.Await(ctx, two, "the second of two requests in one piece")
+	_, err := c.Await(ctx, two, "the second of two requests in one piece")
 	return err
 }
 
-func probeLarge(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeLarge(ctx context.Context, s *subject, c *rawclient.Client) error {
 	params := `{"exthost_check":"` + strings.Repeat("x", 1<<20) + `"}`
-	_, err = c.Ask(ctx, unknownMethod, params)
+	_, err := c.Ask(ctx, unknownMethod, params)
 	return err
 }
 
 // concurrent is the number of simultaneous requests.
 const concurrent = 50
 
-func probeConcurrency(ctx context.Context, s *subject) error {
-	c, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
+func probeConcurrency(ctx context.Context, s *subject, c *rawclient.Client) error {
 	call, sampleErr := s.sample()
 	var text strings.Builder
 	answers := make(map[string]<-chan jsonrpc.Message)
