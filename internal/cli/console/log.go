@@ -1,0 +1,69 @@
+package console
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/exthost/exthost/config"
+)
+
+// Logger writes to stderr as cfg says, and to the log file as JSON. wrap, unless it is
+// nil, replaces the handler for stderr.
+func (c *Console) Logger(cfg config.Log, wrap func(slog.Handler) slog.Handler) (*slog.Logger, error) {
+	return c.loggerAt(cfg, logLevel(cfg.Level), wrap)
+}
+
+// QuietLogger is for commands whose output tells the result: stderr gets a log only
+// when --log-level asks for one.
+func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
+	shown := slog.LevelError + 1
+	if c.LogLevel != "" {
+		shown = logLevel(cfg.Level)
+	}
+	return c.loggerAt(cfg, shown, nil)
+}
+
+func (c *Console) loggerAt(cfg config.Log, shown slog.Level, wrap func(slog.Handler) slog.Handler) (*slog.Logger, error) {
+	var handler slog.Handler
+	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
+		handler = tint.NewTextHandler(c.Err, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
+	} else {
+		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
+	}
+	if wrap != nil {
+		handler = wrap(handler)
+	}
+	if cfg.File == "" {
+		return slog.New(handler), nil
+	}
+	file, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
+	}
+	c.logFile = file
+	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: logLevel(cfg.Level)}))), nil
+}
+
+// safeAttr makes text of extensions harmless on a terminal.
+func safeAttr(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindString {
+		attr.Value = slog.StringValue(Safe(attr.Value.String()))
+	}
+	return attr
+}
+
+func logLevel(name string) slog.Level {
+	switch name {
+	case "trace":
+		return slog.LevelDebug - 4
+	case "debug":
+		return slog.LevelDebug
+	case "warn":
+		return slog.LevelWarn
+	case "error":
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}

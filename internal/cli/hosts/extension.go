@@ -1,0 +1,95 @@
+package hosts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Extension is the status of one extension. The error lists the faults of its manifest,
+// or names the id that was probably meant.
+func Extension(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
+	x, err := Worker(s, id)
+	if err == nil && !slices.ContainsFunc(s.Extensions, func(x exthost.ExtensionStatus) bool { return x.ID == id }) {
+		err = &console.Error{Code: console.ExitNotFound, Text: id + " is no extension: it is stated in the configuration, and changed there", Hint: "exthost config show --origin says where"}
+	}
+	return x, err
+}
+
+// Worker is [Extension] for everything that has a process: extensions, destinations,
+// and policies by the name policy:NAME.
+func Worker(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
+	all := slices.Clone(s.Extensions)
+	for _, d := range s.Destinations {
+		all = append(all, d.ExtensionStatus)
+	}
+	for _, p := range s.Policies {
+		all = append(all, policyAsExtension(p))
+	}
+	ids := make([]string, 0, len(all))
+	for _, x := range all {
+		if x.ID == id {
+			return x, nil
+		}
+		ids = append(ids, x.ID)
+	}
+	if err := BrokenManifest(s, id); err != nil {
+		return exthost.ExtensionStatus{}, err
+	}
+	return exthost.ExtensionStatus{}, &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)), Hint: "exthost list"}
+}
+
+// policyAsExtension is the status of a policy's process; of a policy without one, a
+// status with little in it.
+func policyAsExtension(p exthost.PolicyStatus) exthost.ExtensionStatus {
+	if p.Process != nil {
+		return *p.Process
+	}
+	return exthost.ExtensionStatus{ID: exthost.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
+}
+
+// BrokenManifest lists the errors in the manifest of an extension that the host left
+// out because of them; nil when there are none.
+func BrokenManifest(s exthost.Status, id string) error {
+	var lines []string
+	for _, d := range s.Diagnostics {
+		if d.Extension == id && d.Level == protocol.LevelError {
+			lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is mended"}
+}
+
+// RunsAs is the transport of an extension and, where it has one, the protocol.
+func RunsAs(x exthost.ExtensionStatus) string {
+	if x.Protocol == "" || x.Protocol == x.Transport {
+		return x.Transport
+	}
+	return x.Transport + "/" + x.Protocol
+}
+
+// PID is the process of an extension that has exactly one; else 0.
+func PID(x exthost.ExtensionStatus) int {
+	if len(x.Instances) == 1 {
+		return x.Instances[0].PID
+	}
+	return 0
+}
+
+// Evidence is the output that the latest failure of an extension left; nil when there
+// is none.
+func Evidence(x exthost.ExtensionStatus) *protocol.Evidence {
+	for _, i := range x.Instances {
+		if i.Evidence != nil {
+			return i.Evidence
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package hosts
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/daemon"
+)
+
+// Running is the host that serves this directory, seen from the socket of its operator.
+type Running struct {
+	Info   daemon.Info
+	client *http.Client
+}
+
+// Find finds the host of this directory. Without one, the error has the code
+// [console.ExitNotFound].
+func Find(ctx context.Context) (*Running, error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	info, err := daemon.Find(ctx, state)
+	if errors.Is(err, daemon.ErrNotRunning) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no exthost is running for " + Here(), Hint: "exthost serve"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
+	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+}
+
+// Here is the working directory, for people.
+func Here() string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "this directory"
+	}
+	return wd
+}
+
+// AnswerTimeout bounds the requests that a host answers from memory.
+const AnswerTimeout = 10 * time.Second
+
+// Status is the status of the running host.
+func (r *Running) Status(ctx context.Context) (s exthost.Status, err error) {
+	return s, r.Get(ctx, "/api/v1/status", &s)
+}
+
+// Get reads a resource of the operator's API, within [AnswerTimeout].
+func (r *Running) Get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	return r.do(ctx, http.MethodGet, path, nil, into)
+}
+
+// Post makes a request of the operator's API that may take its time. into is decoded
+// from the answer; a *json.RawMessage gets the answer as it is, and nil ignores it.
+func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
+	return r.do(ctx, http.MethodPost, path, body, into)
+}
+
+func (r *Running) do(ctx context.Context, method, path string, body []byte, into any) error {
+	answer, err := r.open(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	data, err := io.ReadAll(answer)
+	if err != nil {
+		return r.lost(ctx, err)
+	}
+	if raw, ok := into.(*json.RawMessage); ok {
+		*raw = data
+		return nil
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("the running exthost (pid %d) answers what this one cannot read: %w; restart it if it is another version", r.Info.PID, err)
+	}
+	return nil
+}
+
+// Follow passes the data of each event of a stream to show, until the stream or ctx
+// ends, which is no error.
+func (r *Running) Follow(ctx context.Context, path string, show func(data []byte) error) error {
+	stream, err := r.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	lines := bufio.NewReader(stream)
+	for {
+		line, err := lines.ReadString('\n')
+		if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // Ctrl-C, or the end of the host
+		}
+		if err != nil {
+			return err
+		}
+		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok {
+			if err := show([]byte(data)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes a request and returns the body of the answer, or the error in it.
+func (r *Running) open(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://exthost"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, r.lost(ctx, err)
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var failed struct{ Error *httpserver.Fault }
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(data, &failed) != nil || failed.Error == nil {
+		return nil, fmt.Errorf("the running exthost (pid %d) answers %s to %s; restart it if it is another version", r.Info.PID, resp.Status, path)
+	}
+	return nil, failed.Error.Err()
+}
+
+// lost is the error of a request that got no answer.
+func (r *Running) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err() // err only says which read or write ctx ended
+	} else if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running exthost (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
+	}
+	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running exthost (pid %d) went away before it answered: %v", r.Info.PID, err), Hint: "exthost status"}
+}
