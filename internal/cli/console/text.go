@@ -99,20 +99,20 @@ func NearbyText(text string) string {
 	return strings.ReplaceAll(text, wd+string(filepath.Separator), "")
 }
 
-// Plural is the number of things with its noun.
-func Plural[T any](things []T, noun string) string {
-	if len(things) == 1 {
+// Plural is a number with its noun.
+func Plural(n int, noun string) string {
+	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", len(things), noun)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Count is [Plural] for big numbers, grouped by [Thousands].
+// Count is [Plural] with [Thousands].
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%s %ss", Thousands(n), noun)
+	return Thousands(n) + " " + noun + "s"
 }
 
 // Thousands writes 12345 as 12,345.
@@ -149,4 +149,13 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%.3g MiB", math.Max(0.01, float64(n)/(1<<20)))
 	}
 	return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30))
+}
+
+// Stamp writes a time of day, with the date when that is not today.
+func Stamp(t time.Time) string {
+	layout := "15:04:05.000"
+	if t = t.Local(); t.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
+		layout = "2006-01-02 " + layout
+	}
+	return t.Format(layout)
 }

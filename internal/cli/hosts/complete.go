@@ -32,8 +32,8 @@ func CompleteExtension(c *console.Console) cobra.CompletionFunc {
 	})
 }
 
-// CompleteTool completes one name of a tool, as [ToolNames] says.
-func CompleteTool(c *console.Console) cobra.CompletionFunc { return completeOne(c, ToolNames) }
+// CompleteTool completes one name of a tool.
+func CompleteTool(c *console.Console) cobra.CompletionFunc { return completeOne(c, toolNames) }
 
 // completeOne completes the first argument with words of a host.
 func completeOne(c *console.Console, words func(h *exthost.Host) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
@@ -50,9 +50,9 @@ func completeOne(c *console.Console, words func(h *exthost.Host) ([]string, cobr
 	}
 }
 
-// ToolNames are the tools that are known without starting anything. Of each other
+// toolNames are the tools that are known without starting anything. Of each other
 // extension they contain the beginning of its tools' names.
-func ToolNames(h *exthost.Host) (names []string, directive cobra.ShellCompDirective) {
+func toolNames(h *exthost.Host) (names []string, directive cobra.ShellCompDirective) {
 	directive = cobra.ShellCompDirectiveNoFileComp
 	for _, e := range h.Tools().Entries() {
 		names = append(names, cobra.CompletionWithDesc(e.Name, console.Safe(Description(e.Description, e.Extension))))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -92,4 +93,21 @@ func Evidence(x exthost.ExtensionStatus) *protocol.Evidence {
 		}
 	}
 	return nil
+}
+
+// Prospects say when an instance that takes no calls will take calls again.
+func Prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
+	switch {
+	case i.NextRetry != nil && i.NextRetry.After(now):
+		notes = append(notes, "next try in "+console.Span(i.NextRetry.Sub(now)))
+	case i.NextRetry != nil: // a lazy extension waits for a call
+		notes = append(notes, "next try with the next call")
+	}
+	switch {
+	case i.NextProbe != nil:
+		notes = append(notes, "breaker open, next probe in "+console.Span(max(0, i.NextProbe.Sub(now))))
+	case i.Breaker != "" && i.Breaker != "closed":
+		notes = append(notes, "breaker "+strings.ReplaceAll(i.Breaker, "_", " "))
+	}
+	return notes
 }

@@ -62,6 +62,15 @@ func (r *Running) Status(ctx context.Context) (s exthost.Status, err error) {
 	return s, r.Get(ctx, "/api/v1/status", &s)
 }
 
+// Worker is [Worker] for the running host.
+func (r *Running) Worker(ctx context.Context, id string) (exthost.ExtensionStatus, error) {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return exthost.ExtensionStatus{}, err
+	}
+	return Worker(s, id)
+}
+
 // Get reads a resource of the operator's API, within [AnswerTimeout].
 func (r *Running) Get(ctx context.Context, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)

@@ -1,0 +1,117 @@
+package inspect
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// extensionInfo is everything that is known about one extension.
+type extensionInfo struct {
+	exthost.ExtensionStatus
+	Config         map[string]any        `json:"config,omitempty"`          // the manifest's
+	OperatorConfig any                   `json:"operator_config,omitempty"` // the host's configuration over it, secrets masked
+	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
+
+	running bool   // the status is that of the host that serves this directory
+	held    string // by what the host holds its processes; "": there are none
+}
+
+// Info shows one extension.
+func Info(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info ID",
+		Short: "Show one extension: its tools, requirements, environment and faults",
+		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
+			"it is not given and which secret-like ones it is. Where an exthost runs for this directory\n" +
+			"this is about its processes and their last crash; else the extension is started and stopped\nagain.",
+		Args:              console.One("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, cfg, list, err := statusOf(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			x, err := hosts.Worker(s, args[0])
+			if err != nil {
+				return err
+			}
+			info := extensionInfo{ExtensionStatus: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
+			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
+				info.Config = m.Config
+			}
+			for _, d := range s.Diagnostics {
+				if hosts.Concerns(d, x) {
+					info.Diagnostics = append(info.Diagnostics, d)
+				}
+			}
+			return c.Print(console.Document{Kind: "extension", Value: info, Names: []string{x.ID}, Rows: info.rows(list, time.Now()), Wrap: true})
+		},
+	}
+}
+
+// statusOf returns the status of a host, its configuration and the tools of one of its
+// extensions. The host is the running one if it has the extension, else one that starts
+// only this extension.
+func statusOf(ctx context.Context, c *console.Console, id string) (exthost.Status, *config.Config, []httpserver.Tool, error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		s, err := r.Status(ctx)
+		if err != nil {
+			return s, nil, nil, err
+		}
+		if _, err := hosts.Worker(s, id); err == nil {
+			var list struct{ Tools []httpserver.Tool }
+			err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list)
+			return s, cfg, list.Tools, err
+		}
+	}
+	if broken != nil {
+		return exthost.Status{}, nil, nil, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Inspect: true, Start: func(other string) bool { return other == id }})
+	if err != nil {
+		return exthost.Status{}, nil, nil, err
+	}
+	defer h.Close()
+	var list []httpserver.Tool
+	for _, e := range h.Tools().Extension(id) {
+		list = append(list, httpserver.ToolOf(e))
+	}
+	return h.Status(), cfg, list, nil
+}
+
+// operatorConfig is extensions.entries.ID.config; nil when it is not set.
+func operatorConfig(cfg *config.Config, id string) any {
+	var at any = cfg.Redacted()
+	for _, key := range []string{"extensions", "entries", id, "config"} {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[key]
+	}
+	return at
+}
+
+// heldBy is the containment of x; "" when x has no process.
+func heldBy(c exthost.Containment, x exthost.ExtensionStatus) string {
+	if !slices.ContainsFunc(x.Instances, func(i exthost.InstanceStatus) bool { return i.PID > 0 }) {
+		return ""
+	}
+	if x.Containment != "" {
+		c.Holds = append(slices.Clone(c.Holds), x.Containment)
+	}
+	return c.String()
+}

@@ -1,0 +1,104 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Validate checks manifests or the configuration.
+func Validate(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [DIR | plugin.toml ...]",
+		Short: "Check manifests, or without arguments the whole configuration, starting nothing",
+		Long: "Check the manifests given, or the configuration and every manifest it finds, and print\n" +
+			"all that is wrong with file, line and column. The exit code is 3 when anything is an error.",
+		Example: "  exthost validate\n  exthost validate extensions/weather",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return validateAll(cmd.Context(), c)
+			}
+			var diags []protocol.Diagnostic
+			for _, path := range args {
+				found, err := validateManifest(path)
+				if err != nil {
+					return err
+				}
+				diags = append(diags, found...)
+			}
+			return report(c, diags, console.Plural(len(args), "manifest"))
+		},
+	}
+}
+
+func validateManifest(path string) ([]protocol.Diagnostic, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path = filepath.Join(path, manifest.FileName)
+		_, err = os.Lstat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml is, or without DIR for all there are"}
+	}
+	_, found := manifest.ReadFile(path, true)
+	return found, nil
+}
+
+func validateAll(ctx context.Context, c *console.Console) error {
+	h, err := hosts.Inspect(ctx, c, hosts.None)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	s := h.Status()
+	return report(c, s.Diagnostics, "the configuration and "+console.Plural(len(s.Extensions), "extension"))
+}
+
+// report prints diagnostics as data. The error is for those of level error.
+func report(c *console.Console, diags []protocol.Diagnostic, checked string) error {
+	failed := 0
+	rows := [][]string{}
+	for _, d := range diags {
+		if d.Level == protocol.LevelError {
+			failed++
+		}
+		rows = append(rows, []string{string(d.Level) + ": " + console.Nearby(d).String()})
+	}
+	verdict := "valid"
+	if failed > 0 {
+		verdict = console.Plural(failed, "error")
+	}
+	rows = append(rows, []string{checked + ": " + verdict})
+	err := c.Print(console.Document{Kind: "diagnostics", Value: console.OrEmpty(diags), Rows: rows, Wrap: true})
+	if err == nil && failed > 0 {
+		err = console.Reported(console.ExitInvalid)
+	}
+	return err
+}
+
+// Schema prints the JSON Schemas of the files that people write.
+func Schema(c *console.Console) *cobra.Command {
+	sub := func(name, short string, schema func() []byte) *cobra.Command {
+		return &cobra.Command{Use: name, Short: short, Args: console.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.JSONOnly(cmd); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.Out, string(schema()))
+			return err
+		}}
+	}
+	return console.Group("schema", "Print the JSON Schema of plugin.toml or of the host's configuration",
+		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
+		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
+}

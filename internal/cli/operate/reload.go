@@ -1,0 +1,131 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Reload has the running host read its folders and files again.
+func Reload(c *console.Console) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Bring the running exthost to what its folders and files hold now",
+		Long: "Have the exthost that serves this directory look again: what is new is started, what has\n" +
+			"changed is started beside what runs and then takes its place, what is gone ends once its\n" +
+			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.\n" +
+			"The exit code is 3 while a manifest is broken, and 7 when an extension does not start.",
+		Args: console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := hosts.Find(cmd.Context())
+			if err != nil {
+				return err
+			}
+			change, err := reload(cmd.Context(), r, dryRun)
+			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
+				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "mend it, then exthost reload; until then everything goes on as it was"}
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, dryRun)}); err != nil {
+				return err
+			}
+			broken := 0
+			if !dryRun {
+				broken = printBroken(cmd.Context(), c, r)
+			}
+			return notReloaded(change, broken)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
+	return cmd
+}
+
+func reload(ctx context.Context, r *hosts.Running, dryRun bool) (change exthost.Change, err error) {
+	return change, r.Post(ctx, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &change)
+}
+
+// printBroken prints on stderr which files became no extension, and returns how many
+// there are. A reload does not count them as changes.
+func printBroken(ctx context.Context, c *console.Console, r *hosts.Running) int {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return 0 // the result of the reload is printed already
+	}
+	for _, d := range hosts.Unlisted(s) {
+		if d.Level == protocol.LevelError {
+			c.Say(d)
+		}
+	}
+	return len(hosts.BrokenFiles(s))
+}
+
+// changedNames are the ids that a reload changes or should have changed.
+func changedNames(change exthost.Change) []string {
+	names := append([]string{}, slices.Concat(change.Added, change.Changed, change.Removed, change.Retried)...)
+	for _, k := range change.Kept {
+		names = append(names, k.ID)
+	}
+	return names
+}
+
+// changeText has a line for each extension that a reload changes.
+func changeText(c *console.Console, change exthost.Change, dryRun bool) string {
+	if change.Empty() {
+		return "nothing has changed"
+	}
+	var b strings.Builder
+	verbs := []string{"added", "replaced", "removed", "retried", "kept", "changed"}
+	if dryRun {
+		verbs = []string{"would add", "would replace", "would remove", "would retry", "would keep", "would change"}
+	}
+	verb := func(colour console.Colour, i int) string {
+		return c.Paint(colour, fmt.Sprintf("%-*s", len(verbs[1]), verbs[i]))
+	}
+	for i, ids := range [][]string{change.Added, change.Changed, change.Removed, change.Retried} {
+		for _, id := range ids {
+			fmt.Fprintf(&b, "%s %s\n", verb(console.Green, i), console.Safe(id))
+		}
+	}
+	for _, k := range change.Kept {
+		fmt.Fprintf(&b, "%s %s as it was:\n", verb(console.Yellow, 4), console.Safe(k.ID))
+		for reason := range strings.SplitSeq(k.Reason, "\n") {
+			fmt.Fprintln(&b, "    "+console.Safe(console.NearbyText(reason)))
+		}
+	}
+	for _, name := range change.Policies {
+		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
+	}
+	for _, section := range change.Restart {
+		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// notReloaded is the error of a reload after which something does not run as its files
+// say; broken is the number of broken files.
+func notReloaded(change exthost.Change, broken int) error {
+	var lines []string
+	for _, d := range change.Failed {
+		lines = append(lines, console.Safe(console.Nearby(d).String()))
+	}
+	switch {
+	case len(lines) > 0:
+		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
+	case len(change.Kept)+broken > 0:
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept)+broken, "extension") + " cannot be used yet", Hint: "mend what is said above, then exthost reload"}
+	}
+	return nil
+}
