@@ -59,7 +59,8 @@ const AnswerTimeout = 10 * time.Second
 
 // Status is the status of the running host.
 func (r *Running) Status(ctx context.Context) (s exthost.Status, err error) {
-	return s, r.Get(ctx, "/api/v1/status", &s)
+	err = r.Get(ctx, "/api/v1/status", &s)
+	return s, err
 }
 
 // Worker is [Worker] for the running host.

@@ -54,7 +54,8 @@ func Reload(c *console.Console) *cobra.Command {
 }
 
 func reload(ctx context.Context, r *hosts.Running, dryRun bool) (change exthost.Change, err error) {
-	return change, r.Post(ctx, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &change)
+	err = r.Post(ctx, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &change)
+	return change, err
 }
 
 // printBroken prints on stderr which files became no extension, and returns how many

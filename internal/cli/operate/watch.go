@@ -51,11 +51,13 @@ func Watch(c *console.Console) *cobra.Command {
 
 func watch(ctx context.Context, r *hosts.Running, word string) (s exthost.WatchStatus, err error) {
 	if word == "status" {
-		return s, r.Get(ctx, "/api/v1/watch", &s)
+		err = r.Get(ctx, "/api/v1/watch", &s)
+		return s, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
 	defer cancel()
-	return s, r.Post(ctx, "/api/v1/watch?mode="+url.QueryEscape(word), nil, &s)
+	err = r.Post(ctx, "/api/v1/watch?mode="+url.QueryEscape(word), nil, &s)
+	return s, err
 }
 
 // watchText is the state of the watch for a person.
