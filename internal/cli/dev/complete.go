@@ -1,0 +1,108 @@
+package dev
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/toolcall"
+	"github.com/exthost/exthost/tools"
+)
+
+// complete is the tab key.
+func (p *prompt) complete(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' {
+		return "", 0, false
+	}
+	word, candidates := p.candidates(line[:pos])
+	if len(candidates) == 0 {
+		return line, pos, true
+	}
+	common := candidates[0]
+	for _, c := range candidates[1:] {
+		for !strings.HasPrefix(c, common) {
+			common = common[:len(common)-1]
+		}
+	}
+	if len(candidates) == 1 && !strings.HasSuffix(common, "=") {
+		common += " "
+	}
+	if common == word {
+		p.screen.say("%s", p.screen.paint(console.Dim, console.Safe(strings.Join(candidates, "  "))))
+		return line, pos, true
+	}
+	completed := line[:pos-len(word)] + common
+	return completed + line[pos:], len(completed), true
+}
+
+// candidates are the words that begin with the last word of a line.
+func (p *prompt) candidates(line string) (word string, candidates []string) {
+	word = line[strings.LastIndexByte(line, ' ')+1:]
+	var all []string
+	if words := strings.Fields(line); len(words) == 0 || len(words) == 1 && word != "" {
+		all = p.known()
+	} else if e := p.lookup(words[0]); e != nil {
+		all = argumentsFor(e, word, words[1:])
+	}
+	for _, c := range all {
+		if strings.HasPrefix(c, word) {
+			candidates = append(candidates, c)
+		}
+	}
+	return word, candidates
+}
+
+// argumentsFor are the keys that a call lacks or, in a word with a key, its values.
+func argumentsFor(e *tools.Entry, word string, given []string) (all []string) {
+	key, _, hasValue := strings.Cut(word, "=")
+	for _, param := range toolcall.Params(e.InputSchema) {
+		switch {
+		case hasValue && param.Name == key:
+			for _, value := range param.Values {
+				all = append(all, key+"="+value)
+			}
+		case !hasValue && !slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, param.Name+"=") }):
+			all = append(all, param.Name+"=")
+		}
+	}
+	return all
+}
+
+// splitWords splits a line as a shell does, with quotes and backslashes only.
+func splitWords(line string) (words []string, err error) {
+	var b strings.Builder
+	var quote rune
+	escaped, inWord := false, false
+	for _, r := range line {
+		switch {
+		case escaped:
+			b.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, inWord = true, true
+		case r == quote && quote != 0:
+			quote = 0
+		case quote != 0:
+			b.WriteRune(r)
+		case r == '"' || r == '\'':
+			quote, inWord = r, true
+		case r == ' ' || r == '\t':
+			if inWord {
+				words = append(words, b.String())
+				b.Reset()
+			}
+			inWord = false
+		default:
+			b.WriteRune(r)
+			inWord = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, errors.New("the line ends inside a quote")
+	}
+	if inWord {
+		words = append(words, b.String())
+	}
+	return words, nil
+}
