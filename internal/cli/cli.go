@@ -1,0 +1,76 @@
+// Package cli is the program exthost: it composes the commands, runs one of them and
+// turns its error into a message and an exit code.
+//
+// Rules of the whole program: stdout is data, stderr is for people. Data commands take
+// -o table, json, yaml or name. An error says what went wrong, why, and the next
+// command. The program asks no questions. Text that extensions and their authors wrote
+// is shown with its control characters escaped.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/author"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/dev"
+	"github.com/exthost/exthost/internal/cli/govern"
+	"github.com/exthost/exthost/internal/cli/inspect"
+	"github.com/exthost/exthost/internal/cli/operate"
+	"github.com/exthost/exthost/internal/cli/serve"
+)
+
+// Run runs the program and returns its exit code.
+func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	defer survivePipes()()
+	c := &console.Console{In: stdin, Out: stdout, Err: stderr}
+	defer c.Close()
+	var onHangup hangup
+	ctx, stop := onHangup.interruptible(context.Background(), stderr)
+	defer stop()
+	cmd := root(c, &onHangup)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return console.ExitOK // a reader that closes the pipe, such as head, needs no more
+	}
+	if shown := console.Describe(err); shown != "" {
+		fmt.Fprintln(stderr, c.Paint(console.Red, "exthost: ")+shown)
+	}
+	return console.ExitCode(err)
+}
+
+// root is the command tree.
+func root(c *console.Console, onHangup *hangup) *cobra.Command {
+	cmd := console.Group("exthost", "Run extensions for LLM agent loops",
+		serve.Command(c, onHangup.set),
+		inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c), inspect.Validate(c), inspect.Doctor(c), inspect.Schema(c), inspect.Config(c), inspect.Version(c),
+		operate.Status(c), operate.Restart(c), operate.Reload(c), operate.Watch(c), operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Logs(c),
+		govern.Policy(c), govern.Approve(c), govern.Deny(c), govern.Audit(c), govern.Hooks(c),
+		author.Init(c), author.Check(c), author.Import(c),
+		dev.Dev(c), dev.Attach(c), dev.Tap(c),
+		extension())
+	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
+		"alive and serves their tools to agent loops over MCP or as a Go library.\n\n" +
+		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid\n" +
+		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing,\n" +
+		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or\n" +
+		"cancellation and 9 for checks that failed."
+	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
+		"  exthost doctor --runtime                  start every extension once and say what is wrong\n" +
+		"  exthost call ext_notes_add text='buy milk'"
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return c.CheckFlags() }
+	cmd.SetIn(c.In)
+	cmd.SetOut(c.Out)
+	cmd.SetErr(c.Err)
+	cmd.SetFlagErrorFunc(console.FlagError)
+	cmd.SetHelpCommand(help())
+	c.AddFlags(cmd)
+	return cmd
+}

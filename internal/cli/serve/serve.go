@@ -1,0 +1,196 @@
+// Package serve holds exthost serve: it runs a host and serves its tools to MCP clients,
+// and the host itself to its operator.
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Command is exthost serve. It calls onHangup with the action of SIGHUP once a host
+// runs.
+func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
+	var listen, watch string
+	r := run{console: c, onHangup: onHangup}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the extensions and serve their tools over MCP",
+		Long: "Run the extensions and serve their tools over MCP: over HTTP at /mcp (and /sse for old\n" +
+			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.",
+		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.stdio && listen != "" {
+				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
+			}
+			if listen != "" {
+				r.flags = append(r.flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
+			}
+			if cmd.Flags().Changed("watch") {
+				r.flags = append(r.flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
+					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
+			}
+			return r.serve(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
+	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
+	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
+	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
+	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
+	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken or any extension does not start")
+	return cmd
+}
+
+// run is one run of exthost serve.
+type run struct {
+	console       *console.Console
+	stdio, strict bool
+	flags         []config.Flag // laid over the configuration
+	onHangup      func(act func())
+
+	log     *slog.Logger
+	began   time.Time
+	greeted atomic.Bool
+}
+
+// front is one way to serve a host.
+type front struct {
+	serve   func(ctx context.Context, h *exthost.Host) error // until ctx ends
+	reload  func() error                                     // reads files that are not the host's again; nil: there are none
+	url     string                                           // "" on stdio
+	token   string                                           // the variable with the token of other machines' clients; "": they need none
+	exposed bool                                             // other machines can connect
+
+	operator operatorToken // zero on stdio
+}
+
+func (r *run) serve(ctx context.Context) error {
+	cfg, _, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return err
+	}
+	if r.log, err = r.logger(cfg.Log); err != nil {
+		return err
+	}
+	d, err := r.claim(cfg)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		defer d.Close() // after an error below
+	}
+	f := r.stdioFront()
+	if !r.stdio {
+		if f, err = httpFront(cfg.Server, r.log); err != nil {
+			return err
+		}
+		defer f.operator.forget()
+	}
+	r.began = time.Now()
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Background: true, Reread: r.reread, Disable: r.disabler()})
+	if err != nil {
+		return err
+	}
+	endControl := control(d, f, host, r.log)
+	r.onHangup(func() { reload(ctx, host, f, r.log) })
+	if r.strict && host.Ready(ctx) == nil {
+		err = strictness(host.Status()) // which keeps the host from serving
+	}
+	if err == nil {
+		err = r.serveHost(ctx, host, f)
+	}
+	return errors.Join(err, host.Close(), endControl())
+}
+
+// serveHost serves until ctx ends, which is no error, or the front does. Meanwhile it
+// welcomes the operator.
+func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
+	serving, stop := context.WithCancel(ctx)
+	var welcome sync.WaitGroup
+	welcome.Go(func() { r.welcome(serving, h, f) })
+	err := f.serve(serving, h)
+	stop()
+	welcome.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// reread reads the configuration again, with the flags of the start.
+func (r *run) reread() (*config.Config, error) {
+	cfg, _, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+	}
+	return cfg, nil
+}
+
+// disabler writes into the configuration which extensions the operator disables. It is
+// nil with --extensions, which replaces the part of the configuration it would write to.
+func (r *run) disabler() func(id string, disabled bool) error {
+	if len(r.console.Extensions) > 0 {
+		return nil
+	}
+	return func(id string, disabled bool) error {
+		_, err := config.SetListed(config.LoadOptions{File: r.console.Config}, "disabled", id, disabled)
+		return err
+	}
+}
+
+// reload does a reload whose result is for readers of the log.
+func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
+	if f.reload != nil {
+		if err := f.reload(); err != nil {
+			log.Error("the certificate is not read again, the one before goes on", "error", err)
+		}
+	}
+	c, err := h.Admin().Reload(ctx)
+	if err != nil {
+		log.Error("not reloaded, everything goes on as it was", "error", err)
+		return
+	}
+	for _, k := range c.Kept {
+		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
+	}
+	for _, section := range c.Restart {
+		log.Warn("changed, and counts when exthost is started again", "section", section)
+	}
+}
+
+// strictness is the error that ends serve --strict; nil when there is none.
+func strictness(s exthost.Status) error {
+	lines := []string{"--strict, and not everything is in order"}
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelError {
+			continue
+		}
+		lines = append(lines, "  "+console.Nearby(d).String())
+		for _, x := range s.Extensions {
+			if !hosts.Concerns(d, x) {
+				continue
+			}
+			for _, line := range console.LastWords(hosts.Evidence(x)) {
+				lines = append(lines, "  "+line)
+			}
+		}
+	}
+	if len(lines) == 1 {
+		return nil
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
+}
