@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 )
 
 // schemaVersion is in every JSON and YAML document; it rises when a field changes its
@@ -106,4 +107,116 @@ func writeLines(w io.Writer, lines []string) error {
 	}
 	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
+}
+
+// PrintYAML prints v as YAML. It encodes v as JSON first, so that both forms have the
+// same keys in the same order and numbers keep their digits. Characters that a terminal
+// acts on are escaped, which YAML allows between double quotes.
+func (c *Console) PrintYAML(v any) error {
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	node, err := yamlNode(dec)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(node); err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.Out, escape(b.String(), "\n"))
+	return err
+}
+
+// yamlNode reads the next value of dec.
+func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		node := &yaml.Node{Kind: yaml.SequenceNode}
+		if token == '{' {
+			node.Kind = yaml.MappingNode // Content holds keys and values in turn
+		}
+		for dec.More() {
+			item, err := yamlNode(dec)
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, item)
+		}
+		_, err := dec.Token() // the end
+		return node, err
+	case string:
+		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token}
+		if strings.ContainsFunc(token, Invisible) {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+		return node, nil
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}, nil
+	}
+	node := &yaml.Node{}
+	return node, node.Encode(token) // true, false or null
+}
+
+// Grid aligns rows in columns, made safe for a terminal. A line that is longer than
+// width is cut or, with fold, continued below; width 0 is no limit.
+func Grid(rows [][]string, width int, fold bool) []string {
+	var widths []int
+	for i, row := range rows {
+		rows[i] = make([]string, len(row))
+		for j, cell := range row {
+			rows[i][j] = Safe(cell)
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			if j < len(row)-1 { // the last cell has no right edge
+				widths[j] = max(widths[j], len([]rune(rows[i][j])))
+			}
+		}
+	}
+	var lines []string
+	for _, row := range rows {
+		lines = append(lines, line(row, widths, width, fold)...)
+	}
+	return lines
+}
+
+// LeastRoom is the width of the last cell on a terminal that is too narrow.
+const LeastRoom = 10
+
+func line(row []string, widths []int, width int, fold bool) []string {
+	if len(row) == 0 {
+		return []string{""}
+	}
+	var b strings.Builder
+	indent := 0
+	for j, cell := range row[:len(row)-1] {
+		fmt.Fprintf(&b, "%-*s  ", widths[j], cell)
+		indent += widths[j] + 2
+	}
+	last, room := row[len(row)-1], 0
+	if width > 0 {
+		room = max(width-indent, LeastRoom)
+	}
+	if !fold {
+		return []string{strings.TrimRight(b.String()+Cut(last, room), " ")}
+	}
+	lines := Wrap(last, room)
+	for i := range lines {
+		if i == 0 {
+			lines[i] = strings.TrimRight(b.String()+lines[i], " ")
+		} else {
+			lines[i] = strings.Repeat(" ", indent) + lines[i]
+		}
+	}
+	return lines
 }

@@ -2,10 +2,13 @@ package govern
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
@@ -53,4 +56,67 @@ func policies(ctx context.Context, c *console.Console) ([]exthost.PolicyStatus, 
 	}
 	defer h.Close()
 	return h.Status().Policies, nil
+}
+
+func policyTest(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test CALL.json",
+		Short: "Try what the policies would do about a call, without making it",
+		Long: "Hold a call against the policies and show what each decides, without making it. - reads\n" +
+			"stdin. The file holds {\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\"\n" +
+			"in place of the first two. Nobody is asked and nothing is recorded, but policies that count\n" +
+			"do count it. The exit code is 6 when the call would be denied.",
+		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}, \"caller\": \"ada\"}' | exthost policy test -",
+		Args:    console.One("a file with a call, or - for stdin"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readCall(c, args[0])
+			if err != nil {
+				return err
+			}
+			result, err := testCall(cmd.Context(), c, data)
+			if err != nil {
+				return err
+			}
+			if err := c.Print(console.Document{Kind: "test", Value: result, Text: traceText(result.Trace, console.Width(c.Out))}); err != nil || result.Error == nil {
+				return err
+			}
+			return result.Error.Err()
+		},
+	}
+}
+
+// readCall reads the file with the call; - is stdin.
+func readCall(c *console.Console, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(c.In)
+	}
+	return console.ReadFile(name, console.MaxInput, "exthost policy test --help")
+}
+
+// testCall has the running host test the call or, without one, a host that starts only
+// the policies and the extension of the tool.
+func testCall(ctx context.Context, c *console.Console, data []byte) (result httpserver.TestResult, err error) {
+	call, err := httpserver.ReadTestCall(data)
+	if err != nil {
+		return result, err
+	}
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		body, _ := json.Marshal(call) // it was decoded from JSON
+		err = r.Post(ctx, "/api/v1/policies/test", body, &result)
+		return result, err
+	}
+	if broken != nil {
+		return result, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Inspect: true, Start: hosts.ForCall(call.Extension, call.Tool)})
+	if err != nil {
+		return result, err
+	}
+	defer h.Close()
+	result, err = httpserver.NewTestResult(h.Admin().TestCall(ctx, call.Call()))
+	if console.ExitCode(err) == console.ExitNotFound && call.Tool != "" && call.Extension == "" {
+		err = hosts.UnknownTool(h.Status(), call.Tool)
+	}
+	return result, err
 }

@@ -1,12 +1,15 @@
 package hosts
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 )
@@ -108,6 +111,42 @@ func Prospects(i exthost.InstanceStatus, now time.Time) (notes []string) {
 		notes = append(notes, "breaker open, next probe in "+console.Span(max(0, i.NextProbe.Sub(now))))
 	case i.Breaker != "" && i.Breaker != "closed":
 		notes = append(notes, "breaker "+strings.ReplaceAll(i.Breaker, "_", " "))
+	}
+	return notes
+}
+
+// PolicyRows are a table with a row for each policy.
+func PolicyRows(policies []exthost.PolicyStatus) [][]string {
+	rows := [][]string{{"POLICY", "CATEGORY", "IS", "MODE", "STATE", "ASKED", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
+	for _, p := range policies {
+		var asked, denied, failed, shadow int64
+		p50, p95 := "-", "-"
+		for _, c := range p.Calls {
+			asked += c.Continue + c.Rejected + c.Errors
+			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
+			if c.Latency != nil && p50 == "-" { // the request flow comes first
+				p50, p95 = console.Span(c.Latency.P50), console.Span(c.Latency.P95)
+			}
+		}
+		is := cmp.Or(p.Builtin, string(p.Kind))
+		rows = append(rows, []string{p.Name, string(p.Category), is, string(p.Mode), p.State, strconv.FormatInt(asked, 10),
+			strconv.FormatInt(denied, 10), strconv.FormatInt(failed, 10), p50, p95, strings.Join(policyNotes(p, shadow), "; ")})
+	}
+	return rows
+}
+
+func policyNotes(p exthost.PolicyStatus, shadow int64) (notes []string) {
+	if p.Reason != "" {
+		notes = append(notes, p.Reason)
+	}
+	if p.Mode == governance.ModeShadow {
+		notes = append(notes, fmt.Sprintf("would have acted %d times", shadow))
+	}
+	if !p.Required {
+		notes = append(notes, "optional")
+	}
+	if len(p.Flows) == 1 {
+		notes = append(notes, string(p.Flows[0])+" only")
 	}
 	return notes
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/supervisor"
 )
 
@@ -92,4 +94,152 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 		lines = append(lines, "", fmt.Sprintf("calls that wait for an approval: %d, exthost approve lists them", s.Questions))
 	}
 	return lines
+}
+
+// statusRow is an extension or one of its instances: its cells, and the notes below.
+type statusRow struct{ cells, notes []string }
+
+var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
+
+// expendable are the columns that a narrow terminal lacks, in the order in which they
+// are dropped. A note repeats a breaker that is not closed.
+var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS"}
+
+// layOut aligns the rows and puts the notes below them.
+func layOut(rows []statusRow, width int) (lines []string) {
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = slices.Clone(r.cells)
+		if width == 0 {
+			cells[i] = append(cells[i], strings.Join(r.notes, "; "))
+		}
+	}
+	for _, title := range expendable {
+		if width == 0 || widest(console.Grid(cells, 0, false)) <= width {
+			break
+		}
+		column := slices.Index(cells[0], title)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], column, column+1)
+		}
+	}
+	for i, line := range console.Grid(cells, 0, false) {
+		lines = append(lines, line)
+		if width == 0 {
+			continue
+		}
+		for _, note := range rows[i].notes {
+			for _, part := range console.Wrap(console.Safe(note), max(width-4, console.LeastRoom)) {
+				lines = append(lines, "    "+part)
+			}
+		}
+	}
+	return lines
+}
+
+func widest(lines []string) (n int) {
+	for _, l := range lines {
+		n = max(n, len([]rune(l)))
+	}
+	return n
+}
+
+// extensionRows are the row of an extension and, when it has several instances, one
+// row for each.
+func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	if x.Latency != nil {
+		row.cells[6], row.cells[7] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
+	}
+	if len(x.Instances) == 1 {
+		row.fill(x.Instances[0], now)
+	} else if x.Reason != "" {
+		row.notes = []string{x.Reason}
+	}
+	row.notes = append(row.notes, extensionNotes(x, diags, now)...)
+	rows := []statusRow{row}
+	if len(x.Instances) < 2 {
+		return rows
+	}
+	for _, i := range x.Instances {
+		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
+		row.fill(i, now)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// extensionNotes are the notes about an extension that are not about one instance.
+func extensionNotes(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) (notes []string) {
+	if x.Containment != "" {
+		notes = append(notes, "held by a "+x.Containment+" too")
+	}
+	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
+	}) {
+		notes = append(notes, "its tools are not what they were: exthost info "+x.ID)
+	}
+	if x.State != exthost.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return hosts.Concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
+	}) {
+		notes = append(notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
+	}
+	if f := x.LastFailure; f != nil && f.Kind == protocol.CallTimeout && now.Sub(f.Time) < time.Minute {
+		notes = append(notes, fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", console.Span(now.Sub(f.Time)), x.ID))
+	}
+	return notes
+}
+
+// destinationRows are the rows of a destination, with its address.
+func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	rows := extensionRows(d.ExtensionStatus, diags, now)
+	note := "a destination, at /" + d.ID + "/"
+	if d.Listens != "" {
+		note += " and " + d.Listens
+	}
+	if d.State == string(supervisor.Failed) && !slices.Contains(rows[0].notes, d.Reason) {
+		rows[0].notes = append(rows[0].notes, d.Reason)
+	}
+	if d.Refuses != "" {
+		rows[0].notes = append(rows[0].notes, "connections are refused: "+d.Refuses)
+	}
+	rows[0].notes = append(rows[0].notes, note)
+	return rows
+}
+
+// fill adds the process and the notes of one instance.
+func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
+	if i.PID > 0 {
+		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
+	}
+	r.cells[10] = cmp.Or(i.Breaker, "-")
+	var notes []string
+	if i.State != string(supervisor.Ready) && i.Reason != "" {
+		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
+	}
+	notes = append(notes, hosts.Prospects(i, now)...)
+	if i.Queued > 0 {
+		notes = append(notes, fmt.Sprintf("%d calls wait", i.Queued))
+	}
+	if len(notes) > 0 {
+		r.notes = []string{strings.Join(notes, "; ")}
+	}
+}
+
+// complaint is the line on stderr that probably says why an instance failed; "" when
+// its reason contains the line.
+func complaint(i exthost.InstanceStatus) string {
+	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
+		return ""
+	}
+	return console.Cut(i.Evidence.Complaint(), 200)
+}
+
+// errorRate is the number of calls that failed or were refused, and its percentage.
+func errorRate(x exthost.ExtensionStatus) string {
+	failed, all := x.Errors+x.Refused, x.Calls+x.Refused
+	if failed == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%.3g%%)", failed, 100*float64(failed)/float64(all))
 }

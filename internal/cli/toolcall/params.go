@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Param is one argument of a tool, for people.
@@ -89,4 +90,22 @@ func DiffParams(before, now []Param) (diff []string) {
 		}
 	}
 	return diff
+}
+
+// Content is the text of a result, or its structured content when there is no text.
+// others names the content that is no text.
+func Content(result protocol.ToolResult) (text string, others []string) {
+	var r struct {
+		Content []struct{ Type, MimeType string } `json:"content"`
+	}
+	_ = json.Unmarshal(result, &r) // a result without content has none
+	for _, c := range r.Content {
+		if c.Type != "text" {
+			others = append(others, strings.TrimSpace("content of type "+c.Type+" "+c.MimeType))
+		}
+	}
+	if text = result.Text(); text == "" {
+		text = string(result.Structured())
+	}
+	return text, others
 }
