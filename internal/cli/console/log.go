@@ -9,31 +9,17 @@ import (
 	"github.com/exthost/exthost/config"
 )
 
-// Logger writes to stderr as cfg says, and to the log file as JSON. wrap, unless it is
-// nil, replaces the handler for stderr.
-func (c *Console) Logger(cfg config.Log, wrap func(slog.Handler) slog.Handler) (*slog.Logger, error) {
-	return c.loggerAt(cfg, logLevel(cfg.Level), wrap)
-}
+// Silent is above the level of every record.
+const Silent = slog.LevelError + 1
 
-// QuietLogger is for commands whose output tells the result: stderr gets a log only
-// when --log-level asks for one.
-func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
-	shown := slog.LevelError + 1
-	if c.LogLevel != "" {
-		shown = logLevel(cfg.Level)
-	}
-	return c.loggerAt(cfg, shown, nil)
-}
-
-func (c *Console) loggerAt(cfg config.Log, shown slog.Level, wrap func(slog.Handler) slog.Handler) (*slog.Logger, error) {
+// Logger writes to stderr from the level shown on, and to the log file as JSON from the
+// configured level on.
+func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
 		handler = tint.NewTextHandler(c.Err, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
 	} else {
 		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
-	}
-	if wrap != nil {
-		handler = wrap(handler)
 	}
 	if cfg.File == "" {
 		return slog.New(handler), nil
@@ -43,7 +29,16 @@ func (c *Console) loggerAt(cfg config.Log, shown slog.Level, wrap func(slog.Hand
 		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
 	}
 	c.logFile = file
-	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: logLevel(cfg.Level)}))), nil
+	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
+}
+
+// QuietLogger is for commands whose output tells the result: stderr gets a log only
+// when --log-level asks for one.
+func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
+	if c.LogLevel == "" {
+		return c.Logger(cfg, Silent)
+	}
+	return c.Logger(cfg, Level(cfg.Level))
 }
 
 // safeAttr makes text of extensions harmless on a terminal.
@@ -54,7 +49,8 @@ func safeAttr(_ []string, attr slog.Attr) slog.Attr {
 	return attr
 }
 
-func logLevel(name string) slog.Level {
+// Level is the level with a name of [LogLevels].
+func Level(name string) slog.Level {
 	switch name {
 	case "trace":
 		return slog.LevelDebug - 4

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 func TestT14Log(t *testing.T) {
 	var out bytes.Buffer
 	c := &Console{Err: &out}
-	log, err := c.Logger(config.Log{Level: "info", Format: "text"}, nil)
+	log, err := c.Logger(config.Log{Level: "info", Format: "text"}, slog.LevelInfo)
 	if err != nil {
 		t.Fatal(err)
 	}

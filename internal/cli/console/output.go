@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -23,10 +24,18 @@ type Document struct {
 	Rows  [][]string
 	Wrap  bool   // wrap the last cell of a row to the terminal instead of cutting it
 	Text  string // for table where Rows is nil
+	Code  int    // the exit code when the data says that something failed; 0: nothing did
 }
 
-// Print prints d in the form of --output.
+// Print prints d in the form of --output. With a Code it returns the error of that.
 func (c *Console) Print(d Document) error {
+	if err := c.print(d); err != nil || d.Code == ExitOK {
+		return err
+	}
+	return Reported(d.Code)
+}
+
+func (c *Console) print(d Document) error {
 	switch c.Output {
 	case "json":
 		return c.printJSON(d)
@@ -78,19 +87,10 @@ func encode(v any) ([]byte, error) {
 // SafeJSON escapes characters that a terminal acts on. In JSON they occur in strings
 // only, where the escape has the same meaning.
 func SafeJSON(data []byte) string {
-	var b strings.Builder
-	for _, r := range string(data) {
-		switch {
-		case r == '\n' || !Invisible(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			r -= 0x10000
-			fmt.Fprintf(&b, "\\u%04x\\u%04x", 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-	}
-	return b.String()
+	return escape(string(data), "\n", func(r rune) string {
+		high, low := utf16.EncodeRune(r)
+		return fmt.Sprintf("\\u%04x\\u%04x", high, low)
+	})
 }
 
 // OrEmpty keeps a list from being null in JSON.
@@ -129,7 +129,7 @@ func (c *Console) PrintYAML(v any) error {
 	if err := enc.Encode(node); err != nil {
 		return err
 	}
-	_, err = io.WriteString(c.Out, escape(b.String(), "\n"))
+	_, err = io.WriteString(c.Out, escape(b.String(), "\n", longEscape))
 	return err
 }
 

@@ -14,19 +14,23 @@ import (
 
 // Safe makes third-party text harmless on a terminal: control, bidi and other
 // invisible characters become escapes, and the text stays on its line.
-func Safe(s string) string { return escape(s, "") }
+func Safe(s string) string { return escape(s, "", longEscape) }
 
 // SafeText is [Safe] for text of several lines.
-func SafeText(s string) string { return escape(s, "\n\t") }
+func SafeText(s string) string { return escape(s, "\n\t", longEscape) }
 
-func escape(s, keep string) string {
+func longEscape(r rune) string { return fmt.Sprintf("\\U%08x", r) }
+
+// escape escapes invisible characters except those to keep; long escapes a character
+// that \u cannot.
+func escape(s, keep string, long func(r rune) string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
 		case !Invisible(r) || strings.ContainsRune(keep, r):
 			b.WriteRune(r)
 		case r > 0xffff:
-			fmt.Fprintf(&b, "\\U%08x", r)
+			b.WriteString(long(r))
 		default:
 			fmt.Fprintf(&b, "\\u%04x", r)
 		}

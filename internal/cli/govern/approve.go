@@ -31,12 +31,12 @@ func Approve(c *console.Console) *cobra.Command {
 		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
 		Args:              console.AtMostOne("the id of a question"),
 		ValidArgsFunction: completeQuestion(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			if len(args) == 0 {
-				return listQuestions(cmd.Context(), c)
+				return listQuestions(ctx, c, r)
 			}
-			return answer(cmd.Context(), c, args[0], "approve", "")
-		},
+			return answer(ctx, c, r, args[0], "approve", "")
+		}),
 	}
 }
 
@@ -49,9 +49,9 @@ func Deny(c *console.Console) *cobra.Command {
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
 		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of a question"),
 		ValidArgsFunction: completeQuestion(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return answer(cmd.Context(), c, args[0], "deny", strings.Join(args[1:], " "))
-		},
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			return answer(ctx, c, r, args[0], "deny", strings.Join(args[1:], " "))
+		}),
 	}
 }
 
@@ -61,11 +61,7 @@ func questions(ctx context.Context, r *hosts.Running) ([]exthost.Question, error
 	return list.Approvals, err
 }
 
-func listQuestions(ctx context.Context, c *console.Console) error {
-	r, err := hosts.Find(ctx)
-	if err != nil {
-		return err
-	}
+func listQuestions(ctx context.Context, c *console.Console, r *hosts.Running) error {
 	list, err := questions(ctx, r)
 	if err != nil {
 		return err
@@ -102,17 +98,13 @@ func questionLines(q exthost.Question, now time.Time) []string {
 	return lines
 }
 
-func answer(ctx context.Context, c *console.Console, id, verb, reason string) error {
-	r, err := hosts.Find(ctx)
-	if err != nil {
-		return err
-	}
+func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb, reason string) error {
 	body, _ := json.Marshal(map[string]string{"reason": reason}) // strings always encode
 	if err := r.Post(ctx, "/api/v1/approvals/"+url.PathEscape(id)+"/"+verb, body, nil); err != nil {
 		return absent(err, "exthost approve")
 	}
 	done := map[string]string{"approve": "approved", "deny": "denied"}[verb]
-	_, err = fmt.Fprintf(c.Err, "%s %s\n", done, console.Safe(id))
+	_, err := fmt.Fprintf(c.Err, "%s %s\n", done, console.Safe(id))
 	return err
 }
 

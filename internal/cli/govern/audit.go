@@ -226,24 +226,18 @@ type verification struct {
 }
 
 func verifyAudit(c *console.Console, paths []string) error {
-	list, lines, broken := []verification{}, []string{}, 0
+	list, lines, code := []verification{}, []string{}, console.ExitOK
 	for _, path := range paths {
 		v, line, err := verifyLog(path)
 		if err != nil {
 			return err
 		}
 		if v.Broken != "" {
-			broken++
+			code = console.ExitFailed
 		}
 		list, lines = append(list, v), append(lines, console.Safe(line))
 	}
-	if err := c.Print(console.Document{Kind: "audit", Value: list, Names: paths, Text: strings.Join(lines, "\n")}); err != nil {
-		return err
-	}
-	if broken > 0 {
-		return console.Reported(console.ExitFailed)
-	}
-	return nil
+	return c.Print(console.Document{Kind: "audit", Value: list, Names: paths, Text: strings.Join(lines, "\n"), Code: code})
 }
 
 // verifyLog follows the chain of one log; line is the result for a person.

@@ -68,13 +68,7 @@ func testHooks(ctx context.Context, c *console.Console, name, tool, data string)
 	if err != nil && protocol.KindOf(err) != protocol.Rejected {
 		return err
 	}
-	if err := printOutcome(c, out); err != nil {
-		return err
-	}
-	if out.Decision == hooks.Deny {
-		return console.Reported(console.ExitDenied)
-	}
-	return nil
+	return printOutcome(c, out)
 }
 
 // hookResult is the result of one hook, as data.
@@ -99,7 +93,10 @@ func printOutcome(c *console.Console, out hooks.Outcome) error {
 		results, names = append(results, r), append(names, s.Handler)
 		rows = append(rows, []string{s.Handler, s.Took.Round(10 * time.Microsecond).String(), shown})
 	}
-	decision := cmp.Or(string(out.Decision), "continue")
+	decision, code := cmp.Or(string(out.Decision), "continue"), console.ExitOK
+	if out.Decision == hooks.Deny {
+		code = console.ExitDenied
+	}
 	verdict := decision
 	if out.Reason != "" {
 		verdict += ", by " + out.By + ": " + out.Reason
@@ -111,7 +108,7 @@ func printOutcome(c *console.Console, out hooks.Outcome) error {
 	for _, text := range out.Context {
 		rows = append(rows, []string{"context: " + text})
 	}
-	return c.Print(console.Document{Kind: "outcome", Names: names, Rows: rows, Value: struct {
+	return c.Print(console.Document{Kind: "outcome", Names: names, Rows: rows, Code: code, Value: struct {
 		Decision string          `json:"decision"`
 		Reason   string          `json:"reason,omitempty"`
 		By       string          `json:"by,omitempty"`
@@ -132,20 +129,13 @@ func resultOf(s hooks.Step) string {
 		return "continue"
 	}
 	var did []string
-	if r.Decision != hooks.None {
-		did = append(did, string(r.Decision))
+	for _, effect := range []struct {
+		is   bool
+		word string
+	}{{r.Decision != hooks.None, string(r.Decision)}, {r.Abort, "abort"}, {r.Override != nil || r.Replace != nil, "change"}, {r.Context != "", "context"}} {
+		if effect.is {
+			did = append(did, effect.word)
+		}
 	}
-	if r.Abort {
-		did = append(did, "abort")
-	}
-	if r.Override != nil || r.Replace != nil {
-		did = append(did, "change")
-	}
-	if r.Context != "" {
-		did = append(did, "context")
-	}
-	if did == nil {
-		return "continue"
-	}
-	return strings.Join(did, ", ")
+	return cmp.Or(strings.Join(did, ", "), "continue")
 }

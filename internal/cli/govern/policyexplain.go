@@ -70,7 +70,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		names = append(names, t.ID)
 		result, why := verdict(t)
 		if i := slices.IndexFunc(t.Steps, ignored); i >= 0 && shadow {
-			result, why = "would be "+past(t.Steps[i].Action), t.Steps[i].Policy+": "+t.Steps[i].Reason
+			result, why = "would be "+cmp.Or(past[t.Steps[i].Action], "let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
 	}
@@ -80,20 +80,8 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 // ignored reports whether a policy would have acted, but its decision did not count.
 func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
 
-// past is the effect of an action on a call.
-func past(a governance.Action) string {
-	switch a {
-	case governance.Deny:
-		return "denied"
-	case governance.Modify:
-		return "changed"
-	case governance.Respond:
-		return "answered"
-	case governance.Ask:
-		return "asked about"
-	}
-	return "let pass"
-}
+// past is the effect of an action on a call; the others let it pass.
+var past = map[governance.Action]string{governance.Deny: "denied", governance.Modify: "changed", governance.Respond: "answered", governance.Ask: "asked about"}
 
 // verdict is the end of an exchange, and the reason.
 func verdict(t exthost.Trace) (result, why string) {

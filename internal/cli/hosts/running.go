@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver"
@@ -46,6 +48,17 @@ func Find(ctx context.Context) (*Running, error) {
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
 	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+}
+
+// OnRunning makes the body of a command from a function of the running host.
+func OnRunning(do func(ctx context.Context, r *Running, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r, err := Find(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), r, args)
+	}
 }
 
 // Here is the working directory, for people.
@@ -83,7 +96,7 @@ func (r *Running) Get(ctx context.Context, path string, into any) error {
 }
 
 // Post makes a request of the operator's API that may take its time. into is decoded
-// from the answer; a *json.RawMessage gets the answer as it is, and nil ignores it.
+// from the answer; nil ignores it.
 func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
 	return r.do(ctx, http.MethodPost, path, body, into)
 }
@@ -97,10 +110,6 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 	data, err := io.ReadAll(answer)
 	if err != nil {
 		return r.lost(ctx, err)
-	}
-	if raw, ok := into.(*json.RawMessage); ok {
-		*raw = data
-		return nil
 	}
 	if into == nil {
 		return nil
@@ -177,25 +186,23 @@ func (r *Running) lost(ctx context.Context, err error) error {
 // Scope says which extensions a command is about. A running host with another scope
 // has other --config or --extensions, and does not answer for the command.
 func Scope(c *console.Console, cfg *config.Config) string {
-	file := c.Config
-	if abs, err := filepath.Abs(file); err == nil && file != "" {
-		file = abs
-	}
-	scope, _ := json.Marshal([]any{file, cfg.Extensions.SearchPaths}) // strings always encode
+	scope, _ := json.Marshal([]any{configFile(c), cfg.Extensions.SearchPaths}) // strings always encode
 	return string(scope)
+}
+
+func configFile(c *console.Console) string {
+	if abs, err := filepath.Abs(c.Config); err == nil && c.Config != "" {
+		return abs
+	}
+	return c.Config
 }
 
 // sameFlags reports whether a scope is that of a host with the flags of c. It does not
 // compare the search paths of the configuration.
 func sameFlags(c *console.Console, scope string) bool {
 	var file string
-	var paths []string
-	if json.Unmarshal([]byte(scope), &[]any{&file, &paths}) != nil {
-		return false
-	}
-	cfg := config.Default()
-	cfg.Extensions.SearchPaths = paths
-	return len(c.Extensions) == 0 && Scope(c, cfg) == scope
+	err := json.Unmarshal([]byte(scope), &[]any{&file})
+	return err == nil && len(c.Extensions) == 0 && file == configFile(c)
 }
 
 // Reach reads the configuration and finds the host of this directory that runs with it

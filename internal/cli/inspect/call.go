@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,7 +157,7 @@ func (q *request) toRunning(ctx context.Context, r *hosts.Running) (protocol.Too
 	}
 	var result json.RawMessage
 	err = r.Post(ctx, path+"/call", arguments, &result)
-	return protocol.ToolResult(bytes.TrimSuffix(result, []byte("\n"))), err
+	return protocol.ToolResult(result), err
 }
 
 // printResult prints the text of a result, or with -o all of it. A result that the tool
@@ -168,13 +167,11 @@ func printResult(c *console.Console, name string, result protocol.ToolResult) er
 		return console.Usagef("", "there is no -o name of a result; there is table, json and yaml")
 	}
 	if c.Output != "table" {
-		if err := c.Print(console.Document{Kind: "result", Value: json.RawMessage(result)}); err != nil {
-			return err
-		}
+		code := console.ExitOK
 		if result.IsError() {
-			return console.Reported(console.ExitExtension)
+			code = console.ExitExtension
 		}
-		return nil
+		return c.Print(console.Document{Kind: "result", Value: json.RawMessage(result), Code: code})
 	}
 	text, others := toolcall.Content(result)
 	if result.IsError() {

@@ -36,21 +36,17 @@ func Doctor(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			failed := 0
+			failed, code := 0, console.ExitOK
 			for _, f := range findings {
 				if f.Result == "fail" {
-					failed++
+					failed, code = failed+1, console.ExitDoctor
 				}
 			}
 			rows := findingRows(findings, failed, handshake)
 			if _, err := hosts.Find(cmd.Context()); err == nil {
 				rows = append(rows, []string{"an exthost runs for this directory; how its extensions fare says exthost status"})
 			}
-			err = c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true})
-			if err == nil && failed > 0 {
-				err = console.Reported(console.ExitDoctor)
-			}
-			return err
+			return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
 		},
 	}
 	cmd.Flags().BoolVar(&handshake, "runtime", false, "start every extension and shake hands with it")

@@ -77,16 +77,12 @@ func report(c *console.Console, diags []protocol.Diagnostic, checked string) err
 		}
 		rows = append(rows, []string{string(d.Level) + ": " + console.Nearby(d).String()})
 	}
-	verdict := "valid"
+	verdict, code := "valid", console.ExitOK
 	if failed > 0 {
-		verdict = console.Plural(failed, "error")
+		verdict, code = console.Plural(failed, "error"), console.ExitInvalid
 	}
 	rows = append(rows, []string{checked + ": " + verdict})
-	err := c.Print(console.Document{Kind: "diagnostics", Value: console.OrEmpty(diags), Rows: rows, Wrap: true})
-	if err == nil && failed > 0 {
-		err = console.Reported(console.ExitInvalid)
-	}
-	return err
+	return c.Print(console.Document{Kind: "diagnostics", Value: console.OrEmpty(diags), Rows: rows, Wrap: true, Code: code})
 }
 
 // Schema prints the JSON Schemas of the files that people write.

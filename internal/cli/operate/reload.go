@@ -29,12 +29,8 @@ func Reload(c *console.Console) *cobra.Command {
 			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.\n" +
 			"The exit code is 3 while a manifest is broken, and 7 when an extension does not start.",
 		Args: console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := hosts.Find(cmd.Context())
-			if err != nil {
-				return err
-			}
-			change, err := reload(cmd.Context(), r, dryRun)
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			change, err := reload(ctx, r, dryRun)
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "mend it, then exthost reload; until then everything goes on as it was"}
 			}
@@ -46,10 +42,10 @@ func Reload(c *console.Console) *cobra.Command {
 			}
 			broken := 0
 			if !dryRun {
-				broken = printBroken(cmd.Context(), c, r)
+				broken = printBroken(ctx, c, r)
 			}
 			return notReloaded(change, broken)
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
 	return cmd
@@ -143,19 +139,15 @@ func Restart(c *console.Console) *cobra.Command {
 			"called, or says why it cannot.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := hosts.Find(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if _, err := r.Worker(cmd.Context(), args[0]); err != nil {
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if _, err := r.Worker(ctx, args[0]); err != nil {
 				return err
 			}
 			began := time.Now()
-			if err := r.Post(cmd.Context(), "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
+			if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
 				return err
 			}
-			x, err := r.Worker(cmd.Context(), args[0])
+			x, err := r.Worker(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -164,6 +156,6 @@ func Restart(c *console.Console) *cobra.Command {
 				text += fmt.Sprintf(", pid %d", pid)
 			}
 			return c.Print(console.Document{Kind: "extension", Value: x, Names: []string{x.ID}, Text: text})
-		},
+		}),
 	}
 }

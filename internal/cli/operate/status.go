@@ -3,6 +3,7 @@ package operate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,12 +35,8 @@ func Status(c *console.Console) *cobra.Command {
 			"long they took, memory, restarts, breakers, and why something does not run.",
 		Example: "  exthost status\n  exthost status -o json",
 		Args:    console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := hosts.Find(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := r.Status(cmd.Context())
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			s, err := r.Status(ctx)
 			if err != nil {
 				return err
 			}
@@ -53,7 +50,7 @@ func Status(c *console.Console) *cobra.Command {
 			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Status: s}
 			table := statusTable(all, time.Now(), console.Width(c.Out))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
-		},
+		}),
 	}
 }
 

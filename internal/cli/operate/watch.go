@@ -35,17 +35,13 @@ func Watch(c *console.Console) *cobra.Command {
 			}
 			return console.Usagef("exthost watch --help", "there is no exthost watch %s%s", args[0], console.DidYouMean(args[0], watchWords))
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := hosts.Find(cmd.Context())
-			if err != nil {
-				return err
-			}
-			s, err := watch(cmd.Context(), r, args[0])
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			s, err := watch(ctx, r, args[0])
 			if err != nil {
 				return err
 			}
 			return c.Print(console.Document{Kind: "watch", Value: s, Names: []string{s.Mode}, Text: watchText(c, s)})
-		},
+		}),
 	}
 }
 

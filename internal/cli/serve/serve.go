@@ -5,12 +5,10 @@ package serve
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +19,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // Command is exthost serve. It calls onHangup with the action of SIGHUP once a host
@@ -65,9 +64,10 @@ type run struct {
 	flags         []config.Flag // laid over the configuration
 	onHangup      func(act func())
 
-	log     *slog.Logger
-	began   time.Time
-	greeted atomic.Bool
+	log   *slog.Logger
+	began time.Time
+	level slog.Level    // of the log
+	shown slog.LevelVar // the same, once the operator is greeted
 }
 
 // front is one way to serve a host.
@@ -86,7 +86,11 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.log, err = r.logger(cfg.Log); err != nil {
+	r.level = console.Level(cfg.Log.Level)
+	if r.shown.Set(r.level); r.greets() {
+		r.shown.Set(console.Silent) // the greeting tells the events of the start better
+	}
+	if r.log, err = r.console.Logger(cfg.Log, &r.shown); err != nil {
 		return err
 	}
 	d, err := r.claim(cfg)
@@ -206,25 +210,50 @@ const stdioDrain = 3 * time.Second
 func (r *run) stdioFront() front {
 	return front{serve: func(ctx context.Context, h *exthost.Host) error {
 		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
-		return server.ServeStdio(ctx, readCloser(r.console.In), writeCloser(r.console.Out))
+		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File)) // whose reads can be interrupted
 	}}
 }
 
-// readCloser returns a file as it is, so that reading it can be interrupted.
-func readCloser(r io.Reader) io.ReadCloser {
-	if f, ok := r.(*os.File); ok {
-		return f
+// greetPatience is how long the greeting waits for extensions that start slowly, for
+// instance because they are downloaded first.
+const greetPatience = 3 * time.Second
+
+// welcome tells the operator which extensions run: once all have started or, after
+// greetPatience, as far as they have. The log tells the rest.
+func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
+	patient, cancel := context.WithTimeout(ctx, greetPatience)
+	defer cancel()
+	late := h.Ready(patient) != nil
+	if late && ctx.Err() != nil {
+		return // stopped before that
 	}
-	return io.NopCloser(r)
+	s, took := h.Status(), time.Since(r.began)
+	r.log.Debug("extensions are held", "by", s.Containment.Holds, "not_by", s.Containment.Lacks)
+	if r.greets() {
+		greet(r.console, h, f, took)
+	} else {
+		logGreeting(h, f, took, r.log)
+	}
+	r.shown.Set(r.level)
+	if late && h.Ready(ctx) == nil {
+		r.log.Info("all extensions have started or failed", "after", time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
+	}
 }
 
-func writeCloser(w io.Writer) io.WriteCloser {
-	if f, ok := w.(*os.File); ok {
-		return f
+// greets reports whether a person reads stderr.
+func (r *run) greets() bool { return console.IsTerminal(r.console.Err) }
+
+func logGreeting(h *exthost.Host, f front, took time.Duration, log *slog.Logger) {
+	s, entries, count := h.Status(), h.Tools().Entries(), map[string]int{}
+	for _, x := range s.Extensions {
+		count[x.State]++
 	}
-	return nopCloser{w}
+	url := overStdio
+	if f.url != "" {
+		url = f.url + "/mcp"
+		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
+	}
+	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[exthost.StateSkipped],
+		"failed", count[string(supervisor.Failed)], "tools", len(entries), "tokens", hosts.Tokens(entries),
+		"after", took.Round(time.Millisecond).String())
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

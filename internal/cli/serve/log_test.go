@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/exthost/exthost/config"
@@ -19,14 +18,15 @@ func TestLogAfterGreeting(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	c := &console.Console{Err: &out}
 	defer c.Close()
-	var greeted atomic.Bool
-	log, err := c.Logger(config.Log{Level: "info", Format: "text", File: file}, func(h slog.Handler) slog.Handler { return afterGreeting{h, &greeted} })
+	var shown slog.LevelVar
+	shown.Set(console.Silent)
+	log, err := c.Logger(config.Log{Level: "info", Format: "text", File: file}, &shown)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log = log.With("extension", "kit")
 	log.Error("before")
-	greeted.Store(true)
+	shown.Set(slog.LevelInfo)
 	log.Error("after")
 	if strings.Contains(out.String(), "before") || !strings.Contains(out.String(), "after") {
 		t.Errorf("on stderr: %s", &out)
