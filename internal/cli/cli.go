@@ -2,7 +2,7 @@
 // turns its error into a message and an exit code.
 //
 // Rules of the whole program: stdout is data, stderr is for people. Data commands take
-// -o table, json, yaml or name. An error says what went wrong, why, and the next
+// -o table, json, yaml or name. An error states the fault, the reason and the next
 // command. The program asks no questions. Text that extensions and their authors wrote
 // is shown with its control characters escaped.
 package cli
@@ -113,15 +113,14 @@ func help() *cobra.Command {
 	}
 }
 
-// hangup is the action of SIGHUP. Without one, SIGHUP ends the program.
+// hangup is the action of SIGHUP; nil: it ends the program.
 type hangup struct{ act atomic.Pointer[func()] }
 
 func (h *hangup) set(act func()) { h.act.Store(&act) }
 
 // interruptible ends ctx at the first SIGINT or SIGTERM. The second one has its usual
 // effect and ends the program. SIGHUP does the action of h; without one, or when the
-// terminal is gone, it ends ctx. It stays ignored where the program was started so, to
-// outlive its terminal.
+// terminal is gone, it ends ctx. A SIGHUP that is ignored, as by nohup, stays ignored.
 func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -155,9 +154,8 @@ func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context
 	}
 }
 
-// survivePipes makes a write to a closed stdout an error, so that extensions are still
-// stopped in order, until restore is called. It catches SIGPIPE because children would
-// inherit an ignored one.
+// survivePipes makes a write to a closed stdout an error until restore is called, so
+// that extensions are stopped in order. Children would inherit an ignored SIGPIPE.
 func survivePipes() (restore func()) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGPIPE)

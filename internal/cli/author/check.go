@@ -127,7 +127,7 @@ func openFor(ctx context.Context, c *console.Console, dir string) (h *exthost.Ho
 	return h, func() { h.Close(); os.RemoveAll(state) }, nil
 }
 
-// nothingToCheck is the error of a directory without a valid manifest; nil: there is one.
+// nothingToCheck is the error of a directory without a valid manifest.
 func nothingToCheck(s exthost.Status, dir string) error {
 	var lines []string
 	for _, d := range s.Diagnostics {
@@ -209,9 +209,8 @@ func summaryOf(results []check.Result) string {
 	return summary + ", in " + took.Round(time.Millisecond).String()
 }
 
-// sameLine is the number of results at the beginning that share one line. Probes that
-// were skipped for the same reason do, if they are many: they would hide the failure
-// behind it.
+// sameLine is the number of results at the beginning that share one line: many probes
+// that were skipped for one reason would hide the failure behind it.
 func sameLine(results []check.Result) (n int) {
 	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail && results[n].Extension == results[0].Extension {
 		n++

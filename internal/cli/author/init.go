@@ -64,8 +64,7 @@ func unknownLanguage(name, lang string, names []string) error {
 	return console.Usagef("exthost init "+name+" --lang "+cmp.Or(nearest.Of(lang, names), names[0]), "%s", text)
 }
 
-// targetOf is the directory for a new extension: a path as it is, a name below the
-// first search path.
+// targetOf is the directory of a new extension. A name is below the first search path.
 func targetOf(c *console.Console, name string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return console.NearbyPath(name), nil

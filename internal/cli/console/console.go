@@ -17,8 +17,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Console is the input and output of one run of the program, and the flags that all
-// commands take.
+// Console is the input, the output and the common flags of one run of the program.
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer // data, and messages for people
@@ -81,8 +80,7 @@ func (c *Console) Say(d protocol.Diagnostic) {
 	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(colour, string(d.Level)), Safe(Nearby(d).String()))
 }
 
-// Warn prints a warning on stderr. Arguments that third parties wrote have to be safe
-// already.
+// Warn prints a warning on stderr. Third-party arguments have to be safe already.
 func (c *Console) Warn(format string, args ...any) {
 	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Yellow, "warn"), fmt.Sprintf(format, args...))
 }
@@ -102,8 +100,7 @@ const (
 	MaxSettings = 8 << 20  // bounds the settings of other programs
 )
 
-// ReadFile reads a file that the user has named, of at most limit bytes. The hint is for
-// a file that does not exist.
+// ReadFile reads a file of at most limit bytes; the hint is for one that does not exist.
 func ReadFile(path string, limit int, hint string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait for a writer
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,8 +117,7 @@ func ReadFile(path string, limit int, hint string) ([]byte, error) {
 	return data, err
 }
 
-// ReadObject reads the JSON object that the flag --data holds; - is stdin and "" an
-// empty object.
+// ReadObject reads the JSON object in the flag --data: - is stdin, "" an empty object.
 func (c *Console) ReadObject(data string) (json.RawMessage, error) {
 	if data == "-" {
 		read, err := io.ReadAll(io.LimitReader(c.In, MaxInput+1))

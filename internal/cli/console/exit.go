@@ -23,8 +23,7 @@ const (
 	ExitDoctor    = 9 // doctor found failures
 )
 
-// Error is an error with its exit code. An empty Text means that the command has
-// printed everything already.
+// Error is an error with its exit code. Without Text, all of it is printed already.
 type Error struct {
 	Code int
 	Text string
@@ -43,8 +42,7 @@ func Reported(code int) error { return &Error{Code: code} }
 
 // ExitCode is the code with which the program exits over err.
 func ExitCode(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	if kind := protocol.KindOf(err); kind != "" {
@@ -133,8 +131,7 @@ func nextCommand(e *protocol.Error) string {
 	return ""
 }
 
-// LastWords are the lines that a failed process left on stderr, and on stdout where
-// that broke the protocol.
+// LastWords are the lines on stderr of a failed process, and its invalid line on stdout.
 func LastWords(e *protocol.Evidence) []string {
 	if e == nil {
 		return nil

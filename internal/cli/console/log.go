@@ -12,8 +12,7 @@ import (
 // Silent is above the level of every record.
 const Silent = slog.LevelError + 1
 
-// Logger writes to stderr from the level shown on, and to the log file as JSON from the
-// configured level on.
+// Logger writes to stderr from the level shown on, and from the configured one to a file.
 func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
@@ -32,8 +31,7 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
 }
 
-// QuietLogger is for commands whose output tells the result: stderr gets a log only
-// when --log-level asks for one.
+// QuietLogger writes to stderr only with --log-level: the output tells the result.
 func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
 	if c.LogLevel == "" {
 		return c.Logger(cfg, Silent)

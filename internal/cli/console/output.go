@@ -12,8 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schemaVersion is in every JSON and YAML document; it rises when a field changes its
-// meaning or is removed.
+// schemaVersion rises when a field changes its meaning or is removed.
 const schemaVersion = 1
 
 // Document is the data that a command prints, in every form it can take.

@@ -51,8 +51,7 @@ func IsTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the number of columns of w; 0 when w is no terminal and lines have no
-// limit.
+// Width is the number of columns of w; 0, no limit, when w is no terminal.
 func Width(w any) int {
 	if f, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {

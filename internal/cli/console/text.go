@@ -21,8 +21,7 @@ func SafeText(s string) string { return escape(s, "\n\t", longEscape) }
 
 func longEscape(r rune) string { return fmt.Sprintf("\\U%08x", r) }
 
-// escape escapes invisible characters except those to keep; long escapes a character
-// that \u cannot.
+// escape escapes invisible characters, except those in keep; long those beyond \uffff.
 func escape(s, keep string, long func(r rune) string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -39,8 +39,7 @@ func UnknownCommand(parent *cobra.Command, word string) error {
 	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word, DidYouMean(word, names))
 }
 
-// DidYouMean ends the error about an unknown word with the nearest of those that are
-// known; "" when none is near.
+// DidYouMean names the known word that is nearest to an unknown one; "": none is near.
 func DidYouMean(word string, known []string) string {
 	if near := nearest.Of(word, known); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
@@ -78,7 +77,7 @@ func NoArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// One requires one argument; what says which.
+// One requires one argument, the one that what names.
 func One(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -91,7 +90,7 @@ func One(what string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOne allows one argument; what says which.
+// AtMostOne allows one argument, the one that what names.
 func AtMostOne(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -50,8 +50,7 @@ func Attach(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// attachment is the message of a relay to the process that attaches: how to run the
-// extension.
+// attachment tells the process that attaches how to run the extension.
 type attachment struct {
 	Dir  string   `json:"dir"`
 	Argv []string `json:"argv"`
@@ -61,7 +60,6 @@ type attachment struct {
 // stopTimeout is the time that a process has to end after Ctrl-C.
 const stopTimeout = 3 * time.Second
 
-// attach runs the extension that a relay waits for.
 func attach(ctx context.Context, c *console.Console, socket string, command []string) error {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -133,8 +131,7 @@ func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, erro
 }
 
 // relay stands in for an extension: it passes messages between the host and the process
-// that attaches. It ends with that process, so that the host sees an end, and when the
-// host closes its stdin.
+// that attaches. It ends with that process, or when the host closes its stdin.
 func relay(ctx context.Context, c *console.Console, socket string, argv []string) error {
 	dir, err := os.Getwd()
 	if err != nil {

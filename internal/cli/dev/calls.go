@@ -20,30 +20,23 @@ func (p *prompt) call(ctx context.Context, words []string) bool {
 	if e == nil {
 		return false
 	}
-	call := p.begin(ctx, e, words[1:])
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	p.calls[ctx] = cancel
+	p.mu.Unlock()
+	call := func() {
+		defer cancel()
+		p.finish(ctx, e, words[1:])
+		p.mu.Lock()
+		delete(p.calls, ctx)
+		p.mu.Unlock()
+	}
 	if p.terminal != nil {
 		p.tasks.Go(call)
 	} else {
 		call()
 	}
 	return true
-}
-
-// begin prepares a call, which cancelCalls cancels from now on.
-func (p *prompt) begin(ctx context.Context, e *tools.Entry, pairs []string) (call func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	p.mu.Lock()
-	n := p.next
-	p.next++
-	p.calls[n] = cancel
-	p.mu.Unlock()
-	return func() {
-		defer cancel()
-		p.finish(ctx, e, pairs)
-		p.mu.Lock()
-		delete(p.calls, n)
-		p.mu.Unlock()
-	}
 }
 
 // cancelCalls cancels the calls in flight, and reports whether there were any.

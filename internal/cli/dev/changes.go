@@ -113,8 +113,7 @@ func (b *builds) showChange(id string) {
 	}
 }
 
-// patient removes the time limits of an extension, which a debugger would exceed. A
-// limit in the manifest stays.
+// patient removes the time limits, except those in the manifest: a debugger takes long.
 func patient(r manifest.Runtime) manifest.Runtime {
 	never, soon, again := manifest.Duration(0), manifest.Duration(100*time.Millisecond), -1
 	r.Activation = manifest.ActivationEager

@@ -106,8 +106,7 @@ func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Option
 	return err
 }
 
-// debounce is the quiet after which several writes count as one save. It is short
-// because an author waits.
+// debounce is the quiet after a save; short, because an author waits.
 const debounce = manifest.Duration(10 * time.Millisecond)
 
 // config reads the configuration and reduces it to the extension in dir.

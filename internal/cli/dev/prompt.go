@@ -20,7 +20,7 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// prompt does what an author types.
+// prompt executes the lines of an author.
 type prompt struct {
 	in       io.Reader
 	terminal *term.Terminal // nil: in is no terminal
@@ -30,14 +30,13 @@ type prompt struct {
 	tapping  context.CancelFunc // nil: no messages are shown
 	tasks    sync.WaitGroup
 
-	mu    sync.Mutex                 // guards calls and next
-	calls map[int]context.CancelFunc // in flight
-	next  int
+	mu    sync.Mutex                             // guards calls
+	calls map[context.Context]context.CancelFunc // in flight
 }
 
 func newPrompt(in io.Reader, s *screen, dir string) *prompt {
 	b := &builds{screen: s, dir: dir, offered: map[string]offer{}, broken: map[string]bool{}, skipped: map[string]string{}}
-	return &prompt{in: in, screen: s, builds: b, calls: map[int]context.CancelFunc{}}
+	return &prompt{in: in, screen: s, builds: b, calls: map[context.Context]context.CancelFunc{}}
 }
 
 // promptWords are the words of the prompt other than the names of tools. A tool of the
@@ -52,14 +51,13 @@ var promptWords = []struct{ word, does string }{
 	{"quit", "the end; ctrl-d too"},
 }
 
-// input is a line of the author, or the end of them: ctrl-c, ctrl-d, or the end of a
-// file.
+// input is a line, or the end of them: ctrl-c, ctrl-d, or the end of a file.
 type input struct {
 	line string
 	end  bool
 }
 
-// run does lines until one says quit or ctx ends. The end of a file that is no terminal
+// run executes lines until one says quit or ctx ends. The end of a file that is no terminal
 // does not end the session: saves still count. The goroutine that reads is left behind,
 // because nothing interrupts the read of a terminal.
 func (p *prompt) run(ctx context.Context) {
@@ -103,7 +101,7 @@ func (p *prompt) read(ctx context.Context, lines chan<- input) {
 	}
 }
 
-// do does one line; false is the end of the session.
+// do executes one line; false is the end of the session.
 func (p *prompt) do(ctx context.Context, line string) bool {
 	words, err := splitWords(line)
 	if err != nil {

@@ -92,8 +92,7 @@ func (p *prompt) enterTerminal() (leave func(), err error) {
 	return func() { _ = term.Restore(int(in.Fd()), before); fmt.Fprintln(p.screen.terminal) }, nil
 }
 
-// keys reads the keyboard. Ctrl-C cancels the calls in flight; without any it ends the
-// session.
+// keys reads the keyboard. Ctrl-C cancels the calls in flight, or ends the session.
 type keys struct {
 	io.Reader
 	prompt *prompt

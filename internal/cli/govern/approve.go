@@ -1,5 +1,5 @@
-// Package govern holds the commands about what may stop or change a call: policies,
-// approvals, hooks, and the audit log that records their decisions.
+// Package govern holds the commands about decisions on calls: policies, approvals,
+// hooks, and the audit log that records them.
 package govern
 
 import (
@@ -108,7 +108,6 @@ func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb,
 	return err
 }
 
-// completeQuestion completes the id of one question.
 func completeQuestion(c *console.Console) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 		r, err := hosts.Find(cmd.Context())

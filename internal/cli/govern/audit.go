@@ -206,19 +206,6 @@ func auditLine(r *audit.Record) string {
 	return console.Safe(line)
 }
 
-// explainFromAudit prints the record of a decision that no running host remembers.
-// notKept is the error that says so, and returned when the log lacks the decision too.
-func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
-	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
-		for r, err := range readAudits(ctx, paths, audit.Query{}) {
-			if err == nil && r.ID == id {
-				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(&r)})
-			}
-		}
-	}
-	return notKept
-}
-
 // verification is the result for one log.
 type verification struct {
 	audit.Report

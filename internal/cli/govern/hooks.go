@@ -34,12 +34,9 @@ func hooksList(c *console.Console) *cobra.Command {
 		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
 			"which they run. What an extension answers itself is as its manifest declares it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			only := manifest.HookEvent("")
-			if event != "" {
-				var err error
-				if only, err = hookEvent(event); err != nil {
-					return err
-				}
+			only, err := hookEvent(event)
+			if event != "" && err != nil {
+				return err
 			}
 			return listHooks(cmd.Context(), c, only)
 		},
@@ -56,7 +53,6 @@ func eventNames() (names []string) {
 	return names
 }
 
-// hookEvent reads the name of an event.
 func hookEvent(name string) (manifest.HookEvent, error) {
 	if e, ok := manifest.ParseHookEvent(name); ok {
 		return e, nil

@@ -88,7 +88,6 @@ func policyTest(c *console.Console) *cobra.Command {
 	}
 }
 
-// readCall reads the file with the call; - is stdin.
 func readCall(c *console.Console, name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(c.In)

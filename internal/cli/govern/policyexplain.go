@@ -1,6 +1,8 @@
 package govern
 
 import (
+	"github.com/exthost/exthost/governance/audit"
+
 	"cmp"
 	"context"
 	"fmt"
@@ -175,4 +177,17 @@ func stepReason(s governance.Step) string {
 		reason = strings.TrimPrefix(reason+"; answered by "+s.By, "; ")
 	}
 	return reason
+}
+
+// explainFromAudit prints the record of a decision that no running host remembers.
+// notKept is the error that says so, and returned when the log lacks the decision too.
+func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
+	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
+		for r, err := range readAudits(ctx, paths, audit.Query{}) {
+			if err == nil && r.ID == id {
+				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(&r)})
+			}
+		}
+	}
+	return notKept
 }

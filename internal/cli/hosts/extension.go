@@ -47,8 +47,7 @@ func Worker(s exthost.Status, id string) (exthost.ExtensionStatus, error) {
 	return exthost.ExtensionStatus{}, &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)), Hint: "exthost list"}
 }
 
-// policyAsExtension is the status of a policy's process; of a policy without one, a
-// status with little in it.
+// policyAsExtension is the status of a policy's process, or little without a process.
 func policyAsExtension(p exthost.PolicyStatus) exthost.ExtensionStatus {
 	if p.Process != nil {
 		return *p.Process
@@ -87,8 +86,7 @@ func PID(x exthost.ExtensionStatus) int {
 	return 0
 }
 
-// Evidence is the output that the latest failure of an extension left; nil when there
-// is none.
+// Evidence is the output that the latest failure of an extension left; nil: there is none.
 func Evidence(x exthost.ExtensionStatus) *protocol.Evidence {
 	for _, i := range x.Instances {
 		if i.Evidence != nil {

@@ -113,8 +113,7 @@ func UnknownTool(s exthost.Status, name string) error {
 	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no tool %q%s", name, meant), Hint: "exthost tools list"}
 }
 
-// nearestOwner is the extension whose id the beginning of a tool's name resembles; ""
-// when there is none.
+// nearestOwner is the extension whose id the beginning of a tool's name resembles.
 func nearestOwner(name string, ids []string) string {
 	words := strings.Split(strings.TrimPrefix(name, "ext_"), "_")
 	for n := len(words); n > 0; n-- {
@@ -125,8 +124,7 @@ func nearestOwner(name string, ids []string) string {
 	return ""
 }
 
-// unavailable is the error about a tool of an extension that offers none. The exit code
-// is that of the reason.
+// unavailable is the error about a tool of an extension that offers none.
 func unavailable(name string, x exthost.ExtensionStatus, diags []protocol.Diagnostic) error {
 	e := &console.Error{Code: console.ExitExtension, Hint: "exthost info " + x.ID}
 	switch x.State {
@@ -156,7 +154,7 @@ func Description(description, extension string) string {
 	return strings.TrimPrefix(description, "[ext:"+extension+"] ")
 }
 
-// Tokens estimates what tools cost in every model request.
+// Tokens estimates the cost of tools in every model request.
 func Tokens(entries []*tools.Entry) int {
 	sum := 0
 	for _, e := range entries {

@@ -1,5 +1,5 @@
 // Package hosts finds the running host of a directory, or opens one for a command, and
-// words for people what the status of a host says.
+// words the status of a host for people.
 package hosts
 
 import (
@@ -58,7 +58,7 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 	return Open(ctx, c, cfg, exthost.Options{Start: start, Inspect: true})
 }
 
-// Open opens a host for a command whose output tells the result, not the log.
+// Open opens a host that logs to stderr only on demand.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
 	log, err := c.QuietLogger(cfg.Log)
 	if err != nil {
@@ -77,16 +77,15 @@ func Owners(tool string) func(id string) bool {
 	return func(id string) bool { return tools.MayOwn(id, tool) }
 }
 
-// ForCall selects what a call of a tool, or to an extension, needs: the policies, and
-// the extensions that may have the tool.
+// ForCall selects the processes that a call needs: policies, and the extension or those
+// that may have the tool.
 func ForCall(extension, tool string) func(id string) bool {
 	return func(id string) bool {
 		return strings.HasPrefix(id, exthost.PolicyPrefix) || id == extension || tool != "" && tools.MayOwn(id, tool)
 	}
 }
 
-// Peek opens a host that starts nothing and prints nothing, for completions; nil when
-// that fails.
+// Peek opens a silent host that starts nothing, for completions; nil when that fails.
 func Peek(ctx context.Context, c *console.Console) *exthost.Host {
 	c.Err = io.Discard
 	h, err := Inspect(ctx, c, None)

@@ -32,8 +32,7 @@ type Running struct {
 	client *http.Client
 }
 
-// Find finds the host of this directory. Without one, the error has the code
-// [console.ExitNotFound].
+// Find finds the host of this directory; [console.ExitNotFound] without one.
 func Find(ctx context.Context) (*Running, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -95,8 +94,7 @@ func (r *Running) Get(ctx context.Context, path string, into any) error {
 	return r.do(ctx, http.MethodGet, path, nil, into)
 }
 
-// Post makes a request of the operator's API that may take its time. into is decoded
-// from the answer; nil ignores it.
+// Post makes a request of the operator's API without a time limit; into may be nil.
 func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
 	return r.do(ctx, http.MethodPost, path, body, into)
 }
@@ -120,8 +118,7 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 	return nil
 }
 
-// Follow passes the data of each event of a stream to show, until the stream or ctx
-// ends, which is no error.
+// Follow shows the data of each event of a stream. The end of it or of ctx is no error.
 func (r *Running) Follow(ctx context.Context, path string, show func(data []byte) error) error {
 	stream, err := r.open(ctx, http.MethodGet, path, nil)
 	if err != nil {

@@ -98,8 +98,7 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	return printResult(c, q.tool, result)
 }
 
-// explained adds the command that explains the decision of a policy to an error that
-// contains one.
+// explained adds the command that explains the decision in an error, if there is one.
 func explained(err error) error {
 	var data struct {
 		Decision string `json:"decision_id"`

@@ -87,7 +87,7 @@ func findingRows(findings []finding, failed int, handshake bool) (rows [][]strin
 	return append(rows, []string{summary})
 }
 
-// diagnose opens a host and checks what its status says.
+// diagnose opens a host and checks its status.
 func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]finding, error) {
 	cfg, _, err := hosts.Load(c)
 	if err != nil {
@@ -173,8 +173,7 @@ func examine(what string, x exthost.ExtensionStatus, diags []protocol.Diagnostic
 	return f
 }
 
-// examinePolicy checks whether a policy can decide. A required one that cannot stops
-// every call.
+// examinePolicy checks whether a policy can decide.
 func examinePolicy(p exthost.PolicyStatus, handshake bool) finding {
 	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
 	if !p.Required {
@@ -211,8 +210,7 @@ func findProgram(h *exthost.Host, x exthost.ExtensionStatus) error {
 	return findCommand(argv)
 }
 
-// findCommand looks for the program of a command line, or for a script, which need not
-// be executable.
+// findCommand looks for a program, or for a script, which need not be executable.
 func findCommand(argv []string) error {
 	if len(argv) == 0 || strings.Contains(argv[0], "://") {
 		return nil

@@ -93,9 +93,8 @@ func Info(c *console.Console) *cobra.Command {
 	}
 }
 
-// statusOf returns the status of a host, its configuration and the tools of one of its
-// extensions. The host is the running one if it has the extension, else one that starts
-// only this extension.
+// statusOf returns the status and configuration of the running host with the tools of
+// one extension; if it lacks the extension, those of a host that starts only this one.
 func statusOf(ctx context.Context, c *console.Console, id string) (exthost.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
 	if r != nil {

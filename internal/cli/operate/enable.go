@@ -94,7 +94,6 @@ func subjectOf(ctx context.Context, c *console.Console, id string) (*subject, er
 	return x, nil
 }
 
-// listed reports whether a list of the configuration names id.
 func (x *subject) listed(key, id string) bool {
 	list := x.cfg.Extensions.Disabled
 	if key == "allowlist" {
@@ -178,8 +177,7 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 // apply has the running host reload.
 func (x *subject) apply(ctx context.Context, r *ruling) error {
 	if _, err := reload(ctx, x.running, false); err != nil {
-		var exit *console.Error
-		if !errors.As(err, &exit) {
+		if _, ok := errors.AsType[*console.Error](err); !ok {
 			err = fmt.Errorf("written to %s, and the running exthost did not take it: %w", console.NearbyPath(r.String()), err)
 		}
 		return err

@@ -68,7 +68,6 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 	return r.Follow(ctx, "/api/v1/logs?"+query.Encode(), func(data []byte) error { return printRecord(c, data) })
 }
 
-// printRecord prints one record of the log.
 func printRecord(c *console.Console, data []byte) error {
 	var record exthost.LogRecord
 	if err := json.Unmarshal(data, &record); err != nil {

@@ -141,8 +141,7 @@ func widest(lines []string) (n int) {
 	return n
 }
 
-// extensionRows are the row of an extension and, when it has several instances, one
-// row for each.
+// extensionRows are the row of an extension, and one for each of several instances.
 func extensionRows(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
 	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
@@ -187,7 +186,6 @@ func extensionNotes(x exthost.ExtensionStatus, diags []protocol.Diagnostic, now 
 	return notes
 }
 
-// destinationRows are the rows of a destination, with its address.
 func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, now time.Time) []statusRow {
 	rows := extensionRows(d.ExtensionStatus, diags, now)
 	note := "a destination, at /" + d.ID + "/"
@@ -204,7 +202,6 @@ func destinationRows(d exthost.DestinationStatus, diags []protocol.Diagnostic, n
 	return rows
 }
 
-// fill adds the process and the notes of one instance.
 func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 	if i.PID > 0 {
 		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
@@ -223,8 +220,7 @@ func (r *statusRow) fill(i exthost.InstanceStatus, now time.Time) {
 	}
 }
 
-// complaint is the line on stderr that probably says why an instance failed; "" when
-// its reason contains the line.
+// complaint is the line on stderr about a failure; "" when the reason contains it.
 func complaint(i exthost.InstanceStatus) string {
 	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
 		return ""

@@ -67,7 +67,7 @@ func alreadyRunning(i daemon.Info) error {
 	return e
 }
 
-// me is the user who runs this process, and the only one whom its control socket admits.
+// me is the user of this process, the only one that its control socket admits.
 func me() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -139,5 +139,25 @@ func newOperatorToken() (operatorToken, error) {
 func (t operatorToken) forget() {
 	if kept, err := os.ReadFile(t.file); err == nil && string(kept) == t.text+"\n" {
 		_ = os.Remove(t.file) // a token that stays has no use any more
+	}
+}
+
+// reload is a reload by SIGHUP: the log tells its result.
+func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
+	if f.reload != nil {
+		if err := f.reload(); err != nil {
+			log.Error("the certificate is not read again, the one before goes on", "error", err)
+		}
+	}
+	c, err := h.Admin().Reload(ctx)
+	if err != nil {
+		log.Error("not reloaded, everything goes on as it was", "error", err)
+		return
+	}
+	for _, k := range c.Kept {
+		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
+	}
+	for _, section := range c.Restart {
+		log.Warn("changed, and counts when exthost is started again", "section", section)
 	}
 }

@@ -50,7 +50,7 @@ type greeting struct {
 	brief   bool // shows only some tools of each extension
 }
 
-// summary counts what runs, and its cost.
+// summary counts the extensions that run, and their cost.
 func (g *greeting) summary(s exthost.Status, entries []*tools.Entry, took time.Duration) {
 	run, starting := 0, 0
 	for _, x := range s.Extensions {
@@ -70,8 +70,7 @@ func (g *greeting) summary(s exthost.Status, entries []*tools.Entry, took time.D
 	}
 }
 
-// extension is one line about an extension with its tools or its state, and the details
-// below.
+// extension is a line about an extension, and details below.
 func (g *greeting) extension(x exthost.ExtensionStatus, entries []*tools.Entry, diags []protocol.Diagnostic) {
 	mark, what := g.c.Paint(console.Green, "●"), console.Plural(len(entries), "tool")
 	switch {
@@ -170,8 +169,7 @@ func (g *greeting) text(prefix, text string) {
 
 var uncoloured = strings.NewReplacer("\x1b["+string(console.Yellow)+"m", "", "\x1b["+string(console.Red)+"m", "", "\x1b[0m", "")
 
-// destinations has a line for each destination with its address, or the reason that it
-// has none.
+// destinations has a line for each, with its address or the reason that it has none.
 func (g *greeting) destinations(s exthost.Status, f front) {
 	for _, d := range s.Destinations {
 		mark, where := g.c.Paint(console.Green, "●"), f.url+"/"+d.ID+"/mcp"
@@ -199,8 +197,7 @@ func (g *greeting) manifests(s exthost.Status) {
 	}
 }
 
-// clients says where the tools are served, and how to connect the usual clients, in
-// commands and files to copy.
+// clients says how to connect the usual clients, in commands and files to copy.
 func (g *greeting) clients(f front) {
 	if f.url == "" {
 		fmt.Fprintf(&g.b, "serving one MCP client on stdin and stdout\n")

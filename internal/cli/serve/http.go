@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,12 +20,10 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// httpShutdown is the time that HTTP requests have to end: a part of the 5 s that the
-// whole host has.
+// httpShutdown is the part of HTTP requests in the 5 s that the end of the host takes.
 const httpShutdown = time.Second
 
-// httpFront listens at once, so that a port in use is an error before any extension
-// starts.
+// httpFront listens at once: a port in use is an error before any extension starts.
 func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
 	token, err := bearerToken(cfg.Auth)
 	if err != nil {
@@ -39,7 +38,8 @@ func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
 			listener.Close()
 		}
 	}()
-	f = front{url: urlOf(listener.Addr(), cfg.TLS.Cert != ""), exposed: !loopback(listener.Addr())}
+	addr := listener.Addr().(*net.TCPAddr)
+	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
 	if token != "" {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
@@ -68,12 +68,15 @@ func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
 
 func httpOptions(cfg config.Server, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
 	o := httpserver.Options{
-		Backend: h, Serves: h.Serves, Bridge: h.Admin(), OAuth: resourceServer(cfg.Auth.OAuth), Ready: func() error { return startedYet(h) },
+		Backend: h, Serves: h.Serves, Bridge: h.Admin(), Ready: func() error { return startedYet(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
 		Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
 		Admin: httpserver.Admin(h), OperatorToken: operator,
 		Logger: log, ShutdownTimeout: httpShutdown,
+	}
+	if a := cfg.Auth.OAuth; a.Issuer != "" {
+		o.OAuth = &httpserver.OAuth{Resource: a.Resource, Issuer: a.Issuer, Audience: a.Audience, KeysURL: a.JWKSURL, Scopes: a.Scopes}
 	}
 	if cfg.Metrics {
 		o.Metrics = httpserver.Metrics(h)
@@ -82,11 +85,10 @@ func httpOptions(cfg config.Server, h *exthost.Host, token, operator string, log
 }
 
 func cannotListen(addr string, err error) error {
-	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
-	var sys *os.SyscallError
-	if errors.As(err, &sys) {
-		e.Text = "cannot listen on " + addr + ": " + sys.Err.Error()
+	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = sys.Err
 	}
+	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"
@@ -96,14 +98,6 @@ func cannotListen(addr string, err error) error {
 		e.Code, e.Hint = console.ExitInvalid, "exthost serve --listen HOST:PORT, such as 127.0.0.1:7800"
 	}
 	return e
-}
-
-// resourceServer is the configuration of access tokens; nil when there is none.
-func resourceServer(o config.OAuth) *httpserver.OAuth {
-	if o.Issuer == "" {
-		return nil
-	}
-	return &httpserver.OAuth{Resource: o.Resource, Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.JWKSURL, Scopes: o.Scopes}
 }
 
 // startedYet is the error of /readyz while extensions start.
@@ -117,21 +111,15 @@ func startedYet(h *exthost.Host) error {
 }
 
 // urlOf is the URL of an address for clients on this machine.
-func urlOf(addr net.Addr, tls bool) string {
+func urlOf(addr *net.TCPAddr, tls bool) string {
 	scheme, host := "http", addr.String()
 	if tls {
 		scheme = "https"
 	}
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		_, port, _ := net.SplitHostPort(host)
-		host = net.JoinHostPort("127.0.0.1", port)
+	if addr.IP.IsUnspecified() {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
 	}
 	return scheme + "://" + host
-}
-
-func loopback(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 // bearerToken is the configured token; "" when there is none.

@@ -22,8 +22,7 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// Command is exthost serve. It calls onHangup with the action of SIGHUP once a host
-// runs.
+// Command is exthost serve. It gives onHangup the action of SIGHUP when a host runs.
 func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	var listen, watch string
 	r := run{console: c, onHangup: onHangup}
@@ -123,8 +122,7 @@ func (r *run) serve(ctx context.Context) error {
 	return errors.Join(err, host.Close(), endControl())
 }
 
-// serveHost serves until ctx ends, which is no error, or the front does. Meanwhile it
-// welcomes the operator.
+// serveHost serves until ctx ends, which is no error, or the front does.
 func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	serving, stop := context.WithCancel(ctx)
 	var welcome sync.WaitGroup
@@ -159,26 +157,6 @@ func (r *run) disabler() func(id string, disabled bool) error {
 	}
 }
 
-// reload does a reload whose result is for readers of the log.
-func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
-	if f.reload != nil {
-		if err := f.reload(); err != nil {
-			log.Error("the certificate is not read again, the one before goes on", "error", err)
-		}
-	}
-	c, err := h.Admin().Reload(ctx)
-	if err != nil {
-		log.Error("not reloaded, everything goes on as it was", "error", err)
-		return
-	}
-	for _, k := range c.Kept {
-		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
-	}
-	for _, section := range c.Restart {
-		log.Warn("changed, and counts when exthost is started again", "section", section)
-	}
-}
-
 // strictness is the error that ends serve --strict; nil when there is none.
 func strictness(s exthost.Status) error {
 	lines := []string{"--strict, and not everything is in order"}
@@ -202,7 +180,7 @@ func strictness(s exthost.Status) error {
 	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
 }
 
-// stdioDrain is the time that calls have whose client has closed stdin. The end of the
+// stdioDrain is the time for calls in flight when the client closes stdin. The end of the
 // extensions takes its own time after it.
 const stdioDrain = 3 * time.Second
 

@@ -59,8 +59,7 @@ func (s *schemaOf) read(schema json.RawMessage, value string, before json.RawMes
 	return text
 }
 
-// jsonType is the JSON Schema type of the JSON that text spells; "" when text is no
-// JSON.
+// jsonType is the JSON Schema type of text; "" when text is no JSON.
 func jsonType(text string) string {
 	var v any
 	if json.Unmarshal([]byte(text), &v) != nil {
@@ -94,7 +93,7 @@ const maxNesting = 8
 // a local reference or in its alternatives.
 func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	var in struct {
-		Type         any               `json:"type"`
+		Type         json.RawMessage   `json:"type"`
 		Enum         []json.RawMessage `json:"enum"`
 		Const        json.RawMessage   `json:"const"`
 		AnyOf, OneOf []json.RawMessage
@@ -103,18 +102,13 @@ func (s *schemaOf) types(schema json.RawMessage, depth int) (types []string) {
 	if depth > maxNesting || json.Unmarshal(schema, &in) != nil {
 		return nil
 	}
-	switch given := in.Type.(type) {
-	case string:
-		types = append(types, given)
-	case []any:
-		for _, v := range given {
-			if name, ok := v.(string); ok {
-				types = append(types, name)
-			}
-		}
+	var one string
+	var several []string
+	if json.Unmarshal(in.Type, &one) == nil && one != "" {
+		return []string{one}
 	}
-	if len(types) > 0 {
-		return types
+	if json.Unmarshal(in.Type, &several) == nil && len(several) > 0 {
+		return several
 	}
 	for _, v := range append(in.Enum, in.Const) {
 		if len(v) > 0 {
