@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +121,14 @@ func TestHouse(t *testing.T) {
 		if p.Doc == "" && p.Name != "main" {
 			t.Errorf("package %s has no comment that says what it is", p.ImportPath)
 		}
+		for _, imp := range p.Imports {
+			if program(ours(imp)) && !program(name) {
+				t.Errorf("package %q imports %q, which is a part of the program", name, ours(imp))
+			}
+			if command(name) && command(ours(imp)) && !slices.Contains(commandsShare, ours(imp)) {
+				t.Errorf("package %q imports %q: commands share nothing but %q", name, ours(imp), commandsShare)
+			}
+		}
 		if free(name) {
 			continue
 		}
@@ -164,9 +171,20 @@ func ours(importPath string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(importPath, module), "/")
 }
 
+// program packages are the program; nothing outside of it imports them.
+func program(name string) bool {
+	return strings.HasPrefix(name, "cmd/") || name == "internal/cli" || command(name)
+}
+
+// command packages are the commands of the program, and what they share.
+func command(name string) bool { return strings.HasPrefix(name, "internal/cli/") }
+
+// commandsShare are the command packages that others may import.
+var commandsShare = []string{"internal/cli/console", "internal/cli/hosts", "internal/cli/toolcall"}
+
 // free packages may import anything: the program, its helpers above the workers,
 // and examples. Nothing but them imports them.
 func free(name string) bool {
-	return path.Dir(name) == "cmd" || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "examples/") ||
+	return program(name) || strings.HasPrefix(name, "examples/") ||
 		name == "internal/bundled" || name == "internal/peertest" || name == "docs"
 }

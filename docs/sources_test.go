@@ -153,8 +153,8 @@ func pointsTable(t testing.TB) string {
 func exitCodes(t testing.TB) string {
 	var b strings.Builder
 	b.WriteString("| code | when |\n|---|---|\n")
-	for _, c := range constants(t, "cmd/exthost/exit.go") {
-		if name, ok := strings.CutPrefix(c.name, "exit"); ok {
+	for _, c := range constants(t, "internal/cli/console/exit.go") {
+		if name, ok := strings.CutPrefix(c.name, "Exit"); ok {
 			fmt.Fprintf(&b, "| %s | %s |\n", c.value, cell(cmp.Or(c.comment, strings.ReplaceAll(snake(name), "_", " "))))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -51,7 +52,7 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
 	s := startServe(t, dir)
-	if _, code := ask(t, dir, "status"); code != exitOK {
+	if _, code := ask(t, dir, "status"); code != console.ExitOK {
 		t.Fatalf("status of a running host: exit code %d", code)
 	}
 	if err := s.Process.Kill(); err != nil {
@@ -59,17 +60,17 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	}
 	<-s.read
 	_ = s.Wait()
-	if _, code := ask(t, dir, "status"); code != exitNotFound {
+	if _, code := ask(t, dir, "status"); code != console.ExitNotFound {
 		t.Errorf("status of a killed host: exit code %d", code)
 	}
-	if out, code := ask(t, dir, "call", "ext_talk_say", "text=x"); code != exitOK || out != "done\n" {
+	if out, code := ask(t, dir, "call", "ext_talk_say", "text=x"); code != console.ExitOK || out != "done\n" {
 		t.Errorf("a call starts its own extension: %q, exit code %d", out, code)
 	}
 	s = startServe(t, dir)
-	if out, code := ask(t, dir, "status"); code != exitOK || !strings.Contains(out, fmt.Sprintf("pid %d,", s.Process.Pid)) {
+	if out, code := ask(t, dir, "status"); code != console.ExitOK || !strings.Contains(out, fmt.Sprintf("pid %d,", s.Process.Pid)) {
 		t.Errorf("status of the next host: exit code %d, %s", code, out)
 	}
-	if code := s.end(t, os.Interrupt); code != exitOK {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -96,10 +97,10 @@ func TestSocketInRuntimeDirectory(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_RUNTIME_DIR", "") // as cron has it
-	if _, code := ask(t, dir, "status"); code != exitOK {
+	if _, code := ask(t, dir, "status"); code != console.ExitOK {
 		t.Errorf("it is not found without the variable: exit code %d", code)
 	}
-	if code := s.end(t, syscall.SIGTERM); code != exitOK {
+	if code := s.end(t, syscall.SIGTERM); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if left, _ := os.ReadDir(runtimeDir); len(left) > 0 {
@@ -144,17 +145,17 @@ func TestManyHostsOnStdio(t *testing.T) {
 	defer first()
 	second := stdioHost(t, dir)
 	defer second()
-	if out, code := ask(t, dir, "status"); code != exitOK || !strings.Contains(out, ", stdio\n") {
+	if out, code := ask(t, dir, "status"); code != console.ExitOK || !strings.Contains(out, ", stdio\n") {
 		t.Errorf("status: exit code %d, %s", code, out)
 	}
 	s := startServe(t, dir)
-	if code := s.end(t, os.Interrupt); code != exitOK || !strings.Contains(s.stderr.String(), "serve --stdio, pid") {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK || !strings.Contains(s.stderr.String(), "serve --stdio, pid") {
 		t.Errorf("an HTTP host beside them: exit code %d, %s", code, s.stderr)
 	}
 	if err := first(); err != nil {
 		t.Error(err)
 	}
-	if _, code := ask(t, dir, "status"); code != exitNotFound {
+	if _, code := ask(t, dir, "status"); code != console.ExitNotFound {
 		t.Errorf("status after the first has gone: exit code %d", code)
 	}
 	if err := second(); err != nil {
@@ -207,7 +208,7 @@ func TestFollowLogs(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
 	s := startServe(t, dir)
-	if _, code := ask(t, dir, "call", "ext_talk_say", "text=before"); code != exitOK {
+	if _, code := ask(t, dir, "call", "ext_talk_say", "text=before"); code != console.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	interrupted := follow(t, dir, "talk", "-o", "json")
@@ -232,7 +233,7 @@ func TestFollowLogs(t *testing.T) {
 	if err := interrupted.Wait(); err != nil {
 		t.Errorf("Ctrl-C: %v", err)
 	}
-	if code := s.end(t, os.Interrupt); code != exitOK {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("the host: exit code %d, %s", code, s.stderr)
 	}
 	_, _ = io.Copy(io.Discard, ended.lines)
@@ -262,7 +263,7 @@ func TestInterruptedCallOfRunningHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
+	if code := cmd.ProcessState.ExitCode(); code != console.ExitCanceled {
 		t.Errorf("exit code %d", code)
 	}
 	for began := time.Now(); ; {
@@ -273,7 +274,7 @@ func TestInterruptedCallOfRunningHost(t *testing.T) {
 			t.Fatal("the call goes on")
 		}
 	}
-	if code := s.end(t, os.Interrupt); code != exitOK {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("the host: exit code %d", code)
 	}
 }

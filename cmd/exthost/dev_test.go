@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 )
@@ -293,7 +294,7 @@ func TestAttachToSomethingElse(t *testing.T) {
 	}()
 	for range 5 {
 		out, err := program(dir, "attach", socket).CombinedOutput()
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(exitNotFound) || !strings.Contains(string(out), "next: exthost dev DIR --attach") {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != int(console.ExitNotFound) || !strings.Contains(string(out), "next: exthost dev DIR --attach") {
 			t.Errorf("%v: %s", err, out)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -130,7 +131,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
 		text := ts.ReadFile(name)
-		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && invisible(r) }); (i >= 0) != neg {
+		if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && console.Invisible(r) }); (i >= 0) != neg {
 			ts.Fatalf("%s: first character a terminal acts on at %d of %d: %q", name, i, len(text), text[max(i-20, 0):min(max(i, 0)+20, len(text))])
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -191,7 +192,7 @@ func TestServeHTTP(t *testing.T) {
 			if answer := s.call(t, "ext_notes_add", `{"text":"a"}`); !strings.Contains(answer, `"id":1`) {
 				t.Errorf("ext_notes_add answers %s", answer)
 			}
-			if code := s.end(t, sig); code != exitOK {
+			if code := s.end(t, sig); code != console.ExitOK {
 				t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 			}
 			if n := strings.Count(s.stderr.String(), "\n"); n != 1 {
@@ -237,7 +238,7 @@ func TestServeHangup(t *testing.T) {
 	if answer := s.call(t, "ext_kit_say", `{"n":1}`); strings.Contains(answer, "error") {
 		t.Errorf("ext_kit_say answers %s", answer)
 	}
-	if code := s.end(t, os.Interrupt); code != exitOK {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 	}
 }
@@ -253,7 +254,7 @@ func TestServePortTaken(t *testing.T) {
 	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest})
 	out, err := program(dir, "serve", "--listen", taken.Addr().String()).CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitFailed {
 		t.Errorf("serve on a taken port ends with %v", err)
 	}
 	want := "exthost: cannot listen on " + taken.Addr().String() + ": address already in use\n" +
@@ -268,7 +269,7 @@ func TestServeExposed(t *testing.T) {
 	processtest.Leaks(t)
 	out, err := program(project(t, nil), "serve", "--listen", "0.0.0.0:0").CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitInvalid || !strings.Contains(string(out), "no token is set") {
+	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid || !strings.Contains(string(out), "no token is set") {
 		t.Errorf("serve on 0.0.0.0 without a token: %v, %s", err, out)
 	}
 }
@@ -347,7 +348,7 @@ func TestInterruptedCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitCanceled {
+	if code := cmd.ProcessState.ExitCode(); code != console.ExitCanceled {
 		t.Errorf("exit code %d, stderr %q", code, &stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -46,7 +47,7 @@ func TestOperatorToken(t *testing.T) {
 			t.Errorf("%s with %q: %d %s", tt.path, tt.token, code, body)
 		}
 	}
-	if code := s.end(t, os.Interrupt); code != exitOK {
+	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	if _, err := os.Stat(said.TokenFile); err == nil {

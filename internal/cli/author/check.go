@@ -1,0 +1,223 @@
+package author
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/check"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Check tests an extension.
+func Check(c *console.Console) *cobra.Command {
+	var form, expected string
+	cmd := &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Try an extension on good days and bad ones, for its author",
+		Long: "Start the extension in DIR (or all below it; default: this directory) and try what hosts, models\n" +
+			"and bad days do to it: ids, noise, bad arguments, floods, cancellation, its end. What it may be\n" +
+			"called with is in its check.json; tools that are neither named there nor annotated as reading\n" +
+			"only are not called. The exit code is 9 when something fails.",
+		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
+			"  exthost check --expected known-failures.txt",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return console.Usagef("exthost check DIR", "%s takes one directory, %q is too much", cmd.CommandPath(), args[1])
+			}
+			if form != "" && reportForms[form] == nil {
+				return console.Usagef("", "--format %q: there is tap and junit; -o has table, json and yaml", form)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			results, err := checkAll(cmd.Context(), c, append(args, ".")[0], expected)
+			if err != nil {
+				return err
+			}
+			if err := printResults(c, results, form); err != nil {
+				return err
+			}
+			if check.Failed(results) > 0 {
+				return console.Reported(console.ExitDoctor)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&form, "format", "", "print the report as `FORM`: tap or junit")
+	cmd.Flags().StringVar(&expected, "expected", "", "`FILE` with the names of probes that are known to fail, one a line, reasons behind a #")
+	console.CompleteFlag(cmd, "format", []string{"tap", "junit"})
+	return cmd
+}
+
+// checkAll probes every extension in a directory.
+func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string) ([]check.Result, error) {
+	var o check.Options
+	if expectedFile != "" {
+		text, err := console.ReadFile(expectedFile, console.MaxInput, "exthost check --help")
+		if err != nil {
+			return nil, err
+		}
+		if o.Expected, err = check.ParseExpected(expectedFile, string(text)); err != nil {
+			return nil, console.Usagef("", "%v", err)
+		}
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + dir, Hint: "exthost init " + filepath.Base(dir) + " --lang python, which makes one"}
+	}
+	h, cleanUp, err := openFor(ctx, c, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer cleanUp()
+	s := h.Status()
+	if err := nothingToCheck(s, dir); err != nil {
+		return nil, err
+	}
+	var results []check.Result
+	for _, x := range s.Extensions {
+		found, err := check.Run(ctx, h, x, o)
+		if protocol.KindOf(err) == protocol.RequirementMissing && len(s.Extensions) > 1 {
+			found, err = []check.Result{{Extension: x.ID, Probe: "start", About: "the host starts it", Outcome: check.Skip, Detail: x.Reason}}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, found...)
+	}
+	return results, nil
+}
+
+// openFor opens a host for the extensions of one directory alone, with the operator's
+// configuration for them. cleanUp closes the host and removes its state directory.
+func openFor(ctx context.Context, c *console.Console, dir string) (h *exthost.Host, cleanUp func(), err error) {
+	loaded, _, err := hosts.Load(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, of := config.Default(), loaded.Extensions
+	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
+	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs, of.Env, of.Defaults, of.Entries
+	state, err := os.MkdirTemp("", "exthost-check-")
+	if err != nil {
+		return nil, nil, err
+	}
+	if h, err = hosts.Open(ctx, c, cfg, exthost.Options{StateDir: state, Mode: exthost.Mode{StartLazy: true}}); err != nil {
+		os.RemoveAll(state)
+		return nil, nil, err
+	}
+	return h, func() { h.Close(); os.RemoveAll(state) }, nil
+}
+
+// nothingToCheck is the error of a directory without a valid manifest.
+func nothingToCheck(s status.Status, dir string) error {
+	var lines []string
+	for _, d := range s.Diagnostics {
+		if d.Level == protocol.LevelError && (d.Code == manifest.CodeInvalid || d.Code == manifest.CodeTooLarge || d.Code == manifest.CodeUnreadable) {
+			lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
+		}
+	}
+	if lines != nil {
+		return &console.Error{Code: console.ExitInvalid, Text: "the manifest is invalid, nothing was started\n" + strings.Join(lines, "\n"), Hint: "exthost check, once it is mended"}
+	}
+	if len(s.Extensions) == 0 {
+		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no %s in %s", manifest.FileName, dir), Hint: "exthost init NAME --lang python, which makes one"}
+	}
+	return nil
+}
+
+// reportForms are the forms of the report in addition to those of -o.
+var reportForms = map[string]func(io.Writer, []check.Result) error{"tap": check.TAP, "junit": check.JUnit}
+
+func printResults(c *console.Console, results []check.Result, form string) error {
+	if write := reportForms[form]; write != nil {
+		var b bytes.Buffer
+		if err := write(&b, results); err != nil {
+			return err
+		}
+		_, err := io.WriteString(c.Out, console.SafeText(b.String()))
+		return err
+	}
+	return c.Print(console.Document{Kind: "checks", Value: console.OrEmpty(results), Rows: resultRows(results), Wrap: true})
+}
+
+// resultRows are the report for a person: a row for each probe, then a summary.
+func resultRows(results []check.Result) (rows [][]string) {
+	last, summary := "", []string{summaryOf(results)}
+	for len(results) > 0 {
+		r, n := results[0], sameLine(results)
+		results = results[n:]
+		if r.Extension != last {
+			last = r.Extension
+			rows = append(rows, []string{"", r.Extension, ""})
+		}
+		if n > 1 {
+			rows = append(rows, []string{string(r.Outcome), fmt.Sprintf("%d others", n), r.Detail})
+			continue
+		}
+		lines := strings.Split(r.Detail, "\n")
+		about := r.About
+		if r.Outcome == check.Pass && r.Detail != "" {
+			about += " (" + lines[0] + ")"
+			lines = nil
+		}
+		rows = append(rows, []string{string(r.Outcome), r.Probe, about})
+		for _, line := range lines {
+			if line != "" {
+				rows = append(rows, []string{"", "", "→ " + line})
+			}
+		}
+	}
+	return append(rows, summary)
+}
+
+// summaryOf counts results by their outcome.
+func summaryOf(results []check.Result) string {
+	counts := make(map[check.Outcome]int)
+	var took time.Duration
+	for _, r := range results {
+		counts[r.Outcome]++
+		took += r.Took
+	}
+	summary := fmt.Sprintf("%d passed, %d failed", counts[check.Pass]+counts[check.Hint], counts[check.Fail])
+	for _, o := range []struct {
+		check.Outcome
+		words string
+	}{{check.Hint, "with a hint"}, {check.Known, "known to fail"}, {check.Skip, "skipped"}} {
+		if n := counts[o.Outcome]; n > 0 {
+			summary += fmt.Sprintf(", %d %s", n, o.words)
+		}
+	}
+	return summary + ", in " + took.Round(time.Millisecond).String()
+}
+
+// sameLine is the number of results at the beginning that share one line: many probes
+// that were skipped for one reason would hide the failure behind it.
+func sameLine(results []check.Result) (n int) {
+	for n < len(results) && results[n].Outcome == check.Skip && results[n].Detail == results[0].Detail && results[n].Extension == results[0].Extension {
+		n++
+	}
+	if n < 4 {
+		return 1
+	}
+	return n
+}

@@ -1,0 +1,163 @@
+// Package cli is the program exthost: it composes the commands, runs one of them and
+// turns its error into a message and an exit code.
+//
+// Rules of the whole program: stdout is data, stderr is for people. Data commands take
+// -o table, json, yaml or name. An error states the fault, the reason and the next
+// command. The program asks no questions. Text that extensions and their authors wrote
+// is shown with its control characters escaped.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/bundled"
+	"github.com/exthost/exthost/internal/cli/author"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/dev"
+	"github.com/exthost/exthost/internal/cli/govern"
+	"github.com/exthost/exthost/internal/cli/inspect"
+	"github.com/exthost/exthost/internal/cli/operate"
+	"github.com/exthost/exthost/internal/cli/serve"
+)
+
+// Run runs the program and returns its exit code.
+func Run(args []string, stdin, stdout, stderr *os.File) int {
+	defer survivePipes()()
+	c := &console.Console{In: stdin, Out: stdout, Err: stderr}
+	defer c.Close()
+	var onHangup hangup
+	ctx, stop := onHangup.interruptible(context.Background(), stderr)
+	defer stop()
+	cmd := root(c, &onHangup)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return console.ExitOK // a reader that closes the pipe, such as head, needs no more
+	}
+	if shown := console.Describe(err); shown != "" {
+		fmt.Fprintln(stderr, c.Paint(console.Red, "exthost: ")+shown)
+	}
+	return console.ExitCode(err)
+}
+
+// root is the command tree.
+func root(c *console.Console, onHangup *hangup) *cobra.Command {
+	cmd := console.Group("exthost", "Run extensions for LLM agent loops",
+		serve.Command(c, onHangup.set),
+		inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c), inspect.Validate(c), inspect.Doctor(c), inspect.Schema(c), inspect.Config(c), inspect.Version(c),
+		operate.Status(c), operate.Restart(c), operate.Reload(c), operate.Watch(c), operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Logs(c),
+		govern.Policy(c), govern.Approve(c), govern.Deny(c), govern.Audit(c), govern.Hooks(c),
+		author.Init(c), author.Check(c), author.Import(c),
+		dev.Dev(c), dev.Attach(c), dev.Tap(c),
+		extension())
+	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
+		"alive and serves their tools to agent loops over MCP or as a Go library.\n\n" +
+		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid\n" +
+		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing,\n" +
+		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or\n" +
+		"cancellation and 9 for checks that failed."
+	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
+		"  exthost doctor --runtime                  start every extension once and say what is wrong\n" +
+		"  exthost call ext_notes_add text='buy milk'"
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return c.CheckFlags() }
+	cmd.SetIn(c.In)
+	cmd.SetOut(c.Out)
+	cmd.SetErr(c.Err)
+	cmd.SetFlagErrorFunc(console.FlagError)
+	cmd.SetHelpCommand(help())
+	c.AddFlags(cmd)
+	return cmd
+}
+
+// extension is how the program runs itself as one of its own extensions.
+func extension() *cobra.Command {
+	return &cobra.Command{
+		Use: "extension NAME", Short: "Be one of the bundled extensions, on stdin and stdout", Hidden: true,
+		Args: console.One("the name of a bundled extension"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			signal.Reset() // SIGTERM has to end an extension at once
+			code, err := bundled.Run(args[0])
+			if err != nil {
+				return &console.Error{Code: console.ExitNotFound, Text: err.Error()}
+			}
+			if code != 0 {
+				return console.Reported(code)
+			}
+			return nil
+		},
+	}
+}
+
+func help() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show what a command does",
+		RunE: func(c *cobra.Command, args []string) error {
+			cmd, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return console.UnknownCommand(cmd, strings.Join(rest, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// hangup is the action of SIGHUP; nil: it ends the program.
+type hangup struct{ act atomic.Pointer[func()] }
+
+func (h *hangup) set(act func()) { h.act.Store(&act) }
+
+// interruptible ends ctx at the first SIGINT or SIGTERM. The second one has its usual
+// effect and ends the program. SIGHUP does the action of h; without one, or when the
+// terminal is gone, it ends ctx. A SIGHUP that is ignored, as by nohup, stays ignored.
+func (h *hangup) interruptible(parent context.Context, stderr *os.File) (context.Context, func()) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if signal.Ignored(syscall.SIGHUP) {
+		return ctx, stop
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	terminal := console.IsTerminal(stderr)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+			}
+			if act := h.act.Load(); act != nil && console.IsTerminal(stderr) == terminal {
+				(*act)()
+			} else {
+				cancel()
+			}
+		}
+	})
+	return ctx, func() {
+		cancel()
+		stop()
+		wg.Wait()
+		signal.Stop(hangups)
+	}
+}
+
+// survivePipes makes a write to a closed stdout an error until restore is called, so
+// that extensions are stopped in order. Children would inherit an ignored SIGPIPE.
+func survivePipes() (restore func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGPIPE)
+	return func() { signal.Stop(c) }
+}

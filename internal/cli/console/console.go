@@ -1,0 +1,145 @@
+// Package console is the terminal side of the program, which all commands share:
+// flags, output forms, text that is safe to show, errors with exit codes.
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Console is the input, the output and the common flags of one run of the program.
+type Console struct {
+	In       io.Reader
+	Out, Err io.Writer // data, and messages for people
+
+	Config     string   // --config; "": only the usual files
+	Extensions []string // --extensions; nil: the configured paths
+	LogLevel   string   // --log-level; "": the configured level
+	Color      string   // --color
+	Output     string   // --output, -o
+
+	logFile *os.File // closed by Close
+}
+
+// The values of the flags that take one of a few.
+var (
+	outputs   = []string{"table", "json", "yaml", "name"}
+	colourOn  = []string{"auto", "always", "never"}
+	LogLevels = []string{"trace", "debug", "info", "warn", "error"}
+)
+
+// AddFlags gives root and all commands below it the flags of c.
+func (c *Console) AddFlags(root *cobra.Command) {
+	f := root.PersistentFlags()
+	f.StringVar(&c.Config, "config", "", "configuration `FILE`, laid over those of this directory")
+	f.StringArrayVar(&c.Extensions, "extensions", nil, "search `DIR` for extensions instead of the configured paths (repeatable)")
+	f.StringVar(&c.LogLevel, "log-level", "", "`LEVEL` of the log on stderr: "+strings.Join(LogLevels, ", "))
+	f.StringVar(&c.Color, "color", "auto", "colours: auto, always or never")
+	f.StringVarP(&c.Output, "output", "o", "table", "`FORM` of the data: table, json, yaml or name")
+	CompleteFlag(root, "output", outputs)
+	CompleteFlag(root, "color", colourOn)
+	CompleteFlag(root, "log-level", LogLevels)
+}
+
+// CheckFlags refuses values of the flags of c that no command accepts.
+func (c *Console) CheckFlags() error {
+	for _, f := range []struct {
+		name, value string
+		allowed     []string
+	}{{"--output", c.Output, outputs}, {"--color", c.Color, colourOn}, {"--log-level", c.LogLevel, LogLevels}} {
+		if f.value == "" {
+			continue
+		}
+		if err := OneOf("", f.name, f.value, f.allowed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the log file.
+func (c *Console) Close() {
+	if c.logFile != nil {
+		c.logFile.Close()
+	}
+}
+
+// Say prints a diagnostic on stderr.
+func (c *Console) Say(d protocol.Diagnostic) {
+	colour := map[protocol.Level]Colour{protocol.LevelInfo: Dim, protocol.LevelWarn: Yellow, protocol.LevelError: Red}[d.Level]
+	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(colour, string(d.Level)), Safe(Nearby(d).String()))
+}
+
+// Warn prints a warning on stderr. Third-party arguments have to be safe already.
+func (c *Console) Warn(format string, args ...any) {
+	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Yellow, "warn"), fmt.Sprintf(format, args...))
+}
+
+// Note prints on stderr how an import changes one entry of a file, or with dropped that
+// the entry is left out. where names the entry.
+func (c *Console) Note(where string, dropped bool, message string) {
+	level, prefix := c.Paint(Dim, "info"), ""
+	if dropped {
+		level, prefix = c.Paint(Yellow, "warn"), "left out: "
+	}
+	fmt.Fprintf(c.Err, "%s: %s: %s%s\n", level, Safe(where), prefix, Safe(message))
+}
+
+const (
+	MaxInput    = 16 << 20 // bounds arguments and calls: no extension takes a longer line
+	MaxSettings = 8 << 20  // bounds the settings of other programs
+)
+
+// ReadFile reads a file of at most limit bytes; the hint is for one that does not exist.
+func ReadFile(path string, limit int, hint string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO does not wait for a writer
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Code: ExitNotFound, Text: "there is no " + path, Hint: hint}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err == nil && len(data) > limit {
+		err = fmt.Errorf("%s is over %d MiB", path, limit>>20)
+	}
+	return data, err
+}
+
+// ReadObject reads the JSON object in the flag --data: - is stdin, "" an empty object.
+func (c *Console) ReadObject(data string) (json.RawMessage, error) {
+	if data == "-" {
+		read, err := io.ReadAll(io.LimitReader(c.In, MaxInput+1))
+		if err != nil {
+			return nil, err
+		}
+		if len(read) > MaxInput {
+			return nil, Usagef("", "the arguments on stdin are over %d MiB", MaxInput>>20)
+		}
+		data = string(read)
+	}
+	if strings.TrimSpace(data) == "" {
+		return json.RawMessage("{}"), nil
+	}
+	raw := json.RawMessage(strings.TrimSpace(data))
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(raw, &object)
+	if err == nil && object == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, Usagef(`exthost call TOOL -d '{"key": "value"}'`, "the arguments are not a JSON object: %v", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,147 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// The exit codes, frozen: scripts depend on them.
+const (
+	ExitOK        = 0
+	ExitFailed    = 1
+	ExitUsage     = 2
+	ExitInvalid   = 3 // a config or manifest is invalid
+	ExitNotFound  = 4
+	ExitGated     = 5 // something the extension requires is missing
+	ExitDenied    = 6 // denied by a policy or by the operator's configuration
+	ExitExtension = 7 // the extension or its tool reports an error
+	ExitCanceled  = 8 // timeout or cancelled
+	ExitDoctor    = 9 // doctor found failures
+)
+
+// Error is an error with its exit code. Without Text, all of it is printed already.
+type Error struct {
+	Code int
+	Text string
+	Hint string // the next command; "": there is none
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Usagef is an error in how the program was called, with the next command.
+func Usagef(hint, format string, args ...any) error {
+	return &Error{Code: ExitUsage, Text: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Reported is the error of a command that has printed everything already.
+func Reported(code int) error { return &Error{Code: code} }
+
+// ExitCode is the code with which the program exits over err.
+func ExitCode(err error) int {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	if kind := protocol.KindOf(err); kind != "" {
+		return KindCode(kind)
+	}
+	return ExitFailed
+}
+
+// KindCode is [ExitCode] for an error of the host.
+func KindCode(kind protocol.Kind) int {
+	switch kind {
+	case protocol.ManifestInvalid, protocol.ConfigInvalid:
+		return ExitInvalid
+	case protocol.ToolNotFound:
+		return ExitNotFound
+	case protocol.RequirementMissing:
+		return ExitGated
+	case protocol.Rejected, protocol.Untrusted, protocol.DescriptorChanged, protocol.GovernanceUnavailable:
+		return ExitDenied
+	case protocol.CallTimeout, protocol.Canceled, protocol.HandshakeTimeout:
+		return ExitCanceled
+	case protocol.InvalidArguments:
+		return ExitUsage
+	}
+	return ExitExtension
+}
+
+// Describe renders err for a person: the error, its cause, and on a line of its own the
+// next command. "" when err says nothing new.
+func Describe(err error) string {
+	var lines []string
+	var exit *Error
+	var e *protocol.Error
+	switch {
+	case errors.As(err, &exit):
+		if exit.Text == "" {
+			return ""
+		}
+		lines = append(lines, exit.Text)
+		if exit.Hint != "" {
+			lines = append(lines, "  next: "+exit.Hint)
+		}
+	case errors.As(err, &e):
+		lines = DescribeKind(e)
+	case errors.Is(err, context.Canceled):
+		lines = append(lines, "interrupted")
+	default:
+		lines = append(lines, err.Error())
+	}
+	return SafeText(strings.Join(lines, "\n"))
+}
+
+// DescribeKind is [Describe] for an error of the host, not yet safe for a terminal.
+func DescribeKind(e *protocol.Error) []string {
+	lines := []string{e.Error()}
+	for _, line := range LastWords(e.Evidence) {
+		if !strings.Contains(e.Message, strings.TrimPrefix(line, "  stderr: ")) {
+			lines = append(lines, line)
+		}
+	}
+	if e.Outcome == "unknown" && !strings.Contains(e.Message, "may have") { // the message does not say so
+		lines = append(lines, "  the extension had been asked and may have acted")
+	}
+	if e.RetryAfter > 0 {
+		lines = append(lines, "  retry after "+Span(e.RetryAfter))
+	}
+	if next := nextCommand(e); next != "" {
+		lines = append(lines, "  next: "+next)
+	}
+	return lines
+}
+
+func nextCommand(e *protocol.Error) string {
+	switch {
+	case e.Kind == protocol.InvalidArguments && e.Tool != "":
+		return "exthost tools schema " + e.Tool
+	case e.Kind == protocol.Failed && e.Extension != "":
+		return "mend it, then exthost restart " + e.Extension
+	case e.Kind == protocol.CallTimeout && e.Extension != "":
+		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
+	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":
+		return "exthost info " + e.Extension
+	case KindCode(e.Kind) == ExitInvalid:
+		return "exthost config show --origin"
+	}
+	return ""
+}
+
+// LastWords are the lines on stderr of a failed process, and its invalid line on stdout.
+func LastWords(e *protocol.Evidence) []string {
+	if e == nil {
+		return nil
+	}
+	lines := make([]string, 0, len(e.Stderr)+1)
+	for _, line := range e.Stderr {
+		lines = append(lines, "  stderr: "+line)
+	}
+	if e.Line != "" {
+		lines = append(lines, "  stdout: "+e.Line)
+	}
+	return lines
+}

@@ -1,0 +1,63 @@
+package console
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/exthost/exthost/config"
+)
+
+// Silent is above the level of every record.
+const Silent = slog.LevelError + 1
+
+// Logger writes to stderr from the level shown on, and from the configured one to a file.
+func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
+	var handler slog.Handler
+	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
+		handler = tint.NewTextHandler(c.Err, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
+	} else {
+		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
+	}
+	if cfg.File == "" {
+		return slog.New(handler), nil
+	}
+	file, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
+	}
+	c.logFile = file
+	return slog.New(slog.NewMultiHandler(handler, slog.NewJSONHandler(file, &slog.HandlerOptions{Level: Level(cfg.Level)}))), nil
+}
+
+// QuietLogger writes to stderr only with --log-level: the output tells the result.
+func (c *Console) QuietLogger(cfg config.Log) (*slog.Logger, error) {
+	if c.LogLevel == "" {
+		return c.Logger(cfg, Silent)
+	}
+	return c.Logger(cfg, Level(cfg.Level))
+}
+
+// safeAttr makes text of extensions harmless on a terminal.
+func safeAttr(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindString {
+		attr.Value = slog.StringValue(Safe(attr.Value.String()))
+	}
+	return attr
+}
+
+// Level is the level with a name of [LogLevels].
+func Level(name string) slog.Level {
+	switch name {
+	case "trace":
+		return slog.LevelDebug - 4
+	case "debug":
+		return slog.LevelDebug
+	case "warn":
+		return slog.LevelWarn
+	case "error":
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}

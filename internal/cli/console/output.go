@@ -1,0 +1,221 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+// schemaVersion rises when a field changes its meaning or is removed.
+const schemaVersion = 1
+
+// Document is the data that a command prints, in every form it can take.
+type Document struct {
+	Kind  string   // names the value in JSON: {"schema_version":1,"<kind>":…}
+	Value any      // for json and yaml
+	Names []string // for name, one a line; nil: there is no such form
+	Rows  [][]string
+	Wrap  bool   // wrap the last cell of a row to the terminal instead of cutting it
+	Text  string // for table where Rows is nil
+	Code  int    // the exit code when the data says that something failed; 0: nothing did
+}
+
+// Print prints d in the form of --output. With a Code it returns the error of that.
+func (c *Console) Print(d Document) error {
+	if err := c.print(d); err != nil || d.Code == ExitOK {
+		return err
+	}
+	return Reported(d.Code)
+}
+
+func (c *Console) print(d Document) error {
+	switch c.Output {
+	case "json":
+		return c.printJSON(d)
+	case "yaml":
+		return c.PrintYAML(map[string]any{"schema_version": schemaVersion, d.Kind: d.Value})
+	case "name":
+		if d.Names == nil {
+			return Usagef("", "there is no -o name of %s; there is table, json and yaml", d.Kind)
+		}
+		return writeLines(c.Out, d.Names)
+	}
+	if d.Rows == nil {
+		_, err := fmt.Fprintln(c.Out, strings.TrimSuffix(d.Text, "\n"))
+		return err
+	}
+	return writeLines(c.Out, Grid(d.Rows, Width(c.Out), d.Wrap))
+}
+
+func (c *Console) printJSON(d Document) error {
+	value, err := encode(d.Value)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value), "", "  "); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.Out, SafeJSON(b.Bytes()))
+	return err
+}
+
+// JSONOnly refuses -o yaml and name for a command whose data has one form.
+func (c *Console) JSONOnly(cmd *cobra.Command) error {
+	if c.Output != "table" && c.Output != "json" {
+		return Usagef("", "%s prints JSON, there is no -o %s of it", cmd.CommandPath(), c.Output)
+	}
+	return nil
+}
+
+// encode is JSON in which < and & stay as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// SafeJSON escapes characters that a terminal acts on. In JSON they occur in strings
+// only, where the escape has the same meaning.
+func SafeJSON(data []byte) string {
+	return escape(string(data), "\n", func(r rune) string {
+		high, low := utf16.EncodeRune(r)
+		return fmt.Sprintf("\\u%04x\\u%04x", high, low)
+	})
+}
+
+// OrEmpty keeps a list from being null in JSON.
+func OrEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func writeLines(w io.Writer, lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	_, err := io.WriteString(w, strings.Join(lines, "\n")+"\n")
+	return err
+}
+
+// PrintYAML prints v as YAML. It encodes v as JSON first, so that both forms have the
+// same keys in the same order and numbers keep their digits. Characters that a terminal
+// acts on are escaped, which YAML allows between double quotes.
+func (c *Console) PrintYAML(v any) error {
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	node, err := yamlNode(dec)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode(node); err != nil {
+		return err
+	}
+	_, err = io.WriteString(c.Out, escape(b.String(), "\n", longEscape))
+	return err
+}
+
+// yamlNode reads the next value of dec.
+func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		node := &yaml.Node{Kind: yaml.SequenceNode}
+		if token == '{' {
+			node.Kind = yaml.MappingNode // Content holds keys and values in turn
+		}
+		for dec.More() {
+			item, err := yamlNode(dec)
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, item)
+		}
+		_, err := dec.Token() // the end
+		return node, err
+	case string:
+		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token}
+		if strings.ContainsFunc(token, Invisible) {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+		return node, nil
+	case json.Number:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: token.String()}, nil
+	}
+	node := &yaml.Node{}
+	return node, node.Encode(token) // true, false or null
+}
+
+// Grid aligns rows in columns, made safe for a terminal. A line that is longer than
+// width is cut or, with fold, continued below; width 0 is no limit.
+func Grid(rows [][]string, width int, fold bool) []string {
+	var widths []int
+	for i, row := range rows {
+		rows[i] = make([]string, len(row))
+		for j, cell := range row {
+			rows[i][j] = Safe(cell)
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			if j < len(row)-1 { // the last cell has no right edge
+				widths[j] = max(widths[j], len([]rune(rows[i][j])))
+			}
+		}
+	}
+	var lines []string
+	for _, row := range rows {
+		lines = append(lines, line(row, widths, width, fold)...)
+	}
+	return lines
+}
+
+// LeastRoom is the width of the last cell on a terminal that is too narrow.
+const LeastRoom = 10
+
+func line(row []string, widths []int, width int, fold bool) []string {
+	if len(row) == 0 {
+		return []string{""}
+	}
+	var b strings.Builder
+	indent := 0
+	for j, cell := range row[:len(row)-1] {
+		fmt.Fprintf(&b, "%-*s  ", widths[j], cell)
+		indent += widths[j] + 2
+	}
+	last, room := row[len(row)-1], 0
+	if width > 0 {
+		room = max(width-indent, LeastRoom)
+	}
+	if !fold {
+		return []string{strings.TrimRight(b.String()+Cut(last, room), " ")}
+	}
+	lines := Wrap(last, room)
+	for i := range lines {
+		if i == 0 {
+			lines[i] = strings.TrimRight(b.String()+lines[i], " ")
+		} else {
+			lines[i] = strings.Repeat(" ", indent) + lines[i]
+		}
+	}
+	return lines
+}

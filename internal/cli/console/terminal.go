@@ -1,0 +1,62 @@
+package console
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Colour is an ANSI attribute.
+type Colour string
+
+// The colours in use.
+const (
+	Bold   Colour = "1"
+	Dim    Colour = "2"
+	Red    Colour = "31"
+	Green  Colour = "32"
+	Yellow Colour = "33"
+	Cyan   Colour = "36"
+)
+
+// Paint colours s, whatever shows it.
+func (c Colour) Paint(s string) string { return "\x1b[" + string(c) + "m" + s + "\x1b[0m" }
+
+// Paint colours s where stderr shows colours.
+func (c *Console) Paint(colour Colour, s string) string {
+	if !c.ColoursOn(c.Err) {
+		return s
+	}
+	return colour.Paint(s)
+}
+
+// ColoursOn reports whether w shows colours: --color decides, then NO_COLOR and
+// CLICOLOR_FORCE, then whether w is a terminal.
+func (c *Console) ColoursOn(w io.Writer) bool {
+	switch {
+	case c.Color == "always":
+		return true
+	case c.Color == "never" || os.Getenv("NO_COLOR") != "":
+		return false
+	case os.Getenv("CLICOLOR_FORCE") != "":
+		return true
+	}
+	return IsTerminal(w) && os.Getenv("TERM") != "dumb"
+}
+
+// IsTerminal reports whether w is a file that is a terminal.
+func IsTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Width is the number of columns of w; 0, no limit, when w is no terminal.
+func Width(w any) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return columns
+		}
+	}
+	return 0
+}

@@ -1,0 +1,164 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Safe makes third-party text harmless on a terminal: control, bidi and other
+// invisible characters become escapes, and the text stays on its line.
+func Safe(s string) string { return escape(s, "", longEscape) }
+
+// SafeText is [Safe] for text of several lines.
+func SafeText(s string) string { return escape(s, "\n\t", longEscape) }
+
+func longEscape(r rune) string { return fmt.Sprintf("\\U%08x", r) }
+
+// escape escapes invisible characters, except those in keep; long those beyond \uffff.
+func escape(s, keep string, long func(r rune) string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case !Invisible(r) || strings.ContainsRune(keep, r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			b.WriteString(long(r))
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}
+
+// Invisible reports whether a terminal acts on r instead of showing it.
+func Invisible(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+
+// Cut shortens s to n characters; n < 1 is no limit.
+func Cut(s string, n int) string {
+	r := []rune(s)
+	if n < 1 || len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}
+
+// Wrap breaks s between words into lines of at most n characters, longer ones only
+// for longer words; n < 1 is no limit.
+func Wrap(s string, n int) []string {
+	if n < 1 {
+		return []string{s}
+	}
+	var lines []string
+	line, length := "", 0
+	for _, word := range strings.Fields(s) {
+		l := len([]rune(word))
+		if length > 0 && length+1+l > n {
+			lines = append(lines, line)
+			line, length = "", 0
+		}
+		if length > 0 {
+			line += " "
+			length++
+		}
+		line += word
+		length += l
+	}
+	return append(lines, line)
+}
+
+// Nearby shortens the path of a diagnostic as [NearbyPath] does.
+func Nearby(d protocol.Diagnostic) protocol.Diagnostic {
+	if d.Path != "" {
+		d.Path = NearbyPath(d.Path)
+	}
+	return d
+}
+
+// NearbyPath is a path relative to the working directory, if it is below that.
+func NearbyPath(path string) string {
+	wd, err := os.Getwd()
+	if err != nil || !filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return path
+}
+
+// NearbyText is a text in which paths below the working directory are relative to it.
+func NearbyText(text string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return text
+	}
+	return strings.ReplaceAll(text, wd+string(filepath.Separator), "")
+}
+
+// Plural is a number with its noun.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Count is [Plural] with [Thousands].
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Thousands(n) + " " + noun + "s"
+}
+
+// Thousands writes 12345 as 12,345.
+func Thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", Thousands(n/1000), n%1000)
+}
+
+// Span writes a duration in as few digits as tell its size.
+func Span(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(time.Millisecond / 10).String()
+	case d < time.Minute:
+		return d.Round(time.Second / 10).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 24*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Bytes writes an amount of memory; "-" when it is not known.
+func Bytes(n int64) string {
+	if n <= 0 {
+		return "-"
+	}
+	if n < 1<<30 {
+		return fmt.Sprintf("%.3g MiB", math.Max(0.01, float64(n)/(1<<20)))
+	}
+	return fmt.Sprintf("%.3g GiB", float64(n)/(1<<30))
+}
+
+// Stamp writes a time of day, with the date when that is not today.
+func Stamp(t time.Time) string {
+	layout := "15:04:05.000"
+	if t = t.Local(); t.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
+		layout = "2006-01-02 " + layout
+	}
+	return t.Format(layout)
+}

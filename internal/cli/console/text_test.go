@@ -1,0 +1,91 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+func TestSafe(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain äöü 漢字 🙂":                     "plain äöü 漢字 🙂",
+		"\x1b[31m":                           `\u001b[31m`,
+		"a\nb\tc\x7f":                        `a\u000ab\u0009c\u007f`,
+		"\u009b":                             `\u009b`,
+		"\u202e\u200b\ufeff\U000e0041\u2028": `\u202e\u200b\ufeff\U000e0041\u2028`,
+	} {
+		if got := Safe(in); got != want {
+			t.Errorf("Safe(%q) = %s, want %s", in, got, want)
+		}
+	}
+	if got := SafeText("a\n\tb\x1b"); got != "a\n\tb\\u001b" {
+		t.Errorf("safeText keeps lines: %q", got)
+	}
+}
+
+// TestFormsAreSafe: JSON and YAML say the same with and without what a terminal
+// acts on.
+func TestFormsAreSafe(t *testing.T) {
+	value := map[string]any{"esc\x1b": "\x1b[2J", "c1": "\u009b", "bidi": "\u202e", "tag": "\U000e0041\U0010ffff🙂", "text": "two\nlines: x", "html": "<&>", "like a number": "1"}
+	for _, form := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		c := &Console{Out: &out, Output: form}
+		if err := c.Print(Document{Kind: "value", Value: value}); err != nil {
+			t.Fatal(err)
+		}
+		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && Invisible(r) }); i >= 0 {
+			t.Errorf("%s holds %q at %d", form, out.String()[i:], i)
+		}
+		var back struct {
+			Value map[string]any
+		}
+		err := json.Unmarshal(out.Bytes(), &back)
+		if form == "yaml" {
+			err = yaml.Unmarshal(out.Bytes(), &back)
+		}
+		if diff := cmp.Diff(value, back.Value); err != nil || diff != "" {
+			t.Errorf("%s comes back as another (%v):\n%s\n%s", form, err, diff, &out)
+		}
+	}
+}
+
+func TestGrid(t *testing.T) {
+	rows := [][]string{{"ID", "WHAT"}, {"longer", "one two three four five six"}, {"x", ""}, {"a line of its own, and a long one"}}
+	for _, test := range []struct {
+		width int
+		fold  bool
+		want  []string
+	}{
+		{0, false, []string{"ID      WHAT", "longer  one two three four five six", "x", "a line of its own, and a long one"}},
+		{30, false, []string{"ID      WHAT", "longer  one two three four fi…", "x", "a line of its own, and a long…"}},
+		{30, true, []string{"ID      WHAT", "longer  one two three four", "        five six", "x", "a line of its own, and a long", "one"}},
+	} {
+		if diff := cmp.Diff(test.want, Grid(rows, test.width, test.fold)); diff != "" {
+			t.Errorf("at %d columns:\n%s", test.width, diff)
+		}
+	}
+}
+
+func TestColours(t *testing.T) {
+	for _, test := range []struct {
+		flag, noColor, force string
+		want                 bool
+	}{
+		{flag: "auto"}, // a buffer is no terminal
+		{flag: "always", noColor: "1", want: true},
+		{flag: "never", force: "1"},
+		{flag: "auto", force: "1", want: true},
+		{flag: "auto", force: "1", noColor: "1"},
+	} {
+		t.Setenv("NO_COLOR", test.noColor)
+		t.Setenv("CLICOLOR_FORCE", test.force)
+		c := &Console{Err: new(bytes.Buffer), Color: test.flag}
+		if got := c.ColoursOn(c.Err); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/exthost/exthost/internal/nearest"
+)
+
+// Group is a command that only holds others. Alone it shows its help; a word that is
+// none of its commands is an error that names the nearest.
+func Group(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return UnknownCommand(c, args[0])
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// UnknownCommand is the error about a word that is no command of parent.
+func UnknownCommand(parent *cobra.Command, word string) error {
+	var names []string
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return Usagef(parent.CommandPath()+" --help", "%s has no command %q%s", parent.CommandPath(), word, DidYouMean(word, names))
+}
+
+// DidYouMean names the known word that is nearest to an unknown one; "": none is near.
+func DidYouMean(word string, known []string) string {
+	if near := nearest.Of(word, known); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// FlagError explains a flag that cannot be read and names the one that was meant.
+func FlagError(c *cobra.Command, err error) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		text = "there is no flag --" + name
+		if near := nearest.Of(name, names); near != "" {
+			text += ", did you mean --" + near + "?"
+		}
+	}
+	return Usagef(c.CommandPath()+" --help", "%s", text)
+}
+
+// OneOf refuses a value of a flag that is not among the allowed ones.
+func OneOf(hint, flag, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return Usagef(hint, "%s %q: there is %s", flag, value, strings.Join(allowed, ", "))
+}
+
+// NoArgs refuses arguments.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef(c.CommandPath()+" --help", "%s takes no arguments, %q is one", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// One requires one argument, the one that what names.
+func One(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return Usagef(strings.TrimSuffix(c.UseLine(), " [flags]"), "%s needs %s", c.CommandPath(), what)
+		case len(args) > 1:
+			return Usagef(strings.TrimSuffix(c.UseLine(), " [flags]"), "%s takes only %s, %q is too much", c.CommandPath(), what, args[1])
+		}
+		return nil
+	}
+}
+
+// AtMostOne allows one argument, the one that what names.
+func AtMostOne(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return One(what)(c, args)
+	}
+}
+
+// AtLeastOne requires arguments; hint and text are the error without any.
+func AtLeastOne(hint, text string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef(hint, "%s", text)
+		}
+		return nil
+	}
+}
+
+// CompleteFlag has a shell complete a flag with these values.
+func CompleteFlag(cmd *cobra.Command, name string, values []string) {
+	fixed := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(name, fixed); err != nil {
+		panic(err) // cmd has no such flag
+	}
+}

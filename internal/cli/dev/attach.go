@@ -1,0 +1,241 @@
+package dev
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/process"
+)
+
+// Attach runs the extension that an exthost dev --attach waits for.
+func Attach(c *console.Console) *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "attach SOCKET [-- COMMAND [ARG...]]",
+		Short: "Run an extension here and attach it to an exthost dev --attach elsewhere",
+		Long: "Run the extension that an exthost dev --attach waits for, in its directory and with its\n" +
+			"environment, with the host at its stdin and stdout and this terminal at its stderr. A\n" +
+			"COMMAND is run instead of its own: a debugger that runs it, and listens on a port for its\n" +
+			"user. When it ends, it can be attached again. The host says what SOCKET is.",
+		Example: "  exthost attach /tmp/exthost-attach-1/weather.sock\n" +
+			"  exthost attach /tmp/exthost-attach-1/weather.sock -- python3 -m debugpy --listen 5678 --wait-for-client main.py\n" +
+			"  exthost attach /tmp/exthost-attach-1/weather.sock -- node --inspect-brk main.mjs",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if socket != "" {
+				return relay(cmd.Context(), c, socket, args)
+			}
+			if len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
+				return console.Usagef("exthost dev DIR --attach says which", "exthost attach needs the socket of a waiting host, then -- and a command if need be")
+			}
+			return attach(cmd.Context(), c, args[0], args[1:])
+		},
+	}
+	cmd.Flags().StringVar(&socket, "relay", "", "be what the host runs in place of the extension")
+	_ = cmd.Flags().MarkHidden("relay")
+	return cmd
+}
+
+// attachment tells the process that attaches how to run the extension.
+type attachment struct {
+	Dir  string   `json:"dir"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+}
+
+// stopTimeout is the time that a process has to end after Ctrl-C.
+const stopTimeout = 3 * time.Second
+
+func attach(ctx context.Context, c *console.Console, socket string, command []string) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return &console.Error{Code: console.ExitNotFound, Text: "no host waits at " + socket + ", or it has what it waited for", Hint: "exthost dev DIR --attach"}
+	}
+	defer conn.Close()
+	in := bufio.NewReaderSize(conn, maxHeader)
+	todo, err := readAttachment(in, socket)
+	if err != nil {
+		return err
+	}
+	if len(command) == 0 {
+		command = todo.Argv
+	}
+	cmd, err := todo.cmd(ctx, command)
+	if err != nil {
+		return err
+	}
+	stdin, err := cmd.StdinPipe() // a pipe, as a host gives it
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = struct{ io.Writer }{conn}, c.Err
+	if err := cmd.Start(); err != nil {
+		return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s: %v", command[0], err)}
+	}
+	var fed sync.WaitGroup
+	defer fed.Wait()
+	defer conn.Close()
+	fed.Go(func() { _, _ = io.Copy(stdin, in); stdin.Close() })
+	fmt.Fprintf(c.Err, "attached as pid %d: %s\n", cmd.Process.Pid, console.Safe(strings.Join(command, " ")))
+	if exit := (*exec.ExitError)(nil); errors.As(cmd.Wait(), &exit) && ctx.Err() == nil {
+		return &console.Error{Code: console.ExitExtension, Text: "it ended: " + exit.String()}
+	}
+	return nil
+}
+
+// maxHeader bounds the first message of a relay.
+const maxHeader = 4 << 20
+
+// readAttachment reads the first message of a relay.
+func readAttachment(in *bufio.Reader, socket string) (*attachment, error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "the host went away", Hint: "exthost dev DIR --attach"}
+	}
+	todo := new(attachment)
+	if err := json.Unmarshal(line, todo); err != nil || len(todo.Argv) == 0 {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: socket + " is the socket of something else", Hint: "exthost dev DIR --attach says which"}
+	}
+	return todo, nil
+}
+
+// cmd is the command, as the host would run it. Ctrl-C, which ends ctx, goes to the
+// process too; one that does not end is killed after stopTimeout.
+func (t *attachment) cmd(ctx context.Context, command []string) (*exec.Cmd, error) {
+	path, _ := process.Lookup(t.Env)("PATH")
+	file, err := process.Resolve(command[0], t.Dir, path)
+	if command[0] == "exthost" {
+		file, err = os.Executable()
+	}
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, file)
+	cmd.Args, cmd.Dir, cmd.Env = command, t.Dir, t.Env
+	cmd.Cancel, cmd.WaitDelay = func() error { return nil }, stopTimeout
+	return cmd, nil
+}
+
+// relay stands in for an extension: it passes messages between the host and the process
+// that attaches. It ends with that process, or when the host closes its stdin.
+func relay(ctx context.Context, c *console.Console, socket string, argv []string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	// The cookie would have the host kill the process, which is the author's.
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "EXTHOST_COOKIE=") })
+	header, err := json.Marshal(attachment{dir, argv, env})
+	if err != nil {
+		return err
+	}
+	l, err := listenFor(socket)
+	if err != nil {
+		return err
+	}
+	defer l.Close() // and removes the socket
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	f := &feed{unheard: func() { l.Close() }}
+	go f.run(c.In) // ends with stdin, or with this process
+	fmt.Fprintf(c.Err, "I! it is not started; in another terminal: exthost attach %s\n", socket)
+	conn, err := l.AcceptUnix()
+	if err != nil && (f.ended() || ctx.Err() != nil) {
+		return nil // no process attached before the end
+	}
+	if err != nil {
+		return err
+	}
+	l.Close() // only one process attaches
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := conn.Write(append(header, '\n')); err != nil {
+		return err
+	}
+	f.into(conn)
+	if _, err := io.Copy(c.Out, conn); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if f.ended() {
+		return nil
+	}
+	return errors.New("the attached process has ended")
+}
+
+// listenFor opens the socket. It replaces one that an earlier relay left.
+func listenFor(socket string) (*net.UnixListener, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(socket, 0o600)
+}
+
+// feed passes on the messages of the host, and keeps them until a process attaches.
+type feed struct {
+	unheard func() // called when the host ends before a process attaches
+
+	mu   sync.Mutex // guards what follows
+	kept []byte
+	to   *net.UnixConn // nil: no process is attached
+	end  bool
+}
+
+// run passes on messages until the end of from.
+func (f *feed) run(from io.Reader) {
+	_, _ = io.Copy(f, from)
+	f.mu.Lock()
+	f.end = true
+	to := f.to
+	f.mu.Unlock()
+	if to == nil {
+		f.unheard()
+	} else {
+		_ = to.CloseWrite()
+	}
+}
+
+// Write never fails: relay sees the end of the attached process where it reads.
+func (f *feed) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.to != nil {
+		_, _ = f.to.Write(p)
+	} else {
+		f.kept = append(f.kept, p...)
+	}
+	return len(p), nil
+}
+
+// into passes everything on to conn from now on.
+func (f *feed) into(conn *net.UnixConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, _ = conn.Write(f.kept)
+	f.kept, f.to = nil, conn
+	if f.end {
+		_ = conn.CloseWrite()
+	}
+}
+
+func (f *feed) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.end
+}

@@ -1,0 +1,130 @@
+// Package dev holds the commands of an author at work: exthost dev runs an extension and
+// swaps it at every save, attach runs it under a debugger, tap shows its messages.
+package dev
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Dev runs one extension while its author works on it.
+func Dev(c *console.Console) *cobra.Command {
+	s := session{console: c}
+	cmd := &cobra.Command{
+		Use:   "dev [DIR]",
+		Short: "Work on an extension: run it, swap it at every save, call its tools at a prompt",
+		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. A save\n" +
+			"of its manifest, of its command file or of what [dev] watch names swaps it; a broken one\n" +
+			"leaves the build before in place and says where it is broken. What it writes to stderr is\n" +
+			"shown, and so is what a save changes in its tools. At the prompt, NAME key=value… calls a\n" +
+			"tool as exthost call does; tab completes, help helps. Without a terminal, calls are read\n" +
+			"from stdin line by line. With --attach the extension is not started: the command that is\n" +
+			"shown runs it in another terminal, under a debugger if you like.",
+		Example: "  exthost dev extensions/weather\n  echo 'greet name=Ada' | exthost dev extensions/weather",
+		Args:    console.AtMostOne("the directory of an extension"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.dir = append(args, ".")[0]
+			return s.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&s.attach, "attach", false, "do not start the extension, wait for one that is run elsewhere by exthost attach")
+	return cmd
+}
+
+// session is one run of exthost dev.
+type session struct {
+	console *console.Console
+	dir     string
+	attach  bool // exthost attach runs the extension
+}
+
+func (s *session) run(ctx context.Context) error {
+	c := s.console
+	if info, err := os.Stat(s.dir); err != nil || !info.IsDir() {
+		return &console.Error{Code: console.ExitNotFound, Text: s.dir + " is not the directory of an extension", Hint: "exthost init NAME --lang LANG makes one"}
+	}
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return err
+	}
+	p := newPrompt(c.In, &screen{out: c.Out, terminal: c.Out, colours: c.ColoursOn(c.Out)}, s.dir)
+	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: s.config, OnReload: p.builds.reloaded, Mode: exthost.Mode{StartLazy: true, Background: true}}
+	if s.attach {
+		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(sockets)
+		o.Mode.Command = relayed(sockets)
+	}
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	leave, err := p.enterTerminal()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.host(ctx, cfg, o, p)
+}
+
+// host runs the host until the author ends the session.
+func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Options, p *prompt) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	began := time.Now()
+	h, err := exthost.Open(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	p.host, p.builds.host = h, h
+	p.tasks.Go(func() { showLog(ctx, h, p.screen, s.attach) })
+	switch {
+	case s.attach:
+		p.tasks.Go(func() { p.builds.awaitAttached(ctx) })
+	case p.terminal != nil:
+		p.tasks.Go(func() { p.builds.welcome(ctx, began) })
+	default:
+		p.builds.welcome(ctx, began) // before the first call
+	}
+	p.run(ctx)
+	end()
+	err = h.Close()
+	p.tasks.Wait()
+	return err
+}
+
+// debounce is the quiet after a save; short, because an author waits.
+const debounce = manifest.Duration(10 * time.Millisecond)
+
+// config reads the configuration and reduces it to the extension in dir.
+func (s *session) config() (*config.Config, error) {
+	cfg, _, err := hosts.Load(s.console)
+	if err != nil {
+		return nil, err
+	}
+	abs, err := filepath.Abs(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &cfg.Extensions
+	e.Enabled, e.SearchPaths, e.Disabled, e.Allowlist = true, []string{abs}, nil, nil
+	e.Watch = config.Watch{Enabled: !s.attach, Mode: config.WatchReload, Debounce: debounce}
+	if s.attach {
+		e.Defaults = patient(e.Defaults)
+	}
+	cfg.Plugins, cfg.Hooks, cfg.Destinations, cfg.Audit = nil, nil, nil, config.Default().Audit
+	return cfg, nil
+}

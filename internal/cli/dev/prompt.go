@@ -1,0 +1,216 @@
+package dev
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/shellwords"
+
+	"golang.org/x/term"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/tools"
+)
+
+// prompt executes the lines of an author.
+type prompt struct {
+	in       io.Reader
+	terminal *term.Terminal // nil: in is no terminal
+	screen   *screen
+	builds   *builds
+	host     *exthost.Host
+	tapping  context.CancelFunc // nil: no messages are shown
+	tasks    sync.WaitGroup
+
+	mu    sync.Mutex                             // guards calls
+	calls map[context.Context]context.CancelFunc // in flight
+}
+
+func newPrompt(in io.Reader, s *screen, dir string) *prompt {
+	b := &builds{screen: s, dir: dir, offered: map[string]offer{}, broken: map[string]bool{}, skipped: map[string]string{}}
+	return &prompt{in: in, screen: s, builds: b, calls: map[context.Context]context.CancelFunc{}}
+}
+
+// promptWords are the words of the prompt other than the names of tools. A tool of the
+// same name goes first; a colon before the word always means the word.
+var promptWords = []struct{ word, does string }{
+	{"help", "this"},
+	{"tools", "the tools, and what they take"},
+	{"info", "its state, process and last crash"},
+	{"reload", "look again, and start what had failed"},
+	{"restart", "a new process"},
+	{"tap", "show the messages on its wire, or no longer"},
+	{"quit", "the end; ctrl-d too"},
+}
+
+// input is a line, or the end of them: ctrl-c, ctrl-d, or the end of a file.
+type input struct {
+	line string
+	end  bool
+}
+
+// run executes lines until one says quit or ctx ends. The end of a file that is no terminal
+// does not end the session: saves still count. The goroutine that reads is left behind,
+// because nothing interrupts the read of a terminal.
+func (p *prompt) run(ctx context.Context) {
+	lines := make(chan input)
+	go p.read(ctx, lines)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case in := <-lines:
+			if in.end && p.terminal != nil || !in.end && !p.do(ctx, in.line) {
+				return
+			}
+		}
+	}
+}
+
+// read reads lines until the end of the input or ctx.
+func (p *prompt) read(ctx context.Context, lines chan<- input) {
+	scanner := bufio.NewScanner(p.in)
+	for {
+		var next input
+		if p.terminal != nil {
+			if columns, rows, err := term.GetSize(int(p.in.(*os.File).Fd())); err == nil {
+				_ = p.terminal.SetSize(columns, rows)
+			}
+			line, err := p.terminal.ReadLine()
+			next = input{line, err != nil && !errors.Is(err, term.ErrPasteIndicator)}
+		} else {
+			next.end = !scanner.Scan()
+			next.line = scanner.Text()
+		}
+		select {
+		case lines <- next:
+		case <-ctx.Done():
+			return
+		}
+		if next.end {
+			return
+		}
+	}
+}
+
+// do executes one line; false is the end of the session.
+func (p *prompt) do(ctx context.Context, line string) bool {
+	words, err := shellwords.Split(line)
+	if err != nil {
+		p.fail("%v", err)
+		return true
+	}
+	if len(words) == 0 || p.call(ctx, words) {
+		return true
+	}
+	switch strings.TrimPrefix(words[0], ":") {
+	case "quit", "exit":
+		return false
+	case "help":
+		p.help()
+	case "tools":
+		p.builds.showTools()
+	case "info":
+		p.builds.showInfo()
+	case "reload":
+		_, _ = p.host.Admin().Reload(ctx) // builds shows the outcome
+	case "restart":
+		p.restart(ctx)
+	case "tap":
+		p.toggleTap(ctx)
+	default:
+		p.unknown(ctx, words)
+	}
+	return true
+}
+
+func (p *prompt) fail(format string, args ...any) {
+	p.screen.say(p.screen.paint(console.Red, "✗ ")+format, args...)
+}
+
+// lookup finds a tool by its own name or its registered one.
+func (p *prompt) lookup(name string) *tools.Entry {
+	for _, w := range promptWords {
+		if ":"+w.word == name {
+			return nil
+		}
+	}
+	entries := p.host.Tools().Entries()
+	if i := slices.IndexFunc(entries, func(e *tools.Entry) bool { return e.Tool == name || e.Name == name }); i >= 0 {
+		return entries[i]
+	}
+	return nil
+}
+
+// known are all words that a line may begin with.
+func (p *prompt) known() (words []string) {
+	for _, e := range p.host.Tools().Entries() {
+		words = append(words, e.Tool)
+	}
+	for _, w := range promptWords {
+		words = append(words, w.word)
+	}
+	return words
+}
+
+// unknown waits for extensions that are still starting. If none of them has the tool,
+// it names the word that was probably meant.
+func (p *prompt) unknown(ctx context.Context, words []string) {
+	starting, cancel := context.WithTimeout(ctx, hosts.AnswerTimeout)
+	defer cancel()
+	if p.host.Ready(starting) == nil && p.call(ctx, words) {
+		return
+	}
+	meant := console.DidYouMean(words[0], p.known())
+	if meant == "" {
+		meant = "; tools lists those there are"
+	}
+	p.fail("%s", console.Safe(fmt.Sprintf("there is no tool %q%s", words[0], meant)))
+}
+
+func (p *prompt) help() {
+	p.screen.mu.Lock()
+	defer p.screen.mu.Unlock()
+	p.screen.print("TOOL key=value key:=JSON…   call a tool; tab completes")
+	for _, w := range promptWords {
+		p.screen.print("%-27s %s", w.word, w.does)
+	}
+}
+
+func (p *prompt) restart(ctx context.Context) {
+	for _, x := range p.host.Status().Extensions {
+		began := time.Now()
+		if err := p.host.Admin().Restart(ctx, x.ID); err != nil {
+			p.fail("%s", console.SafeText(console.Describe(err)))
+			continue
+		}
+		p.screen.say("%s %s restarted in %s", p.screen.paint(console.Green, "↻"), console.Safe(x.ID), console.Span(time.Since(began)))
+	}
+}
+
+// toggleTap shows the messages of the extensions, or no longer.
+func (p *prompt) toggleTap(ctx context.Context) {
+	if p.tapping != nil {
+		p.tapping()
+		p.tapping = nil
+		p.screen.say("no longer tapping")
+		return
+	}
+	ctx, p.tapping = context.WithCancel(ctx)
+	p.tasks.Go(func() {
+		for f := range p.host.Admin().Tap(ctx, "") {
+			p.screen.say("%s", frameLine(&f, p.builds.several(), p.screen.width(), p.screen.colours))
+		}
+	})
+	p.screen.say("tapping; tap again ends it")
+}

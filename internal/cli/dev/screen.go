@@ -1,0 +1,113 @@
+package dev
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// screen prints the lines of a session.
+type screen struct {
+	out      io.Writer // above the prompt, if there is one
+	terminal io.Writer // for its width
+	colours  bool
+
+	mu sync.Mutex // held while several lines are printed together
+}
+
+func (s *screen) paint(c console.Colour, text string) string {
+	if !s.colours {
+		return text
+	}
+	return c.Paint(text)
+}
+
+// width is the number of columns; 0 is no limit.
+func (s *screen) width() int { return console.Width(s.terminal) }
+
+// say prints lines together.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.print(format, args...)
+}
+
+// print prints one line of several. The caller holds mu.
+func (s *screen) print(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// showLog shows the lines that extensions write to stderr and, unless stderrOnly, the
+// warnings of the host that builds does not show already.
+func showLog(ctx context.Context, h *exthost.Host, s *screen, stderrOnly bool) {
+	for r := range h.Admin().Logs(ctx, exthost.LogFilter{Level: slog.LevelDebug - 4, Follow: true}) {
+		stderr := string(rawjson.Get(r.Attrs, "stream")) == `"stderr"`
+		reported := rawjson.Get(r.Attrs, "code") != nil || strings.HasPrefix(r.Message, "not reloaded")
+		if !stderr && (stderrOnly || r.Level < slog.LevelWarn || reported) {
+			continue
+		}
+		c, mark := console.Dim, "│"
+		switch {
+		case r.Level >= slog.LevelError:
+			c = console.Red
+		case r.Level >= slog.LevelWarn && !stderr:
+			c, mark = console.Yellow, "!"
+		}
+		text := r.Message
+		for key, value := range rawjson.Members(r.Attrs) {
+			if !stderr {
+				text += fmt.Sprintf(" %s=%s", key, value)
+			}
+		}
+		s.say("%s %s", s.paint(c, r.Extension+" "+mark), console.Safe(text))
+	}
+}
+
+// enterTerminal prepares the terminal for the prompt, if input and output are one.
+func (p *prompt) enterTerminal() (leave func(), err error) {
+	in, ok := p.in.(*os.File)
+	if !ok || !console.IsTerminal(in) || !console.IsTerminal(p.screen.out) {
+		return func() {}, nil
+	}
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	both := struct {
+		io.Reader
+		io.Writer
+	}{&keys{in, p}, p.screen.out}
+	p.terminal = term.NewTerminal(both, p.screen.paint(console.Bold, "> "))
+	p.terminal.AutoCompleteCallback = p.complete
+	p.screen.out = p.terminal
+	return func() { _ = term.Restore(int(in.Fd()), before); fmt.Fprintln(p.screen.terminal) }, nil
+}
+
+// keys reads the keyboard. Ctrl-C cancels the calls in flight, or ends the session.
+type keys struct {
+	io.Reader
+	prompt *prompt
+}
+
+const ctrlC = "\x03"
+
+func (k *keys) Read(p []byte) (int, error) {
+	for {
+		n, err := k.Reader.Read(p)
+		if !bytes.Contains(p[:n], []byte(ctrlC)) || !k.prompt.cancelCalls() {
+			return n, err
+		}
+		if n = copy(p, bytes.ReplaceAll(p[:n], []byte(ctrlC), nil)); n > 0 || err != nil {
+			return n, err
+		}
+	}
+}

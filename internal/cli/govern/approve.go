@@ -1,0 +1,132 @@
+// Package govern holds the commands about decisions on calls: policies, approvals,
+// hooks, and the audit log that records them.
+package govern
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Approve lists the calls that wait for an approval, and approves one.
+func Approve(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "approve [ID]",
+		Short: "Let a call be made that waits for an approval; without an id list those that wait",
+		Long: "Approve one call of the running exthost, once: at once if its caller still waits, else when\n" +
+			"the same caller makes the same call again before the question expires. Without an id, list\n" +
+			"the questions.",
+		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
+		Args:              console.AtMostOne("the id of a question"),
+		ValidArgsFunction: completeQuestion(c),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if len(args) == 0 {
+				return listQuestions(ctx, c, r)
+			}
+			return answer(ctx, c, r, args[0], "approve", "")
+		}),
+	}
+}
+
+// Deny refuses a call that waits for an approval.
+func Deny(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:               "deny ID [REASON ...]",
+		Short:             "Refuse a call that waits for an approval",
+		Long:              "Refuse one call of the running exthost that waits for an approval. Its caller is told the\nreason.",
+		Example:           "  exthost deny k3x9p2qa not on a Friday",
+		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of a question"),
+		ValidArgsFunction: completeQuestion(c),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			return answer(ctx, c, r, args[0], "deny", strings.Join(args[1:], " "))
+		}),
+	}
+}
+
+func questions(ctx context.Context, r *hosts.Running) ([]exthost.Question, error) {
+	var list struct{ Approvals []exthost.Question }
+	err := r.Get(ctx, "/api/v1/approvals", &list)
+	return list.Approvals, err
+}
+
+func listQuestions(ctx context.Context, c *console.Console, r *hosts.Running) error {
+	list, err := questions(ctx, r)
+	if err != nil {
+		return err
+	}
+	names := []string{}
+	var lines []string
+	for _, q := range list {
+		names = append(names, q.ID)
+		lines = append(lines, questionLines(q, time.Now())...)
+	}
+	if len(lines) == 0 {
+		lines = []string{"no call waits for an approval"}
+	}
+	return c.Print(console.Document{Kind: "approvals", Value: list, Names: names, Text: strings.Join(lines, "\n")})
+}
+
+// questionLines are a question for a person.
+func questionLines(q exthost.Question, now time.Time) []string {
+	state := "its caller waits"
+	switch {
+	case q.Approved != "":
+		state = "approved by " + q.Approved + ", for when it is made again"
+	case !q.Waiting:
+		state = "its caller has gone, and may come again"
+	}
+	lines := []string{
+		fmt.Sprintf("%s  %s, caller %q, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), q.Caller, q.Policy, q.Reason),
+		"  " + q.Arguments,
+		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)), console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
+	}
+	for i := range lines {
+		lines[i] = console.Safe(lines[i])
+	}
+	return lines
+}
+
+func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb, reason string) error {
+	body, _ := json.Marshal(map[string]string{"reason": reason}) // strings always encode
+	if err := r.Post(ctx, "/api/v1/approvals/"+url.PathEscape(id)+"/"+verb, body, nil); err != nil {
+		return absent(err, "exthost approve")
+	}
+	done := map[string]string{"approve": "approved", "deny": "denied"}[verb]
+	_, err := fmt.Fprintf(c.Err, "%s %s\n", done, console.Safe(id))
+	return err
+}
+
+func completeQuestion(c *console.Console) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+		r, err := hosts.Find(cmd.Context())
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list, _ := questions(cmd.Context(), r) // an error leaves nothing to offer
+		for _, q := range list {
+			ids = append(ids, cobra.CompletionWithDesc(q.ID, console.Safe(q.Tool+" "+q.Caller)))
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// absent turns the error about a question or decision that is not there into one with
+// the command that lists those that are.
+func absent(err error, hint string) error {
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {
+		return &console.Error{Code: console.ExitNotFound, Text: e.Message, Hint: hint}
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package govern
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+)
+
+// Audit shows the audit log, or verifies it.
+func Audit(c *console.Console) *cobra.Command {
+	var q audit.Query
+	var verify bool
+	var since string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show the audit log: who called what, and what became of it; verify its chain",
+		Long: "Show the records of the audit log, the oldest first, from its files: no exthost has to run.\n" +
+			"-f goes on with new ones. --verify follows the chain of hashes through all files instead: the\n" +
+			"exit code is 1 when a line was changed, removed or put in.",
+		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit --verify",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			paths, err := auditPaths(c, q.Follow)
+			if err != nil {
+				return err
+			}
+			if verify {
+				return verifyAudit(c, paths)
+			}
+			if err := c.JSONOnly(cmd); err != nil {
+				return err
+			}
+			if q.Since, err = sinceWhen(since, time.Now()); err != nil {
+				return err
+			}
+			if err := q.Check(); err != nil {
+				return console.Usagef("", "%v", err)
+			}
+			return printAudit(cmd.Context(), c, paths, q)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&q.Follow, "follow", "f", false, "go on with new records until Ctrl-C")
+	f.BoolVar(&q.Denied, "denied", false, "only what a policy or a hook ended")
+	f.StringVar(&q.Tool, "tool", "", "only tools whose registered name fits `GLOB`")
+	f.StringVar(&q.Caller, "caller", "", "only callers that fit `GLOB`")
+	f.StringVar(&q.Extension, "extension", "", "only extensions whose id fits `GLOB`")
+	f.StringVar(&since, "since", "", "only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
+	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")
+	f.BoolVar(&verify, "verify", false, "check that no line was changed, removed or put in")
+	return cmd
+}
+
+// auditPaths are the logs that hosts with this configuration have written.
+func auditPaths(c *console.Console, follow bool) ([]string, error) {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Audit.Path == "" {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no audit log is kept", Hint: "state audit.path in the configuration"}
+	}
+	paths := audit.Siblings(cfg.Audit.Path)
+	if len(paths) == 0 && follow {
+		return []string{cfg.Audit.Path}, nil
+	}
+	if len(paths) == 0 {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no audit log at " + cfg.Audit.Path + " yet", Hint: "exthost serve begins it"}
+	}
+	return paths, nil
+}
+
+// sinceWhen reads a time, or the duration since then; "" is the beginning.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, console.Usagef("", "--since %q is no time, such as 2006-01-02T15:04:05Z, and no duration, such as 90m", text)
+}
+
+func printAudit(ctx context.Context, c *console.Console, paths []string, q audit.Query) error {
+	for r, err := range readAudits(ctx, paths, q) {
+		if ctx.Err() != nil && q.Follow {
+			return nil // Ctrl-C is how following ends
+		}
+		if err != nil {
+			return err
+		}
+		line := auditLine(&r)
+		if c.Output == "json" {
+			text, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			line = console.SafeJSON(text)
+		}
+		if _, err := fmt.Fprintln(c.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAudits reads one log, or several merged by time.
+func readAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[audit.Record, error] {
+	switch {
+	case len(paths) == 1:
+		return audit.Read(ctx, paths[0], q)
+	case q.Follow:
+		return followAudits(ctx, paths, q)
+	}
+	return func(yield func(audit.Record, error) bool) {
+		var all []audit.Record
+		for _, path := range paths {
+			for r, err := range audit.Read(ctx, path, q) {
+				if err != nil {
+					yield(r, err)
+					return
+				}
+				all = append(all, r)
+			}
+		}
+		slices.SortStableFunc(all, func(x, y audit.Record) int { return x.Time.Compare(y.Time) })
+		if q.Last > 0 {
+			all = all[max(0, len(all)-q.Last):]
+		}
+		for _, r := range all {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// followAudits yields the records of several logs as they are written.
+func followAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[audit.Record, error] {
+	type item struct {
+		audit.Record
+		err error
+	}
+	return func(yield func(audit.Record, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		items := make(chan item)
+		var readers sync.WaitGroup
+		for _, path := range paths {
+			readers.Go(func() {
+				for r, err := range audit.Read(ctx, path, q) {
+					select {
+					case items <- item{r, err}:
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+		}
+		go func() { readers.Wait(); close(items) }()
+		wanted := true
+		for i := range items {
+			if wanted && !yield(i.Record, i.err) {
+				wanted = false
+				stop()
+			}
+		}
+		stop()
+	}
+}
+
+// auditLine is a record for a person.
+func auditLine(r *audit.Record) string {
+	line := fmt.Sprintf("%s %-10s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Outcome, cmp.Or(r.Tool, r.Method))
+	for _, part := range []struct{ name, value string }{
+		{"caller", r.Caller}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy}, {"failure", r.Failure}, {"error", r.Error}, {"id", r.ID},
+	} {
+		if part.value == "" {
+			continue
+		}
+		if strings.ContainsAny(part.value, " \t\"=") {
+			part.value = fmt.Sprintf("%q", part.value)
+		}
+		line += " " + part.name + "=" + part.value
+	}
+	if r.Replayed {
+		line += " replayed"
+	}
+	return console.Safe(line)
+}
+
+// verification is the result for one log.
+type verification struct {
+	audit.Report
+	Broken string `json:"broken,omitempty"` // the place and kind of the damage
+}
+
+func verifyAudit(c *console.Console, paths []string) error {
+	list, lines, code := []verification{}, []string{}, console.ExitOK
+	for _, path := range paths {
+		v, line, err := verifyLog(path)
+		if err != nil {
+			return err
+		}
+		if v.Broken != "" {
+			code = console.ExitFailed
+		}
+		list, lines = append(list, v), append(lines, console.Safe(line))
+	}
+	return c.Print(console.Document{Kind: "audit", Value: list, Names: paths, Text: strings.Join(lines, "\n"), Code: code})
+}
+
+// verifyLog follows the chain of one log; line is the result for a person.
+func verifyLog(path string) (v verification, line string, err error) {
+	files, err := audit.Files(path)
+	if err != nil {
+		return v, "", err
+	}
+	v.Report, err = audit.Verify(files...)
+	if damage, ok := errors.AsType[*audit.Broken](err); ok {
+		v.Broken = damage.Error()
+		return v, fmt.Sprintf("broken: %s; %d records before it are as they were written", damage, v.Records), nil
+	}
+	if v.Records == 0 {
+		return v, path + ": intact, no records yet", err
+	}
+	return v, fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records, console.Plural(len(files), "file"),
+		v.Last, v.Until.Local().Format(time.RFC3339), v.Hash), err
+}

@@ -1,0 +1,139 @@
+package govern
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/hookimport"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/status"
+)
+
+// Hooks lists, tests and imports hooks.
+func Hooks(c *console.Console) *cobra.Command {
+	list := hooksList(c)
+	cmd := console.Group("hooks", "List and try hooks, and import those of Claude Code", list, hooksTest(c), hooksImport(c))
+	cmd.RunE = list.RunE // exthost hooks is exthost hooks list
+	return cmd
+}
+
+func hooksList(c *console.Console) *cobra.Command {
+	var event string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List hooks in the order in which they run, starting nothing", Args: console.NoArgs,
+		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
+			"which they run. What an extension answers itself is as its manifest declares it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			only, err := hookEvent(event)
+			if event != "" && err != nil {
+				return err
+			}
+			return listHooks(cmd.Context(), c, only)
+		},
+	}
+	cmd.Flags().StringVar(&event, "event", "", "only those of one `EVENT`, by our name or Claude Code's")
+	console.CompleteFlag(cmd, "event", eventNames())
+	return cmd
+}
+
+func eventNames() (names []string) {
+	for _, e := range manifest.HookEvents() {
+		names = append(names, string(e))
+	}
+	return names
+}
+
+func hookEvent(name string) (manifest.HookEvent, error) {
+	if e, ok := manifest.ParseHookEvent(name); ok {
+		return e, nil
+	}
+	meant := console.DidYouMean(name, append(eventNames(), "PreToolUse", "PostToolUse", "UserPromptSubmit"))
+	return "", console.Usagef("", "there is no event %q%s; there is %s", name, meant, strings.Join(eventNames(), ", "))
+}
+
+func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent) error {
+	h, err := hosts.Inspect(ctx, c, hosts.None)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	hosts.PrintProblems(c, h.Status())
+	list, names := []status.Hook{}, []string{}
+	rows := [][]string{{"EVENT", "PRIORITY", "SOURCE", "MATCHER", "TIMEOUT", "ON ERROR", "HOOK"}}
+	for _, hook := range h.Admin().Hooks() {
+		if only != "" && hook.Event != string(only) {
+			continue
+		}
+		list, names = append(list, hook), append(names, hook.Name)
+		matcher := cmp.Or(hook.Matcher, "*")
+		if hook.Own {
+			matcher += " (own tools)"
+		}
+		rows = append(rows, []string{hook.Event, fmt.Sprint(hook.Priority), hook.Source, matcher,
+			(time.Duration(hook.TimeoutMS) * time.Millisecond).String(), hook.OnError, hook.Name})
+	}
+	rows = append(rows, []string{console.Plural(len(list), "hook")})
+	return c.Print(console.Document{Kind: "hooks", Value: list, Names: names, Rows: rows})
+}
+
+func hooksImport(c *console.Console) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Turn the hooks of Claude Code's settings into a hooks section of our configuration",
+		Long: "Read a settings.json of Claude Code, or the hooks.json of a plugin of it, and print its\n" +
+			"hooks as our configuration states them. Their command lines are for a shell there, so\n" +
+			"they are given to sh -c; a hook that breaks stops nobody there, so on_error is allow.\n" +
+			"What cannot be carried over is said on stderr.",
+		Example: "  exthost hooks import ~/.claude/settings.json --file config/hooks.yaml",
+		Args:    console.One("the path of a settings.json"),
+		RunE:    func(_ *cobra.Command, args []string) error { return importHooks(c, args[0], file) },
+	}
+	cmd.Flags().StringVar(&file, "file", "", "write to a new `FILE` instead of stdout")
+	return cmd
+}
+
+func importHooks(c *console.Console, path, file string) error {
+	data, err := console.ReadFile(path, console.MaxSettings, "exthost hooks import ~/.claude/settings.json")
+	if err != nil {
+		return err
+	}
+	r, err := hookimport.Read(data)
+	if err != nil {
+		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", path, err), Hint: "the file is JSON, with hooks: {EVENT: [{matcher, hooks: [...]}]}"}
+	}
+	for _, n := range r.Notes {
+		c.Note(n.Where, n.Dropped, n.Message)
+	}
+	if file == "" {
+		return c.Print(console.Document{Kind: "import", Value: r, Text: console.SafeText(string(r.YAML()))})
+	}
+	if err := writeNew(file, r.YAML()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.Err, "%s written to %s\n  next: exthost hooks list\n", console.Plural(len(r.Hooks), "hook"), console.Safe(file))
+	return err
+}
+
+// writeNew writes a file that must not exist.
+func writeNew(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return &console.Error{Code: console.ExitFailed, Text: path + " is there already", Hint: "print the hooks without --file, and add them to it"}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}

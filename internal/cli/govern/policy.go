@@ -1,0 +1,212 @@
+package govern
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/status"
+)
+
+// Policy looks at policies and their decisions.
+func Policy(c *console.Console) *cobra.Command {
+	return console.Group("policy", "Look at the policies, explain what they decided, try a call",
+		policyList(c), policyExplain(c), policyTest(c), policyPins(c))
+}
+
+func policyList(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the policies in the order they are asked, with what they decided",
+		Long: "List the policies in the order they are asked. Where an exthost runs for this directory\n" +
+			"with what they have decided; of one in shadow mode how often it would have acted.",
+		Args: console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := policies(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			names := []string{}
+			for _, p := range list {
+				names = append(names, p.Name)
+			}
+			return c.Print(console.Document{Kind: "policies", Value: console.OrEmpty(list), Names: names, Rows: hosts.PolicyRows(list)})
+		},
+	}
+}
+
+// policies are those of the running host or, without one, of the configuration.
+func policies(ctx context.Context, c *console.Console) ([]status.Policy, error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		s, err := r.Status(ctx)
+		return s.Policies, err
+	}
+	if broken != nil {
+		return nil, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return h.Status().Policies, nil
+}
+
+func policyTest(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test CALL.json",
+		Short: "Try what the policies would do about a call, without making it",
+		Long: "Hold a call against the policies and show what each decides, without making it. - reads\n" +
+			"stdin. The file holds {\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\"\n" +
+			"in place of the first two. Nobody is asked and nothing is recorded, but policies that count\n" +
+			"do count it. The exit code is 6 when the call would be denied.",
+		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}, \"caller\": \"ada\"}' | exthost policy test -",
+		Args:    console.One("a file with a call, or - for stdin"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readCall(c, args[0])
+			if err != nil {
+				return err
+			}
+			result, err := testCall(cmd.Context(), c, data)
+			if err != nil {
+				return err
+			}
+			if err := c.Print(console.Document{Kind: "test", Value: result, Text: traceText(result.Trace, console.Width(c.Out))}); err != nil || result.Error == nil {
+				return err
+			}
+			return result.Error.Err()
+		},
+	}
+}
+
+func readCall(c *console.Console, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(c.In)
+	}
+	return console.ReadFile(name, console.MaxInput, "exthost policy test --help")
+}
+
+// testCall has the running host test the call or, without one, a host that starts only
+// the policies and the extension of the tool.
+func testCall(ctx context.Context, c *console.Console, data []byte) (result httpserver.TestResult, err error) {
+	call, err := httpserver.ReadTestCall(data)
+	if err != nil {
+		return result, err
+	}
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		body, _ := json.Marshal(call) // it was decoded from JSON
+		err = r.Post(ctx, "/api/v1/policies/test", body, &result)
+		return result, err
+	}
+	if broken != nil {
+		return result, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.ForCall(call.Extension, call.Tool), Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return result, err
+	}
+	defer h.Close()
+	result, err = httpserver.NewTestResult(h.Admin().TestCall(ctx, call.Call()))
+	if console.ExitCode(err) == console.ExitNotFound && call.Tool != "" && call.Extension == "" {
+		err = hosts.UnknownTool(h.Status(), call.Tool)
+	}
+	return result, err
+}
+
+func policyPins(c *console.Console) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "pins",
+		Short: "Show the tools that have changed since they were pinned, and approve that",
+		Long: "Show the tools that a policy of builtin: pin holds back, because they do not say of\n" +
+			"themselves what they said when they were first seen, with the difference; --all shows all\n" +
+			"that are pinned.",
+		Example: "  exthost policy pins\n  exthost policy pins approve notes add",
+		Args:    console.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return pins(cmd.Context(), c, all) },
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also those that have not changed")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "approve ID [TOOL]",
+		Short: "Let a changed tool of an extension pass, or all of them, and pin what they say now",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return console.Usagef("exthost policy pins", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			path := "/api/v1/pins"
+			for _, arg := range args {
+				path += "/" + url.PathEscape(arg)
+			}
+			if err := r.Post(ctx, path+"/approve", nil, nil); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.Err, "approved %s\n", console.Safe(strings.Join(args, " ")))
+			return err
+		}),
+	})
+	return cmd
+}
+
+func pins(ctx context.Context, c *console.Console, all bool) error {
+	r, cfg, err := hosts.Reach(ctx, c)
+	var list struct{ Pins []status.Pin }
+	if r != nil {
+		err = r.Get(ctx, "/api/v1/pins", &list)
+	} else if err == nil {
+		var h *exthost.Host
+		if h, err = hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}}); err == nil {
+			list.Pins = h.Admin().Pins()
+			err = h.Close()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	shown, names := []status.Pin{}, []string{}
+	for _, p := range list.Pins {
+		if p.Held || all {
+			shown, names = append(shown, p), append(names, p.Extension+" "+p.Tool)
+		}
+	}
+	text := pinsText(shown)
+	if text == "" {
+		text = fmt.Sprintf("nothing is held back, of %s", console.Plural(len(list.Pins), "pinned tool"))
+	}
+	return c.Print(console.Document{Kind: "pins", Value: shown, Names: names, Text: text})
+}
+
+func pinsText(list []status.Pin) string {
+	var lines []string
+	for _, p := range list {
+		line := fmt.Sprintf("%s %s: pinned %s", p.Extension, p.Tool, p.Since.Local().Format("2006-01-02 15:04"))
+		if p.ApprovedBy != "" {
+			line += ", approved by " + p.ApprovedBy
+		}
+		if p.Held {
+			line += ", held back since " + p.HeldSince.Local().Format("2006-01-02 15:04")
+		}
+		lines = append(lines, console.Safe(line))
+		for diff := range strings.Lines(p.Diff) {
+			lines = append(lines, "  "+console.Safe(strings.TrimSuffix(diff, "\n")))
+		}
+		if p.Held {
+			lines = append(lines, console.Safe("  next: exthost policy pins approve "+p.Extension+" "+p.Tool))
+		}
+	}
+	return strings.Join(lines, "\n")
+}

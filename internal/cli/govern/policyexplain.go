@@ -1,0 +1,193 @@
+package govern
+
+import (
+	"github.com/exthost/exthost/governance/audit"
+
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+)
+
+func policyExplain(c *console.Console) *cobra.Command {
+	var shadow bool
+	var last int
+	cmd := &cobra.Command{
+		Use:   "explain [ID]",
+		Short: "Explain a decision by its id; without one list the latest",
+		Long: "Show which policy decided what about one exchange, in which order, how long each took and\n" +
+			"why. The id is in every denial. Without one, list the latest decisions; --shadow lists those\n" +
+			"in which a policy in shadow mode would have acted.",
+		Example: "  exthost policy explain\n  exthost policy explain --shadow -n 50\n  exthost policy explain 0a1b2c3d4e5f6",
+		Args:    console.AtMostOne("the id of a decision"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return explain(cmd.Context(), c, args[0])
+			}
+			return listDecisions(cmd.Context(), c, last, shadow)
+		},
+	}
+	cmd.Flags().BoolVar(&shadow, "shadow", false, "only those in which a policy in shadow mode would have acted")
+	cmd.Flags().IntVarP(&last, "last", "n", 20, "look at the last `N` decisions")
+	return cmd
+}
+
+func explain(ctx context.Context, c *console.Console, id string) error {
+	var t exthost.Trace
+	r, err := hosts.Find(ctx)
+	if err == nil {
+		err = r.Get(ctx, "/api/v1/decisions/"+url.PathEscape(id), &t)
+	}
+	if err != nil {
+		return explainFromAudit(ctx, c, id, absent(err, "exthost policy explain"))
+	}
+	return c.Print(console.Document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: traceText(t, console.Width(c.Out))})
+}
+
+func listDecisions(ctx context.Context, c *console.Console, last int, shadow bool) error {
+	r, err := hosts.Find(ctx)
+	if err != nil {
+		return err
+	}
+	var list struct{ Decisions []exthost.Trace }
+	if err := r.Get(ctx, "/api/v1/decisions?last="+strconv.Itoa(max(last, 0)), &list); err != nil {
+		return err
+	}
+	if shadow {
+		list.Decisions = slices.DeleteFunc(list.Decisions, func(t exthost.Trace) bool { return !slices.ContainsFunc(t.Steps, ignored) })
+	}
+	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "WHAT", "RESULT", "WHY"}}
+	for _, t := range list.Decisions {
+		names = append(names, t.ID)
+		result, why := verdict(t)
+		if i := slices.IndexFunc(t.Steps, ignored); i >= 0 && shadow {
+			result, why = "would be "+cmp.Or(past[t.Steps[i].Action], "let pass"), t.Steps[i].Policy+": "+t.Steps[i].Reason
+		}
+		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
+	}
+	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows})
+}
+
+// ignored reports whether a policy would have acted, but its decision did not count.
+func ignored(s governance.Step) bool { return s.Ignored && s.Action != governance.Allow }
+
+// past is the effect of an action on a call; the others let it pass.
+var past = map[governance.Action]string{governance.Deny: "denied", governance.Modify: "changed", governance.Respond: "answered", governance.Ask: "asked about"}
+
+// verdict is the end of an exchange, and the reason.
+func verdict(t exthost.Trace) (result, why string) {
+	last := governance.Step{}
+	if n := len(t.Steps); n > 0 {
+		last = t.Steps[n-1]
+	}
+	for _, s := range t.Steps {
+		if s.Policy == t.Verdict.Policy {
+			last = s
+		}
+	}
+	switch {
+	case t.Verdict.Action == governance.Deny:
+		return "denied " + t.Verdict.Code, t.Verdict.Policy + ": " + last.Reason
+	case t.Verdict.Action == governance.Ask:
+		return "approved", "by " + t.Verdict.By
+	case t.Verdict.Action == governance.Respond:
+		return "answered", "by policy " + t.Verdict.Policy
+	case t.Failure != "":
+		return "failed " + t.Failure, ""
+	}
+	return "ok", ""
+}
+
+// traceText is a decision for a person.
+func traceText(t exthost.Trace, width int) string {
+	result, why := verdict(t)
+	lines := []string{
+		fmt.Sprintf("decision  %s, %s", t.ID, t.Time.Local().Format(time.RFC3339)),
+		"what      " + strings.Join(subject(t), ", "),
+		"result    " + strings.TrimSuffix(result+": "+why, ": "),
+	}
+	sent := "not sent"
+	if t.Sent {
+		sent = "sent"
+	}
+	lines = append(lines, fmt.Sprintf("took      %s, %s", console.Span(t.Took), sent), "")
+	for i := range lines {
+		lines[i] = console.Safe(lines[i])
+	}
+	if len(t.Steps) == 0 {
+		return strings.Join(append(lines, "no policy was asked"), "\n")
+	}
+	rows := [][]string{{"FLOW", "CATEGORY", "POLICY", "DECISION", "TOOK", "WHY"}}
+	for _, s := range t.Steps {
+		rows = append(rows, []string{string(s.Flow), string(s.Category), s.Policy, decision(s), console.Span(s.Latency), stepReason(s)})
+	}
+	return strings.Join(append(lines, console.Grid(rows, width, true)...), "\n")
+}
+
+func subject(t exthost.Trace) []string {
+	list := []string{t.Method}
+	if t.Tool != "" {
+		list = append(list, t.Tool)
+	} else if t.Extension != "" {
+		list = append(list, "extension "+t.Extension)
+	}
+	list = append(list, fmt.Sprintf("caller %q", t.Caller))
+	if t.Session != "" {
+		list = append(list, "session "+t.Session)
+	}
+	if t.Direction != "to_extension" {
+		list = append(list, "asked by the extension")
+	}
+	return list
+}
+
+func decision(s governance.Step) string {
+	word := cmp.Or(string(s.Action), "allow")
+	switch {
+	case s.Outcome == governance.PluginError:
+		word = "could not decide"
+	case s.Outcome == governance.Dropped:
+		word = "not asked"
+	case ignored(s):
+		word = "would " + word
+	}
+	if s.Again {
+		word += " (again, after a hook)"
+	}
+	return word
+}
+
+func stepReason(s governance.Step) string {
+	reason := s.Reason
+	if s.Code != "" {
+		reason = strings.TrimSuffix(s.Code+": "+reason, ": ")
+	}
+	if s.By != "" {
+		reason = strings.TrimPrefix(reason+"; answered by "+s.By, "; ")
+	}
+	return reason
+}
+
+// explainFromAudit prints the record of a decision that no running host remembers.
+// notKept is the error that says so, and returned when the log lacks the decision too.
+func explainFromAudit(ctx context.Context, c *console.Console, id string, notKept error) error {
+	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
+		for r, err := range readAudits(ctx, paths, audit.Query{}) {
+			if err == nil && r.ID == id {
+				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(&r)})
+			}
+		}
+	}
+	return notKept
+}

@@ -1,0 +1,150 @@
+package hosts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Extension is the status of one extension. The error lists the faults of its manifest,
+// or names the id that was probably meant.
+func Extension(s status.Status, id string) (status.Extension, error) {
+	x, err := Worker(s, id)
+	if err == nil && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id }) {
+		err = &console.Error{Code: console.ExitNotFound, Text: id + " is no extension: it is stated in the configuration, and changed there", Hint: "exthost config show --origin says where"}
+	}
+	return x, err
+}
+
+// Worker is [Extension] for everything that has a process: extensions, destinations,
+// and policies by the name policy:NAME.
+func Worker(s status.Status, id string) (status.Extension, error) {
+	all := slices.Clone(s.Extensions)
+	for _, d := range s.Destinations {
+		all = append(all, d.Extension)
+	}
+	for _, p := range s.Policies {
+		all = append(all, policyAsExtension(p))
+	}
+	ids := make([]string, 0, len(all))
+	for _, x := range all {
+		if x.ID == id {
+			return x, nil
+		}
+		ids = append(ids, x.ID)
+	}
+	if err := BrokenManifest(s, id); err != nil {
+		return status.Extension{}, err
+	}
+	return status.Extension{}, &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no extension %q%s", id, console.DidYouMean(id, ids)), Hint: "exthost list"}
+}
+
+// policyAsExtension is the status of a policy's process, or little without a process.
+func policyAsExtension(p status.Policy) status.Extension {
+	if p.Process != nil {
+		return *p.Process
+	}
+	return status.Extension{ID: status.PolicyPrefix + p.Name, State: p.State, Reason: p.Reason, Tools: []string{}}
+}
+
+// BrokenManifest lists the errors in the manifest of an extension that the host left
+// out because of them; nil when there are none.
+func BrokenManifest(s status.Status, id string) error {
+	var lines []string
+	for _, d := range s.Diagnostics {
+		if d.Extension == id && d.Level == protocol.LevelError {
+			lines = append(lines, "  "+console.Safe(console.Nearby(d).String()))
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is mended"}
+}
+
+// RunsAs is the transport of an extension and, where it has one, the protocol.
+func RunsAs(x status.Extension) string {
+	if x.Protocol == "" || x.Protocol == x.Transport {
+		return x.Transport
+	}
+	return x.Transport + "/" + x.Protocol
+}
+
+// PID is the process of an extension that has exactly one; else 0.
+func PID(x status.Extension) int {
+	if len(x.Instances) == 1 {
+		return x.Instances[0].PID
+	}
+	return 0
+}
+
+// Evidence is the output that the latest failure of an extension left; nil: there is none.
+func Evidence(x status.Extension) *protocol.Evidence {
+	for _, i := range x.Instances {
+		if i.Evidence != nil {
+			return i.Evidence
+		}
+	}
+	return nil
+}
+
+// Prospects say when an instance that takes no calls will take calls again.
+func Prospects(i status.Instance, now time.Time) (notes []string) {
+	switch {
+	case i.NextRetry != nil && i.NextRetry.After(now):
+		notes = append(notes, "next try in "+console.Span(i.NextRetry.Sub(now)))
+	case i.NextRetry != nil: // a lazy extension waits for a call
+		notes = append(notes, "next try with the next call")
+	}
+	switch {
+	case i.NextProbe != nil:
+		notes = append(notes, "breaker open, next probe in "+console.Span(max(0, i.NextProbe.Sub(now))))
+	case i.Breaker != "" && i.Breaker != "closed":
+		notes = append(notes, "breaker "+strings.ReplaceAll(i.Breaker, "_", " "))
+	}
+	return notes
+}
+
+// PolicyRows are a table with a row for each policy.
+func PolicyRows(policies []status.Policy) [][]string {
+	rows := [][]string{{"POLICY", "CATEGORY", "IS", "MODE", "STATE", "ASKED", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
+	for _, p := range policies {
+		var asked, denied, failed, shadow int64
+		p50, p95 := "-", "-"
+		for _, c := range p.Calls {
+			asked += c.Continue + c.Rejected + c.Errors
+			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
+			if c.Latency != nil && p50 == "-" { // the request flow comes first
+				p50, p95 = console.Span(c.Latency.P50), console.Span(c.Latency.P95)
+			}
+		}
+		is := cmp.Or(p.Builtin, string(p.Kind))
+		rows = append(rows, []string{p.Name, string(p.Category), is, string(p.Mode), p.State, strconv.FormatInt(asked, 10),
+			strconv.FormatInt(denied, 10), strconv.FormatInt(failed, 10), p50, p95, strings.Join(policyNotes(p, shadow), "; ")})
+	}
+	return rows
+}
+
+func policyNotes(p status.Policy, shadow int64) (notes []string) {
+	if p.Reason != "" {
+		notes = append(notes, p.Reason)
+	}
+	if p.Mode == governance.ModeShadow {
+		notes = append(notes, fmt.Sprintf("would have acted %d times", shadow))
+	}
+	if !p.Required {
+		notes = append(notes, "optional")
+	}
+	if len(p.Flows) == 1 {
+		notes = append(notes, string(p.Flows[0])+" only")
+	}
+	return notes
+}

@@ -1,0 +1,164 @@
+package hosts
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// Unlisted are the warnings and errors about files that became neither an extension nor
+// a destination. Those about the others are shown with the extension or destination.
+func Unlisted(s status.Status) []protocol.Diagnostic {
+	listed := slices.Clone(s.Extensions)
+	for _, d := range s.Destinations {
+		listed = append(listed, d.Extension)
+	}
+	var out []protocol.Diagnostic
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelInfo && !slices.ContainsFunc(listed, func(x status.Extension) bool { return Concerns(d, x) }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// BrokenFiles are the files that became no extension because of errors.
+func BrokenFiles(s status.Status) (names []string) {
+	for _, d := range Unlisted(s) {
+		name := cmp.Or(console.Nearby(d).Path, d.Extension)
+		if d.Level == protocol.LevelError && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Concerns reports whether d is about x, and not about a second file that claims its
+// id. A manifest that is too broken to have an id concerns the extension that an earlier
+// version of the same file became.
+func Concerns(d protocol.Diagnostic, x status.Extension) bool {
+	if d.Extension == "" {
+		return d.Path != "" && d.Path == x.Path
+	}
+	return d.Extension == x.ID && x.ID != "" && (d.Path == "" || filepath.Dir(d.Path) == filepath.Dir(x.Path))
+}
+
+// Said reports whether the reason of x already contains d.
+func Said(x status.Extension, d protocol.Diagnostic) bool {
+	return x.Reason != "" && (strings.Contains(d.Message, x.Reason) || strings.Contains(x.Reason, d.Message))
+}
+
+// PrintDiagnostics prints on stderr the faults of files that a list of extensions
+// lacks, and the first step when there is no extension at all.
+func PrintDiagnostics(c *console.Console, s status.Status) {
+	found := Unlisted(s)
+	for _, d := range found {
+		c.Say(d)
+	}
+	broken := func(d protocol.Diagnostic) bool { return d.Code != discovery.CodePathMissing }
+	if len(s.Extensions) == 0 && !slices.ContainsFunc(found, broken) {
+		c.Say(protocol.Diagnostic{Level: protocol.LevelInfo, Message: "no extension was found: one is a folder with a plugin.toml below ./extensions",
+			Hint: "exthost init NAME --lang python writes one, exthost config show says where else they are looked for"})
+	}
+}
+
+// PrintProblems prints on stderr which extensions a list of tools lacks, and why.
+func PrintProblems(c *console.Console, s status.Status) {
+	PrintDiagnostics(c, s)
+	for _, x := range s.Extensions {
+		if x.Reason == "" || x.State == status.StateDisabled {
+			continue
+		}
+		c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + ", " + x.Reason})
+		for _, line := range console.LastWords(Evidence(x)) {
+			fmt.Fprintln(c.Err, console.Safe(line))
+		}
+	}
+}
+
+// UnknownTool is the error about a tool that the host does not have. It says why the
+// extension that should have the tool does not offer it, or which tool was meant.
+func UnknownTool(s status.Status, name string) error {
+	for _, x := range s.Extensions {
+		if slices.Contains(x.Withheld, name) {
+			return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned", name),
+				Hint: "exthost policy pins, then exthost policy pins approve " + x.ID}
+		}
+		if tools.MayOwn(x.ID, name) && x.Reason != "" {
+			return unavailable(name, x, s.Diagnostics)
+		}
+	}
+	for _, d := range s.Diagnostics {
+		if d.Extension != "" && d.Level == protocol.LevelError && tools.MayOwn(d.Extension, name) {
+			return BrokenManifest(s, d.Extension)
+		}
+	}
+	var names, ids []string
+	for _, x := range s.Extensions {
+		names, ids = append(names, x.Tools...), append(ids, x.ID)
+	}
+	meant := console.DidYouMean(name, names)
+	if id := nearestOwner(name, ids); meant == "" && id != "" {
+		meant = fmt.Sprintf(", did you mean one of extension %q?", id)
+	}
+	return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no tool %q%s", name, meant), Hint: "exthost tools list"}
+}
+
+// nearestOwner is the extension whose id the beginning of a tool's name resembles.
+func nearestOwner(name string, ids []string) string {
+	words := strings.Split(strings.TrimPrefix(name, "ext_"), "_")
+	for n := len(words); n > 0; n-- {
+		if near := nearest.Of(strings.Join(words[:n], "_"), ids); near != "" {
+			return near
+		}
+	}
+	return ""
+}
+
+// unavailable is the error about a tool of an extension that offers none.
+func unavailable(name string, x status.Extension, diags []protocol.Diagnostic) error {
+	e := &console.Error{Code: console.ExitExtension, Hint: "exthost info " + x.ID}
+	switch x.State {
+	case status.StateSkipped:
+		e.Code = console.ExitGated
+		for _, d := range diags {
+			if Concerns(d, x) && d.Level == protocol.LevelError {
+				e.Code = console.KindCode(protocol.Kind(d.Code))
+			}
+			if Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
+				e.Hint = d.Hint
+			}
+		}
+	case status.StateDisabled:
+		e.Code, e.Hint = console.ExitDenied, "exthost enable "+x.ID
+		if strings.Contains(x.Reason, "allowlist") {
+			e.Hint = "exthost allow " + x.ID
+		}
+	}
+	lines := append([]string{fmt.Sprintf("no tool %q, because extension %s is %s: %s", name, x.ID, x.State, x.Reason)}, console.LastWords(Evidence(x))...)
+	e.Text = strings.Join(lines, "\n")
+	return e
+}
+
+// Description is the description of a tool without the mark of its extension.
+func Description(description, extension string) string {
+	return strings.TrimPrefix(description, "[ext:"+extension+"] ")
+}
+
+// Tokens estimates the cost of tools in every model request.
+func Tokens(entries []*tools.Entry) int {
+	sum := 0
+	for _, e := range entries {
+		sum += e.Tokens()
+	}
+	return sum
+}

@@ -1,0 +1,151 @@
+// Package hosts finds the running host of a directory, or opens one for a command, and
+// words the status of a host for people.
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance/celpolicy"
+	"github.com/exthost/exthost/governance/grpcpolicy"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// Load reads the configuration, with flags and those of c laid over it. It prints
+// warnings on stderr; errors are one [console.Error] that lists all of them.
+func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
+	if len(c.Extensions) > 0 {
+		dirs := make([]string, len(c.Extensions))
+		for i, dir := range c.Extensions {
+			abs, err := filepath.Abs(dir)
+			if err != nil {
+				return nil, nil, err
+			}
+			dirs[i] = abs
+		}
+		flags = append(flags, config.Flag{Name: "--extensions", Key: "extensions.search_paths", Values: dirs})
+	}
+	if c.LogLevel != "" {
+		flags = append(flags, config.Flag{Name: "--log-level", Key: "log.level", Values: []string{c.LogLevel}})
+	}
+	cfg, origins, diags := config.Load(LoadOptions(c, flags...))
+	if cfg == nil {
+		lines := []string{"the configuration is invalid"}
+		for _, d := range diags {
+			lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, console.Safe(console.Nearby(d).String())))
+		}
+		return nil, nil, &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost schema config shows what can be said"}
+	}
+	for _, d := range diags {
+		c.Say(d)
+	}
+	return cfg, origins, nil
+}
+
+// Inspect opens a host for a command that changes nothing. It starts only the
+// extensions that start selects; nil selects all.
+func Inspect(ctx context.Context, c *console.Console, start func(id string) bool) (*exthost.Host, error) {
+	cfg, _, err := Load(c)
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
+}
+
+// Open opens a host that logs to stderr only on demand.
+func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
+	log, err := c.QuietLogger(cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	o.Logger, o.PolicyKinds = log, PolicyKinds
+	return exthost.Open(ctx, cfg, o)
+}
+
+// PolicyKinds are the policies that the program links beyond those of the library.
+var PolicyKinds = exthost.PolicyKinds{CEL: celpolicy.New, GRPC: grpcpolicy.NewInstance}
+
+// LoadOptions returns the options with which the program reads its configuration.
+func LoadOptions(c *console.Console, flags ...config.Flag) config.LoadOptions {
+	return config.LoadOptions{File: c.Config, Flags: flags, CheckCEL: celpolicy.Check}
+}
+
+// None selects no extension.
+func None(string) bool { return false }
+
+// Owners selects the extensions that may have the tool with this registered name: all
+// of them when the name was shortened, which hides the id.
+func Owners(tool string) func(id string) bool {
+	return func(id string) bool { return tools.MayOwn(id, tool) }
+}
+
+// ForCall selects the processes that a call needs: policies, and the extension or those
+// that may have the tool.
+func ForCall(extension, tool string) func(id string) bool {
+	return func(id string) bool {
+		return strings.HasPrefix(id, status.PolicyPrefix) || id == extension || tool != "" && tools.MayOwn(id, tool)
+	}
+}
+
+// Peek opens a silent host that starts nothing, for completions; nil when that fails.
+func Peek(ctx context.Context, c *console.Console) *exthost.Host {
+	c.Err = io.Discard
+	h, err := Inspect(ctx, c, None)
+	if err != nil {
+		return nil
+	}
+	return h
+}
+
+// CompleteExtension completes one id of an extension.
+func CompleteExtension(c *console.Console) cobra.CompletionFunc {
+	return completeOne(c, func(h *exthost.Host) (ids []string, _ cobra.ShellCompDirective) {
+		for _, x := range h.Status().Extensions {
+			ids = append(ids, cobra.CompletionWithDesc(x.ID, console.Safe(x.Description)))
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// CompleteTool completes one name of a tool.
+func CompleteTool(c *console.Console) cobra.CompletionFunc { return completeOne(c, toolNames) }
+
+// completeOne completes the first argument with words of a host.
+func completeOne(c *console.Console, words func(h *exthost.Host) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		h := Peek(cmd.Context(), c)
+		if h == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer h.Close()
+		return words(h)
+	}
+}
+
+// toolNames are the tools that are known without starting anything. Of each other
+// extension they contain the beginning of its tools' names.
+func toolNames(h *exthost.Host) (names []string, directive cobra.ShellCompDirective) {
+	directive = cobra.ShellCompDirectiveNoFileComp
+	for _, e := range h.Tools().Entries() {
+		names = append(names, cobra.CompletionWithDesc(e.Name, console.Safe(Description(e.Description, e.Extension))))
+	}
+	for _, x := range h.Status().Extensions {
+		if len(x.Tools) == 0 && x.Reason == "" {
+			names = append(names, "ext_"+strings.ReplaceAll(x.ID, ".", "_")+"_")
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+	}
+	return names, directive
+}

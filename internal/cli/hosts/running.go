@@ -1,0 +1,222 @@
+package hosts
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Running is the host that serves this directory, seen from the socket of its operator.
+type Running struct {
+	Info   daemon.Info
+	client *http.Client
+}
+
+// Find finds the host of this directory; [console.ExitNotFound] without one.
+func Find(ctx context.Context) (*Running, error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	info, err := daemon.Find(ctx, state)
+	if errors.Is(err, daemon.ErrNotRunning) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no exthost is running for " + Here(), Hint: "exthost serve"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return info.Dial(ctx) }
+	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
+}
+
+// OnRunning makes the body of a command from a function of the running host.
+func OnRunning(do func(ctx context.Context, r *Running, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r, err := Find(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), r, args)
+	}
+}
+
+// Here is the working directory, for people.
+func Here() string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "this directory"
+	}
+	return wd
+}
+
+// AnswerTimeout bounds the requests that a host answers from memory.
+const AnswerTimeout = 10 * time.Second
+
+// Status is the status of the running host.
+func (r *Running) Status(ctx context.Context) (s status.Status, err error) {
+	err = r.Get(ctx, "/api/v1/status", &s)
+	return s, err
+}
+
+// Worker is [Worker] for the running host.
+func (r *Running) Worker(ctx context.Context, id string) (status.Extension, error) {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return status.Extension{}, err
+	}
+	return Worker(s, id)
+}
+
+// Get reads a resource of the operator's API, within [AnswerTimeout].
+func (r *Running) Get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	return r.do(ctx, http.MethodGet, path, nil, into)
+}
+
+// Post makes a request of the operator's API without a time limit; into may be nil.
+func (r *Running) Post(ctx context.Context, path string, body []byte, into any) error {
+	return r.do(ctx, http.MethodPost, path, body, into)
+}
+
+func (r *Running) do(ctx context.Context, method, path string, body []byte, into any) error {
+	answer, err := r.open(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	data, err := io.ReadAll(answer)
+	if err != nil {
+		return r.lost(ctx, err)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("the running exthost (pid %d) answers what this one cannot read: %w; restart it if it is another version", r.Info.PID, err)
+	}
+	return nil
+}
+
+// Follow shows the data of each event of a stream. The end of it or of ctx is no error.
+func (r *Running) Follow(ctx context.Context, path string, show func(data []byte) error) error {
+	stream, err := r.open(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	lines := bufio.NewReader(stream)
+	for {
+		line, err := lines.ReadString('\n')
+		if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // Ctrl-C, or the end of the host
+		}
+		if err != nil {
+			return err
+		}
+		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "data: "); ok {
+			if err := show([]byte(data)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes a request and returns the body of the answer, or the error in it.
+func (r *Running) open(ctx context.Context, method, path string, body []byte) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://exthost"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, r.lost(ctx, err)
+	}
+	if resp.StatusCode < http.StatusBadRequest {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	var failed struct{ Error *httpserver.Fault }
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(data, &failed) != nil || failed.Error == nil {
+		return nil, fmt.Errorf("the running exthost (pid %d) answers %s to %s; restart it if it is another version", r.Info.PID, resp.Status, path)
+	}
+	return nil, failed.Error.Err()
+}
+
+// lost is the error of a request that got no answer.
+func (r *Running) lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		err = ctx.Err() // err only says which read or write ctx ended
+	} else if inner, ok := errors.AsType[*url.Error](err); ok {
+		err = inner.Err
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running exthost (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
+	}
+	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running exthost (pid %d) went away before it answered: %v", r.Info.PID, err), Hint: "exthost status"}
+}
+
+// Scope says which extensions a command is about. A running host with another scope
+// has other --config or --extensions, and does not answer for the command.
+func Scope(c *console.Console, cfg *config.Config) string {
+	scope, _ := json.Marshal([]any{configFile(c), cfg.Extensions.SearchPaths}) // strings always encode
+	return string(scope)
+}
+
+func configFile(c *console.Console) string {
+	if abs, err := filepath.Abs(c.Config); err == nil && c.Config != "" {
+		return abs
+	}
+	return c.Config
+}
+
+// sameFlags reports whether a scope is that of a host with the flags of c. It does not
+// compare the search paths of the configuration.
+func sameFlags(c *console.Console, scope string) bool {
+	var file string
+	err := json.Unmarshal([]byte(scope), &[]any{&file})
+	return err == nil && len(c.Extensions) == 0 && file == configFile(c)
+}
+
+// Reach reads the configuration and finds the host of this directory that runs with it
+// and with the flags of c; else r is nil. err is that of a configuration which has been
+// broken since the host started: r is set nonetheless, and a warning printed.
+func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
+	r, absent := Find(ctx)
+	cfg, _, err = Load(c)
+	switch {
+	case err == nil && (absent != nil || r.Info.Scope != Scope(c, cfg)):
+		return nil, cfg, nil
+	case err == nil:
+		return r, cfg, nil
+	case absent != nil || !sameFlags(c, r.Info.Scope):
+		return nil, nil, err
+	}
+	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken by now, and the exthost that runs goes on with what it was", Hint: "exthost validate says where"})
+	return r, config.Default(), err
+}

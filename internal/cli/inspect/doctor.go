@@ -1,0 +1,227 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Doctor checks everything that extensions need to run.
+func Doctor(c *console.Console) *cobra.Command {
+	var handshake bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the configuration and every extension; --runtime also starts each one",
+		Long: "Check the configuration, every manifest and what every extension requires; --runtime also\n" +
+			"starts each one, shakes hands with it and stops it again. The exit code is 9 when a check\nfails; what is skipped for want of something is no failure.",
+		Args: console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings, err := diagnose(cmd.Context(), c, handshake)
+			if err != nil {
+				return err
+			}
+			failed, code := 0, console.ExitOK
+			for _, f := range findings {
+				if f.Result == "fail" {
+					failed, code = failed+1, console.ExitDoctor
+				}
+			}
+			rows := findingRows(findings, failed, handshake)
+			if _, err := hosts.Find(cmd.Context()); err == nil {
+				rows = append(rows, []string{"an exthost runs for this directory; how its extensions fare says exthost status"})
+			}
+			return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
+		},
+	}
+	cmd.Flags().BoolVar(&handshake, "runtime", false, "start every extension and shake hands with it")
+	return cmd
+}
+
+// finding is the result of one check.
+type finding struct {
+	Check  string   `json:"check"`
+	Result string   `json:"result"` // ok, fail or skip
+	Detail string   `json:"detail,omitempty"`
+	Stderr []string `json:"stderr,omitempty"` // the last lines of a process that failed
+	Hints  []string `json:"hints,omitempty"`
+}
+
+// fail makes the check a failed one. e is the output of the process; nil: there is none.
+func (f *finding) fail(detail string, e *protocol.Evidence) {
+	f.Result, f.Detail = "fail", detail
+	if e != nil {
+		f.Stderr = e.Stderr
+	}
+}
+
+func findingRows(findings []finding, failed int, handshake bool) (rows [][]string) {
+	for _, f := range findings {
+		rows = append(rows, []string{f.Result, f.Check, f.Detail})
+		for _, line := range f.Stderr {
+			rows = append(rows, []string{"", "", "stderr: " + line})
+		}
+		for _, hint := range f.Hints {
+			rows = append(rows, []string{"", "", "→ " + hint})
+		}
+	}
+	summary := fmt.Sprintf("%s, %d failed", console.Plural(len(findings), "check"), failed)
+	if !handshake {
+		summary += "; nothing was started, exthost doctor --runtime does"
+	}
+	return append(rows, []string{summary})
+}
+
+// diagnose opens a host and checks its status.
+func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]finding, error) {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	start := hosts.None
+	if handshake {
+		start = nil
+	}
+	began := time.Now()
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true, StartLazy: handshake}})
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	findings := []finding{{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")}}
+	s := h.Status()
+	findings = append(findings, examineAll(h, s, handshake)...)
+	if handshake {
+		s = h.Status()
+		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
+	}
+	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
+	return append(findings, finding{Check: "containment", Result: "ok", Detail: held}), nil
+}
+
+// examineAll checks manifests, extensions, destinations and policies.
+func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []finding) {
+	for _, d := range hosts.Unlisted(s) {
+		f := finding{Check: "manifest", Result: "skip", Detail: console.Nearby(d).String()}
+		if d.Level == protocol.LevelError {
+			f.Result = "fail"
+		}
+		findings = append(findings, f)
+	}
+	for _, x := range s.Extensions {
+		f := examine("extension", x, s.Diagnostics, handshake)
+		if err := findProgram(h, x); err != nil && !handshake && f.Result == "ok" {
+			f.fail(err.Error(), nil)
+		}
+		findings = append(findings, f)
+	}
+	for _, d := range s.Destinations {
+		f := examine("destination", d.Extension, s.Diagnostics, handshake)
+		if err := findCommand(d.Command); err != nil && !handshake {
+			f.fail(err.Error(), nil)
+		}
+		findings = append(findings, f)
+	}
+	for _, p := range s.Policies {
+		findings = append(findings, examinePolicy(p, handshake))
+	}
+	return findings
+}
+
+// examine checks whether an extension, or a destination, can run.
+func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
+	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
+	broken := false // in itself or its configuration, not only by what this machine lacks
+	for _, d := range diags {
+		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
+			continue
+		}
+		broken = broken || d.Level == protocol.LevelError
+		hint := d.Hint
+		if !hosts.Said(x, d) {
+			hint = strings.TrimSuffix(d.Message+"; "+d.Hint, "; ")
+		}
+		if hint != "" {
+			f.Hints = append(f.Hints, hint)
+		}
+	}
+	switch {
+	case x.State == status.StateSkipped && broken:
+		f.fail(x.Reason, nil)
+	case x.State == status.StateSkipped || x.State == status.StateDisabled:
+		f.Result, f.Detail = "skip", x.Reason
+	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
+		f.fail(x.Reason, hosts.Evidence(x))
+	case len(x.Tools) > 0:
+		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
+	}
+	return f
+}
+
+// examinePolicy checks whether a policy can decide.
+func examinePolicy(p status.Policy, handshake bool) finding {
+	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
+	if !p.Required {
+		f.Detail += ", optional"
+	}
+	switch {
+	case p.State == status.StateDisabled:
+		f.Result, f.Detail = "skip", "disabled"
+	case p.Process == nil:
+	case handshake && p.State != string(supervisor.Ready):
+		f.fail(cmp.Or(p.Reason, "it is "+p.State), hosts.Evidence(*p.Process))
+	case !handshake:
+		if err := findCommand(p.Process.Command); err != nil {
+			f.fail(err.Error(), nil)
+		}
+	}
+	return f
+}
+
+// findProgram looks for the program of an extension, with the environment and directory
+// of that. The commands of kind exec were checked when its tools were read.
+func findProgram(h *exthost.Host, x status.Extension) error {
+	if x.Transport != manifest.KindStdio {
+		return nil
+	}
+	spec, err := h.Admin().Spec(x.ID)
+	if err != nil {
+		return nil // the extension may not run here, and its own finding says so
+	}
+	argv, err := runtime.CommandLine(&spec)
+	if err != nil {
+		return err
+	}
+	return findCommand(argv)
+}
+
+// findCommand looks for a program, or for a script, which need not be executable.
+func findCommand(argv []string) error {
+	if len(argv) == 0 || strings.Contains(argv[0], "://") {
+		return nil
+	}
+	path, err := process.Resolve(argv[0], "", os.Getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return &process.StartError{Reason: process.NotFound, Path: path, Err: err}
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+// Package inspect holds the commands that answer questions: which extensions and tools
+// there are, how a tool answers, and which faults they have.
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// List lists the extensions.
+func List(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the extensions found, and why any of them cannot run here",
+		Long: "List what the search paths hold, without starting anything. What was found and cannot\n" +
+			"run here, or is disabled, is listed with its reason; broken manifests are reported on\nstderr.",
+		Args: console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := hosts.Inspect(cmd.Context(), c, hosts.None)
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			s := h.Status()
+			hosts.PrintDiagnostics(c, s)
+			names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
+			for _, x := range s.Extensions {
+				names = append(names, x.ID)
+				rows = append(rows, []string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, cmp.Or(x.Reason, x.Description)})
+			}
+			if len(names) == 0 {
+				rows = [][]string{}
+			}
+			return c.Print(console.Document{Kind: "extensions", Value: console.OrEmpty(s.Extensions), Names: names, Rows: rows})
+		},
+	}
+}
+
+// extensionInfo is everything that is known about one extension.
+type extensionInfo struct {
+	status.Extension
+	Config         map[string]any        `json:"config,omitempty"`          // the manifest's
+	OperatorConfig any                   `json:"operator_config,omitempty"` // the host's configuration over it, secrets masked
+	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
+
+	running bool   // the status is that of the host that serves this directory
+	held    string // by what the host holds its processes; "": there are none
+}
+
+// Info shows one extension.
+func Info(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "info ID",
+		Short: "Show one extension: its tools, requirements, environment and faults",
+		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
+			"it is not given and which secret-like ones it is. Where an exthost runs for this directory\n" +
+			"this is about its processes and their last crash; else the extension is started and stopped\nagain.",
+		Args:              console.One("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, cfg, list, err := statusOf(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			x, err := hosts.Worker(s, args[0])
+			if err != nil {
+				return err
+			}
+			info := extensionInfo{Extension: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
+			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
+				info.Config = m.Config
+			}
+			for _, d := range s.Diagnostics {
+				if hosts.Concerns(d, x) {
+					info.Diagnostics = append(info.Diagnostics, d)
+				}
+			}
+			return c.Print(console.Document{Kind: "extension", Value: info, Names: []string{x.ID}, Rows: info.rows(list, time.Now()), Wrap: true})
+		},
+	}
+}
+
+// statusOf returns the status and configuration of the running host with the tools of
+// one extension; if it lacks the extension, those of a host that starts only this one.
+func statusOf(ctx context.Context, c *console.Console, id string) (status.Status, *config.Config, []httpserver.Tool, error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		s, err := r.Status(ctx)
+		if err != nil {
+			return s, nil, nil, err
+		}
+		if _, err := hosts.Worker(s, id); err == nil {
+			var list struct{ Tools []httpserver.Tool }
+			err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list)
+			return s, cfg, list.Tools, err
+		}
+	}
+	if broken != nil {
+		return status.Status{}, nil, nil, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: func(other string) bool { return other == id }, Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return status.Status{}, nil, nil, err
+	}
+	defer h.Close()
+	var list []httpserver.Tool
+	for _, e := range h.Tools().Extension(id) {
+		list = append(list, httpserver.ToolOf(e))
+	}
+	return h.Status(), cfg, list, nil
+}
+
+// operatorConfig is extensions.entries.ID.config; nil when it is not set.
+func operatorConfig(cfg *config.Config, id string) any {
+	var at any = cfg.Redacted()
+	for _, key := range []string{"extensions", "entries", id, "config"} {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[key]
+	}
+	return at
+}
+
+// heldBy is the containment of x; "" when x has no process.
+func heldBy(c status.Containment, x status.Extension) string {
+	if !slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.PID > 0 }) {
+		return ""
+	}
+	if x.Containment != "" {
+		c.Holds = append(slices.Clone(c.Holds), x.Containment)
+	}
+	return c.String()
+}

@@ -1,0 +1,190 @@
+package inspect
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// rows are the table of exthost info: a name, then its values.
+func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]string) {
+	row := func(name string, values ...string) {
+		for _, value := range values {
+			if value != "" {
+				rows = append(rows, []string{name, value})
+				name = ""
+			}
+		}
+	}
+	row("id", i.ID)
+	row("name", i.Name)
+	row("version", i.Version)
+	row("description", i.Description)
+	row("manifest", i.Path)
+	row("runs as", i.manner())
+	row("command", shellWords(i.Command))
+	row("state", i.State)
+	if i.State != status.StateSkipped { // diagnostics, below, contain the reason and a hint
+		row("reason", i.Reason)
+	}
+	if i.running {
+		i.runningRows(row, now)
+	}
+	if c := i.LastCrash; c != nil {
+		words := console.LastWords(c.Evidence)
+		for n := range words {
+			words[n] = strings.TrimPrefix(words[n], "  stderr: ")
+		}
+		row("last words", words...)
+	}
+	if i.running && i.State == string(supervisor.Failed) {
+		row("next", "mend it, then exthost restart "+i.ID)
+	}
+	row("requires", i.requirements()...)
+	row("config", compact(i.Config))
+	row("operator's config", compact(i.OperatorConfig))
+	row("state directory", i.StateDir)
+	row("env withheld", strings.Join(i.EnvWithheld, " "))
+	row("secrets passed", strings.Join(i.EnvPassedSecrets, " "))
+	row("hooks", strings.Join(i.Hooks, ", "))
+	tools := make([]string, len(list))
+	for n, t := range list {
+		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, hosts.Description(t.Description, t.Extension))
+	}
+	row("tools", tools...)
+	for _, d := range i.Diagnostics {
+		if i.Reason == "" || i.State == status.StateSkipped || !strings.HasSuffix(d.Message, i.Reason) {
+			row(string(d.Level), placed(d))
+		}
+	}
+	return rows
+}
+
+// runningRows are the rows about processes and calls.
+func (i *extensionInfo) runningRows(row func(name string, values ...string), now time.Time) {
+	row("processes", i.processes(now)...)
+	row("held by", i.held)
+	row("restarts", i.restarts(now))
+	if i.Transport != "" { // a policy without a process has none
+		row("calls", i.callsMade())
+	}
+	row("last failure", i.failure(now))
+	row("last crash", i.crash(now))
+}
+
+// manner is how the extension runs.
+func (i *extensionInfo) manner() string {
+	words := []string{hosts.RunsAs(i.Extension)}
+	if i.Activation == manifest.ActivationLazy {
+		words = append(words, "started by its first call")
+	}
+	if i.Containment != "" {
+		words = append(words, "in a "+i.Containment)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (i *extensionInfo) processes(now time.Time) (lines []string) {
+	for _, one := range i.Instances {
+		if one.PID > 0 {
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%d, up %s, %s  %s", one.PID, console.Span(now.Sub(one.StartedAt).Truncate(time.Second)), console.Bytes(one.RSS), one.Key)))
+		}
+	}
+	return lines
+}
+
+// restarts is the number of restarts, and when the next is due.
+func (i *extensionInfo) restarts(now time.Time) string {
+	words := []string{}
+	if i.Restarts > 0 {
+		words = append(words, strconv.Itoa(i.Restarts))
+	}
+	for _, one := range i.Instances {
+		words = append(words, hosts.Prospects(one, now)...)
+	}
+	return strings.Join(words, "; ")
+}
+
+func (i *extensionInfo) callsMade() string {
+	text := fmt.Sprintf("%d, %d failed, %d refused", i.Calls, i.Errors, i.Refused)
+	if i.Latency != nil {
+		text += fmt.Sprintf("; half within %s, 95%% within %s", console.Span(i.Latency.P50), console.Span(i.Latency.P95))
+	}
+	return text
+}
+
+// failure is the last call that failed; "" when none has.
+func (i *extensionInfo) failure(now time.Time) string {
+	f := i.LastFailure
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s ago: %s (%s)", console.Span(now.Sub(f.Time)), strings.TrimSpace(cmp.Or(f.Tool, "a request")+" "+f.Reason), f.Kind)
+}
+
+// crash is the last crash; "" when there was none.
+func (i *extensionInfo) crash(now time.Time) string {
+	c := i.LastCrash
+	if c == nil {
+		return ""
+	}
+	text := console.Span(now.Sub(c.Time)) + " ago"
+	if c.PID > 0 {
+		text += fmt.Sprintf(", pid %d after %s", c.PID, console.Span(c.Time.Sub(c.StartedAt)))
+	}
+	return fmt.Sprintf("%s: %s (%s)", text, c.Reason, c.Kind)
+}
+
+func (i *extensionInfo) requirements() (lines []string) {
+	for _, r := range []struct {
+		what  string
+		names []string
+	}{{"programs", i.Requires.Bins}, {"variables", i.Requires.Env}, {"system", i.Requires.OS}, {"architecture", i.Requires.Arch}} {
+		if len(r.names) > 0 {
+			lines = append(lines, r.what+" "+strings.Join(r.names, ", "))
+		}
+	}
+	return lines
+}
+
+// placed is a diagnostic with the line of the manifest, whose path has a row of its own.
+func placed(d protocol.Diagnostic) string {
+	line := d.Line
+	d.Path, d.Extension = "", ""
+	if line == 0 {
+		return d.String()
+	}
+	return fmt.Sprintf("line %d: %s", line, d)
+}
+
+// compact is v as JSON on one line; "" when v is empty.
+func compact(v any) string {
+	data, err := json.Marshal(v)
+	if text := string(data); err == nil && text != "null" && text != "{}" {
+		return text
+	}
+	return ""
+}
+
+// shellWords quotes argv so that a reader can tell its words apart.
+func shellWords(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		if word == "" || strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,138 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Validate checks manifests or the configuration.
+func Validate(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [DIR | plugin.toml ...]",
+		Short: "Check manifests, or without arguments the whole configuration, starting nothing",
+		Long: "Check the manifests given, or the configuration and every manifest it finds, and print\n" +
+			"all that is wrong with file, line and column. The exit code is 3 when anything is an error.",
+		Example: "  exthost validate\n  exthost validate extensions/weather",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return validateAll(cmd.Context(), c)
+			}
+			var diags []protocol.Diagnostic
+			for _, path := range args {
+				found, err := validateManifest(path)
+				if err != nil {
+					return err
+				}
+				diags = append(diags, found...)
+			}
+			return report(c, diags, console.Plural(len(args), "manifest"))
+		},
+	}
+}
+
+func validateManifest(path string) ([]protocol.Diagnostic, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		path = filepath.Join(path, manifest.FileName)
+		_, err = os.Lstat(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml is, or without DIR for all there are"}
+	}
+	_, found := manifest.ReadFile(path, true)
+	return found, nil
+}
+
+func validateAll(ctx context.Context, c *console.Console) error {
+	h, err := hosts.Inspect(ctx, c, hosts.None)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	s := h.Status()
+	return report(c, s.Diagnostics, "the configuration and "+console.Plural(len(s.Extensions), "extension"))
+}
+
+// report prints diagnostics as data. The error is for those of level error.
+func report(c *console.Console, diags []protocol.Diagnostic, checked string) error {
+	failed := 0
+	rows := [][]string{}
+	for _, d := range diags {
+		if d.Level == protocol.LevelError {
+			failed++
+		}
+		rows = append(rows, []string{string(d.Level) + ": " + console.Nearby(d).String()})
+	}
+	verdict, code := "valid", console.ExitOK
+	if failed > 0 {
+		verdict, code = console.Plural(failed, "error"), console.ExitInvalid
+	}
+	rows = append(rows, []string{checked + ": " + verdict})
+	return c.Print(console.Document{Kind: "diagnostics", Value: console.OrEmpty(diags), Rows: rows, Wrap: true, Code: code})
+}
+
+// Schema prints the JSON Schemas of the files that people write.
+func Schema(c *console.Console) *cobra.Command {
+	sub := func(name, short string, schema func() []byte) *cobra.Command {
+		return &cobra.Command{Use: name, Short: short, Args: console.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.JSONOnly(cmd); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.Out, string(schema()))
+			return err
+		}}
+	}
+	return console.Group("schema", "Print the JSON Schema of plugin.toml or of the host's configuration",
+		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
+		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
+}
+
+// Config shows the configuration.
+func Config(c *console.Console) *cobra.Command {
+	var origin bool
+	show := &cobra.Command{
+		Use: "show", Short: "Print the configuration in force; --origin says where each value comes from", Args: console.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, origins, err := hosts.Load(c)
+			if err != nil {
+				return err
+			}
+			if !origin && c.Output == "table" {
+				return c.PrintYAML(cfg.Redacted())
+			}
+			settings := cfg.Settings(origins)
+			names, rows := []string{}, [][]string{{"KEY", "VALUE", "ORIGIN"}}
+			for _, s := range settings {
+				names = append(names, s.Key)
+				rows = append(rows, []string{s.Key, fmt.Sprint(s.Value), s.Origin})
+			}
+			return c.Print(console.Document{Kind: "settings", Value: settings, Names: names, Rows: rows})
+		},
+	}
+	show.Flags().BoolVar(&origin, "origin", false, "a line for each value: key, value, origin")
+	return console.Group("config", "Look at the configuration", show)
+}
+
+// Version prints the version.
+func Version(c *console.Console) *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: console.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := exthost.Version()
+			text := fmt.Sprintf("exthost %s %s %s/%s", v, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+			return c.Print(console.Document{Kind: "version", Value: v, Names: []string{v}, Text: text})
+		}}
+}

@@ -1,0 +1,245 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Enable lets a disabled extension run again.
+func Enable(c *console.Console) *cobra.Command {
+	return ruleCommand(c, "enable", "Let an extension run again that is disabled, now and from now on",
+		"Take an extension out of extensions.disabled", enable)
+}
+
+// Disable stops an extension.
+func Disable(c *console.Console) *cobra.Command {
+	return ruleCommand(c, "disable", "Stop an extension, now and from now on",
+		"Put an extension into extensions.disabled", disable)
+}
+
+// Allow puts an extension into the allowlist.
+func Allow(c *console.Console) *cobra.Command {
+	return ruleCommand(c, "allow", "Put an extension into the allowlist, now and from now on",
+		"Put an extension into extensions.allowlist, if there is one: an empty allowlist allows everything,\nand is left so", allow)
+}
+
+// ruleCommand is a command that changes a list in the configuration.
+func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " ID", Short: short,
+		Long: does + ", in the configuration file\n" +
+			"that says so or else in that of this directory, whose comments and order stay; an\n" +
+			"exthost.yaml is made where there is none. The exthost that serves this directory does it\n" +
+			"at once; calls in flight may end first. A server of an extension is OWNER.SERVER.",
+		Args:              console.One("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x, err := subjectOf(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return rule(cmd.Context(), x)
+		},
+	}
+}
+
+// subject is the extension that a command is about, and the configuration about it.
+type subject struct {
+	console *console.Console
+	id      string
+	owner   string // of a server; "" for others
+	cfg     *config.Config
+	origins *config.Origins
+	running *hosts.Running // nil: there is none
+	broken  bool           // its manifest cannot be read
+}
+
+func subjectOf(ctx context.Context, c *console.Console, id string) (*subject, error) {
+	x := &subject{console: c, id: id}
+	var err error
+	if x.cfg, x.origins, err = hosts.Load(c); err != nil {
+		return nil, err
+	}
+	if len(c.Extensions) > 0 {
+		return nil, console.Usagef("", "what is written into the configuration does not depend on --extensions")
+	}
+	if owner, _, isServer := strings.Cut(id, "."); isServer {
+		x.owner = owner
+	}
+	if x.running, err = hosts.Find(ctx); err != nil && console.ExitCode(err) != console.ExitNotFound {
+		return nil, err
+	}
+	h, err := hosts.Open(ctx, c, x.cfg, exthost.Options{Start: hosts.None}) // also sees extensions that the running host does not have yet
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	s := h.Status()
+	if _, err := hosts.Extension(s, id); err != nil {
+		if x.broken = hosts.BrokenManifest(s, id) != nil; !x.broken && !x.listed("disabled", id) && !x.listed("disabled", x.owner) && !x.listed("allowlist", id) {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+func (x *subject) listed(key, id string) bool {
+	list := x.cfg.Extensions.Disabled
+	if key == "allowlist" {
+		list = x.cfg.Extensions.Allowlist
+	}
+	return id != "" && slices.Contains(list, id)
+}
+
+// where is the place of a list in the configuration.
+func (x *subject) where(key string) string {
+	return fmt.Sprintf("extensions.%s (%s)", key, console.NearbyPath(x.origins.Of("extensions."+key)))
+}
+
+func disable(ctx context.Context, x *subject) error {
+	if x.listed("disabled", x.owner) {
+		return x.nothingToDo("%s is disabled already, with %s: %s", x.id, x.owner, x.where("disabled"))
+	}
+	return x.set(ctx, "disabled", true, "disabled")
+}
+
+func enable(ctx context.Context, x *subject) error {
+	if !x.listed("disabled", x.id) && x.listed("disabled", x.owner) {
+		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is disabled with %s, whose server it is: %s", x.id, x.owner, x.where("disabled")), Hint: "exthost enable " + x.owner}
+	}
+	return x.set(ctx, "disabled", false, "enabled")
+}
+
+func allow(ctx context.Context, x *subject) error {
+	if len(x.cfg.Extensions.Allowlist) == 0 {
+		return x.nothingToDo("there is no allowlist, so every extension may run; one that names %s would shut out all others", x.id)
+	}
+	if x.listed("allowlist", x.owner) {
+		return x.nothingToDo("%s is allowed already, with %s: %s", x.id, x.owner, x.where("allowlist"))
+	}
+	return x.set(ctx, "allowlist", true, "allowed")
+}
+
+func (x *subject) nothingToDo(format string, args ...any) error {
+	_, err := fmt.Fprintln(x.console.Err, console.Safe(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// ruling is the data of a command that changes a list.
+type ruling struct {
+	ID string `json:"id"`
+	config.Edited
+	Live   bool   `json:"live"`             // the running host has applied it
+	State  string `json:"state,omitempty"`  // of the extension in that host
+	Reason string `json:"reason,omitempty"` // why it is not ready
+
+	result string // enabled, disabled or allowed
+}
+
+// set changes the configuration, has the running host apply it and prints the result.
+func (x *subject) set(ctx context.Context, key string, listed bool, result string) error {
+	e, err := config.SetListed(hosts.LoadOptions(x.console), key, x.id, listed)
+	if err != nil {
+		return err
+	}
+	r := &ruling{ID: x.id, Edited: e, result: result}
+	if x.cfg, x.origins, err = hosts.Load(x.console); err != nil {
+		return err
+	}
+	later := ""
+	switch {
+	case x.running == nil:
+		later = "from the next exthost serve on"
+	case x.running.Info.Scope != hosts.Scope(x.console, x.cfg):
+		later = fmt.Sprintf("from its next start on: the exthost that runs here (pid %d) has another --config or --extensions", x.running.Info.PID)
+	default:
+		if err := x.apply(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := x.console.Print(console.Document{Kind: "ruling", Value: r, Names: []string{r.ID}, Text: r.text(later)}); err != nil {
+		return err
+	}
+	return x.obstacle(r)
+}
+
+// apply has the running host reload.
+func (x *subject) apply(ctx context.Context, r *ruling) error {
+	if _, err := reload(ctx, x.running, false); err != nil {
+		if _, ok := errors.AsType[*console.Error](err); !ok {
+			err = fmt.Errorf("written to %s, and the running exthost did not take it: %w", console.NearbyPath(r.String()), err)
+		}
+		return err
+	}
+	s, err := x.running.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r.Live = true
+	if i := slices.IndexFunc(s.Extensions, func(x status.Extension) bool { return x.ID == r.ID }); i >= 0 {
+		r.State, r.Reason = s.Extensions[i].State, s.Extensions[i].Reason
+	}
+	return nil
+}
+
+// text is the result, the file it is written in, and whether it holds already.
+func (r *ruling) text(later string) string {
+	text := r.ID + " is " + r.result
+	if !r.Changed {
+		text += " already"
+	}
+	if r.File != "" {
+		text += ": " + console.NearbyPath(r.String())
+	}
+	if r.Created {
+		text += ", a new file"
+	}
+	switch {
+	case later != "" && r.Changed:
+		text += ", " + later
+	case r.Live && r.State != "" && r.State != status.StateDisabled:
+		text += ", and " + r.State
+	case r.Live && r.Changed && r.result == "disabled":
+		text += ", and gone"
+	}
+	return console.Safe(text)
+}
+
+// obstacle is the error of an extension that should run and does not, for another
+// reason than the list that was changed.
+func (x *subject) obstacle(r *ruling) error {
+	if r.result == "disabled" {
+		return nil
+	}
+	fail := func(code int, hint, format string, args ...any) error {
+		return &console.Error{Code: code, Text: x.id + " still does not run: " + fmt.Sprintf(format, args...), Hint: hint}
+	}
+	allowed := len(x.cfg.Extensions.Allowlist) == 0 || x.listed("allowlist", x.id) || x.listed("allowlist", x.owner)
+	switch {
+	case x.listed("disabled", x.id):
+		return fail(console.ExitDenied, "exthost enable "+x.id, "it is in %s", x.where("disabled"))
+	case x.listed("disabled", x.owner):
+		return fail(console.ExitDenied, "exthost enable "+x.owner, "its owner %s is in %s", x.owner, x.where("disabled"))
+	case !allowed:
+		return fail(console.ExitDenied, "exthost allow "+x.id, "%s does not name it", x.where("allowlist"))
+	case x.broken:
+		return fail(console.ExitInvalid, "exthost validate", "its manifest is invalid")
+	case r.State == status.StateSkipped:
+		return fail(console.ExitGated, "exthost info "+x.id, "%s", r.Reason)
+	case r.State == string(supervisor.Failed):
+		return fail(console.ExitExtension, "exthost info "+x.id, "%s", r.Reason)
+	}
+	return nil
+}

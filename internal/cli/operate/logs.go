@@ -1,0 +1,104 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// Logs shows the log of the running host.
+func Logs(c *console.Console) *cobra.Command {
+	var follow bool
+	var level string
+	var last int
+	cmd := &cobra.Command{
+		Use:   "logs [ID]",
+		Short: "Show the latest log of the running exthost, with the stderr of its extensions",
+		Long: "Show the latest records of the log of the exthost that serves this directory, or those\n" +
+			"about one extension or policy:NAME, the lines of its stderr among them; -f goes on with new ones. It keeps\n" +
+			"the last 256 of each extension, info and above; debug is there only with -f.",
+		Example:           "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",
+		Args:              console.AtMostOne("the id of one extension, or policy:NAME"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.JSONOnly(cmd); err != nil {
+				return err
+			}
+			if err := console.OneOf("", "--level", level, console.LogLevels); err != nil {
+				return err
+			}
+			if last < 0 {
+				return console.Usagef("", "--last %d: there is no such number of records", last)
+			}
+			query := url.Values{"level": {level}, "follow": {strconv.FormatBool(follow)}}
+			if cmd.Flags().Changed("last") {
+				query.Set("last", strconv.Itoa(last))
+			}
+			return logs(cmd.Context(), c, query, args)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new records until Ctrl-C or the end of the host")
+	cmd.Flags().StringVar(&level, "level", "info", "only this `LEVEL` and above: "+strings.Join(console.LogLevels, ", "))
+	cmd.Flags().IntVarP(&last, "last", "n", 0, "begin with the last `N` records (default: all that are kept)")
+	console.CompleteFlag(cmd, "level", console.LogLevels)
+	return cmd
+}
+
+func logs(ctx context.Context, c *console.Console, query url.Values, ids []string) error {
+	r, err := hosts.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		if _, err := r.Worker(ctx, ids[0]); err != nil {
+			return err
+		}
+		query.Set("extension", ids[0])
+	}
+	return r.Follow(ctx, "/api/v1/logs?"+query.Encode(), func(data []byte) error { return printRecord(c, data) })
+}
+
+func printRecord(c *console.Console, data []byte) error {
+	var record exthost.LogRecord
+	if err := json.Unmarshal(data, &record); err != nil {
+		return fmt.Errorf("a log record that cannot be read: %w", err)
+	}
+	if record.Lost > 0 {
+		c.Warn("%d records were lost, this was too slow for them", record.Lost)
+	}
+	text := console.SafeJSON(data) // one record, one line
+	if c.Output == "table" {
+		text = logLine(&record)
+	}
+	_, err := fmt.Fprintln(c.Out, text)
+	return err
+}
+
+// logLine is a record for a person.
+func logLine(r *exthost.LogRecord) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %-5s ", console.Stamp(r.Time), r.Level)
+	if r.Extension != "" {
+		b.WriteString(r.Extension + ": ")
+	}
+	b.WriteString(r.Message)
+	for key, value := range rawjson.Members(r.Attrs) {
+		text := string(value)
+		var s string
+		if json.Unmarshal(value, &s) == nil && s != "" && !strings.ContainsAny(s, " \t\"=") {
+			text = s
+		}
+		fmt.Fprintf(&b, " %s=%s", key, text)
+	}
+	return console.Safe(b.String())
+}

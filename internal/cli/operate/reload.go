@@ -1,0 +1,161 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Reload has the running host read its folders and files again.
+func Reload(c *console.Console) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Bring the running exthost to what its folders and files hold now",
+		Long: "Have the exthost that serves this directory look again: what is new is started, what has\n" +
+			"changed is started beside what runs and then takes its place, what is gone ends once its\n" +
+			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.\n" +
+			"The exit code is 3 while a manifest is broken, and 7 when an extension does not start.",
+		Args: console.NoArgs,
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			change, err := reload(ctx, r, dryRun)
+			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
+				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "mend it, then exthost reload; until then everything goes on as it was"}
+			}
+			if err != nil {
+				return err
+			}
+			if err := c.Print(console.Document{Kind: "change", Value: change, Names: changedNames(change), Text: changeText(c, change, dryRun)}); err != nil {
+				return err
+			}
+			broken := 0
+			if !dryRun {
+				broken = printBroken(ctx, c, r)
+			}
+			return notReloaded(change, broken)
+		}),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
+	return cmd
+}
+
+func reload(ctx context.Context, r *hosts.Running, dryRun bool) (change status.Change, err error) {
+	err = r.Post(ctx, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &change)
+	return change, err
+}
+
+// printBroken prints on stderr which files became no extension, and returns how many
+// there are. A reload does not count them as changes.
+func printBroken(ctx context.Context, c *console.Console, r *hosts.Running) int {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return 0 // the result of the reload is printed already
+	}
+	for _, d := range hosts.Unlisted(s) {
+		if d.Level == protocol.LevelError {
+			c.Say(d)
+		}
+	}
+	return len(hosts.BrokenFiles(s))
+}
+
+// changedNames are the ids that a reload changes or should have changed.
+func changedNames(change status.Change) []string {
+	names := append([]string{}, slices.Concat(change.Added, change.Changed, change.Removed, change.Retried)...)
+	for _, k := range change.Kept {
+		names = append(names, k.ID)
+	}
+	return names
+}
+
+// changeText has a line for each extension that a reload changes.
+func changeText(c *console.Console, change status.Change, dryRun bool) string {
+	if change.Empty() {
+		return "nothing has changed"
+	}
+	var b strings.Builder
+	verbs := []string{"added", "replaced", "removed", "retried", "kept", "changed"}
+	if dryRun {
+		verbs = []string{"would add", "would replace", "would remove", "would retry", "would keep", "would change"}
+	}
+	verb := func(colour console.Colour, i int) string {
+		return c.Paint(colour, fmt.Sprintf("%-*s", len(verbs[1]), verbs[i]))
+	}
+	for i, ids := range [][]string{change.Added, change.Changed, change.Removed, change.Retried} {
+		for _, id := range ids {
+			fmt.Fprintf(&b, "%s %s\n", verb(console.Green, i), console.Safe(id))
+		}
+	}
+	for _, k := range change.Kept {
+		fmt.Fprintf(&b, "%s %s as it was:\n", verb(console.Yellow, 4), console.Safe(k.ID))
+		for reason := range strings.SplitSeq(k.Reason, "\n") {
+			fmt.Fprintln(&b, "    "+console.Safe(console.NearbyText(reason)))
+		}
+	}
+	for _, name := range change.Policies {
+		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
+	}
+	for _, section := range change.Restart {
+		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// notReloaded is the error of a reload after which something does not run as its files
+// say; broken is the number of broken files.
+func notReloaded(change status.Change, broken int) error {
+	var lines []string
+	for _, d := range change.Failed {
+		lines = append(lines, console.Safe(console.Nearby(d).String()))
+	}
+	switch {
+	case len(lines) > 0:
+		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
+	case len(change.Kept)+broken > 0:
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept)+broken, "extension") + " cannot be used yet", Hint: "mend what is said above, then exthost reload"}
+	}
+	return nil
+}
+
+// Restart restarts one extension.
+func Restart(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart ID",
+		Short: "Restart one extension of the running exthost; also one that has failed",
+		Long: "Have the exthost that serves this directory replace the processes of one extension and\n" +
+			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
+			"called, or says why it cannot.",
+		Args:              console.One("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
+			if _, err := r.Worker(ctx, args[0]); err != nil {
+				return err
+			}
+			began := time.Now()
+			if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
+				return err
+			}
+			x, err := r.Worker(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			text := fmt.Sprintf("%s is %s after %s", x.ID, x.State, console.Span(time.Since(began)))
+			if pid := hosts.PID(x); pid > 0 {
+				text += fmt.Sprintf(", pid %d", pid)
+			}
+			return c.Print(console.Document{Kind: "extension", Value: x, Names: []string{x.ID}, Text: text})
+		}),
+	}
+}

@@ -1,0 +1,238 @@
+// Package operate holds the commands that look at the running host and change it.
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// runningStatus is the status of the host that serves this directory.
+type runningStatus struct {
+	Directory string `json:"directory"`
+	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
+	status.Status
+}
+
+// Status shows the running host.
+func Status(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what the running exthost of this directory does",
+		Long: "Show the extensions of the exthost that serves this directory: processes, calls and how\n" +
+			"long they took, memory, restarts, breakers, and why something does not run.",
+		Example: "  exthost status\n  exthost status -o json",
+		Args:    console.NoArgs,
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			s, err := r.Status(ctx)
+			if err != nil {
+				return err
+			}
+			names := []string{}
+			for _, x := range s.Extensions {
+				names = append(names, x.ID)
+			}
+			for _, d := range s.Destinations {
+				names = append(names, d.ID)
+			}
+			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Status: s}
+			table := statusTable(all, time.Now(), console.Width(c.Out))
+			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
+		}),
+	}
+}
+
+// statusTable is the status for a terminal of the given width. Width 0 is no terminal:
+// a row is one line, with its note in the last column.
+func statusTable(s runningStatus, now time.Time, width int) []string {
+	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID, console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS), cmp.Or(s.Serves, "starting")), width)
+	held := "processes held by " + s.Containment.String()
+	if len(s.Containment.Lacks) > 0 {
+		held += "; not by " + strings.Join(s.Containment.Lacks, "; not by ")
+	}
+	lines = append(append(lines, console.Wrap(held, width)...), "")
+	rows := []statusRow{{cells: statusColumns}}
+	if width == 0 {
+		rows[0].notes = []string{"NOTE"}
+	}
+	for _, x := range s.Extensions {
+		of := extensionRows(x, s.Diagnostics, now)
+		if slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
+			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; mend it, then exthost restart "+x.ID)
+		}
+		rows = append(rows, of...)
+	}
+	for _, d := range s.Destinations {
+		rows = append(rows, destinationRows(d, s.Diagnostics, now)...)
+	}
+	lines = append(lines, layOut(rows, width)...)
+	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
+		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of faults that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
+	}
+	if len(s.Policies) > 0 {
+		lines = append(append(lines, ""), console.Grid(hosts.PolicyRows(s.Policies), width, true)...)
+	}
+	if s.Audit != nil {
+		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
+	}
+	if s.Questions > 0 {
+		lines = append(lines, "", fmt.Sprintf("calls that wait for an approval: %d, exthost approve lists them", s.Questions))
+	}
+	return lines
+}
+
+// statusRow is an extension or one of its instances: its cells, and the notes below.
+type statusRow struct{ cells, notes []string }
+
+var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
+
+// expendable are the columns that a narrow terminal lacks, in the order in which they
+// are dropped. A note repeats a breaker that is not closed.
+var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS"}
+
+// layOut aligns the rows and puts the notes below them.
+func layOut(rows []statusRow, width int) (lines []string) {
+	cells := make([][]string, len(rows))
+	for i, r := range rows {
+		cells[i] = slices.Clone(r.cells)
+		if width == 0 {
+			cells[i] = append(cells[i], strings.Join(r.notes, "; "))
+		}
+	}
+	for _, title := range expendable {
+		if width == 0 || widest(console.Grid(cells, 0, false)) <= width {
+			break
+		}
+		column := slices.Index(cells[0], title)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], column, column+1)
+		}
+	}
+	for i, line := range console.Grid(cells, 0, false) {
+		lines = append(lines, line)
+		if width == 0 {
+			continue
+		}
+		for _, note := range rows[i].notes {
+			for _, part := range console.Wrap(console.Safe(note), max(width-4, console.LeastRoom)) {
+				lines = append(lines, "    "+part)
+			}
+		}
+	}
+	return lines
+}
+
+func widest(lines []string) (n int) {
+	for _, l := range lines {
+		n = max(n, len([]rune(l)))
+	}
+	return n
+}
+
+// extensionRows are the row of an extension, and one for each of several instances.
+func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	if x.Latency != nil {
+		row.cells[6], row.cells[7] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
+	}
+	if len(x.Instances) == 1 {
+		row.fill(x.Instances[0], now)
+	} else if x.Reason != "" {
+		row.notes = []string{x.Reason}
+	}
+	row.notes = append(row.notes, extensionNotes(x, diags, now)...)
+	rows := []statusRow{row}
+	if len(x.Instances) < 2 {
+		return rows
+	}
+	for _, i := range x.Instances {
+		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
+		row.fill(i, now)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// extensionNotes are the notes about an extension that are not about one instance.
+func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Time) (notes []string) {
+	if x.Containment != "" {
+		notes = append(notes, "held by a "+x.Containment+" too")
+	}
+	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
+	}) {
+		notes = append(notes, "its tools are not what they were: exthost info "+x.ID)
+	}
+	if x.State != status.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
+		return hosts.Concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
+	}) {
+		notes = append(notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
+	}
+	if f := x.LastFailure; f != nil && f.Kind == protocol.CallTimeout && now.Sub(f.Time) < time.Minute {
+		notes = append(notes, fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", console.Span(now.Sub(f.Time)), x.ID))
+	}
+	return notes
+}
+
+func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time.Time) []statusRow {
+	rows := extensionRows(d.Extension, diags, now)
+	note := "a destination, at /" + d.ID + "/"
+	if d.Listens != "" {
+		note += " and " + d.Listens
+	}
+	if d.State == string(supervisor.Failed) && !slices.Contains(rows[0].notes, d.Reason) {
+		rows[0].notes = append(rows[0].notes, d.Reason)
+	}
+	if d.Refuses != "" {
+		rows[0].notes = append(rows[0].notes, "connections are refused: "+d.Refuses)
+	}
+	rows[0].notes = append(rows[0].notes, note)
+	return rows
+}
+
+func (r *statusRow) fill(i status.Instance, now time.Time) {
+	if i.PID > 0 {
+		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
+	}
+	r.cells[10] = cmp.Or(i.Breaker, "-")
+	var notes []string
+	if i.State != string(supervisor.Ready) && i.Reason != "" {
+		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
+	}
+	notes = append(notes, hosts.Prospects(i, now)...)
+	if i.Queued > 0 {
+		notes = append(notes, fmt.Sprintf("%d calls wait", i.Queued))
+	}
+	if len(notes) > 0 {
+		r.notes = []string{strings.Join(notes, "; ")}
+	}
+}
+
+// complaint is the line on stderr about a failure; "" when the reason contains it.
+func complaint(i status.Instance) string {
+	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
+		return ""
+	}
+	return console.Cut(i.Evidence.Complaint(), 200)
+}
+
+// errorRate is the number of calls that failed or were refused, and its percentage.
+func errorRate(x status.Extension) string {
+	failed, all := x.Errors+x.Refused, x.Calls+x.Refused
+	if failed == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%.3g%%)", failed, 100*float64(failed)/float64(all))
+}

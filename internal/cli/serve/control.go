@@ -1,0 +1,163 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/protocol"
+)
+
+// overStdio is the address of a host on stdio.
+const overStdio = "stdio"
+
+// claim makes this process the host that the operator of the directory reaches. It
+// returns nil when another process is that host. This is an error only when two HTTP
+// hosts would share one state: clients start several hosts with --stdio.
+func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, nil // exthost.Open fails with the same error
+	}
+	info := daemon.Info{Scope: hosts.Scope(r.console, cfg)}
+	if r.stdio {
+		info.Serves = overStdio
+	}
+	d, err := daemon.Claim(state, os.Getenv("XDG_RUNTIME_DIR"), info)
+	if err == nil {
+		return d, nil
+	}
+	holder, running := errors.AsType[*daemon.RunningError](err)
+	switch {
+	case r.stdio, errors.Is(err, errors.ErrUnsupported):
+		r.log.Debug("no control socket", "error", err)
+	case running && holder.Info.Serves != overStdio:
+		return nil, alreadyRunning(holder.Info)
+	case running:
+		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: fmt.Sprintf("exthost serve --stdio, pid %d, runs in this directory too", holder.Info.PID),
+			Hint: "exthost status, restart and logs speak to that one"})
+	default:
+		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "no control socket: " + err.Error(), Hint: "exthost status, restart and logs do not reach this host"})
+	}
+	return nil, nil
+}
+
+func alreadyRunning(i daemon.Info) error {
+	e := &console.Error{Code: console.ExitFailed, Text: "another exthost serves " + hosts.Here() + " and keeps its state", Hint: "exthost status"}
+	if i.PID > 0 {
+		e.Text += fmt.Sprintf(": pid %d, %s", i.PID, cmp.Or(i.Serves, "starting"))
+		e.Hint += fmt.Sprintf("; kill %d ends it", i.PID)
+	}
+	return e
+}
+
+// me is the user of this process, the only one that its control socket admits.
+func me() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("user %d", os.Getuid()))
+}
+
+// control serves the operator's API on the socket of d; nil serves nothing. Call end
+// after the host is closed, so that its last messages are sent.
+func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end func() error) {
+	if d == nil {
+		return func() error { return nil }
+	}
+	if f.url != "" {
+		if err := d.Serves(f.url + "/mcp"); err != nil {
+			log.Warn("exthost status will not know the address", "error", err)
+		}
+	}
+	server := &http.Server{Handler: httpserver.Admin(h), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return httpserver.WithOperator(context.Background(), me()) }}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(d.Listener(log)) }()
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), httpShutdown)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+		err := <-served
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		return errors.Join(err, d.Close())
+	}
+}
+
+// tokenName is the file in the state directory with the operator's token, which exists
+// while a host serves HTTP. No extension's id begins with a dot.
+const tokenName = ".operator-token"
+
+// operatorToken authenticates the operator at the API and the dashboard of one run.
+type operatorToken struct {
+	text string
+	file string
+}
+
+// newOperatorToken makes a token and writes it to a file that only this user can read.
+func newOperatorToken() (operatorToken, error) {
+	dir, err := exthost.DefaultStateDir()
+	if err != nil {
+		return operatorToken{}, err
+	}
+	t := operatorToken{text: rand.Text(), file: filepath.Join(dir, tokenName)}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return t, err
+	}
+	if err := os.Remove(t.file); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a host that was killed
+		return t, err
+	}
+	f, err := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return t, err
+	}
+	_, err = f.WriteString(t.text + "\n")
+	return t, errors.Join(err, f.Close())
+}
+
+// forget removes the file if it still has this token.
+func (t operatorToken) forget() {
+	if kept, err := os.ReadFile(t.file); err == nil && string(kept) == t.text+"\n" {
+		_ = os.Remove(t.file) // a token that stays has no use any more
+	}
+}
+
+// reload is a reload by SIGHUP: the log tells its result.
+func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
+	if f.reload != nil {
+		if err := f.reload(); err != nil {
+			log.Error("the certificate is not read again, the one before goes on", "error", err)
+		}
+	}
+	c, err := h.Admin().Reload(ctx)
+	if err != nil {
+		log.Error("not reloaded, everything goes on as it was", "error", err)
+		return
+	}
+	for _, k := range c.Kept {
+		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
+	}
+	for _, section := range c.Restart {
+		log.Warn("changed, and counts when exthost is started again", "section", section)
+	}
+}

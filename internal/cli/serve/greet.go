@@ -1,0 +1,241 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
+)
+
+// greet tells a person on stderr which extensions run, why others do not, how much the
+// tools cost, and how to connect.
+func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
+	s := h.Status()
+	g := greeting{c: c, width: min(cmp.Or(console.Width(c.Err), 80), 120), brief: len(h.Tools().Entries()) > manyTools}
+	fmt.Fprintf(&g.b, "%s %s\n\n", c.Paint(console.Bold, "exthost"), s.Version)
+	for _, x := range s.Extensions {
+		g.longest = max(g.longest, len(x.ID))
+	}
+	for _, d := range s.Destinations {
+		g.longest = max(g.longest, len(d.ID))
+	}
+	for _, x := range s.Extensions {
+		g.extension(x, h.Tools().Extension(x.ID), s.Diagnostics)
+	}
+	g.destinations(s, f)
+	g.manifests(s)
+	if len(s.Extensions)+len(s.Destinations) == 0 {
+		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
+	}
+	g.summary(s, h.Tools().Entries(), took)
+	g.clients(f)
+	_, _ = c.Err.Write(g.b.Bytes()) // in one write, so that no log line comes between
+}
+
+// greeting is the text of greet while it is put together.
+type greeting struct {
+	c       *console.Console
+	b       bytes.Buffer
+	width   int
+	longest int  // length of an id
+	brief   bool // shows only some tools of each extension
+}
+
+// summary counts the extensions that run, and their cost.
+func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Duration) {
+	run, starting := 0, 0
+	for _, x := range s.Extensions {
+		switch x.State {
+		case string(supervisor.Ready), string(supervisor.Idle):
+			run++
+		case string(supervisor.Spawning):
+			starting++
+		}
+	}
+	fmt.Fprintf(&g.b, "\n%d of %s running: %s, ~%s tokens of every model request\n", run, console.Plural(len(s.Extensions), "extension"),
+		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)))
+	if starting > 0 {
+		fmt.Fprintf(&g.b, "%d still starting after %s, ", starting, took.Round(time.Second))
+	} else {
+		fmt.Fprintf(&g.b, "ready after %s, ", took.Round(time.Millisecond))
+	}
+}
+
+// extension is a line about an extension, and details below.
+func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags []protocol.Diagnostic) {
+	mark, what := g.c.Paint(console.Green, "●"), console.Plural(len(entries), "tool")
+	switch {
+	case x.State == status.StateDisabled:
+		mark, what = g.c.Paint(console.Dim, "○"), x.State
+	case x.State == status.StateSkipped:
+		mark, what = g.c.Paint(console.Yellow, "○"), "skipped"
+	case x.State == string(supervisor.Spawning):
+		mark, what = g.c.Paint(console.Yellow, "◌"), "still starting"
+	case x.State == string(supervisor.Idle) && x.Transport != manifest.KindExec:
+		what += ", lazy"
+	case x.State == string(supervisor.Idle):
+	case x.State != string(supervisor.Ready):
+		mark, what = g.c.Paint(console.Red, "✗"), x.State
+	}
+	if len(entries) > 0 {
+		what = fmt.Sprintf("%-9s ~%s tokens%s", console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)), strings.TrimPrefix(what, console.Plural(len(entries), "tool")))
+	}
+	fmt.Fprintf(&g.b, "  %s %-*s  %-8s %-12s  %s\n", mark, g.longest, x.ID, x.Version, hosts.RunsAs(x), what)
+	if x.State == status.StateDisabled {
+		return
+	}
+	g.tools(entries)
+	if x.State != string(supervisor.Ready) && x.Reason != "" {
+		g.text("      ", x.Reason)
+	}
+	for _, words := range console.LastWords(hosts.Evidence(x)) {
+		fmt.Fprintf(&g.b, "      %s\n", g.c.Paint(console.Dim, console.Cut(console.Safe(strings.TrimSpace(words)), g.width-6)))
+	}
+	for _, d := range diags {
+		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
+			continue
+		}
+		if !hosts.Said(x, d) {
+			g.text("      "+g.c.Paint(console.Yellow, "!")+" ", d.Message)
+		}
+		if d.Hint != "" {
+			g.text("      → ", d.Hint)
+		}
+	}
+	for _, name := range x.EnvPassedSecrets {
+		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "is given the secret "+name+", which its manifest asks for")
+	}
+}
+
+const (
+	manyTools = 50 // with more tools in all,
+	toolLines = 3  // those of one extension get no more lines
+)
+
+// tools lists the tools of one extension, each with its cost.
+func (g *greeting) tools(entries []*tools.Entry) {
+	items := make([]string, len(entries))
+	for i, e := range entries {
+		items[i] = fmt.Sprintf("%s %d", strings.ReplaceAll(console.Safe(e.Tool), " ", "_"), e.Tokens())
+	}
+	const indent, more = 6, " · and %d more: exthost tools list"
+	lines, shown := 0, 0
+	for shown < len(items) {
+		room := g.width - indent
+		last := g.brief && lines == toolLines-1
+		if last {
+			room -= len(more) + 2
+		}
+		n := fill(items[shown:], room)
+		line := strings.Join(items[shown:shown+n], " · ")
+		shown, lines = shown+n, lines+1
+		if last && shown < len(items) {
+			line += fmt.Sprintf(more, len(items)-shown)
+			shown = len(items)
+		}
+		fmt.Fprintf(&g.b, "%*s%s\n", indent, "", g.c.Paint(console.Dim, line))
+	}
+}
+
+// fill is the number of items that fit into room when joined; at least one.
+func fill(items []string, room int) int {
+	used := 0
+	for i, item := range items {
+		used += len([]rune(item)) + len(" · ")
+		if i > 0 && used-len(" · ") > room {
+			return i
+		}
+	}
+	return len(items)
+}
+
+// text writes a paragraph of third-party text behind a prefix, which may have colours.
+func (g *greeting) text(prefix, text string) {
+	columns := len([]rune(uncoloured.Replace(prefix)))
+	for _, line := range console.Wrap(console.Safe(text), g.width-columns) {
+		fmt.Fprintf(&g.b, "%s%s\n", prefix, line)
+		prefix = strings.Repeat(" ", columns)
+	}
+}
+
+var uncoloured = strings.NewReplacer("\x1b["+string(console.Yellow)+"m", "", "\x1b["+string(console.Red)+"m", "", "\x1b[0m", "")
+
+// destinations has a line for each, with its address or the reason that it has none.
+func (g *greeting) destinations(s status.Status, f front) {
+	for _, d := range s.Destinations {
+		mark, where := g.c.Paint(console.Green, "●"), f.url+"/"+d.ID+"/mcp"
+		switch {
+		case d.State == string(supervisor.Failed):
+			mark, where = g.c.Paint(console.Red, "✗"), "a destination that cannot run"
+		case f.url == "":
+			mark, where = g.c.Paint(console.Yellow, "○"), "a destination, served over HTTP alone: exthost serve"
+		}
+		fmt.Fprintf(&g.b, "  %s %-*s  %-8s %s\n", mark, g.longest, d.ID, d.Transport, where)
+		if d.State == string(supervisor.Failed) {
+			g.text("      ", d.Reason)
+		}
+	}
+}
+
+// manifests has the faults of files that became no extension.
+func (g *greeting) manifests(s status.Status) {
+	for _, d := range hosts.Unlisted(s) {
+		colour, mark := console.Yellow, "!"
+		if d.Level == protocol.LevelError {
+			colour, mark = console.Red, "✗"
+		}
+		g.text("  "+g.c.Paint(colour, mark)+" ", console.Nearby(d).String())
+	}
+}
+
+// clients says how to connect the usual clients, in commands and files to copy.
+func (g *greeting) clients(f front) {
+	if f.url == "" {
+		fmt.Fprintf(&g.b, "serving one MCP client on stdin and stdout\n")
+		return
+	}
+	url := f.url + "/mcp"
+	fmt.Fprintf(&g.b, "serving %s\n", g.c.Paint(console.Bold, url))
+	if f.exposed {
+		fmt.Fprintf(&g.b, "to other machines too, with the token, below in $%s\n", f.token)
+	}
+	fmt.Fprintln(&g.b)
+	for _, c := range clientSetups(url, f.token) {
+		fmt.Fprintf(&g.b, "  %s%s\n      %s\n", c.name, g.c.Paint(console.Dim, c.where), c.what)
+	}
+	fmt.Fprintf(&g.b, "\ndashboard %s\n", g.c.Paint(console.Bold, f.url+"/ui/#token="+f.operator.text))
+	fmt.Fprintln(&g.b, "\nCtrl-C stops everything.")
+}
+
+// clientSetup connects one client to the server.
+type clientSetup struct {
+	name, where, what string // where is "" for a command, else ", in FILE"
+}
+
+// clientSetups name the variable that holds the token, never the token.
+func clientSetups(url, tokenEnv string) []clientSetup {
+	claude := "claude mcp add --transport http exthost " + url
+	codex := "codex mcp add exthost --url " + url
+	headers := ""
+	if tokenEnv != "" {
+		claude += fmt.Sprintf(` --header "Authorization: Bearer $%s"`, tokenEnv)
+		codex += " --bearer-token-env-var " + tokenEnv
+		headers = fmt.Sprintf(`,"headers":{"Authorization":"Bearer ${env:%s}"}`, tokenEnv)
+	}
+	return []clientSetup{
+		{"Claude Code", "", claude},
+		{"Codex", "", codex},
+		{"Cursor", ", in .cursor/mcp.json", fmt.Sprintf(`{"mcpServers":{"exthost":{"url":%q%s}}}`, url, headers)},
+		{"VS Code", ", in .vscode/mcp.json", fmt.Sprintf(`{"servers":{"exthost":{"type":"http","url":%q%s}}}`, url, headers)},
+	}
+}

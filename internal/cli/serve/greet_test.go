@@ -1,0 +1,104 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// greeted is what a person reads when serve runs in dir.
+func greeted(t *testing.T, dir string, f front) string {
+	t.Helper()
+	t.Chdir(dir)
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{filepath.Join(dir, "extensions")}
+	cfg.Extensions.Disabled = []string{"asleep"}
+	log := slog.New(slog.DiscardHandler)
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{Logger: log, StateDir: t.TempDir(), Version: "0.1.0",
+		Environ: []string{"PATH=" + os.Getenv("PATH"), "KIT_TOKEN=s3cret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var out bytes.Buffer
+	greet(&console.Console{Err: &out}, h, f, 12*time.Millisecond)
+	return out.String()
+}
+
+func TestGreeting(t *testing.T) {
+	processtest.Leaks(t)
+	many := strings.Replace(kitManifest, `"kit"`, `"many"`, 1)
+	for i := range 30 {
+		many += fmt.Sprintf("[[tools]]\nname = \"tool_number_%02d\"\ndescription = \"Does it.\"\n", i)
+	}
+	dir := project(t, map[string]string{
+		"extensions/kit/plugin.toml":    strings.Replace(kitManifest, "[transport]", "[requires]\nenv = [\"KIT_TOKEN\"]\n[transport]", 1),
+		"extensions/many/plugin.toml":   many,
+		"extensions/gated/plugin.toml":  strings.Replace(kitManifest, `"kit"`, `"gated"`, 1) + "[requires]\nbins = [\"no-such-program\", \"no-other-program-either\"]\nhint = { no-such-program = \"apt install it\" }\n",
+		"extensions/crash/plugin.toml":  "[plugin]\nid = \"crash\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nscript = \"main.sh\"\n",
+		"extensions/crash/main.sh":      "printf 'boom \\033[2J\\n' >&2\nexit 3\n",
+		"extensions/asleep/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"asleep"`, 1),
+		"extensions/broken/plugin.toml": strings.Replace(kitManifest, `version`, `verison`, 1),
+	})
+	got := greeted(t, dir, front{url: "http://127.0.0.1:7800", operator: operatorToken{text: "M7Q"}})
+	golden(t, "greeting.golden", got)
+	if strings.ContainsAny(got, "\x1b\u009b") {
+		t.Error("T14: an escape of an extension gets through")
+	}
+	if strings.Contains(got, "s3cret") {
+		t.Error("it shows the value of a secret")
+	}
+	for line := range strings.Lines(got) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+// TestGreetingOfNothing says where to begin.
+func TestGreetingOfNothing(t *testing.T) {
+	got := greeted(t, project(t, nil), front{})
+	if !strings.Contains(got, "No extension was found") || !strings.Contains(got, "one MCP client on stdin and stdout") {
+		t.Error(got)
+	}
+}
+
+// TestGreetingExposed names the variable with the token, for every client.
+func TestGreetingExposed(t *testing.T) {
+	got := greeted(t, project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest}), front{url: "http://127.0.0.1:1", token: "MY_TOKEN", exposed: true})
+	if n := strings.Count(got, "MY_TOKEN"); n != 5 {
+		t.Errorf("the variable is named %d times, want once for each client and once before:\n%s", n, got)
+	}
+}
+
+// packageDir is where the tests began; some go elsewhere.
+var packageDir, _ = os.Getwd()
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join(packageDir, "testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-update writes it):\n%s", name, diff)
+	}
+}

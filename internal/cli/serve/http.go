@@ -1,0 +1,146 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/mcpserver"
+)
+
+// httpShutdown is the part of HTTP requests in the 5 s that the end of the host takes.
+const httpShutdown = time.Second
+
+// httpFront listens at once: a port in use is an error before any extension starts.
+func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
+	token, err := bearerToken(cfg.Auth)
+	if err != nil {
+		return f, err
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return f, cannotListen(cfg.Listen, err)
+	}
+	defer func() {
+		if err != nil {
+			listener.Close()
+		}
+	}()
+	addr := listener.Addr().(*net.TCPAddr)
+	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
+	if token != "" {
+		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
+	}
+	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" {
+		return f, &console.Error{Code: console.ExitInvalid, Text: cfg.Listen + " can be reached from other machines, and no token is set",
+			Hint: "set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
+	}
+	if f.operator, err = newOperatorToken(); err != nil {
+		return f, &console.Error{Code: console.ExitFailed, Text: "there is no place for the operator's token: " + err.Error(), Hint: "let this user write there, or set XDG_STATE_HOME to another directory"}
+	}
+	var serving atomic.Pointer[httpserver.Server]
+	f.reload = func() error {
+		if s := serving.Load(); s != nil {
+			return s.ReloadTLS()
+		}
+		return nil // the server reads its files when it starts
+	}
+	operator := f.operator.text
+	f.serve = func(ctx context.Context, h *exthost.Host) error {
+		server := httpserver.New(httpOptions(cfg, h, token, operator, log))
+		serving.Store(server)
+		return server.Serve(ctx, listener)
+	}
+	return f, nil
+}
+
+func httpOptions(cfg config.Server, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
+	o := httpserver.Options{
+		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return startedYet(h) },
+		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
+		Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
+		CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
+		Admin: httpserver.Admin(h), OperatorToken: operator,
+		Logger: log, ShutdownTimeout: httpShutdown,
+	}
+	if a := cfg.Auth.OAuth; a.Issuer != "" {
+		o.OAuth = &httpserver.OAuth{Resource: a.Resource, Issuer: a.Issuer, Audience: a.Audience, KeysURL: a.JWKSURL, Scopes: a.Scopes}
+	}
+	if cfg.Metrics {
+		o.Metrics = httpserver.Metrics(h)
+	}
+	return o
+}
+
+func cannotListen(addr string, err error) error {
+	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = sys.Err
+	}
+	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"
+	case errors.Is(err, syscall.EACCES):
+		e.Hint = "exthost serve --listen 127.0.0.1:7800; ports below 1024 are the system's"
+	default:
+		e.Code, e.Hint = console.ExitInvalid, "exthost serve --listen HOST:PORT, such as 127.0.0.1:7800"
+	}
+	return e
+}
+
+// startedYet is the error of /readyz while extensions start.
+func startedYet(h *exthost.Host) error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if h.Ready(now) != nil {
+		return errors.New("extensions are still starting")
+	}
+	return nil
+}
+
+// urlOf is the URL of an address for clients on this machine.
+func urlOf(addr *net.TCPAddr, tls bool) string {
+	scheme, host := "http", addr.String()
+	if tls {
+		scheme = "https"
+	}
+	if addr.IP.IsUnspecified() {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
+	}
+	return scheme + "://" + host
+}
+
+// bearerToken is the configured token; "" when there is none.
+func bearerToken(auth config.Auth) (string, error) {
+	switch {
+	case auth.TokenEnv != "":
+		token := os.Getenv(auth.TokenEnv)
+		if token == "" {
+			return "", &console.Error{Code: console.ExitInvalid, Text: "server.auth.token_env: " + auth.TokenEnv + " is not set", Hint: "export " + auth.TokenEnv + "=…"}
+		}
+		return token, nil
+	case auth.TokenFile != "":
+		data, err := os.ReadFile(auth.TokenFile)
+		token := strings.TrimSpace(string(data))
+		if err == nil && token == "" {
+			err = errors.New(auth.TokenFile + " is empty")
+		}
+		if err != nil {
+			return "", &console.Error{Code: console.ExitInvalid, Text: "server.auth.token_file: " + err.Error(), Hint: "exthost config show --origin says where it is set"}
+		}
+		return token, nil
+	}
+	return auth.Token, nil
+}

@@ -1,0 +1,43 @@
+package serve
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/exthost/exthost/internal/process"
+)
+
+var update = flag.Bool("update", false, "write the greeting into the file that it is compared with")
+
+func TestMain(m *testing.M) {
+	process.Reenter()
+	os.Exit(m.Run())
+}
+
+const kitManifest = `
+[plugin]
+id = "kit"
+version = "0.1.0"
+[transport]
+kind = "exec"
+command = "cat"
+[[tools]]
+name = "say"
+description = "Says its arguments."
+`
+
+// project is a working directory with these files.
+func project(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

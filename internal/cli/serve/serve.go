@@ -1,0 +1,238 @@
+// Package serve holds exthost serve: it runs a host and serves its tools to MCP clients,
+// and the host itself to its operator.
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Command is exthost serve. It gives onHangup the action of SIGHUP when a host runs.
+func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
+	var listen, watch string
+	r := run{console: c, onHangup: onHangup}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the extensions and serve their tools over MCP",
+		Long: "Run the extensions and serve their tools over MCP: over HTTP at /mcp (and /sse for old\n" +
+			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.",
+		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if r.stdio && listen != "" {
+				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
+			}
+			if listen != "" {
+				r.flags = append(r.flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
+			}
+			if cmd.Flags().Changed("watch") {
+				r.flags = append(r.flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
+					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
+			}
+			return r.serve(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
+	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
+	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
+	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
+	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
+	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken or any extension does not start")
+	return cmd
+}
+
+// run is one run of exthost serve.
+type run struct {
+	console       *console.Console
+	stdio, strict bool
+	flags         []config.Flag // laid over the configuration
+	onHangup      func(act func())
+
+	log   *slog.Logger
+	began time.Time
+	level slog.Level    // of the log
+	shown slog.LevelVar // the same, once the operator is greeted
+}
+
+// front is one way to serve a host.
+type front struct {
+	serve   func(ctx context.Context, h *exthost.Host) error // until ctx ends
+	reload  func() error                                     // reads files that are not the host's again; nil: there are none
+	url     string                                           // "" on stdio
+	token   string                                           // the variable with the token of other machines' clients; "": they need none
+	exposed bool                                             // other machines can connect
+
+	operator operatorToken // zero on stdio
+}
+
+func (r *run) serve(ctx context.Context) error {
+	cfg, _, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return err
+	}
+	r.level = console.Level(cfg.Log.Level)
+	if r.shown.Set(r.level); r.greets() {
+		r.shown.Set(console.Silent) // the greeting tells the events of the start better
+	}
+	if r.log, err = r.console.Logger(cfg.Log, &r.shown); err != nil {
+		return err
+	}
+	d, err := r.claim(cfg)
+	if err != nil {
+		return err
+	}
+	if d != nil {
+		defer d.Close() // after an error below
+	}
+	f := r.stdioFront()
+	if !r.stdio {
+		if f, err = httpFront(cfg.Server, r.log); err != nil {
+			return err
+		}
+		defer f.operator.forget()
+	}
+	r.began = time.Now()
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, PolicyKinds: hosts.PolicyKinds, Reread: r.reread, Disable: r.disabler(), Mode: exthost.Mode{Background: true}})
+	if err != nil {
+		return err
+	}
+	endControl := control(d, f, host, r.log)
+	r.onHangup(func() { reload(ctx, host, f, r.log) })
+	if r.strict && host.Ready(ctx) == nil {
+		err = strictness(host.Status()) // which keeps the host from serving
+	}
+	if err == nil {
+		err = r.serveHost(ctx, host, f)
+	}
+	return errors.Join(err, host.Close(), endControl())
+}
+
+// serveHost serves until ctx ends, which is no error, or the front does.
+func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
+	serving, stop := context.WithCancel(ctx)
+	var welcome sync.WaitGroup
+	welcome.Go(func() { r.welcome(serving, h, f) })
+	err := f.serve(serving, h)
+	stop()
+	welcome.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// reread reads the configuration again, with the flags of the start.
+func (r *run) reread() (*config.Config, error) {
+	cfg, _, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+	}
+	return cfg, nil
+}
+
+// disabler writes into the configuration which extensions the operator disables. It is
+// nil with --extensions, which replaces the part of the configuration it would write to.
+func (r *run) disabler() func(id string, disabled bool) error {
+	if len(r.console.Extensions) > 0 {
+		return nil
+	}
+	return func(id string, disabled bool) error {
+		_, err := config.SetListed(hosts.LoadOptions(r.console), "disabled", id, disabled)
+		return err
+	}
+}
+
+// strictness is the error that ends serve --strict; nil when there is none.
+func strictness(s status.Status) error {
+	lines := []string{"--strict, and not everything is in order"}
+	for _, d := range s.Diagnostics {
+		if d.Level != protocol.LevelError {
+			continue
+		}
+		lines = append(lines, "  "+console.Nearby(d).String())
+		for _, x := range s.Extensions {
+			if !hosts.Concerns(d, x) {
+				continue
+			}
+			for _, line := range console.LastWords(hosts.Evidence(x)) {
+				lines = append(lines, "  "+line)
+			}
+		}
+	}
+	if len(lines) == 1 {
+		return nil
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost doctor --runtime"}
+}
+
+// stdioDrain is the time for calls in flight when the client closes stdin. The end of the
+// extensions takes its own time after it.
+const stdioDrain = 3 * time.Second
+
+// stdioFront serves one client on stdin and stdout.
+func (r *run) stdioFront() front {
+	return front{serve: func(ctx context.Context, h *exthost.Host) error {
+		server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
+		return server.ServeStdio(ctx, r.console.In.(*os.File), r.console.Out.(*os.File)) // whose reads can be interrupted
+	}}
+}
+
+// greetPatience is how long the greeting waits for extensions that start slowly, for
+// instance because they are downloaded first.
+const greetPatience = 3 * time.Second
+
+// welcome tells the operator which extensions run: once all have started or, after
+// greetPatience, as far as they have. The log tells the rest.
+func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
+	patient, cancel := context.WithTimeout(ctx, greetPatience)
+	defer cancel()
+	late := h.Ready(patient) != nil
+	if late && ctx.Err() != nil {
+		return // stopped before that
+	}
+	s, took := h.Status(), time.Since(r.began)
+	r.log.Debug("extensions are held", "by", s.Containment.Holds, "not_by", s.Containment.Lacks)
+	if r.greets() {
+		greet(r.console, h, f, took)
+	} else {
+		logGreeting(h, f, took, r.log)
+	}
+	r.shown.Set(r.level)
+	if late && h.Ready(ctx) == nil {
+		r.log.Info("all extensions have started or failed", "after", time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
+	}
+}
+
+// greets reports whether a person reads stderr.
+func (r *run) greets() bool { return console.IsTerminal(r.console.Err) }
+
+func logGreeting(h *exthost.Host, f front, took time.Duration, log *slog.Logger) {
+	s, entries, count := h.Status(), h.Tools().Entries(), map[string]int{}
+	for _, x := range s.Extensions {
+		count[x.State]++
+	}
+	url := overStdio
+	if f.url != "" {
+		url = f.url + "/mcp"
+		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
+	}
+	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[status.StateSkipped],
+		"failed", count[string(supervisor.Failed)], "tools", len(entries), "tokens", hosts.Tokens(entries),
+		"after", took.Round(time.Millisecond).String())
+}
