@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 )
 
@@ -72,7 +72,10 @@ func (l *loader) existing(dir, name string) (files []string) {
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
-	data, info, err := readFile(name)
+	data, info, err := regular.Read(name, maxBytes+8, true)
+	if _, ok := errors.AsType[regular.NotRegular](err); ok {
+		err = errors.New("it is not a regular file")
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		l.report.Add(pos, "exthost runs without any; exthost.yaml is the usual name", "there is no such file")
@@ -136,24 +139,6 @@ func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
 		r.Add(refusal.Pos, "", "not valid TOML: %s", refusal.Message)
 	}
 	return root
-}
-
-// readFile reads a regular file, no more of it than a configuration may have.
-func readFile(name string) ([]byte, fs.FileInfo, error) {
-	info, err := os.Stat(name) // before opening: to open a FIFO is to wait
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+8))
-	return data, info, err
 }
 
 // cause strips the operation and path, which the diagnostic states already.

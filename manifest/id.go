@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 )
 
@@ -17,6 +18,8 @@ var reserved = []string{
 // ReservedIDs returns the ids no extension may have, sorted.
 func ReservedIDs() []string { return slices.Sorted(slices.Values(reserved)) }
 
+var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
 // ValidateID says what is wrong with an extension's id: it must match
 // ^[a-z][a-z0-9_-]*$, have at most [MaxIDLength] bytes and not be reserved.
 func ValidateID(id string) error {
@@ -25,22 +28,10 @@ func ValidateID(id string) error {
 		return fmt.Errorf("an id is needed, such as %q", "weather")
 	case len(id) > MaxIDLength:
 		return fmt.Errorf("an id has at most %d characters, this one has %d", MaxIDLength, len(id))
-	case !isID(id):
+	case !idPattern.MatchString(id):
 		return fmt.Errorf("%q is not an id: it starts with a-z and goes on with a-z, 0-9, _ and -", id)
 	case slices.Contains(reserved, id):
 		return fmt.Errorf("%q is reserved for the host", id)
 	}
 	return nil
-}
-
-func isID(s string) bool {
-	for i, c := range []byte(s) {
-		switch {
-		case 'a' <= c && c <= 'z':
-		case i > 0 && ('0' <= c && c <= '9' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return s != ""
 }

@@ -44,19 +44,24 @@ func jsonable(v any) (any, error) {
 			out[key] = plain
 		}
 		return out, nil
-	}
-	if list, ok := asList(v); ok {
-		out := make([]any, len(list))
-		for i, elem := range list {
-			plain, err := jsonable(elem)
-			if err != nil {
-				return nil, fmt.Errorf("[%d]: %w", i, err)
-			}
-			out[i] = plain
-		}
-		return out, nil
+	case []any:
+		return jsonableList(v)
+	case []map[string]any: // of the TOML parser
+		return jsonableList(v)
 	}
 	return v, nil
+}
+
+func jsonableList[E any](list []E) (any, error) {
+	out := make([]any, len(list))
+	for i, elem := range list {
+		plain, err := jsonable(elem)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		out[i] = plain
+	}
+	return out, nil
 }
 
 // localTime writes TOML's dates and times without a zone as they stood there;
@@ -71,18 +76,4 @@ func localTime(t time.Time) string {
 		return t.Format("15:04:05.999999999")
 	}
 	return t.Format(time.RFC3339Nano)
-}
-
-func asList(v any) ([]any, bool) {
-	switch v := v.(type) {
-	case []any:
-		return v, true
-	case []map[string]any:
-		list := make([]any, len(v))
-		for i, t := range v {
-			list[i] = t
-		}
-		return list, true
-	}
-	return nil, false
 }

@@ -2,13 +2,11 @@ package manifest
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -38,55 +36,19 @@ func readSidecar(path string, followLinks bool) (map[string]Server, []protocol.D
 	return ParseSidecar(path, data)
 }
 
-// readRegular returns what a regular file holds, cut just over [MaxBytes].
+// readRegular returns the content of a regular file, cut just over [MaxBytes].
 func readRegular(path string, followLinks bool) ([]byte, *protocol.Diagnostic) {
-	unreadable := func(code, message string) *protocol.Diagnostic {
-		return &protocol.Diagnostic{Level: protocol.LevelError, Code: code, Path: path, Message: message}
-	}
-	flags := os.O_RDONLY | nonBlocking // opening a FIFO would wait for a writer
-	if !followLinks {
-		flags |= noFollow
-	}
-	f, err := os.OpenFile(path, flags, 0)
-	switch {
-	case errors.Is(err, syscall.ELOOP):
-		return nil, unreadable(CodeNotRegular, "the file is a symbolic link, and links are not followed here")
-	case errors.Is(err, syscall.ENXIO): // a socket
-		return nil, unreadable(CodeNotRegular, "the file is not a regular file")
-	case err != nil:
-		return nil, unreadable(CodeUnreadable, "the file cannot be opened: "+reason(err))
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, unreadable(CodeNotRegular, fmt.Sprintf("the file is a %s, not a regular file", typeName(info.Mode())))
-	}
-	var data []byte
+	data, _, err := regular.Read(path, MaxBytes+1, followLinks)
 	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(f, MaxBytes+1))
+		return data, nil
 	}
-	if err != nil {
-		return nil, unreadable(CodeUnreadable, "the file cannot be read: "+reason(err))
+	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeUnreadable, Path: path, Message: "the file cannot be read: " + err.Error()}
+	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+		d.Code, d.Message = CodeNotRegular, "the file is "+string(kind)
+	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" { // the diagnostic has the path
+		d.Message = "the file cannot be opened: " + failed.Err.Error()
+	} else if ok {
+		d.Message = "the file cannot be read: " + failed.Err.Error()
 	}
-	return data, nil
-}
-
-// reason strips the path, which the diagnostic has, from an error.
-func reason(err error) string {
-	if perr := (*fs.PathError)(nil); errors.As(err, &perr) {
-		return perr.Err.Error()
-	}
-	return err.Error()
-}
-
-func typeName(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	}
-	return "device"
+	return nil, d
 }
