@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 
-	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest/internal/configschema"
 )
 
-// MergeConfig returns the extension's configuration: [config] with the
-// operator's values laid over it, table by table, checked against
-// [config_schema]. Without either it is {}.
+// MergeConfig returns the extension's configuration: [config] with the operator's
+// values laid over it, table by table, {} without either. The error lists the
+// values that do not match [config_schema].
 func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error) {
 	raw, err := JSON(merge(m.Config, operator))
 	if err != nil {
@@ -23,11 +21,10 @@ func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error)
 	if err != nil || schema == nil {
 		return raw, err
 	}
-	var errs []error
 	for _, f := range schema.Check(raw, false) {
-		errs = append(errs, errors.New(f.String()))
+		err = errors.Join(err, f)
 	}
-	return raw, errors.Join(errs...)
+	return raw, err
 }
 
 // merge lays top over base without changing either.
@@ -44,8 +41,8 @@ func merge(base, top map[string]any) map[string]any {
 	return out
 }
 
-// config checks that [config] can be handed over, and what it states against
-// [config_schema]. What it leaves out the operator may still supply.
+// config checks that [config] is valid JSON and matches [config_schema]. A missing
+// value is no error, because the operator may supply it.
 func (v *validator) config() {
 	raw, err := JSON(v.m.Config)
 	if err != nil {
@@ -65,19 +62,11 @@ func (v *validator) config() {
 		return
 	}
 	for _, f := range schema.Check(raw, true) {
-		path := "config"
-		for _, step := range f.Location {
-			if i, err := strconv.Atoi(step); err == nil {
-				path = strict.Index(path, i)
-			} else {
-				path += "." + step
-			}
-		}
-		v.errorf(path, "", "%s", f)
+		v.errorf(f.Path(), "", "%v", f)
 	}
 }
 
-// configSchema returns nil for no schema at all.
+// configSchema returns nil when the manifest states none.
 func (m *Manifest) configSchema() (*configschema.Schema, error) {
 	if m.ConfigSchema == nil {
 		return nil, nil

@@ -2,15 +2,16 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"time"
 )
 
-// JSON writes a value that came from a file ([config], a tool's input_schema)
-// as JSON: integers in full, keys sorted, dates and times as RFC 3339 text. It
-// fails for what JSON cannot hold, such as nan.
+// JSON encodes a value that a file states ([config], a tool's input_schema):
+// integers in full, keys sorted, dates and times as RFC 3339 text. A value that
+// JSON cannot hold, such as nan, is an error.
 func JSON(v any) (json.RawMessage, error) {
 	plain, err := jsonable(v)
 	if err != nil {
@@ -25,11 +26,11 @@ func JSON(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// jsonable replaces what encoding/json would refuse or write otherwise.
+// jsonable replaces the values that encoding/json would refuse or write otherwise.
 func jsonable(v any) (any, error) {
 	switch v := v.(type) {
 	case time.Time:
-		return localTime(v), nil
+		return v.Format(cmp.Or(localLayouts[v.Location().String()], time.RFC3339Nano)), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("JSON has no number %v", v)
@@ -64,16 +65,10 @@ func jsonableList[E any](list []E) (any, error) {
 	return out, nil
 }
 
-// localTime writes TOML's dates and times without a zone as they stood there;
-// the parser marks them by the name of their location.
-func localTime(t time.Time) string {
-	switch t.Location().String() {
-	case "datetime-local":
-		return t.Format("2006-01-02T15:04:05.999999999")
-	case "date-local":
-		return t.Format(time.DateOnly)
-	case "time-local":
-		return t.Format("15:04:05.999999999")
-	}
-	return t.Format(time.RFC3339Nano)
+// localLayouts are those of TOML's dates and times without a zone. The parser marks
+// such a time by the name of its location.
+var localLayouts = map[string]string{
+	"datetime-local": "2006-01-02T15:04:05.999999999",
+	"date-local":     time.DateOnly,
+	"time-local":     "15:04:05.999999999",
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// ReadFile reads a plugin.toml as [Parse] does, and beside it a .mcp.json as
-// [ParseSidecar] does, whose servers become the manifest's unless it states its
-// own. Only regular files are read: a FIFO of that name blocks nothing. Unless
-// followLinks is set, neither may be a symbolic link. An Error about the
-// sidecar leaves the manifest usable.
+// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as
+// [ParseSidecar] does. The servers of the latter become the manifest's unless the
+// manifest states servers. Both must be regular files, and no symbolic links unless
+// followLinks is set. An Error about the .mcp.json leaves the manifest usable.
 func ReadFile(path string, followLinks bool) (*Manifest, []protocol.Diagnostic) {
 	data, diag := readRegular(path, followLinks)
 	if diag != nil {

@@ -1,6 +1,9 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -8,8 +11,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// SidecarName is the file beside a manifest that other clients keep their MCP
-// servers in.
+// SidecarName is the file beside a manifest in which other clients keep their MCP
+// servers.
 const SidecarName = ".mcp.json"
 
 // ServerID returns the id of the extension that an owner's MCP server becomes:
@@ -19,16 +22,10 @@ func ServerID(owner, name string) string {
 	if name == "" || len(name) > MaxIDLength {
 		return ""
 	}
-	return owner + "." + strings.Map(func(r rune) rune {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
+	return owner + "." + strings.ToLower(notInName.ReplaceAllString(name, "_"))
 }
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // jsonServer is a server as the JSON files of other clients write it.
 type jsonServer struct {
@@ -45,9 +42,9 @@ type jsonServer struct {
 
 // ParseSidecar reads the MCP servers of a .mcp.json: the members of
 // `mcpServers` or `servers`, with comments and trailing commas allowed. It is
-// lenient: keys it does not know are noted at Info, and a server that cannot be
-// used is an Error that leaves the others alone. The map is nil when the file
-// as a whole is no such file.
+// lenient: unknown keys are reported at Info, and an invalid server is an Error
+// that leaves the other servers usable. The map is nil when the file as a whole
+// cannot be used.
 func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagnostic) {
 	p := sidecarParser{Report: &strict.Report{Code: CodeSidecar}, servers: map[string]Server{}}
 	root := read(path, data, p.Report, strict.JSON)
@@ -127,7 +124,7 @@ func (p *sidecarParser) server(name, where string, n *strict.Node) {
 	}
 	s, guess := j.server().Complete()
 	problems := s.Validate()
-	if s.mentions("${input:") {
+	if text, _ := json.Marshal(s); bytes.Contains(text, []byte("${input:")) {
 		problems = append(problems, Problem{Message: "it asks the user for a value with ${input:…}, which only an editor can",
 			Hint: "name a variable of the environment instead: ${NAME}"})
 	}
@@ -143,17 +140,17 @@ func (p *sidecarParser) server(name, where string, n *strict.Node) {
 	p.servers[name] = s
 }
 
-// server returns j in our terms, with VS Code's ${env:NAME} written ${NAME}.
+// server converts j. VS Code's ${env:NAME} becomes ${NAME}.
 func (j jsonServer) server() Server {
 	s := Server{Type: j.Type, Command: j.Command, Args: j.Args, Env: j.Env, Cwd: j.Cwd, URL: j.URL, Headers: j.Headers}
-	if j.HTTPURL != "" { // Gemini's: its url is SSE
+	if j.HTTPURL != "" { // of Gemini, whose url is that of an SSE server
 		s.Type, s.URL = KindHTTP, j.HTTPURL
 	}
 	s.rewrite(func(text string) string { return strings.ReplaceAll(text, "${env:", "${") })
 	return s
 }
 
-// rewrite replaces every text of s in which variables may stand.
+// rewrite replaces every text of s that may have variables.
 func (s *Server) rewrite(f func(string) string) {
 	s.Command, s.Cwd, s.URL = f(s.Command), f(s.Cwd), f(s.URL)
 	for i := range s.Args {
@@ -164,12 +161,4 @@ func (s *Server) rewrite(f func(string) string) {
 			m[key] = f(m[key])
 		}
 	}
-}
-
-func (s *Server) mentions(part string) (found bool) {
-	s.rewrite(func(text string) string {
-		found = found || strings.Contains(text, part)
-		return text
-	})
-	return found
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -58,8 +59,21 @@ type Finding struct {
 	Message  string
 }
 
-// String names the value by its path, config.a.0.
-func (f Finding) String() string {
+// Path returns the path of the value, config.a[0].
+func (f Finding) Path() string {
+	path := "config"
+	for _, step := range f.Location {
+		if i, err := strconv.Atoi(step); err == nil {
+			path += fmt.Sprintf("[%d]", i)
+		} else {
+			path += "." + step
+		}
+	}
+	return path
+}
+
+// Error names the value with dots only, config.a.0.
+func (f Finding) Error() string {
 	return strings.Join(append([]string{"config"}, f.Location...), ".") + ": " + f.Message
 }
 
