@@ -15,12 +15,12 @@ import (
 
 var (
 	extensionsOfFiles = []string{".yaml", ".yml", ".toml"}
-	// splitNames are the files of a config directory, in the order they are read.
+	// splitNames are the files of a config directory, in the order of reading.
 	splitNames = []string{"exthost", "extensions", "plugins", "hooks", "destinations", "server", "log"}
 )
 
 // directory reads exthost.yaml or exthost.toml of dir, else the files of
-// dir/config as one. It returns nil when there is nothing.
+// dir/config as one tree. It returns nil when there is none.
 func (l *loader) directory(dir string) *strict.Node {
 	single := l.existing(dir, "exthost")
 	var split []string
@@ -56,7 +56,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 	for _, ext := range extensionsOfFiles {
 		file := filepath.Join(dir, name+ext)
 		l.note(file)
-		_, err := os.Lstat(file) // a dangling link is there, and an error to read
+		_, err := os.Lstat(file) // a dangling link exists, and reading it is an error
 		switch {
 		case err == nil:
 			files = append(files, file)
@@ -67,8 +67,8 @@ func (l *loader) existing(dir, name string) (files []string) {
 	return files
 }
 
-// file reads one file. It returns nil after reporting why it cannot be used,
-// and when it has been read before.
+// file reads one file. It returns nil after reporting an error, and for a file that
+// has been read before.
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
@@ -98,7 +98,7 @@ func (l *loader) file(name string) *strict.Node {
 	return root
 }
 
-// note remembers a file that is, or would be, part of the configuration.
+// note records a file that is part of the configuration, or would be if it existed.
 func (l *loader) note(file string) {
 	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {
 		l.looked = append(l.looked, abs)
@@ -141,7 +141,7 @@ func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
 	return root
 }
 
-// cause strips the operation and path, which the diagnostic states already.
+// cause strips the operation and the path, which the diagnostic has.
 func cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

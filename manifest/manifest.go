@@ -13,39 +13,39 @@ const FileName = "plugin.toml"
 // that [Parse] fills in Transport.Kind, Transport.Protocol and
 // Transport.MCPVersion and writes hook events in snake_case.
 type Manifest struct {
-	Plugin       Plugin            `json:"plugin"`
-	Capabilities *Capabilities     `json:"capabilities,omitempty"` // absent: whatever the handshake offers; native needs it
-	Transport    Transport         `json:"transport,omitzero"`     // absent: only the MCP servers run
-	Requires     Requires          `json:"requires,omitzero"`
-	Context      Context           `json:"context,omitzero"`
-	Runtime      Runtime           `json:"runtime,omitzero"`
-	Config       map[string]any    `json:"config,omitempty"`        // handed to a native extension
-	ConfigSchema map[string]any    `json:"config_schema,omitempty"` // JSON Schema of config; absent: anything goes
-	Tools        []ToolSpec        `json:"tools,omitempty"`         // exec and lite only
-	Hooks        []HookSpec        `json:"hooks,omitempty"`
-	MCPServers   map[string]Server `json:"mcp_servers,omitempty"` // by name; each runs as an extension {id}.{name}
-	Dev          Dev               `json:"dev,omitzero"`
-	Meta         Meta              `json:"meta,omitzero"`
+	Plugin       Plugin            `toml:"plugin" json:"plugin"`
+	Capabilities *Capabilities     `toml:"capabilities" json:"capabilities,omitempty"` // absent: whatever the handshake offers; native needs it
+	Transport    Transport         `toml:"transport" json:"transport,omitzero"`        // absent: only the MCP servers run
+	Requires     Requires          `toml:"requires" json:"requires,omitzero"`
+	Context      Context           `toml:"context" json:"context,omitzero"`
+	Runtime      Runtime           `toml:"runtime" json:"runtime,omitzero"`
+	Config       map[string]any    `toml:"config" json:"config,omitempty"`               // handed to a native extension
+	ConfigSchema map[string]any    `toml:"config_schema" json:"config_schema,omitempty"` // JSON Schema of config; absent: anything goes
+	Tools        []ToolSpec        `toml:"tools" json:"tools,omitempty"`                 // exec and lite only
+	Hooks        []HookSpec        `toml:"hooks" json:"hooks,omitempty"`
+	MCPServers   map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"` // by name; each runs as an extension {id}.{name}
+	Dev          Dev               `toml:"dev" json:"dev,omitzero"`
+	Meta         Meta              `toml:"meta" json:"meta,omitzero"`
 }
 
 // Plugin says who the extension is.
 type Plugin struct {
-	ID              string `json:"id"`                          // a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
-	Version         string `json:"version"`                     // strict semver, no leading v
-	Name            string `json:"name,omitempty"`              // for people; "" shows the id
-	Description     string `json:"description,omitempty"`       // at most 512 characters
-	MinAgentVersion string `json:"min_agent_version,omitempty"` // strict semver; "" is any host
-	Priority        int    `json:"priority,omitempty"`          // of its hooks: lower runs first, default 0
+	ID              string `toml:"id" json:"id"`                                         // a-z first, then a-z, 0-9, _ and -; at most 64; not a reserved one
+	Version         string `toml:"version" json:"version"`                               // strict semver, no leading v
+	Name            string `toml:"name" json:"name,omitempty"`                           // for people; "" shows the id
+	Description     string `toml:"description" json:"description,omitempty"`             // at most 512 characters
+	MinAgentVersion string `toml:"min_agent_version" json:"min_agent_version,omitempty"` // strict semver; "" is any host
+	Priority        int    `toml:"priority" json:"priority,omitempty"`                   // of its hooks: lower runs first, default 0
 }
 
 // Capabilities are what the operator reviewed. An absent list (nil) is not the
 // same as an empty one.
 type Capabilities struct {
-	Tools     []string `json:"tools,omitempty"`     // names of its tools: others are not served; without the list all are
-	Hooks     []string `json:"hooks,omitempty"`     // the hook points it answers
-	Channels  []string `json:"channels,omitempty"`  // accepted, not supported
-	Providers []string `json:"providers,omitempty"` // accepted, not supported
-	Pollers   []string `json:"pollers,omitempty"`   // accepted, not supported
+	Tools     []string `toml:"tools" json:"tools,omitempty"`         // names of its tools: others are not served; without the list all are
+	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
+	Channels  []string `toml:"channels" json:"channels,omitempty"`   // accepted, not supported
+	Providers []string `toml:"providers" json:"providers,omitempty"` // accepted, not supported
+	Pollers   []string `toml:"pollers" json:"pollers,omitempty"`     // accepted, not supported
 }
 
 // The transport kinds.
@@ -67,66 +67,66 @@ const (
 // Transport says how the host reaches the extension. Exactly one of Command,
 // Cmd and Script starts a process; URL reaches a server that already runs.
 type Transport struct {
-	Kind       string            `alias:"type" json:"kind,omitempty"` // default stdio, with a url http; `type` is accepted too
-	Command    string            `json:"command,omitempty"`           // with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
-	Args       []string          `json:"args,omitempty"`              // beside command or script
-	Cmd        []string          `json:"cmd,omitempty"`               // the whole command line, in words
-	Script     string            `json:"script,omitempty"`            // started by what its suffix asks for
-	Env        map[string]string `json:"env,omitempty"`               // added to the child's environment
-	Cwd        string            `json:"cwd,omitempty"`               // default: the extension's directory
-	URL        string            `json:"url,omitempty"`               // http and sse only
-	Headers    map[string]string `json:"headers,omitempty"`           // http and sse only
-	TokenEnv   string            `json:"token_env,omitempty"`         // http and sse only: the variable that holds the bearer token; also named in requires.env
-	TokenFile  string            `json:"token_file,omitempty"`        // http and sse only: the file that holds it, read anew for each request; relative to the extension's directory
-	Protocol   string            `json:"protocol,omitempty"`          // default native for stdio, mcp with a url; exec has none
-	MCPVersion string            `json:"mcp_version,omitempty"`       // auto (default), 2025-11-25 or 2026-07-28; mcp only
+	Kind       string            `toml:"kind" alias:"type" json:"kind,omitempty"`  // default stdio, with a url http; `type` is accepted too
+	Command    string            `toml:"command" json:"command,omitempty"`         // with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
+	Args       []string          `toml:"args" json:"args,omitempty"`               // beside command or script
+	Cmd        []string          `toml:"cmd" json:"cmd,omitempty"`                 // the whole command line, in words
+	Script     string            `toml:"script" json:"script,omitempty"`           // started by what its suffix asks for
+	Env        map[string]string `toml:"env" json:"env,omitempty"`                 // added to the child's environment
+	Cwd        string            `toml:"cwd" json:"cwd,omitempty"`                 // default: the extension's directory
+	URL        string            `toml:"url" json:"url,omitempty"`                 // http and sse only
+	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
+	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http and sse only: the variable that holds the bearer token; also named in requires.env
+	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, read anew for each request; relative to the extension's directory
+	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
+	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 }
 
 // Requires names what must be there for the extension to run.
 type Requires struct {
-	Bins []string          `json:"bins,omitempty"` // executables on PATH
-	Env  []string          `json:"env,omitempty"`  // variables, set and not empty; being named here is what passes a secret-like one on
-	OS   []string          `json:"os,omitempty"`   // any of these GOOS values; empty: all
-	Arch []string          `json:"arch,omitempty"` // any of these GOARCH values; empty: all
-	Hint map[string]string `json:"hint,omitempty"` // by the name of what is missing: how to get it
+	Bins []string          `toml:"bins" json:"bins,omitempty"` // executables on PATH
+	Env  []string          `toml:"env" json:"env,omitempty"`   // variables, set and not empty; being named here is what passes a secret-like one on
+	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
+	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all
+	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of what is missing: how to get it
 }
 
 // Context says what of a call's context the extension is given.
 type Context struct {
-	Passthrough bool `json:"passthrough,omitempty"` // agent and session id in _meta; default false
+	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"` // agent and session id in _meta; default false
 }
 
 // ToolSpec declares a tool of an extension that has no handshake.
 type ToolSpec struct {
-	Name        string         `json:"name"` // [A-Za-z0-9_.-]{1,128}
-	Title       string         `json:"title,omitempty"`
-	Description string         `json:"description,omitempty"`
-	InputSchema map[string]any `json:"input_schema,omitempty"` // JSON Schema; absent: any object
-	Annotations map[string]any `json:"annotations,omitempty"`  // MCP's tool annotations
-	Command     Command        `json:"command,omitempty"`      // exec: this tool's command line instead of the transport's
-	Method      string         `json:"method,omitempty"`       // lite: what to call; default the name
+	Name        string         `toml:"name" json:"name"` // [A-Za-z0-9_.-]{1,128}
+	Title       string         `toml:"title" json:"title,omitempty"`
+	Description string         `toml:"description" json:"description,omitempty"`
+	InputSchema map[string]any `toml:"input_schema" json:"input_schema,omitempty"` // JSON Schema; absent: any object
+	Annotations map[string]any `toml:"annotations" json:"annotations,omitempty"`   // MCP's tool annotations
+	Command     Command        `toml:"command" json:"command,omitempty"`           // exec: this tool's command line instead of the transport's
+	Method      string         `toml:"method" json:"method,omitempty"`             // lite: what to call; default the name
 }
 
 // HookSpec is one exec hook, of an extension or of the operator.
 type HookSpec struct {
-	Name     string    `json:"name,omitempty"`     // for logs; "" shows the command
-	Event    string    `json:"event"`              // a hook point; PascalCase and Claude Code's names are accepted
-	Matcher  string    `json:"matcher,omitempty"`  // of tools: names, a pattern or a regular expression; "" or "*" is all
-	Command  Command   `json:"command"`            // no shell runs it; a slash resolves against the file that states it
-	Timeout  *Duration `json:"timeout,omitempty"`  // default 15 s
-	OnError  string    `json:"on_error,omitempty"` // what a failure amounts to: allow or deny; default deny at gates, for an extension's own allow
-	Priority int       `json:"priority,omitempty"` // lower runs first, default 0
+	Name     string    `toml:"name" json:"name,omitempty"`         // for logs; "" shows the command
+	Event    string    `toml:"event" json:"event"`                 // a hook point; PascalCase and Claude Code's names are accepted
+	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // of tools: names, a pattern or a regular expression; "" or "*" is all
+	Command  Command   `toml:"command" json:"command"`             // no shell runs it; a slash resolves against the file that states it
+	Timeout  *Duration `toml:"timeout" json:"timeout,omitempty"`   // default 15 s
+	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // what a failure amounts to: allow or deny; default deny at gates, for an extension's own allow
+	Priority int       `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 
 // Server is one MCP server beside or inside a manifest.
 type Server struct {
-	Type    string            `alias:"transport" json:"type,omitempty"` // stdio, http or sse; default by what else is stated; `transport` is accepted too
-	Command string            `json:"command,omitempty"`                // of stdio: a program, as in [transport]
-	Args    []string          `json:"args,omitempty"`                   // its arguments
-	Env     map[string]string `json:"env,omitempty"`                    // added to its filtered environment
-	Cwd     string            `json:"cwd,omitempty"`                    // where it runs
-	URL     string            `json:"url,omitempty"`                    // of http and sse
-	Headers map[string]string `json:"headers,omitempty"`                // sent with every request
+	Type    string            `toml:"type" alias:"transport" json:"type,omitempty"` // stdio, http or sse; default by what else is stated; `transport` is accepted too
+	Command string            `toml:"command" json:"command,omitempty"`             // of stdio: a program, as in [transport]
+	Args    []string          `toml:"args" json:"args,omitempty"`                   // its arguments
+	Env     map[string]string `toml:"env" json:"env,omitempty"`                     // added to its filtered environment
+	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`                     // where it runs
+	URL     string            `toml:"url" json:"url,omitempty"`                     // of http and sse
+	Headers map[string]string `toml:"headers" json:"headers,omitempty"`             // sent with every request
 }
 
 // Transport returns the transport that runs the server.
@@ -137,14 +137,14 @@ func (s Server) Transport() Transport {
 
 // Dev is for working on the extension.
 type Dev struct {
-	Watch []string `json:"watch,omitempty"` // globs, relative to the extension's directory; a change restarts it
+	Watch []string `toml:"watch" json:"watch,omitempty"` // globs, relative to the extension's directory; a change restarts it
 }
 
 // Meta is for catalogues.
 type Meta struct {
-	Author   string `json:"author,omitempty"`   // who wrote it
-	License  string `json:"license,omitempty"`  // an SPDX expression
-	Homepage string `json:"homepage,omitempty"` // a URL
+	Author   string `toml:"author" json:"author,omitempty"`     // who wrote it
+	License  string `toml:"license" json:"license,omitempty"`   // an SPDX expression
+	Homepage string `toml:"homepage" json:"homepage,omitempty"` // a URL
 }
 
 // MCPVersionAuto lets the handshake find the newest revision both sides speak.

@@ -11,42 +11,42 @@ import (
 // Runtime is one [runtime] table: what one file states about how an extension
 // is run. A nil or empty field is not stated; [Runtime.Resolve] has the defaults.
 type Runtime struct {
-	Activation     string    `json:"activation,omitempty"`       // default eager; lazy for lite and exec
-	Instances      Instances `json:"instances,omitempty"`        // shared, per_session or how many share the callers; default shared
-	MaxInstances   *int      `json:"max_instances,omitempty"`    // of one extension; default 16
-	StartTimeout   *Duration `json:"start_timeout,omitempty"`    // until the handshake ends; default 10 s, 120 s for npx, uvx and the like
-	CallTimeout    *Duration `json:"call_timeout,omitempty"`     // default 30 s; 0 is no limit
-	MaxCallTimeout *Duration `json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
-	IdleTimeout    *Duration `json:"idle_timeout,omitempty"`     // stops an idle child; default 0, never
-	ShutdownGrace  *Duration `json:"shutdown_grace,omitempty"`   // between closing stdin and SIGTERM; default 3 s
-	DrainTimeout   *Duration `json:"drain_timeout,omitempty"`    // for calls in flight on reload; default 30 s, 0 is none
-	MaxInFlight    *int      `json:"max_in_flight,omitempty"`    // calls on one instance; default 64, always 1 for lite
-	MaxQueue       *int      `json:"max_queue,omitempty"`        // calls waiting for one instance; default 256
-	MaxLineBytes   *Size     `json:"max_line_bytes,omitempty"`   // default 16 MiB
-	HealthInterval *Duration `json:"health_interval,omitempty"`  // between pings, 100 ms or more; default 0, none
-	RecycleOnHang  *bool     `json:"recycle_on_hang,omitempty"`  // replace a child whose call timed out; default false
-	Replay         string    `json:"replay,omitempty"`           // never (default) or idempotent; only the operator may state it
-	Reload         string    `json:"reload,omitempty"`           // overlap (default) or stop_first
-	Isolate        string    `json:"isolate,omitempty"`          // none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the operator may state none
-	Restart        Restart   `json:"restart,omitzero"`
-	Limits         Limits    `json:"limits,omitzero"`
+	Activation     string    `toml:"activation" json:"activation,omitempty"`             // default eager; lazy for lite and exec
+	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // shared, per_session or how many share the callers; default shared
+	MaxInstances   *int      `toml:"max_instances" json:"max_instances,omitempty"`       // of one extension; default 16
+	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 120 s for npx, uvx and the like
+	CallTimeout    *Duration `toml:"call_timeout" json:"call_timeout,omitempty"`         // default 30 s; 0 is no limit
+	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
+	IdleTimeout    *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`         // stops an idle child; default 0, never
+	ShutdownGrace  *Duration `toml:"shutdown_grace" json:"shutdown_grace,omitempty"`     // between closing stdin and SIGTERM; default 3 s
+	DrainTimeout   *Duration `toml:"drain_timeout" json:"drain_timeout,omitempty"`       // for calls in flight on reload; default 30 s, 0 is none
+	MaxInFlight    *int      `toml:"max_in_flight" json:"max_in_flight,omitempty"`       // calls on one instance; default 64, always 1 for lite
+	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
+	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
+	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings, 100 ms or more; default 0, none
+	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // replace a child whose call timed out; default false
+	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
+	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
+	Isolate        string    `toml:"isolate" json:"isolate,omitempty"`                   // none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the operator may state none
+	Restart        Restart   `toml:"restart" json:"restart,omitzero"`
+	Limits         Limits    `toml:"limits" json:"limits,omitzero"`
 }
 
 // Restart is the [runtime.restart] table.
 type Restart struct {
-	MaxAttempts  *int      `json:"max_attempts,omitempty"`  // restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
-	Window       *Duration `json:"window,omitempty"`        // sliding; default 5 min
-	BaseBackoff  *Duration `json:"base_backoff,omitempty"`  // doubled by every attempt; default 1 s, 0 is no delay
-	MaxBackoff   *Duration `json:"max_backoff,omitempty"`   // default 16 s
-	HealthyAfter *Duration `json:"healthy_after,omitempty"` // of readiness resets the backoff; default 60 s
+	MaxAttempts  *int      `toml:"max_attempts" json:"max_attempts,omitempty"`   // restarts within window; default 5, with a url -1; 0 is never, -1 unlimited
+	Window       *Duration `toml:"window" json:"window,omitempty"`               // sliding; default 5 min
+	BaseBackoff  *Duration `toml:"base_backoff" json:"base_backoff,omitempty"`   // doubled by every attempt; default 1 s, 0 is no delay
+	MaxBackoff   *Duration `toml:"max_backoff" json:"max_backoff,omitempty"`     // default 16 s
+	HealthyAfter *Duration `toml:"healthy_after" json:"healthy_after,omitempty"` // of readiness resets the backoff; default 60 s
 }
 
 // Limits is the [runtime.limits] table. What is not stated is not limited.
 type Limits struct {
-	Memory    *Size     `json:"memory,omitempty"`     // data segment of one process
-	CPUTime   *Duration `json:"cpu_time,omitempty"`   // of one process
-	OpenFiles *int      `json:"open_files,omitempty"` // descriptors of one process
-	FileSize  *Size     `json:"file_size,omitempty"`  // largest file it may write
+	Memory    *Size     `toml:"memory" json:"memory,omitempty"`         // data segment of one process
+	CPUTime   *Duration `toml:"cpu_time" json:"cpu_time,omitempty"`     // of one process
+	OpenFiles *int      `toml:"open_files" json:"open_files,omitempty"` // descriptors of one process
+	FileSize  *Size     `toml:"file_size" json:"file_size,omitempty"`   // largest file it may write
 }
 
 // Over returns base with every field that r states laid over it.

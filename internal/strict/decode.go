@@ -99,8 +99,8 @@ func newElem(t reflect.Type) reflect.Value {
 	return v.Elem()
 }
 
-func (d *Decoder) wrong(path string, n *Node, want, hint string) {
-	d.Report.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
+func (r *Report) wrong(path string, n *Node, want, hint string) {
+	r.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
 }
 
 // describe names a value without the content of a string, which may be secret.
@@ -115,7 +115,7 @@ func describe(n *Node) string {
 // object decodes a map onto a struct.
 func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	if n.Kind != Map {
-		d.wrong(path, n, "a map", "")
+		d.Report.wrong(path, n, "a map", "")
 		return
 	}
 	fields := fieldsOf(v.Type())
