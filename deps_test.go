@@ -39,7 +39,7 @@ var house = map[string]struct {
 	"internal/jwt":          {nil, "holds tokens against keys"},
 	"internal/mcphttp":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "MCP's HTTP wire as messages"},
 
-	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema"}, "the model of plugin.toml"},
+	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcphttp", "internal/rawjson", "internal/wiretap"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
@@ -58,6 +58,7 @@ var house = map[string]struct {
 	"sdk/node":             {nil, "files to embed"},
 
 	"manifest/internal/configschema": {nil, "checks a document"},
+	"manifest/internal/mcpjson":      {[]string{"protocol", "internal/strict"}, "decodes servers; which are valid is not its matter"},
 	"governance/grpcpolicy":          {[]string{"governance", "governance/grpcpolicy/pluginv1", "protocol", "internal/process", "internal/rawjson"}, "a policy's process, and its wire"},
 	"governance/grpcpolicy/pluginv1": {nil, "generated"},
 	"governance/mcppolicy":           {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},

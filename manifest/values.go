@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,24 +43,7 @@ func (i Instances) Count() int {
 
 // UnmarshalText reads one of the two words or a number.
 func (i *Instances) UnmarshalText(text []byte) error {
-	return i.set(string(text))
-}
-
-// UnmarshalJSON reads text or a number.
-func (i *Instances) UnmarshalJSON(data []byte) error {
-	return i.set(strings.Trim(string(data), `"`))
-}
-
-// UnmarshalTOML reads text or an integer.
-func (i *Instances) UnmarshalTOML(v any) error {
-	switch v.(type) {
-	case string, int64:
-		return i.set(fmt.Sprint(v))
-	}
-	return errInstances
-}
-
-func (i *Instances) set(s string) error {
+	s := string(text)
 	switch Instances(s) {
 	case InstancesShared, InstancesPerSession:
 	default:
@@ -69,6 +53,20 @@ func (i *Instances) set(s string) error {
 	}
 	*i = Instances(s)
 	return nil
+}
+
+// UnmarshalJSON reads text or a number.
+func (i *Instances) UnmarshalJSON(data []byte) error {
+	return i.UnmarshalText(bytes.Trim(data, `"`))
+}
+
+// UnmarshalTOML reads text or an integer.
+func (i *Instances) UnmarshalTOML(v any) error {
+	switch v.(type) {
+	case string, int64:
+		return i.UnmarshalText(fmt.Append(nil, v))
+	}
+	return errInstances
 }
 
 // Size is a number of bytes, written as an integer or as text with a unit:
