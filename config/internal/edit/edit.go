@@ -9,6 +9,7 @@ package edit
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -30,7 +31,8 @@ type List struct {
 // Apply returns data, the text of a file of that name, with the list changed, and
 // the 1-based line of the change, 0 when there is nothing to change.
 func Apply(name string, data []byte, l List) (changed []byte, line int, err error) {
-	before, err := decode(name, data)
+	file := notationOf(name)
+	before, err := file.read(data)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -44,21 +46,21 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	have, stated := list(before, l.Section, l.Key)
 	if !stated && len(l.Add) == 0 && l.Remove == "" {
-		text, err = add(name, text, l.Section, l.Key, "")
+		text, err = file.add(text, l.Section, l.Key, "")
 	}
 	for _, v := range l.Add {
 		if !slices.Contains(have, v) && err == nil {
-			text, err = add(name, text, l.Section, l.Key, quoted(name, v))
+			text, err = file.add(text, l.Section, l.Key, file.quote(v))
 		}
 	}
 	if l.Remove != "" && slices.Contains(have, l.Remove) && err == nil {
-		text, err = remove(name, text, l.Section, l.Key, l.Remove)
+		text, err = file.remove(text, l.Section, l.Key, l.Remove)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	text = withLineEnds(text, original)
-	after, err := decode(name, []byte(text))
+	after, err := file.read([]byte(text))
 	if err != nil || !reflect.DeepEqual(after, want) {
 		return nil, 0, byHand(l.Section, l.Key)
 	}
@@ -76,14 +78,23 @@ func byHand(section, key string) error {
 	return fmt.Errorf("%s.%s is written in a way that is not changed automatically; change it by hand", section, key)
 }
 
-func isTOML(name string) bool { return strings.EqualFold(filepath.Ext(name), ".toml") }
+// notation is how files of one format are read and changed.
+type notation struct {
+	decode func(data []byte, v any) error
+	quote  func(value string) string
+	add    func(text, section, key, item string) (string, error) // creates a missing list; "" adds no item
+	remove func(text, section, key, value string) (string, error)
+}
 
-func decode(name string, data []byte) (doc map[string]any, err error) {
-	if isTOML(name) {
-		err = toml.Unmarshal(data, &doc)
-	} else {
-		err = yaml.Unmarshal(data, &doc)
+func notationOf(name string) notation {
+	if strings.EqualFold(filepath.Ext(name), ".toml") {
+		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML}
 	}
+	return notation{yaml.Unmarshal, scalar, addYAML, removeYAML}
+}
+
+func (n notation) read(data []byte) (doc map[string]any, err error) {
+	err = n.decode(data, &doc)
 	if doc == nil {
 		doc = map[string]any{}
 	}
@@ -104,15 +115,9 @@ func list(doc map[string]any, section, key string) (values []string, ok bool) {
 
 // applied returns doc with the change.
 func (l *List) applied(doc map[string]any) (map[string]any, error) {
-	out := make(map[string]any, len(doc)+1)
-	for k, v := range doc {
-		out[k] = v
-	}
-	table := map[string]any{}
+	out, table := maps.Clone(doc), map[string]any{}
 	if have, ok := doc[l.Section].(map[string]any); ok {
-		for k, v := range have {
-			table[k] = v
-		}
+		maps.Copy(table, have)
 	} else if doc[l.Section] != nil {
 		return nil, byHand(l.Section, l.Key)
 	}
@@ -132,30 +137,6 @@ func (l *List) applied(doc map[string]any) (map[string]any, error) {
 	}
 	table[l.Key], out[l.Section] = items, table
 	return out, nil
-}
-
-// add appends an item in the notation of the file. It creates a missing list; ""
-// adds no item.
-func add(name, text, section, key, item string) (string, error) {
-	if isTOML(name) {
-		return addTOML(text, section, key, item)
-	}
-	return addYAML(text, section, key, item)
-}
-
-// quoted writes a value as a string in the notation of the file.
-func quoted(name, value string) string {
-	if isTOML(name) {
-		return strconv.Quote(value)
-	}
-	return scalar(value)
-}
-
-func remove(name, text, section, key, value string) (string, error) {
-	if isTOML(name) {
-		return removeTOML(text, section, key, value)
-	}
-	return removeYAML(text, section, key, value)
 }
 
 // withLineEnds restores the line ends of original in text, whose lines end in \n. A

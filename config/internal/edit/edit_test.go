@@ -107,7 +107,7 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		doc, err := decode(name, without)
+		doc, err := notationOf(name).read(without)
 		if err != nil {
 			t.Fatalf("%q became %q", text, without)
 		}

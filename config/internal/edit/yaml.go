@@ -57,7 +57,7 @@ func (p *place) offset(n *yaml.Node) int {
 	return at
 }
 
-// addYAML is add for YAML.
+// addYAML appends an item to a list.
 func addYAML(text, section, key, item string) (string, error) {
 	p, err := findYAML(text, section, key)
 	if err != nil {
