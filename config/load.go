@@ -25,7 +25,7 @@ type LoadOptions struct {
 // Flag is one command-line flag that was given.
 type Flag struct {
 	Name   string   // as written: --listen
-	Key    string   // what it sets: server.listen
+	Key    string   // the key that it sets: server.listen
 	Values []string // one, or more for a list
 }
 

@@ -28,7 +28,7 @@ func (v *validator) at(path string) strict.Pos {
 	return pos
 }
 
-// stated reports whether the file has the key, whatever its value.
+// stated reports whether the file has the key, even with a wrong value.
 func (v *validator) stated(path string) bool {
 	_, ok := v.places[path]
 	return ok

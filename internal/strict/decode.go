@@ -12,7 +12,7 @@ import (
 type Decoder struct {
 	Report    *Report
 	Lookup    func(name string) (string, bool) // of ${NAME} in strings
-	Dir       string                           // what relative paths from flags and variables are relative to
+	Dir       string                           // the base of relative paths from flags and variables
 	CamelCase string                           // below this top-level key, keys may also be camelCase
 	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
 	Positions Positions                        // filled in: where each value was stated

@@ -85,7 +85,7 @@ func TestApplySeveral(t *testing.T) {
 	}
 }
 
-// Whatever the text, an edit is an error or does what it says and nothing else.
+// An edit of any text is an error, or makes its change and no other.
 func FuzzApply(f *testing.F) {
 	for _, text := range []string{"", "extensions:\n  disabled: [a, b]\n", "extensions:\n  disabled:\n  - a\n  - b # c\n", "[extensions]\ndisabled = [\n \"a\", # x\n]\n", "extensions.disabled = []\n"} {
 		f.Add(text, true)
