@@ -28,6 +28,7 @@ var house = map[string]struct {
 	"internal/schema":       {[]string{"internal/display", "internal/rawjson"}, "checks values against schemas; whose they are is not its matter"},
 	"internal/redact":       {[]string{"internal/nearest"}, "masks texts"},
 	"internal/glob":         {nil, "compares names"},
+	"internal/regular":      {nil, "reads a file"},
 	"internal/shellwords":   {nil, "splits a line"},
 	"internal/strict":       {[]string{"protocol", "internal/nearest"}, "decodes any file; what a key means is not its matter"},
 	"internal/hookimport":   {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/glob"}, "reads the hooks of another program, for the command line"},
@@ -42,7 +43,7 @@ var house = map[string]struct {
 	"internal/sse":          {nil, "frames events, whatever they hold"},
 	"internal/mcpclient":    {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 
-	"manifest":             {[]string{"protocol", "internal/nearest", "internal/shellwords", "internal/strict", "internal/glob"}, "the model of plugin.toml"},
+	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap", "internal/jsonrpc/ndjson"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
@@ -54,7 +55,7 @@ var house = map[string]struct {
 	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":     {[]string{"governance", "protocol", "internal/glob", "internal/rawjson", "internal/redact"}, "records; who reads it needs no host"},
-	"config":               {[]string{"manifest", "protocol", "governance", "governance/builtin", "config/internal/edit", "internal/strict"}, "decodes the option structs of the workers, and has policies judge their own"},
+	"config":               {[]string{"manifest", "protocol", "governance", "governance/builtin", "config/internal/edit", "internal/strict", "internal/regular"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/edit": {[]string{"internal/strict"}, "changes lists in texts"},
 	"sdk":                  {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/jsonrpc/ndjson"}, "the author's side of the wire"},
 	"sdk/python":           {nil, "a file to embed"},
@@ -91,12 +92,14 @@ var house = map[string]struct {
 	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},
 
-	"governance/governancetest":    {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
-	"internal/process/processtest": {nil, "asserts that nothing is left behind"},
-	"internal/benchtest":           {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
-	"internal/stormtest":           {nil, "sizes of tests, and the clock"},
-	"internal/jsonrpc/ndjson":      {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
-	"internal/rawclient":           {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson"}, "starts what the worker would start, and talks to it by hand"},
+	"governance/governancetest":      {[]string{"governance", "protocol"}, "holds every kind of policy against the same rules"},
+	"internal/process/processtest":   {nil, "asserts that nothing is left behind"},
+	"internal/benchtest":             {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
+	"internal/stormtest":             {nil, "sizes of tests, and the clock"},
+	"internal/jsonrpc/ndjson":        {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
+	"internal/rawclient":             {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson"}, "starts what the worker would start, and talks to it by hand"},
+	"manifest/internal/configschema": {nil, "checks a document"},
+	"manifest/internal/mcpjson":      {[]string{"protocol", "internal/strict"}, "decodes servers; which are valid is not its matter"},
 }
 
 // TestHouse holds the import graph against the table.

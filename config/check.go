@@ -58,7 +58,8 @@ func (l *loader) checkIDs(path string, ids []string) {
 
 var serverName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// validateFullID accepts an extension's id and OWNER.SERVER of a sidecar.
+// validateFullID accepts an extension's id, and OWNER.SERVER for a server of a
+// sidecar.
 func validateFullID(id string) error {
 	owner, server, sidecar := strings.Cut(id, ".")
 	if err := manifest.ValidateID(owner); err != nil {
@@ -137,13 +138,13 @@ func (l *loader) checkOAuth(o OAuth) {
 	}
 }
 
-// isLoopback reports whether host is this machine, for which plain http will do.
+// isLoopback reports whether host is this machine, which needs no TLS.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// badListen says what is wrong with a host:port, "" when nothing is.
+// badListen returns the error in a host:port, "" for none.
 func badListen(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -228,7 +229,7 @@ func (l *loader) only(path, kind string, stated map[string]bool) {
 
 func (l *loader) checkURL(path, raw string) {
 	if strings.Contains(raw, "${") {
-		return // known only once the destination's secrets are
+		return // unknown until the destination's secrets are read
 	}
 	u, err := url.Parse(raw)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// Config is everything the operator's files can say. [Default] has what they
-// need not say.
+// Config is everything the operator's files can say. [Default] has the default of
+// each value.
 type Config struct {
 	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
 	Plugins      []governance.Spec   `json:"plugins"`                  // the policies every exchange passes
@@ -18,8 +18,8 @@ type Config struct {
 	Audit        Audit               `json:"audit"`                    // the record of what passed
 	Log          Log                 `json:"log"`                      // what the host says about itself
 
-	// Files are the files that [Load] read, and those it would have read had they been
-	// there: what a change of the configuration is a change of. All are absolute.
+	// Files are the absolute paths of the files that [Load] read, or would have read if
+	// they existed. A change of the configuration is a change of one of these.
 	Files []string `json:"-"`
 }
 
@@ -79,7 +79,7 @@ type Entry struct {
 	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 }
 
-// SetDefaults makes e the entry that states nothing.
+// SetDefaults sets e to an entry that states nothing.
 func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
 
 // Server is the HTTP front.
@@ -132,8 +132,8 @@ type Log struct {
 	File   string `json:"file" path:"true"`                                                        // also written here, always JSON; "": nowhere
 }
 
-// Default returns the configuration of an operator who says nothing. Its one
-// search path is relative; [Load] resolves it.
+// Default returns the configuration without any file. Its one search path is
+// relative; [Load] resolves it.
 func Default() *Config {
 	return &Config{
 		Extensions: Extensions{

@@ -13,7 +13,8 @@ const (
 	DestinationHTTP  = "http"
 )
 
-// DefaultStartTimeout bounds a destination's handshake; package runners download first.
+// DefaultStartTimeout bounds a destination's handshake. It is long because package
+// runners download the program first.
 const DefaultStartTimeout = manifest.Duration(120 * time.Second)
 
 // Destinations are MCP servers bridged to HTTP, by name. Files write them as a
@@ -35,8 +36,8 @@ type Destination struct {
 	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // until the handshake ends; default 120 s
 }
 
-// SetDefaults makes d the destination that states nothing. Its type depends on
-// the rest and stays open.
+// SetDefaults sets d to a destination that states nothing. The default of its type
+// depends on other fields and is filled in later.
 func (d *Destination) SetDefaults() {
 	*d = Destination{Instances: manifest.InstancesPerSession, StartTimeout: DefaultStartTimeout}
 }

@@ -9,6 +9,6 @@
 //	fmt.Println(cfg.Server.Listen, "from", origins.Of("server.listen"))
 //
 // Decoding is strict: unknown keys, wrong types, values out of range and fields
-// that exclude each other are all reported at once, and nothing is returned to
-// run with when there is one. YAML and TOML have the same schema, see [Schema].
+// that exclude each other are all reported at once, and with any error there is no
+// configuration. YAML and TOML have the same schema, see [Schema].
 package config

@@ -12,24 +12,23 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Edited says what [SetListed] did.
+// Edited is the result of [SetListed].
 type Edited struct {
-	File    string `json:"file"`    // that says so now; "" when none does
-	Line    int    `json:"line"`    // in it
-	Changed bool   `json:"changed"` // false: it was so before
-	Created bool   `json:"created"` // the file was made
+	File    string `json:"file"`    // the file that states the list; "" for none
+	Line    int    `json:"line"`    // of the list, 1-based; 0 when unknown
+	Changed bool   `json:"changed"` // false: the list was as asked
+	Created bool   `json:"created"` // the file is new
 }
 
-// String is where the list stands.
+// String is the place of the list.
 func (e Edited) String() string { return fmt.Sprintf("%s:%d", e.File, e.Line) }
 
-// SetListed writes into the files of the configuration that a list of names in the
-// extensions section, such as extensions.disabled, has one of them or has not, and
-// leaves every other byte as it was. It edits the file that states the list; where
-// none does, or it is the user's or the system's, which are everybody's, that of
-// --config, else the one of the directory, exthost.yaml when there is none. The error,
-// of kind config_invalid, says why no file can be made to say so, and nothing is
-// written then.
+// SetListed adds a name to a list of the extensions section, such as
+// extensions.disabled, or with listed false removes it, and leaves every other byte
+// of the files unchanged. It edits the file of --config; without one, the file of the
+// directory that states the list, else the directory's file, which is exthost.yaml
+// if there is none. The user's and the system's files serve more than one directory
+// and are never edited. The error is of kind config_invalid; nothing is written then.
 func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	e, _, err := planned(o, key, name, listed)
 	if err != nil || !e.Changed {
@@ -40,15 +39,15 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", e.File, err)
 	}
 	defer unlock()
-	e, change, err := planned(o, key, name, listed) // another may have changed it meanwhile
+	e, change, err := planned(o, key, name, listed) // again: another program may have changed the file
 	if err != nil || !e.Changed {
 		return e, err
 	}
 	return write(e.File, change)
 }
 
-// planned says which file is to be changed, and how; not Changed says that there is
-// nothing to do.
+// planned returns the file to change and the change. Without Changed there is nothing
+// to do.
 func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, error) {
 	change := edit.List{Section: "extensions", Key: key}
 	l := newLoader(o)
@@ -71,7 +70,7 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	file := l.ownFile(pos.File)
 	if file != pos.File && listed {
 		change.Add = append(slices.Clone(have), name)
-	} else if file != pos.File { // which takes the place of what the other file says
+	} else if file != pos.File { // the whole list, since it replaces that of the other file
 		change.Add = slices.DeleteFunc(slices.Clone(have), func(s string) bool { return s == name })
 	} else if listed {
 		change.Add = []string{name}
@@ -81,7 +80,8 @@ func planned(o LoadOptions, key, name string, listed bool) (Edited, edit.List, e
 	return Edited{File: file, Changed: true}, change, nil
 }
 
-// ownFile is the file to edit when the list stands in stated, "" for nowhere.
+// ownFile returns the file to edit. stated is the file that states the list, "" for
+// none.
 func (l *loader) ownFile(stated string) string {
 	shared := []string{l.systemDir(), l.userDir()}
 	if file := l.configFile(); file != "" {
@@ -105,7 +105,7 @@ func (l *loader) ownFile(stated string) string {
 	return filepath.Join(l.options.Dir, "exthost.yaml")
 }
 
-// write applies the change to a file, which it replaces as a whole or not at all.
+// write applies the change to a file. It replaces the whole file or nothing.
 func write(file string, change edit.List) (e Edited, err error) {
 	e.File = file
 	defer func() {
@@ -141,8 +141,8 @@ func write(file string, change edit.List) (e Edited, err error) {
 	return e, cause(replaceFile(target, changed, mode))
 }
 
-// writable returns the mode of a file that may be written. One that is read-only could
-// be replaced all the same, and is not: somebody meant it.
+// writable returns the mode of a file that may be written. A rename could replace a
+// read-only file too, but its owner protected it.
 func writable(file string) (os.FileMode, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -150,7 +150,7 @@ func writable(file string) (os.FileMode, error) {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err == nil && info.Mode().Perm()&0o222 == 0 { // which is not said to root
+	if err == nil && info.Mode().Perm()&0o222 == 0 { // root may open it all the same
 		err = errors.New("it is read-only")
 	}
 	if err != nil {
@@ -159,8 +159,8 @@ func writable(file string) (os.FileMode, error) {
 	return info.Mode().Perm(), nil
 }
 
-// replaceFile writes a file aside and renames it, so that a reader has the old one
-// or the new one.
+// replaceFile writes a temporary file and renames it, so that a reader sees the old
+// content or the new.
 func replaceFile(file string, data []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
 	if err != nil {

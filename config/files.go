@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,17 +9,18 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 )
 
 var (
 	extensionsOfFiles = []string{".yaml", ".yml", ".toml"}
-	// splitNames are the files of a config directory, in the order they are read.
+	// splitNames are the files of a config directory, in the order of reading.
 	splitNames = []string{"exthost", "extensions", "plugins", "hooks", "destinations", "server", "log"}
 )
 
 // directory reads exthost.yaml or exthost.toml of dir, else the files of
-// dir/config as one. It returns nil when there is nothing.
+// dir/config as one tree. It returns nil when there is none.
 func (l *loader) directory(dir string) *strict.Node {
 	single := l.existing(dir, "exthost")
 	var split []string
@@ -56,7 +56,7 @@ func (l *loader) existing(dir, name string) (files []string) {
 	for _, ext := range extensionsOfFiles {
 		file := filepath.Join(dir, name+ext)
 		l.note(file)
-		_, err := os.Lstat(file) // a dangling link is there, and an error to read
+		_, err := os.Lstat(file) // a dangling link exists, and reading it is an error
 		switch {
 		case err == nil:
 			files = append(files, file)
@@ -67,12 +67,15 @@ func (l *loader) existing(dir, name string) (files []string) {
 	return files
 }
 
-// file reads one file. It returns nil after reporting why it cannot be used,
-// and when it has been read before.
+// file reads one file. It returns nil after reporting an error, and for a file that
+// has been read before.
 func (l *loader) file(name string) *strict.Node {
 	pos := strict.Pos{File: name}
 	l.note(name)
-	data, info, err := readFile(name)
+	data, info, err := regular.Read(name, maxBytes+8, true)
+	if _, ok := errors.AsType[regular.NotRegular](err); ok {
+		err = errors.New("it is not a regular file")
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		l.report.Add(pos, "exthost runs without any; exthost.yaml is the usual name", "there is no such file")
@@ -95,7 +98,7 @@ func (l *loader) file(name string) *strict.Node {
 	return root
 }
 
-// note remembers a file that is, or would be, part of the configuration.
+// note records a file that is part of the configuration, or would be if it existed.
 func (l *loader) note(file string) {
 	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {
 		l.looked = append(l.looked, abs)
@@ -138,25 +141,7 @@ func parseTOML(src *strict.Source, r *strict.Report) *strict.Node {
 	return root
 }
 
-// readFile reads a regular file, no more of it than a configuration may have.
-func readFile(name string) ([]byte, fs.FileInfo, error) {
-	info, err := os.Stat(name) // before opening: to open a FIFO is to wait
-	if err != nil {
-		return nil, nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, errors.New("it is not a regular file")
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+8))
-	return data, info, err
-}
-
-// cause strips the operation and path, which the diagnostic states already.
+// cause strips the operation and the path, which the diagnostic has.
 func cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

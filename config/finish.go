@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// noteSecretsFiles remembers the destinations whose variables may come from a
-// file of their own.
+// noteSecretsFiles records the destinations that have a secrets_file, which may set
+// their variables.
 func (l *loader) noteSecretsFiles(root *strict.Node) {
 	destinations := root.At("destinations")
 	if destinations == nil {
@@ -35,11 +35,11 @@ func (l *loader) noteSecretsFiles(root *strict.Node) {
 	}
 }
 
-// late reports whether a variable that is not set here may be set for the
-// process that path describes.
+// late reports whether a variable that is not set now may be set for the process
+// that path describes.
 func (l *loader) late(path string) bool {
 	if strings.HasPrefix(path, "hooks[") {
-		return true // a hook is given variables of its own
+		return true // the host sets variables for each hook
 	}
 	for prefix := range l.secrets {
 		if strings.HasPrefix(path, prefix) {
@@ -49,7 +49,7 @@ func (l *loader) late(path string) bool {
 	return false
 }
 
-// finish fills in what depends on other values and reports which do not fit.
+// finish fills in the values that depend on others and reports contradictions.
 func (l *loader) finish() {
 	for _, d := range l.report.Diagnostics {
 		l.broken[strict.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
@@ -79,7 +79,7 @@ func (l *loader) base(path string) string {
 	return l.decoder.Base(pos)
 }
 
-// fail reports what is wrong with the value at path.
+// fail reports an error in the value at path.
 func (l *loader) fail(path, hint, format string, args ...any) {
 	l.failAt(path, hint, path+": "+fmt.Sprintf(format, args...))
 }
@@ -93,7 +93,7 @@ func (l *loader) failIn(path string, p manifest.Problem) {
 	l.failAt(at, p.Hint, path+": "+p.Message)
 }
 
-// failAt says nothing about a value that could not be decoded in the first place.
+// failAt reports nothing for a value that could not be decoded.
 func (l *loader) failAt(path, hint, message string) {
 	pos, _ := l.decoder.Positions.At(path)
 	if place := (strict.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !l.broken[place] {
@@ -128,7 +128,7 @@ func (l *loader) finishPolicies() {
 	}
 }
 
-// finishBuiltin checks what only the built-in policy itself can judge.
+// finishBuiltin has the built-in policy check its config.
 func (l *loader) finishBuiltin(path string, s *governance.Spec) {
 	builtin.Resolve(s, l.base(path))
 	check := builtin.Check
@@ -147,8 +147,8 @@ func (l *loader) finishBuiltin(path string, s *governance.Spec) {
 	}
 }
 
-// settle returns the directory a process starts in, by default that of the file
-// that states it, and makes a command with a slash absolute as seen from there.
+// settle returns the working directory of a process, by default the directory of the
+// file that states it. A command with a slash becomes absolute, relative to there.
 func (l *loader) settle(path, cwd string, argv []string) string {
 	if cwd == "" {
 		cwd = l.base(path)
@@ -159,7 +159,7 @@ func (l *loader) settle(path, cwd string, argv []string) string {
 	return cwd
 }
 
-// against makes a path absolute as seen from dir. "" stays "".
+// against makes a path absolute, relative to dir. "" stays "".
 func against(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -12,33 +12,32 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// LoadOptions say where [Load] looks. The zero value is the current directory,
-// this process's environment and the platform's directories.
+// LoadOptions are the places that [Load] reads. The zero value is the current
+// directory, this process's environment and the platform's directories.
 type LoadOptions struct {
 	File      string   // of --config, laid over the directory's; default $EXTHOST_CONFIG, else none
 	Dir       string   // where exthost.yaml or config/ may be; default the current directory
 	Environ   []string // NAME=value; default os.Environ()
-	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not looked at
-	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not looked at
-	Flags     []Flag   // laid over everything
+	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not read
+	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not read
+	Flags     []Flag   // laid over all files and variables
 
-	// CheckCEL judges a policy of `builtin: cel`: celpolicy.Check. Load does not link it
-	// by itself. Default: Load accepts such a policy, and exthost.Open judges it.
+	// CheckCEL checks a policy of `builtin: cel`: celpolicy.Check. Load does not link it by
+	// itself. Default: Load accepts such a policy, and exthost.Open checks it.
 	CheckCEL func(governance.Spec) []governance.Problem
 }
 
 // Flag is one command-line flag that was given.
 type Flag struct {
 	Name   string   // as written: --listen
-	Key    string   // what it sets: server.listen
+	Key    string   // the key that it sets: server.listen
 	Values []string // one, or more for a list
 }
 
-// Load reads and joins everything that configures the host, the strongest last:
-// defaults, the system's files, the user's, the directory's, File, EXTHOST_*
-// variables, Flags. Policies and hooks of the system's and the user's files stay
-// whatever the others say. It returns no Config and no Origins when a
-// diagnostic is an error.
+// Load reads the configuration and merges its layers, the strongest last: defaults,
+// the system's files, the user's, the directory's, File, EXTHOST_* variables, Flags.
+// No later layer removes policies and hooks of the system's and the user's files.
+// Config and Origins are nil when a diagnostic is an error.
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
@@ -49,7 +48,7 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
-// run reads all of it.
+// run reads all layers and checks the result.
 func (l *loader) run() {
 	l.files()
 	l.layer(l.variables())
@@ -58,7 +57,7 @@ func (l *loader) run() {
 	l.report.Sort(l.read)
 }
 
-// loader holds what one Load has found so far.
+// loader is the state of one Load.
 type loader struct {
 	options LoadOptions
 	environ map[string]string
@@ -95,13 +94,13 @@ func newLoader(o LoadOptions) *loader {
 	return l
 }
 
-// files reads every file there is, the weakest first.
+// files reads every file, the weakest first.
 func (l *loader) files() {
 	for _, dir := range []string{l.systemDir(), l.userDir()} {
 		if dir != "" {
 			l.layer(l.directory(dir))
 		}
-		// What the system and the user ask for is no one else's to remove.
+		// No later layer may remove policies and hooks of the system and the user.
 		l.decoder.Keep["plugins"] = len(l.cfg.Plugins)
 		l.decoder.Keep["hooks"] = len(l.cfg.Hooks)
 	}
@@ -111,7 +110,7 @@ func (l *loader) files() {
 	}
 }
 
-// layer lays a tree over what there is.
+// layer lays a tree over the configuration so far.
 func (l *loader) layer(n *strict.Node) {
 	if n != nil {
 		l.noteSecretsFiles(n)

@@ -6,8 +6,8 @@ import "sync"
 
 var locked sync.Mutex
 
-// lock keeps the rest of this program from changing files by [SetListed] until unlock.
-// Of two programs that change one at the same time, the last one counts.
+// lock keeps other goroutines from changing files by [SetListed] until unlock. When
+// two programs change a file at the same time, the last change wins.
 func lock(string) (unlock func(), err error) {
 	locked.Lock()
 	return locked.Unlock, nil

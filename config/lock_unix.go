@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How long a change of a file by others is waited for, and how often it is looked
-// whether it is over.
+// How long lock waits for another program, and how often it tries.
 const (
 	lockPatience = 5 * time.Second
 	lockTick     = 5 * time.Millisecond
 )
 
-// lock keeps others from changing the files of a directory by [SetListed] until
-// unlock. It leaves no file, and ends with the process.
+// lock keeps other programs from changing the files of a directory by [SetListed]
+// until unlock. The lock leaves no file and ends with the process.
 func lock(dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

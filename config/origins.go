@@ -40,19 +40,18 @@ func (c *Config) Settings(o *Origins) []Setting {
 	return settings
 }
 
-// Redacted returns c as a file would state it, every secret replaced by "***":
-// what an operator may be shown.
+// Redacted returns c as a file would state it, with every secret replaced by "***".
 func (c *Config) Redacted() map[string]any {
 	return strict.Plain(c, secret).(map[string]any)
 }
 
 var (
 	secretKey = regexp.MustCompile(`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
-	// secretValue matches what issuers' tokens, PEM keys and URLs with a password look like.
+	// secretValue matches tokens of known issuers, PEM keys and URLs with a password.
 	secretValue = regexp.MustCompile(`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
 )
 
-// secret reports whether a value must not be shown.
+// secret reports whether a value must be masked.
 func secret(key, value string) bool {
 	return secretKey.MatchString(key) || secretValue.MatchString(value) && !strings.HasPrefix(value, "${")
 }

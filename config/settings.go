@@ -8,9 +8,9 @@ import (
 	"github.com/exthost/exthost/internal/strict"
 )
 
-// variables returns what EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
+// variables returns the tree that EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
 // server.listen, and so on for every scalar and list outside maps and lists of
-// maps. An empty one states nothing.
+// maps. An empty variable states nothing.
 func (l *loader) variables() *strict.Node {
 	root := &strict.Node{Kind: strict.Map}
 	known := map[string]bool{}
@@ -25,8 +25,8 @@ func (l *loader) variables() *strict.Node {
 	return root
 }
 
-// warnUnknown reports variables that begin like ours and are none. Others, such
-// as those an extension is given, belong to somebody else.
+// warnUnknown reports variables that begin with EXTHOST_ and the name of a section,
+// but set nothing. Other EXTHOST_ variables are not the configuration's.
 func (l *loader) warnUnknown(known map[string]bool) {
 	var names, unknown []string
 	for name := range known {
@@ -59,12 +59,12 @@ func variable(path string) string {
 	return "EXTHOST_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// settable returns every scalar and list of scalars that is always there.
+// settable returns every scalar and list of scalars that every configuration has.
 func settable() []strict.Leaf { return strict.Leaves(Default(), never) }
 
 func never(string, string) bool { return false }
 
-// flags returns what the flags state.
+// flags returns the tree that the flags state.
 func (l *loader) flags() *strict.Node {
 	lists := map[string]bool{}
 	for _, leaf := range settable() {

@@ -9,12 +9,6 @@
 //		fmt.Println(d) // extensions/weather/plugin.toml:7:1: unknown key "arg" in [transport]; did you mean "args"?
 //	}
 //
-// [ReadFile] does the same for a file on disk and takes in the MCP servers of a
-// .mcp.json beside it. [Schema] is the same contract as a JSON Schema, for
-// editors.
-//
-// The [runtime] table appears in three places: the manifest, the operator's
-// defaults and the operator's entry for one extension. [Runtime] holds what one
-// of them states, [Runtime.Over] lays one over another, and [Runtime.Resolve]
-// fills in every default.
+// [ReadFile] does the same for a file on disk and adds the MCP servers of a
+// .mcp.json beside it. [Schema] is the JSON Schema of the file, for editors.
 package manifest

@@ -49,7 +49,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText writes the text form.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads what [ParseDuration] reads.
+// UnmarshalText is [ParseDuration].
 func (d *Duration) UnmarshalText(text []byte) (err error) {
 	*d, err = ParseDuration(string(text))
 	return err
@@ -61,11 +61,8 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	return d.set(v)
+	return d.UnmarshalTOML(v)
 }
-
-// UnmarshalTOML reads the text form or whole milliseconds.
-func (d *Duration) UnmarshalTOML(v any) error { return d.set(v) }
 
 // UnmarshalYAML reads the text form or whole milliseconds.
 func (d *Duration) UnmarshalYAML(unmarshal func(any) error) error {
@@ -73,10 +70,11 @@ func (d *Duration) UnmarshalYAML(unmarshal func(any) error) error {
 	if err := unmarshal(&v); err != nil {
 		return err
 	}
-	return d.set(v)
+	return d.UnmarshalTOML(v)
 }
 
-func (d *Duration) set(v any) (err error) {
+// UnmarshalTOML reads the text form or whole milliseconds.
+func (d *Duration) UnmarshalTOML(v any) (err error) {
 	switch v := v.(type) {
 	case string:
 		*d, err = ParseDuration(v)

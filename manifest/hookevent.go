@@ -28,8 +28,8 @@ const (
 var hookEvents = []HookEvent{SessionStart, SessionEnd, BeforeMessage, AfterMessage, BeforeModelRequest,
 	AfterModelResponse, ToolsSelect, BeforeToolCall, AfterToolCall, ToolCallFailed, ExtensionLoad, ExtensionState}
 
-// aliases are the names of Claude Code's hook file that are not the PascalCase
-// of ours.
+// aliases are Claude Code's names for hook points, except those that are our name
+// in PascalCase.
 var aliases = map[string]HookEvent{
 	"PreToolUse":         BeforeToolCall,
 	"PostToolUse":        AfterToolCall,
@@ -71,6 +71,5 @@ func eventNames() (names []string) {
 	for _, e := range hookEvents {
 		names = append(names, string(e), e.Pascal())
 	}
-	names = append(names, slices.Sorted(maps.Keys(aliases))...)
-	return names
+	return append(names, slices.Sorted(maps.Keys(aliases))...)
 }

@@ -2,15 +2,16 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"time"
 )
 
-// JSON writes a value that came from a file ([config], a tool's input_schema)
-// as JSON: integers in full, keys sorted, dates and times as RFC 3339 text. It
-// fails for what JSON cannot hold, such as nan.
+// JSON encodes a value that a file states ([config], a tool's input_schema):
+// integers in full, keys sorted, dates and times as RFC 3339 text. A value that
+// JSON cannot hold, such as nan, is an error.
 func JSON(v any) (json.RawMessage, error) {
 	plain, err := jsonable(v)
 	if err != nil {
@@ -25,11 +26,11 @@ func JSON(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// jsonable replaces what encoding/json would refuse or write otherwise.
+// jsonable replaces the values that encoding/json would refuse or write otherwise.
 func jsonable(v any) (any, error) {
 	switch v := v.(type) {
 	case time.Time:
-		return localTime(v), nil
+		return v.Format(cmp.Or(localLayouts[v.Location().String()], time.RFC3339Nano)), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("JSON has no number %v", v)
@@ -44,45 +45,30 @@ func jsonable(v any) (any, error) {
 			out[key] = plain
 		}
 		return out, nil
-	}
-	if list, ok := asList(v); ok {
-		out := make([]any, len(list))
-		for i, elem := range list {
-			plain, err := jsonable(elem)
-			if err != nil {
-				return nil, fmt.Errorf("[%d]: %w", i, err)
-			}
-			out[i] = plain
-		}
-		return out, nil
+	case []any:
+		return jsonableList(v)
+	case []map[string]any: // of the TOML parser
+		return jsonableList(v)
 	}
 	return v, nil
 }
 
-// localTime writes TOML's dates and times without a zone as they stood there;
-// the parser marks them by the name of their location.
-func localTime(t time.Time) string {
-	switch t.Location().String() {
-	case "datetime-local":
-		return t.Format("2006-01-02T15:04:05.999999999")
-	case "date-local":
-		return t.Format(time.DateOnly)
-	case "time-local":
-		return t.Format("15:04:05.999999999")
+func jsonableList[E any](list []E) (any, error) {
+	out := make([]any, len(list))
+	for i, elem := range list {
+		plain, err := jsonable(elem)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		out[i] = plain
 	}
-	return t.Format(time.RFC3339Nano)
+	return out, nil
 }
 
-func asList(v any) ([]any, bool) {
-	switch v := v.(type) {
-	case []any:
-		return v, true
-	case []map[string]any:
-		list := make([]any, len(v))
-		for i, t := range v {
-			list[i] = t
-		}
-		return list, true
-	}
-	return nil, false
+// localLayouts are those of TOML's dates and times without a zone. The parser marks
+// such a time by the name of its location.
+var localLayouts = map[string]string{
+	"datetime-local": "2006-01-02T15:04:05.999999999",
+	"date-local":     time.DateOnly,
+	"time-local":     "15:04:05.999999999",
 }

@@ -1,5 +1,11 @@
 package manifest
 
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
 // FileName is the name of a manifest file.
 const FileName = "plugin.toml"
 
@@ -76,6 +82,20 @@ type Transport struct {
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 }
 
+// CommandLine returns the words that the transport runs, as the manifest states them: the
+// URL alone, or the command and its arguments. It is nil for a transport with neither.
+func (t Transport) CommandLine() []string {
+	switch {
+	case t.URL != "":
+		return []string{t.URL}
+	case len(t.Cmd) > 0:
+		return t.Cmd
+	case t.Script+t.Command != "": // one of them at most
+		return append([]string{t.Script + t.Command}, t.Args...)
+	}
+	return nil
+}
+
 // Requires names what must be there for the extension to run.
 type Requires struct {
 	Bins []string          `toml:"bins" json:"bins,omitempty"` // executables on PATH
@@ -143,3 +163,33 @@ type Meta struct {
 
 // MCPVersionAuto lets the handshake find the newest revision both sides speak.
 const MCPVersionAuto = "auto"
+
+// MaxIDLength is the most bytes an extension's id may have.
+const MaxIDLength = 64
+
+// reserved ids name a part of the agent or an HTTP route.
+var reserved = []string{
+	"agent", "browser", "core", "email", "exthost", "heartbeat", "memory", "telegram", "whatsapp",
+	"api", "healthz", "mcp", "message", "metrics", "readyz", "sse", "ui",
+}
+
+// ReservedIDs returns the ids no extension may have, sorted.
+func ReservedIDs() []string { return slices.Sorted(slices.Values(reserved)) }
+
+var idPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// ValidateID returns an error unless id matches ^[a-z][a-z0-9_-]*$, has at most
+// [MaxIDLength] bytes and is not reserved.
+func ValidateID(id string) error {
+	switch {
+	case id == "":
+		return fmt.Errorf("an id is needed, such as %q", "weather")
+	case len(id) > MaxIDLength:
+		return fmt.Errorf("an id has at most %d characters, this one has %d", MaxIDLength, len(id))
+	case !idPattern.MatchString(id):
+		return fmt.Errorf("%q is not an id: it starts with a-z and goes on with a-z, 0-9, _ and -", id)
+	case slices.Contains(reserved, id):
+		return fmt.Errorf("%q is reserved for the host", id)
+	}
+	return nil
+}

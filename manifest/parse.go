@@ -2,11 +2,16 @@ package manifest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -25,21 +30,21 @@ const (
 // MaxBytes is the largest plugin.toml or .mcp.json that is read.
 const MaxBytes = 64 << 10
 
-// rules bound a file that a stranger may have written: 10 KB of one dotted key cost
+// rules bound a file that anybody may have written: one dotted key of 10 KB costs
 // the TOML parser half a gigabyte.
 var rules = strict.Rules{Depth: 24, Parts: 24, KeyBytes: 1024, Work: 100_000, AtKeys: true}
 
 // Parse reads a plugin.toml; path is for its diagnostics only. It reports every
 // unknown key, wrong type and broken rule at once, except that a syntax error
 // hides what else may be wrong. The manifest is nil when any diagnostic is an
-// Error. Files over [MaxBytes], or with absurdly deep keys or arrays, are
-// refused before they are parsed.
+// Error. A file over [MaxBytes], or with keys or arrays nested too deeply, is
+// refused before it is parsed.
 func Parse(path string, data []byte) (*Manifest, []protocol.Diagnostic) {
 	return parse(path, data, nil)
 }
 
-// parse is Parse with the servers of a .mcp.json, which count if the manifest
-// states none itself.
+// parse is Parse with the servers of a .mcp.json, which are used if the manifest
+// states none.
 func parse(path string, data []byte, beside map[string]Server) (*Manifest, []protocol.Diagnostic) {
 	r := &strict.Report{Code: CodeInvalid}
 	root := read(path, data, r, strict.TOML)
@@ -48,11 +53,7 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 	}
 	m := &Manifest{}
 	d := strict.Decoder{Report: r, Exact: true, Unknown: func(f strict.Field, known []string, message string) {
-		hint := ""
-		if len(r.Diagnostics) <= maxSuggestions {
-			hint = suggest(f.Key, known)
-		}
-		r.Add(f.Pos, hint, "%s", message)
+		r.Add(f.Pos, suggest(f.Key, known, len(r.Diagnostics)), "%s", message)
 	}}
 	d.Decode("", root, m)
 	v := validator{Report: r, places: d.Positions, m: m}
@@ -83,14 +84,16 @@ func read(path string, data []byte, r *strict.Report, parse func(*strict.Source,
 		return nil
 	}
 	src := strict.NewSource(path, data)
-	if text := src.Text; strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+	bad, nul := src.Invalid(), strings.IndexByte(src.Text, 0)
+	switch {
+	case strings.HasPrefix(src.Text, "\xff\xfe") || strings.HasPrefix(src.Text, "\xfe\xff"):
 		r.Add(src.Pos(0), "save the file as UTF-8", "the file is UTF-16")
 		return nil
-	} else if i := src.Invalid(); i >= 0 {
-		r.Add(src.Pos(i), "save the file as UTF-8", "byte 0x%02X is not UTF-8", text[i])
+	case bad >= 0:
+		r.Add(src.Pos(bad), "save the file as UTF-8", "byte 0x%02X is not UTF-8", src.Text[bad])
 		return nil
-	} else if i := strings.IndexByte(text, 0); i >= 0 {
-		r.Add(src.Pos(i), "save the file as UTF-8 text", "the file has a NUL byte")
+	case nul >= 0:
+		r.Add(src.Pos(nul), "save the file as UTF-8 text", "the file has a NUL byte")
 		return nil
 	}
 	root, refusal := parse(src, rules)
@@ -116,7 +119,10 @@ const maxSuggestions = 100
 
 // suggest guesses which key an unknown one stands for: one of the same table, or
 // the same key of another one.
-func suggest(key string, known []string) string {
+func suggest(key string, known []string, reported int) string {
+	if reported > maxSuggestions {
+		return ""
+	}
 	if hint := strict.DidYouMean(key, known); hint != "" {
 		return hint
 	}
@@ -141,14 +147,56 @@ func sortByPosition(diags []protocol.Diagnostic) {
 const maxDiagnostics = 50
 
 func capped(diags []protocol.Diagnostic) []protocol.Diagnostic {
-	more := len(diags) - maxDiagnostics
-	if more <= 0 {
+	if len(diags) <= maxDiagnostics {
 		return diags
 	}
-	last := diags[maxDiagnostics]
-	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", more), ""
-	if strict.Failed(diags[maxDiagnostics:]) {
+	rest := diags[maxDiagnostics:]
+	last := rest[0]
+	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", len(rest)), ""
+	if strict.Failed(rest) {
 		last.Level = protocol.LevelError
 	}
 	return append(diags[:maxDiagnostics:maxDiagnostics], last)
+}
+
+// ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as
+// [ParseSidecar] does. The servers of the latter become the manifest's unless the
+// manifest states servers. Both must be regular files, and no symbolic links unless
+// followLinks is set. An Error about the .mcp.json leaves the manifest usable.
+func ReadFile(path string, followLinks bool) (*Manifest, []protocol.Diagnostic) {
+	data, diag := readRegular(path, followLinks)
+	if diag != nil {
+		return nil, []protocol.Diagnostic{*diag}
+	}
+	servers, notes := readSidecar(filepath.Join(filepath.Dir(path), SidecarName), followLinks)
+	m, diags := parse(path, data, servers)
+	return m, append(diags, notes...)
+}
+
+func readSidecar(path string, followLinks bool) (map[string]Server, []protocol.Diagnostic) {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	data, diag := readRegular(path, followLinks)
+	if diag != nil {
+		return nil, []protocol.Diagnostic{*diag}
+	}
+	return ParseSidecar(path, data)
+}
+
+// readRegular returns the content of a regular file, cut just over [MaxBytes].
+func readRegular(path string, followLinks bool) ([]byte, *protocol.Diagnostic) {
+	data, _, err := regular.Read(path, MaxBytes+1, followLinks)
+	if err == nil {
+		return data, nil
+	}
+	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeUnreadable, Path: path, Message: "the file cannot be read: " + err.Error()}
+	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+		d.Code, d.Message = CodeNotRegular, "the file is "+string(kind)
+	} else if failed, ok := errors.AsType[*fs.PathError](err); ok && failed.Op == "open" { // the diagnostic has the path
+		d.Message = "the file cannot be opened: " + failed.Err.Error()
+	} else if ok {
+		d.Message = "the file cannot be read: " + failed.Err.Error()
+	}
+	return nil, d
 }

@@ -271,6 +271,7 @@ func TestM3Bombs(t *testing.T) {
 		"wide and deep":        lines(strings.Repeat("k.", rules.Depth-1) + "k%d = 1\n"),
 		"deep tables":          lines("[[x%d." + strings.Repeat("a.", rules.Depth-2) + "a]]\n"),
 		"long deep keys":       "[" + strings.Repeat(strings.Repeat("k", 40)+".", rules.Depth-2) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
+		"long config keys":     "[config." + strings.Repeat(strings.Repeat("k", 40)+".", 20) + "k]\n" + lines("k%d=1\n")[:60<<10] + "\n",
 		"many inline tables":   "x = [" + strings.Repeat("{a=1},", 10<<10) + "]\n",
 		"many unknown keys":    lines("plugins%d=1\n"),
 	} {

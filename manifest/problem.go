@@ -12,16 +12,16 @@ import (
 	"github.com/exthost/exthost/internal/strict"
 )
 
-// Problem is one thing wrong with a table that more than one kind of file may
-// hold; whoever reads the file knows its place.
+// Problem is one error in a table that more than one kind of file may hold. The
+// reader of the file adds the place.
 type Problem struct {
 	Field   string // the key within the table, dotted: "restart.max_attempts"; "" is the table itself
 	Message string
 	Hint    string
 }
 
-// leastHealthInterval is also the least that a ping may be given. Less is mostly a
-// number of seconds that lacks its unit.
+// leastHealthInterval is also the shortest timeout of a ping. A smaller value is
+// mostly a number of seconds without its unit.
 const leastHealthInterval = 100 * time.Millisecond
 
 type problems []Problem
@@ -30,14 +30,14 @@ func (p *problems) add(field, hint, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// oneOf checks a word that may be absent.
+// oneOf checks a word; "" is valid.
 func (p *problems) oneOf(field, value string, allowed ...string) {
 	if value != "" && !slices.Contains(allowed, value) {
 		p.add(field, strict.DidYouMean(value, allowed), "%s is %s, not %q", field, either(allowed), value)
 	}
 }
 
-// atLeast checks a number that may be absent.
+// atLeast checks a number; nil is valid.
 func (p *problems) atLeast(field string, value *int, least int) {
 	if value != nil && *value < least {
 		p.add(field, "", "%s is at least %d, not %d", field, least, *value)
@@ -52,7 +52,7 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Validate returns everything wrong with the values that r states.
+// Validate returns every error in the values that r states.
 func (r Runtime) Validate() []Problem {
 	var p problems
 	p.oneOf("activation", r.Activation, ActivationEager, ActivationLazy)
@@ -83,7 +83,7 @@ func (r Runtime) Validate() []Problem {
 	return p
 }
 
-// Validate returns everything wrong with the hook.
+// Validate returns every error in the hook.
 func (h HookSpec) Validate() []Problem {
 	var p problems
 	if _, ok := ParseHookEvent(h.Event); !ok {
@@ -102,8 +102,7 @@ func (h HookSpec) Validate() []Problem {
 	return p
 }
 
-// Validate returns everything wrong with the server, as [Server.Complete]
-// leaves it.
+// Validate returns every error in a server that [Server.Complete] has completed.
 func (s Server) Validate() []Problem {
 	var p problems
 	switch s.Type {
@@ -130,9 +129,13 @@ func (s Server) Validate() []Problem {
 	return p
 }
 
-// Complete fills in the type that s leaves out and writes the one it states our
-// way. guess says so when the address had to decide; it is "" otherwise.
+// Complete fills in a missing type and normalizes the spelling of a stated one.
+// guess explains a type that only the url decides; it is "" otherwise.
 func (s Server) Complete() (done Server, guess string) {
+	path := ""
+	if u, err := url.Parse(s.URL); err == nil {
+		path = strings.TrimRight(u.Path, "/")
+	}
 	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s.Type)) {
 	case "http", "streamablehttp":
 		s.Type = KindHTTP
@@ -140,7 +143,7 @@ func (s Server) Complete() (done Server, guess string) {
 		switch {
 		case s.Command != "":
 			s.Type = KindStdio
-		case strings.HasSuffix(strings.TrimRight(pathOf(s.URL), "/"), "/sse"):
+		case strings.HasSuffix(path, "/sse"):
 			s.Type, guess = KindSSE, "the url ends in /sse, so it is taken for type sse"
 		case s.URL != "":
 			s.Type, guess = KindHTTP, "no type is stated, so the url is taken for type http"
@@ -149,15 +152,8 @@ func (s Server) Complete() (done Server, guess string) {
 	return s, guess
 }
 
-func pathOf(raw string) string {
-	if u, err := url.Parse(raw); err == nil {
-		return u.Path
-	}
-	return ""
-}
-
-// badURL says what is wrong with an http url, "" when nothing is. ${VAR} may
-// stand anywhere in it, so such a url is judged when it is known.
+// badURL returns the error in an http url, "" for none. A url with ${VAR} cannot be
+// checked before the variable is known.
 func badURL(raw string) string {
 	if strings.Contains(raw, "${") {
 		return ""

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"path"
 	"reflect"
 	"strings"
@@ -135,11 +136,11 @@ func (r Runtime) Resolve(t Transport) Options {
 	}
 	attempts := 5
 	if t.Kind == KindHTTP || t.Kind == KindSSE {
-		attempts = -1 // to ask again costs nothing, and what runs elsewhere comes back
+		attempts = -1 // a retry costs nothing, and a remote server comes back
 	}
 	o := Options{
-		Activation:     stringOr(r.Activation, activation),
-		Instances:      Instances(stringOr(string(r.Instances), string(InstancesShared))),
+		Activation:     cmp.Or(r.Activation, activation),
+		Instances:      cmp.Or(r.Instances, InstancesShared),
 		MaxInstances:   valueOr(r.MaxInstances, 16),
 		StartTimeout:   durationOr(r.StartTimeout, start),
 		CallTimeout:    call,
@@ -152,9 +153,9 @@ func (r Runtime) Resolve(t Transport) Options {
 		MaxLineBytes:   int(valueOr(r.MaxLineBytes, 16<<20)),
 		HealthInterval: durationOr(r.HealthInterval, 0),
 		RecycleOnHang:  valueOr(r.RecycleOnHang, false),
-		Replay:         stringOr(r.Replay, ReplayNever),
-		Reload:         stringOr(r.Reload, ReloadOverlap),
-		Isolate:        stringOr(r.Isolate, IsolateNone),
+		Replay:         cmp.Or(r.Replay, ReplayNever),
+		Reload:         cmp.Or(r.Reload, ReloadOverlap),
+		Isolate:        cmp.Or(r.Isolate, IsolateNone),
 		Restart:        r.Restart.resolve(attempts),
 		Limits:         r.Limits.resolve(),
 	}
@@ -186,8 +187,8 @@ func (l Limits) resolve() LimitOptions {
 	}
 }
 
-// Downloads reports whether the transport's command is a package runner, which
-// may fetch the program before it runs it.
+// Downloads reports whether the command is a package runner, which may download the
+// program before it starts it.
 func (t Transport) Downloads() bool {
 	command := t.Command
 	if command == "" && len(t.Cmd) > 0 {
@@ -211,11 +212,4 @@ func valueOr[T any](p *T, def T) T {
 
 func durationOr(p *Duration, def time.Duration) time.Duration {
 	return valueOr(p, Duration(def)).Std()
-}
-
-func stringOr(s, def string) string {
-	if s != "" {
-		return s
-	}
-	return def
 }

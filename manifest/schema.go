@@ -2,6 +2,7 @@ package manifest
 
 import (
 	_ "embed"
+	"slices"
 
 	"github.com/invopop/jsonschema"
 )
@@ -13,55 +14,45 @@ var schema []byte
 
 // Schema returns the JSON Schema of plugin.toml. Its descriptions are the
 // comments of this package's fields.
-func Schema() []byte { return append([]byte(nil), schema...) }
+func Schema() []byte { return slices.Clone(schema) }
 
 // JSONSchema is the schema of a duration.
 func (Duration) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Description: `a duration: "500ms", "10s", "5m", or a whole number of milliseconds`,
-		OneOf: []*jsonschema.Schema{
-			{Type: "string", Pattern: `^\d+$|^(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$`},
-			{Type: "integer", Minimum: "0"},
-		}}
+	return textOr(`a duration: "500ms", "10s", "5m", or a whole number of milliseconds`, `^\d+$|^(\d+(\.\d*)?(ns|us|µs|ms|s|m|h))+$`,
+		jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
 // JSONSchema is the schema of a size.
 func (Size) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Description: `a size: "512MiB" or a whole number of bytes`,
-		OneOf: []*jsonschema.Schema{
-			{Type: "string", Pattern: `^\d+ ?([kKmMgG]i?)?[bB]?$`},
-			{Type: "integer", Minimum: "0"},
-		}}
+	return textOr(`a size: "512MiB" or a whole number of bytes`, `^\d+ ?([kKmMgG]i?)?[bB]?$`, jsonschema.Schema{Type: "integer", Minimum: "0"})
 }
 
 // JSONSchema is the schema of a number of instances.
 func (Instances) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Description: "how many children run",
-		OneOf: []*jsonschema.Schema{
-			{Type: "string", Pattern: `^(shared|per_session|[1-9]\d{0,3})$`},
-			{Type: "integer", Minimum: "1", Maximum: "1024"},
-		}}
+	return textOr("how many children run", `^(shared|per_session|[1-9]\d{0,3})$`, jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: "1024"})
 }
 
 // JSONSchema is the schema of a command line.
 func (Command) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Description: "a command line: one string, or its words",
-		OneOf: []*jsonschema.Schema{
-			{Type: "string"},
-			{Type: "array", Items: &jsonschema.Schema{Type: "string"}},
-		}}
+	return textOr("a command line: one string, or its words", "", jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}})
 }
 
-// JSONSchemaExtend states what an id and a description may be.
+// textOr is the schema of a value that files write as text or in one other form.
+func textOr(description, pattern string, other jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{Description: description, OneOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, &other}}
+}
+
+// JSONSchemaExtend adds the limits of an id and a description.
 func (Plugin) JSONSchemaExtend(s *jsonschema.Schema) {
 	if id, ok := s.Properties.Get("id"); ok {
-		id.Pattern, id.MaxLength = `^[a-z][a-z0-9_-]*$`, new(uint64(MaxIDLength))
+		id.Pattern, id.MaxLength = idPattern.String(), new(uint64(MaxIDLength))
 	}
 	if d, ok := s.Properties.Get("description"); ok {
 		d.MaxLength = new(uint64(maxDescription))
 	}
 }
 
-// JSONSchemaExtend states the words allowed and the other name of kind.
+// JSONSchemaExtend adds the words allowed and the alias of kind.
 func (Transport) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "kind", kinds...)
 	enum(s, "protocol", ProtocolNative, ProtocolMCP, ProtocolLite)
@@ -69,10 +60,11 @@ func (Transport) JSONSchemaExtend(s *jsonschema.Schema) {
 	alsoNamed(s, "kind", "type")
 }
 
-// JSONSchemaExtend states the other name of type, which has many spellings.
+// JSONSchemaExtend adds the alias of type. A type has many spellings, so it has no
+// enum.
 func (Server) JSONSchemaExtend(s *jsonschema.Schema) { alsoNamed(s, "type", "transport") }
 
-// JSONSchemaExtend states the words allowed.
+// JSONSchemaExtend adds the words allowed.
 func (Runtime) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "activation", ActivationEager, ActivationLazy)
 	enum(s, "replay", ReplayNever, ReplayIdempotent)
@@ -80,7 +72,7 @@ func (Runtime) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "isolate", IsolateNone, IsolatePID)
 }
 
-// JSONSchemaExtend states the words allowed.
+// JSONSchemaExtend adds the words allowed.
 func (HookSpec) JSONSchemaExtend(s *jsonschema.Schema) {
 	enum(s, "event", eventNames()...)
 	enum(s, "on_error", "allow", "deny")

@@ -1,15 +1,17 @@
 package manifest
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/manifest/internal/mcpjson"
 	"github.com/exthost/exthost/protocol"
 )
 
-// SidecarName is the file beside a manifest that other clients keep their MCP
-// servers in.
+// SidecarName is the file beside a manifest in which other clients keep their MCP
+// servers.
 const SidecarName = ".mcp.json"
 
 // ServerID returns the id of the extension that an owner's MCP server becomes:
@@ -19,157 +21,62 @@ func ServerID(owner, name string) string {
 	if name == "" || len(name) > MaxIDLength {
 		return ""
 	}
-	return owner + "." + strings.Map(func(r rune) rune {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
+	return owner + "." + strings.ToLower(notInName.ReplaceAllString(name, "_"))
 }
 
-// jsonServer is a server as the JSON files of other clients write it.
-type jsonServer struct {
-	Type     string            `json:"type" alias:"transport"`
-	Command  string            `json:"command"`
-	Args     []string          `json:"args"`
-	Env      map[string]string `json:"env"`
-	Cwd      string            `json:"cwd"`
-	URL      string            `json:"url"`
-	HTTPURL  string            `json:"httpUrl"`
-	Headers  map[string]string `json:"headers"`
-	Disabled bool              `json:"disabled"`
-}
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // ParseSidecar reads the MCP servers of a .mcp.json: the members of
 // `mcpServers` or `servers`, with comments and trailing commas allowed. It is
-// lenient: keys it does not know are noted at Info, and a server that cannot be
-// used is an Error that leaves the others alone. The map is nil when the file
-// as a whole is no such file.
+// lenient: unknown keys are reported at Info, and an invalid server is an Error
+// that leaves the other servers usable. The map is nil when the file as a whole
+// cannot be used.
 func ParseSidecar(path string, data []byte) (map[string]Server, []protocol.Diagnostic) {
-	p := sidecarParser{Report: &strict.Report{Code: CodeSidecar}, servers: map[string]Server{}}
-	root := read(path, data, p.Report, strict.JSON)
+	f := mcpjson.File{Report: &strict.Report{Code: CodeSidecar}, NoteCode: CodeSidecarNote}
+	root := read(path, data, f.Report, strict.JSON)
 	if root == nil {
-		return nil, p.Diagnostics
+		return nil, f.Diagnostics
 	}
-	found := false
-	for _, f := range root.Fields {
-		switch f.Key {
-		case "mcpServers", "servers", "mcp_servers":
-			found = true
-			p.list(f)
-		default:
-			p.note(f.Pos, "", "%q is not used", f.Key)
-		}
+	found, ok := f.Servers(root)
+	if !ok {
+		return nil, f.Diagnostics
 	}
-	if !found {
-		p.Add(strict.Pos{File: path, Line: 1, Column: 1}, "", "there is neither mcpServers nor servers in the file")
-		return nil, p.Diagnostics
-	}
-	sortByPosition(p.Diagnostics)
-	return p.servers, p.Diagnostics
-}
-
-type sidecarParser struct {
-	*strict.Report
-	servers map[string]Server
-	ids     []string
-}
-
-func (p *sidecarParser) note(pos strict.Pos, hint, format string, args ...any) {
-	p.Diagnose(protocol.LevelInfo, CodeSidecarNote, pos, hint, format, args...)
-}
-
-// list reads every server of one list.
-func (p *sidecarParser) list(f strict.Field) {
-	if f.Value.Kind != strict.Map {
-		p.Add(f.Pos, "", "%s: want an object of servers", f.Key)
-		return
-	}
-	for _, server := range f.Value.Fields {
-		id := ServerID("", server.Key)
-		switch {
+	servers, ids := map[string]Server{}, []string{}
+	for _, s := range found {
+		switch id := ServerID("", s.Name); {
 		case id == "":
-			p.Add(server.Pos, "", "%q is not a server's name: 1 to %d characters", server.Key, MaxIDLength)
-		case slices.Contains(p.ids, id):
-			p.Add(server.Pos, "rename one of them", "there is a server named like %q already; the first one is kept", server.Key)
+			f.Add(s.At(""), "", "%q is not a server's name: 1 to %d characters", s.Name, MaxIDLength)
+		case slices.Contains(ids, id):
+			f.Add(s.At(""), "rename one of them", "there is a server named like %q already; the first one is kept", s.Name)
 		default:
-			p.ids = append(p.ids, id)
-			p.server(server.Key, f.Key+"."+server.Key, server.Value)
+			ids = append(ids, id)
+			if !f.Decode(s) {
+				continue
+			}
+			if server, ok := checked(f, s); ok {
+				servers[s.Name] = server
+			}
 		}
 	}
+	sortByPosition(f.Diagnostics)
+	return servers, f.Diagnostics
 }
 
-// server reads one server. Its errors leave the other servers alone.
-func (p *sidecarParser) server(name, where string, n *strict.Node) {
-	if n.Kind != strict.Map {
-		p.Add(n.Pos, "", "%s: want an object", where)
-		return
-	}
-	before := len(p.Diagnostics)
-	var j jsonServer
-	d := strict.Decoder{Report: p.Report, Exact: true, Unknown: func(f strict.Field, known []string, message string) {
-		p.note(f.Pos, strict.DidYouMean(f.Key, known), "%s", message)
-	}}
-	d.Decode(where, n, &j)
-	if strict.Failed(p.Diagnostics[before:]) {
-		return
-	}
-	if j.Disabled {
-		p.note(n.Pos, "", "%s is disabled in the file", where)
-		return
-	}
-	at := func(key string) strict.Pos {
-		pos, _ := d.Positions.At(where + "." + key)
-		return pos
-	}
-	s, guess := j.server().Complete()
+// checked returns a server that is valid. ok is false after an error.
+func checked(f mcpjson.File, found *mcpjson.Server) (s Server, ok bool) {
+	d := found.Definition
+	s = Server{Type: d.Type, Command: d.Command, Args: d.Args, Env: d.Env, Cwd: d.Cwd, URL: d.URL, Headers: d.Headers}
+	s, guess := s.Complete()
 	problems := s.Validate()
-	if s.mentions("${input:") {
+	if found.AsksUser {
 		problems = append(problems, Problem{Message: "it asks the user for a value with ${input:…}, which only an editor can",
 			Hint: "name a variable of the environment instead: ${NAME}"})
 	}
-	for _, problem := range problems {
-		p.Add(at(problem.Field), problem.Hint, "%s: %s", where, problem.Message)
+	for _, p := range problems {
+		f.Add(found.At(p.Field), p.Hint, "%s: %s", found.Path, p.Message)
 	}
-	if len(problems) > 0 {
-		return
+	if guess != "" && len(problems) == 0 {
+		f.Note(found.At("url"), "state the type", "%s: %s", found.Path, guess)
 	}
-	if guess != "" {
-		p.note(at("url"), "state the type", "%s: %s", where, guess)
-	}
-	p.servers[name] = s
-}
-
-// server returns j in our terms, with VS Code's ${env:NAME} written ${NAME}.
-func (j jsonServer) server() Server {
-	s := Server{Type: j.Type, Command: j.Command, Args: j.Args, Env: j.Env, Cwd: j.Cwd, URL: j.URL, Headers: j.Headers}
-	if j.HTTPURL != "" { // Gemini's: its url is SSE
-		s.Type, s.URL = KindHTTP, j.HTTPURL
-	}
-	s.rewrite(func(text string) string { return strings.ReplaceAll(text, "${env:", "${") })
-	return s
-}
-
-// rewrite replaces every text of s in which variables may stand.
-func (s *Server) rewrite(f func(string) string) {
-	s.Command, s.Cwd, s.URL = f(s.Command), f(s.Cwd), f(s.URL)
-	for i := range s.Args {
-		s.Args[i] = f(s.Args[i])
-	}
-	for _, m := range []map[string]string{s.Env, s.Headers} {
-		for key := range m {
-			m[key] = f(m[key])
-		}
-	}
-}
-
-func (s *Server) mentions(part string) (found bool) {
-	s.rewrite(func(text string) string {
-		found = found || strings.Contains(text, part)
-		return text
-	})
-	return found
+	return s, len(problems) == 0
 }

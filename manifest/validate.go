@@ -28,7 +28,7 @@ func (v *validator) at(path string) strict.Pos {
 	return pos
 }
 
-// stated reports whether the file has the key, whatever its value.
+// stated reports whether the file has the key, even with a wrong value.
 func (v *validator) stated(path string) bool {
 	_, ok := v.places[path]
 	return ok
@@ -66,8 +66,7 @@ func (v *validator) manifest() {
 	v.dev()
 }
 
-// semver is the grammar of semver.org, without the build's leading v that Go
-// would ask for.
+// semver is the grammar of semver.org, which has no leading v as Go's versions do.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(?:-(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?$`)
@@ -137,7 +136,7 @@ func (v *validator) names(path, what string, names []string) {
 	}
 }
 
-// runtime also takes back what only the operator may grant.
+// runtime also clears values that only the operator may set.
 func (v *validator) runtime() {
 	r := &v.m.Runtime
 	for _, p := range r.Validate() {
@@ -150,7 +149,7 @@ func (v *validator) runtime() {
 	}
 }
 
-// operatorsOwn takes a value back that the author of a manifest must not choose.
+// operatorsOwn clears a value that the author of a manifest must not choose.
 func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	if *stated != value {
 		return
@@ -163,7 +162,7 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 
 func (v *validator) servers() {
 	if !v.stated("mcp_servers") {
-		return // those of a sidecar have been checked
+		return // the servers of a sidecar have been checked
 	}
 	var ids []string
 	for _, name := range slices.Sorted(maps.Keys(v.m.MCPServers)) {
@@ -178,7 +177,7 @@ func (v *validator) servers() {
 		default:
 			ids = append(ids, id)
 		}
-		if !v.anyWrong(path) {
+		if !anyWrong(v.places, path) {
 			for _, p := range s.Validate() {
 				v.problem(path, p)
 			}
@@ -187,8 +186,8 @@ func (v *validator) servers() {
 }
 
 // anyWrong reports whether the table at path has a value that could not be decoded.
-func (v *validator) anyWrong(path string) bool {
-	for at, pos := range v.places {
+func anyWrong(places strict.Positions, path string) bool {
+	for at, pos := range places {
 		if pos.Wrong && (at == path || strings.HasPrefix(at, path+".")) {
 			return true
 		}
@@ -215,7 +214,7 @@ func (v *validator) dev() {
 var (
 	knownOS   = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd", "plan9", "solaris", "windows"}
 	knownArch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
-	// commonNames are other words for some of them.
+	// commonNames are other names of some of these.
 	commonNames = map[string]string{"macos": "darwin", "osx": "darwin", "mac": "darwin", "win32": "windows", "win": "windows",
 		"x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
 )

@@ -61,9 +61,9 @@ func (v *validator) hooks() {
 
 var placeholder = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`)
 
-// placeholders holds the {placeholders} of a tool's command line against the
-// properties of its schema: one that nobody fills would reach the program, or make
-// a model be asked for what it cannot know.
+// placeholders compares the {placeholders} of a tool's command line with the
+// properties of its schema. One without a property would reach the program as it
+// is.
 func (v *validator) placeholders(path string, tool ToolSpec) {
 	properties, _ := tool.InputSchema["properties"].(map[string]any)
 	known := slices.Sorted(maps.Keys(properties))

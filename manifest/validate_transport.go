@@ -47,13 +47,13 @@ func (v *validator) transport() {
 		v.protocol(ProtocolMCP, ProtocolMCP)
 	case KindNATS:
 		v.errorf("transport.kind", "use stdio, http, sse or exec", "transport kind nats is not built in yet")
-	case "": // of the wrong type, and reported
+	case "": // wrong, and reported by the decoder
 	default:
 		v.errorf("transport.kind", strict.DidYouMean(t.Kind, kinds), "transport.kind is %s, not %q", either(kinds), t.Kind)
 	}
 }
 
-// remoteOnly are the keys of a server that runs elsewhere.
+// remoteOnly are the keys of a remote server.
 var remoteOnly = []string{"url", "headers", "token_env", "token_file"}
 
 // token checks where the bearer token of a server comes from.
@@ -83,7 +83,7 @@ func (v *validator) token() {
 	}
 }
 
-// onlyFor reports every one of the keys that is stated.
+// onlyFor reports each of the keys that is stated.
 func (v *validator) onlyFor(kinds string, keys ...string) {
 	for _, key := range keys {
 		if v.stated("transport." + key) {
@@ -117,7 +117,7 @@ func (v *validator) protocol(def string, allowed ...string) {
 	}
 }
 
-// launchers returns the keys stated that start a process.
+// launchers returns the stated keys that start a process.
 func (v *validator) launchers() (stated []string) {
 	for _, key := range []string{"command", "cmd", "script"} {
 		if v.stated("transport." + key) {
@@ -127,7 +127,8 @@ func (v *validator) launchers() (stated []string) {
 	return stated
 }
 
-// launch checks what starts a process: exactly one of command, cmd and script.
+// launch checks the keys that start a process: exactly one of command, cmd and
+// script.
 func (v *validator) launch(needed bool) {
 	t := v.m.Transport
 	switch stated := v.launchers(); {
@@ -168,14 +169,14 @@ func (v *validator) launch(needed bool) {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// program checks the word that names what runs.
+// program checks the name of the program to run.
 func (v *validator) program(key, name string) {
 	if why := badProgram(name); why != "" {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
 }
 
-// badProgram says why a word cannot name a program, "" when it can.
+// badProgram returns why a word cannot name a program, "" if it can.
 func badProgram(name string) string {
 	switch {
 	case strings.TrimSpace(name) == "":

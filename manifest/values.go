@@ -1,11 +1,15 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/exthost/exthost/internal/shellwords"
 )
 
 // Instances says how many children an extension has: [InstancesShared],
@@ -33,30 +37,13 @@ func (i Instances) Count() int {
 	case InstancesPerSession:
 		return 0
 	}
-	n, _ := strconv.Atoi(string(i)) // decoding let only numbers through
+	n, _ := strconv.Atoi(string(i)) // decoding accepts no other text
 	return n
 }
 
 // UnmarshalText reads one of the two words or a number.
 func (i *Instances) UnmarshalText(text []byte) error {
-	return i.set(string(text))
-}
-
-// UnmarshalJSON reads text or a number.
-func (i *Instances) UnmarshalJSON(data []byte) error {
-	return i.set(strings.Trim(string(data), `"`))
-}
-
-// UnmarshalTOML reads text or an integer.
-func (i *Instances) UnmarshalTOML(v any) error {
-	switch v.(type) {
-	case string, int64:
-		return i.set(fmt.Sprint(v))
-	}
-	return errInstances
-}
-
-func (i *Instances) set(s string) error {
+	s := string(text)
 	switch Instances(s) {
 	case InstancesShared, InstancesPerSession:
 	default:
@@ -68,29 +55,35 @@ func (i *Instances) set(s string) error {
 	return nil
 }
 
+// UnmarshalJSON reads text or a number.
+func (i *Instances) UnmarshalJSON(data []byte) error {
+	return i.UnmarshalText(bytes.Trim(data, `"`))
+}
+
+// UnmarshalTOML reads text or an integer.
+func (i *Instances) UnmarshalTOML(v any) error {
+	switch v.(type) {
+	case string, int64:
+		return i.UnmarshalText(fmt.Append(nil, v))
+	}
+	return errInstances
+}
+
 // Size is a number of bytes, written as an integer or as text with a unit:
 // "512MiB", "64k". K, M and G (with or without iB or B) are powers of 1024.
 type Size int64
 
 var errSize = errors.New(`want a size such as "512MiB" or a whole number of bytes`)
 
-// ParseSize reads the text form.
+// units are powers of two.
+var units = map[string]int{"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30}
+
+// ParseSize reads text such as "512MiB" or "1024".
 func ParseSize(s string) (Size, error) {
 	digits := strings.TrimRight(s, "kKmMgGiIbB ")
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is not a size: %w", s, errSize)
-	}
-	shift := 0
-	switch strings.ToLower(strings.TrimSpace(s[len(digits):])) {
-	case "", "b":
-	case "k", "kb", "kib":
-		shift = 10
-	case "m", "mb", "mib":
-		shift = 20
-	case "g", "gb", "gib":
-		shift = 30
-	default:
+	shift, ok := units[strings.ToLower(strings.TrimSpace(s[len(digits):]))]
+	if err != nil || n < 0 || !ok {
 		return 0, fmt.Errorf("%q is not a size: %w", s, errSize)
 	}
 	if n > math.MaxInt64>>shift {
@@ -99,7 +92,7 @@ func ParseSize(s string) (Size, error) {
 	return Size(n << shift), nil
 }
 
-// UnmarshalText reads what [ParseSize] reads.
+// UnmarshalText is [ParseSize].
 func (s *Size) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseSize(string(text))
 	return err
@@ -119,4 +112,47 @@ func (s *Size) UnmarshalTOML(v any) (err error) {
 		return err
 	}
 	return errSize
+}
+
+// Command is a command line in words. Files write it as an array, or as one
+// string that is split as a shell splits it. No shell runs the command, so an
+// unquoted pipe, redirection, glob, substitution or A=b before the command is an
+// error. ${VAR} stays unchanged.
+type Command []string
+
+var errCommand = errors.New("want one string or an array of strings")
+
+// UnmarshalText splits one string.
+func (c *Command) UnmarshalText(text []byte) (err error) {
+	*c, err = shellwords.Command(string(text))
+	return err
+}
+
+// UnmarshalJSON reads an array of strings or one string.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	return c.UnmarshalTOML(v)
+}
+
+// UnmarshalTOML reads an array of strings or one string.
+func (c *Command) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case string:
+		return c.UnmarshalText([]byte(v))
+	case []any:
+		words := make(Command, 0, len(v))
+		for _, w := range v {
+			s, ok := w.(string)
+			if !ok {
+				return errCommand
+			}
+			words = append(words, s)
+		}
+		*c = words
+		return nil
+	}
+	return errCommand
 }

@@ -15,7 +15,7 @@ func (d *Decoder) table(path string, n *Node, v reflect.Value, tags fieldTags) {
 		n = d.named(path, n, tags.list)
 	}
 	if n.Kind != Map {
-		d.wrong(path, n, "a map", "")
+		d.Report.wrong(path, n, "a map", "")
 		return
 	}
 	if v.IsNil() {
@@ -70,7 +70,7 @@ func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
 		if n.Kind != Map {
 			hint = "put it in [ ]"
 		}
-		d.wrong(path, n, "a list", hint)
+		d.Report.wrong(path, n, "a list", hint)
 		return
 	}
 	keep := min(d.Keep[path], v.Len())
@@ -83,7 +83,7 @@ func (d *Decoder) list(path string, n *Node, v reflect.Value, tags fieldTags) {
 		at := Index(path, keep+i)
 		elem := newElem(v.Type().Elem())
 		if item.Kind == Null && !d.Exact {
-			d.wrong(at, item, "a value", "remove it")
+			d.Report.wrong(at, item, "a value", "remove it")
 			continue
 		}
 		d.value(at, item, elem, tags.element())

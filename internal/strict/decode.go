@@ -12,7 +12,7 @@ import (
 type Decoder struct {
 	Report    *Report
 	Lookup    func(name string) (string, bool) // of ${NAME} in strings
-	Dir       string                           // what relative paths from flags and variables are relative to
+	Dir       string                           // the base of relative paths from flags and variables
 	CamelCase string                           // below this top-level key, keys may also be camelCase
 	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
 	Positions Positions                        // filled in: where each value was stated
@@ -99,8 +99,8 @@ func newElem(t reflect.Type) reflect.Value {
 	return v.Elem()
 }
 
-func (d *Decoder) wrong(path string, n *Node, want, hint string) {
-	d.Report.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
+func (r *Report) wrong(path string, n *Node, want, hint string) {
+	r.Add(n.Pos, hint, "%s: want %s, not %s", path, want, describe(n))
 }
 
 // describe names a value without the content of a string, which may be secret.
@@ -115,7 +115,7 @@ func describe(n *Node) string {
 // object decodes a map onto a struct.
 func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	if n.Kind != Map {
-		d.wrong(path, n, "a map", "")
+		d.Report.wrong(path, n, "a map", "")
 		return
 	}
 	fields := fieldsOf(v.Type())

@@ -72,22 +72,17 @@ func (l *locator) expect(s string) {
 
 // space skips blanks on the line.
 func (l *locator) space() {
-	for l.peek() == ' ' || l.peek() == '\t' {
-		l.at++
-	}
+	l.at = len(l.Text) - len(strings.TrimLeft(l.Text[l.at:], " \t"))
 }
 
 // blank skips blanks, line ends and comments.
 func (l *locator) blank() {
-	for l.at < len(l.Text) {
-		switch l.Text[l.at] {
-		case ' ', '\t', '\r', '\n':
-			l.at++
-		case '#':
-			l.comment()
-		default:
+	for {
+		l.at = len(l.Text) - len(strings.TrimLeft(l.Text[l.at:], " \t\r\n"))
+		if l.peek() != '#' {
 			return
 		}
+		l.comment()
 	}
 }
 

@@ -48,19 +48,20 @@ func whole(n *Node) (i int64, ok bool) {
 func (d *Decoder) integer(path string, n *Node, v reflect.Value, tags fieldTags) {
 	i, ok := whole(n)
 	if !ok || v.OverflowInt(i) {
-		d.wrong(path, n, "a whole number", "")
+		d.Report.wrong(path, n, "a whole number", "")
 		return
 	}
 	v.SetInt(i)
-	d.bounds(path, n, i, tags)
+	tags.bounds(d.Report, path, n, i)
 }
 
-func (d *Decoder) bounds(path string, n *Node, i int64, tags fieldTags) {
+// bounds reports a number below the minimum or above the maximum.
+func (t fieldTags) bounds(r *Report, path string, n *Node, i int64) {
 	switch {
-	case tags.min != nil && i < *tags.min:
-		d.Report.Add(n.Pos, "", "%s: %s is less than %d", path, n.Text, *tags.min)
-	case tags.max != nil && i > *tags.max:
-		d.Report.Add(n.Pos, "", "%s: %s is more than %d", path, n.Text, *tags.max)
+	case t.min != nil && i < *t.min:
+		r.Add(n.Pos, "", "%s: %s is less than %d", path, n.Text, *t.min)
+	case t.max != nil && i > *t.max:
+		r.Add(n.Pos, "", "%s: %s is more than %d", path, n.Text, *t.max)
 	}
 }
 
@@ -80,7 +81,7 @@ func (d *Decoder) duration(n *Node, v reflect.Value, path string) {
 		}
 		duration = parsed
 	case !ok:
-		d.wrong(path, n, `a duration such as "500ms"`, "")
+		d.Report.wrong(path, n, `a duration such as "500ms"`, "")
 		return
 	}
 	if duration < 0 {
@@ -96,7 +97,7 @@ func (d *Decoder) str(path string, n *Node, v reflect.Value, tags fieldTags) {
 		if n.Kind != List && n.Kind != Map && tags.secret != "true" {
 			hint = "write " + quote(n.Text)
 		}
-		d.wrong(path, n, "a string", hint)
+		d.Report.wrong(path, n, "a string", hint)
 		return
 	}
 	s := d.expand(path, n, n.Text)
@@ -131,6 +132,6 @@ func (d *Decoder) text(path string, n *Node, v reflect.Value, tags fieldTags) {
 			v.Index(i).SetString(d.expand(path, n, v.Index(i).String()))
 		}
 	case reflect.Int64:
-		d.bounds(path, n, v.Int(), tags)
+		tags.bounds(d.Report, path, n, v.Int())
 	}
 }

@@ -1,14 +1,15 @@
 // Package edit changes lists in the text of configuration files and leaves every
 // other byte, comments and order among them, as it was.
 //
-// An edit is checked before anybody sees it: both texts are parsed, and but for the
-// list they must say the same. What is written in a way that this package does not
-// know how to change is an error that says where a person can.
+// Every edit is verified: the text before and after is parsed, and only the list may
+// differ. A notation that this package cannot change is an error that names the list,
+// for a person to change.
 package edit
 
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -20,17 +21,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// List is a list of strings below the root of a file, and what to do with it.
+// List names a list of strings in a section of a file, and the change.
 type List struct {
 	Section, Key string   // Section.Key, such as extensions.disabled
-	Add          []string // appended, in order; those that are there already are not
-	Remove       string   // taken out wherever it is; "" takes nothing out. With neither, the list is stated if it was not
+	Add          []string // appended in order, except for those in the list
+	Remove       string   // "" removes nothing. Without Add and Remove, a missing list is added empty
 }
 
 // Apply returns data, the text of a file of that name, with the list changed, and
-// the line on which it was, 1-based; 0 when there is nothing to change.
+// the 1-based line of the change, 0 when there is nothing to change.
 func Apply(name string, data []byte, l List) (changed []byte, line int, err error) {
-	before, err := decode(name, data)
+	file := notationOf(name)
+	before, err := file.read(data)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -44,21 +46,21 @@ func Apply(name string, data []byte, l List) (changed []byte, line int, err erro
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	have, stated := list(before, l.Section, l.Key)
 	if !stated && len(l.Add) == 0 && l.Remove == "" {
-		text, err = add(name, text, l.Section, l.Key, "")
+		text, err = file.add(text, l.Section, l.Key, "")
 	}
 	for _, v := range l.Add {
 		if !slices.Contains(have, v) && err == nil {
-			text, err = add(name, text, l.Section, l.Key, quoted(name, v))
+			text, err = file.add(text, l.Section, l.Key, file.quote(v))
 		}
 	}
 	if l.Remove != "" && slices.Contains(have, l.Remove) && err == nil {
-		text, err = remove(name, text, l.Section, l.Key, l.Remove)
+		text, err = file.remove(text, l.Section, l.Key, l.Remove)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	text = withLineEnds(text, original)
-	after, err := decode(name, []byte(text))
+	after, err := file.read([]byte(text))
 	if err != nil || !reflect.DeepEqual(after, want) {
 		return nil, 0, byHand(l.Section, l.Key)
 	}
@@ -76,14 +78,23 @@ func byHand(section, key string) error {
 	return fmt.Errorf("%s.%s is written in a way that is not changed automatically; change it by hand", section, key)
 }
 
-func isTOML(name string) bool { return strings.EqualFold(filepath.Ext(name), ".toml") }
+// notation is how files of one format are read and changed.
+type notation struct {
+	decode func(data []byte, v any) error
+	quote  func(value string) string
+	add    func(text, section, key, item string) (string, error) // creates a missing list; "" adds no item
+	remove func(text, section, key, value string) (string, error)
+}
 
-func decode(name string, data []byte) (doc map[string]any, err error) {
-	if isTOML(name) {
-		err = toml.Unmarshal(data, &doc)
-	} else {
-		err = yaml.Unmarshal(data, &doc)
+func notationOf(name string) notation {
+	if strings.EqualFold(filepath.Ext(name), ".toml") {
+		return notation{toml.Unmarshal, strconv.Quote, addTOML, removeTOML}
 	}
+	return notation{yaml.Unmarshal, scalar, addYAML, removeYAML}
+}
+
+func (n notation) read(data []byte) (doc map[string]any, err error) {
+	err = n.decode(data, &doc)
 	if doc == nil {
 		doc = map[string]any{}
 	}
@@ -102,17 +113,11 @@ func list(doc map[string]any, section, key string) (values []string, ok bool) {
 	return values, ok
 }
 
-// applied is what doc becomes.
+// applied returns doc with the change.
 func (l *List) applied(doc map[string]any) (map[string]any, error) {
-	out := make(map[string]any, len(doc)+1)
-	for k, v := range doc {
-		out[k] = v
-	}
-	table := map[string]any{}
+	out, table := maps.Clone(doc), map[string]any{}
 	if have, ok := doc[l.Section].(map[string]any); ok {
-		for k, v := range have {
-			table[k] = v
-		}
+		maps.Copy(table, have)
 	} else if doc[l.Section] != nil {
 		return nil, byHand(l.Section, l.Key)
 	}
@@ -134,33 +139,8 @@ func (l *List) applied(doc map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// add appends an item, as the file writes it, to a list, which it makes if need be;
-// "" only makes the list.
-func add(name, text, section, key, item string) (string, error) {
-	if isTOML(name) {
-		return addTOML(text, section, key, item)
-	}
-	return addYAML(text, section, key, item)
-}
-
-// quoted writes a value as a string of the file.
-func quoted(name, value string) string {
-	if isTOML(name) {
-		return strconv.Quote(value)
-	}
-	return scalar(value)
-}
-
-func remove(name, text, section, key, value string) (string, error) {
-	if isTOML(name) {
-		return removeTOML(text, section, key, value)
-	}
-	return removeYAML(text, section, key, value)
-}
-
-// withLineEnds gives the lines of text, which end in \n, the ends that they have in
-// original: those before and after what differs their own, and what is new that of
-// the line before it.
+// withLineEnds restores the line ends of original in text, whose lines end in \n. A
+// new line ends as the line before it does.
 func withLineEnds(text, original string) string {
 	lines, before := strings.SplitAfter(text, "\n"), strings.SplitAfter(original, "\n")
 	same := func(i, j int) bool { return lines[i] == strings.Replace(before[j], "\r\n", "\n", 1) }
@@ -180,7 +160,7 @@ func withLineEnds(text, original string) string {
 	return strings.Join(lines, "")
 }
 
-// firstDifference is the line in which b is not a; 0 when they are the same.
+// firstDifference returns the first line that differs, 0 when the texts are equal.
 func firstDifference(a, b string) int {
 	if a == b {
 		return 0
@@ -194,16 +174,16 @@ func firstDifference(a, b string) int {
 	return min(len(x), len(y)) + 1
 }
 
-// lineOf is the index of the line that holds the value, 0 when none does.
+// lineOf returns the index of the line that has the value, 0 when none has.
 func lineOf(lines []string, value string) int {
 	whole := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(value) + `($|[^\w.-])`)
 	return max(0, slices.IndexFunc(lines, whole.MatchString))
 }
 
-// insert puts s into text at an offset.
+// insert inserts s at an offset.
 func insert(text string, at int, s string) string { return text[:at] + s + text[at:] }
 
-// lineEnd is the offset of the end of the line that at is on, its newline not counted.
+// lineEnd returns the offset of the end of the line of at, before its newline.
 func lineEnd(text string, at int) int {
 	if i := strings.IndexByte(text[at:], '\n'); i >= 0 {
 		return at + i
@@ -211,10 +191,10 @@ func lineEnd(text string, at int) int {
 	return len(text)
 }
 
-// lineStart is the offset of the beginning of the line that at is on.
+// lineStart returns the offset of the beginning of the line of at.
 func lineStart(text string, at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
 
-// below puts a line below the one that at is on.
+// below inserts a line below the line of at.
 func below(text string, at int, line string) string {
 	end := lineEnd(text, at)
 	if end == len(text) {
@@ -223,7 +203,7 @@ func below(text string, at int, line string) string {
 	return insert(text, end+1, line+"\n")
 }
 
-// appended puts a paragraph at the end.
+// appended adds a paragraph at the end.
 func appended(text, paragraph string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"

@@ -85,7 +85,7 @@ func TestApplySeveral(t *testing.T) {
 	}
 }
 
-// Whatever the text, an edit is an error or does what it says and nothing else.
+// An edit of any text is an error, or makes its change and no other.
 func FuzzApply(f *testing.F) {
 	for _, text := range []string{"", "extensions:\n  disabled: [a, b]\n", "extensions:\n  disabled:\n  - a\n  - b # c\n", "[extensions]\ndisabled = [\n \"a\", # x\n]\n", "extensions.disabled = []\n"} {
 		f.Add(text, true)
@@ -107,7 +107,7 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			return
 		}
-		doc, err := decode(name, without)
+		doc, err := notationOf(name).read(without)
 		if err != nil {
 			t.Fatalf("%q became %q", text, without)
 		}

@@ -7,11 +7,11 @@ type flow struct {
 	text       string
 	start, end int      // of the list, brackets included
 	items      [][2]int // of each item
-	commas     []int    // after each item: where its comma is, -1 where there is none
+	commas     []int    // of each item: the offset of the comma after it, -1 without one
 }
 
-// readFlow finds the items of the list that begins at start; false when it is not
-// one of simple values.
+// readFlow finds the items of the list that begins at start. It returns false unless
+// all of them are scalars.
 func readFlow(text string, start int) (*flow, bool) {
 	f := &flow{text: text, start: start}
 	if start >= len(text) || text[start] != '[' {
@@ -47,7 +47,7 @@ func readFlow(text string, start int) (*flow, bool) {
 	return nil, false
 }
 
-// itemEnd is where the value that begins at at ends, -1 when it is unfinished.
+// itemEnd returns the offset of the end of the value at at, -1 without an end.
 func itemEnd(text string, at int) int {
 	quote := text[at]
 	if quote != '"' && quote != '\'' {
@@ -68,7 +68,7 @@ func itemEnd(text string, at int) int {
 	return -1
 }
 
-// multiline reports whether the last item has a line of its own.
+// multiline reports whether the brackets are not on the line of the last item.
 func (f *flow) multiline() bool {
 	last := f.items[len(f.items)-1]
 	return strings.Contains(f.text[f.start:last[0]], "\n") && strings.Contains(f.text[last[1]:f.end], "\n")
@@ -88,7 +88,7 @@ func (f *flow) add(item string) string {
 	}
 	from := lineStart(f.text, last[0])
 	indent := f.text[from : from+len(f.text[from:])-len(strings.TrimLeft(f.text[from:], " \t"))]
-	end := min(lineEnd(f.text, last[1]), f.end-1) // behind a comment on the item
+	end := min(lineEnd(f.text, last[1]), f.end-1) // after a comment on the item
 	if comma >= 0 {
 		return insert(f.text, end, "\n"+indent+item+",")
 	}
@@ -104,7 +104,7 @@ func (f *flow) remove(i int) string {
 	start, end := lineStart(f.text, from), lineEnd(f.text, to)
 	rest := strings.TrimSpace(f.text[to:end])
 	if strings.TrimSpace(f.text[start:from]) == "" && (rest == "" || rest[0] == '#') && end < f.end {
-		return f.text[:start] + f.text[min(end+1, len(f.text)):] // the line is its own
+		return f.text[:start] + f.text[min(end+1, len(f.text)):] // the item is alone on its line
 	}
 	switch {
 	case f.commas[i] >= 0:

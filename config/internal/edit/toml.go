@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/strict"
 )
 
-// addTOML is add for TOML.
+// addTOML appends an item to a list.
 func addTOML(text, section, key, item string) (string, error) {
 	if at, ok := strict.LocateTOML([]byte(text), section, key); ok {
 		f, simple := readFlow(text, at)

@@ -8,11 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// place is a YAML list and what is around it.
+// place is a YAML list with its surroundings.
 type place struct {
 	text             string
 	root             *yaml.Node // nil when the document is empty
-	sectionKey, keyK *yaml.Node // nil where there is none
+	sectionKey, keyK *yaml.Node // nil when missing
 	section, list    *yaml.Node // their values
 }
 
@@ -44,7 +44,7 @@ func member(n *yaml.Node, key string) (k, v *yaml.Node) {
 	return nil, nil
 }
 
-// offset is where a node begins in the text; yaml counts columns in characters.
+// offset returns where a node begins in the text. yaml.v3 counts columns in characters.
 func (p *place) offset(n *yaml.Node) int {
 	at := 0
 	for range n.Line - 1 {
@@ -57,7 +57,7 @@ func (p *place) offset(n *yaml.Node) int {
 	return at
 }
 
-// addYAML is add for YAML.
+// addYAML appends an item to a list.
 func addYAML(text, section, key, item string) (string, error) {
 	p, err := findYAML(text, section, key)
 	if err != nil {
@@ -119,14 +119,14 @@ func removeYAML(text, section, key, value string) (string, error) {
 	at := p.offset(p.list.Content[i])
 	start, end := lineStart(text, at), lineEnd(text, at)
 	text = text[:start] + text[min(end+1, len(text)):]
-	if len(p.list.Content) == 1 { // an empty block would be nothing, and not a list
+	if len(p.list.Content) == 1 { // an empty block is null and not a list
 		colon := p.offset(p.keyK) + strings.IndexByte(text[p.offset(p.keyK):], ':')
 		text = insert(text, colon+1, " []")
 	}
 	return text, nil
 }
 
-// dash is where the dash of an item in block style is.
+// dash returns the offset of the dash of an item in block style.
 func (p *place) dash(item *yaml.Node) int {
 	at := p.offset(item)
 	return lineStart(p.text, at) + strings.LastIndexByte(p.text[lineStart(p.text, at):at], '-')
@@ -140,7 +140,7 @@ func isNull(n *yaml.Node) bool {
 
 func indentOf(key *yaml.Node) string { return strings.Repeat(" ", key.Column-1) }
 
-// intoFlow puts a member behind the brace at at.
+// intoFlow inserts a member after the brace at at.
 func intoFlow(text string, at int, member string, more bool) string {
 	if more {
 		member += ", "

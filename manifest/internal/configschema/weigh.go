@@ -1,4 +1,4 @@
-package manifest
+package configschema
 
 import (
 	"fmt"
@@ -7,20 +7,14 @@ import (
 	"strings"
 )
 
-// A schema that refers to itself, or to one definition twice at every level,
-// takes exponential time on a small document. So a config_schema may refer only
-// to its own definitions, never in a circle, and its size counts what it refers
-// to each time.
+// A schema that refers to itself, or to one definition twice at every level, takes
+// exponential time on a small document. So a schema may refer only to its own
+// definitions, never in a circle, and its size counts a definition once for each
+// reference.
 const (
-	maxSchemaSize = 10_000     // tables, arrays and values, references followed
-	maxSchemaWork = 10_000_000 // the size times that of the config it checks
+	maxParts = 10_000     // objects, arrays and values, references followed
+	maxWork  = 10_000_000 // the parts times the size of the config
 )
-
-// weight is the size of a schema, or why it has none.
-type weight struct {
-	total int
-	err   error
-}
 
 // weigher remembers definitions; one that is being weighed is there with 0.
 type weigher struct {
@@ -28,31 +22,33 @@ type weigher struct {
 	defs map[string]int
 }
 
-func weigh(schema map[string]any) weight {
-	w := weigher{root: schema, defs: map[string]int{}}
-	total, err := w.value(schema)
-	return weight{total, err}
+// weigh returns the size of a schema, or why it has none.
+func weigh(schema any) (parts int, err error) {
+	root, _ := schema.(map[string]any)
+	w := weigher{root: root, defs: map[string]int{}}
+	return w.value(schema)
 }
 
 func (w *weigher) value(v any) (total int, err error) {
 	total = 1
-	if table, ok := v.(map[string]any); ok {
-		for _, key := range slices.Sorted(maps.Keys(table)) {
-			n, err := w.member(key, table[key])
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			n, err := w.member(key, v[key])
+			if total += n; err != nil {
+				return total, err
+			}
+		}
+	case []any:
+		for _, elem := range v {
+			n, err := w.value(elem)
 			if total += n; err != nil {
 				return total, err
 			}
 		}
 	}
-	list, _ := asList(v)
-	for _, elem := range list {
-		n, err := w.value(elem)
-		if total += n; err != nil {
-			return total, err
-		}
-	}
-	if total > maxSchemaSize {
-		return total, fmt.Errorf("with all that it refers to it has more than %d parts", maxSchemaSize)
+	if total > maxParts {
+		return total, fmt.Errorf("with all that it refers to it has more than %d parts", maxParts)
 	}
 	return total, nil
 }
@@ -90,14 +86,15 @@ func (w *weigher) definition(ref string) (int, error) {
 // size counts the values in a config.
 func size(v any) int {
 	n := 1
-	if table, ok := v.(map[string]any); ok {
-		for _, elem := range table {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, elem := range v {
 			n += size(elem)
 		}
-	}
-	list, _ := asList(v)
-	for _, elem := range list {
-		n += size(elem)
+	case []any:
+		for _, elem := range v {
+			n += size(elem)
+		}
 	}
 	return n
 }

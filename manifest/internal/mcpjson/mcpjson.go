@@ -1,0 +1,122 @@
+// Package mcpjson reads the MCP servers of a .mcp.json as other clients write them.
+package mcpjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/protocol"
+)
+
+// File is a file that is being read.
+type File struct {
+	*strict.Report
+	NoteCode string // of diagnostics at Info
+}
+
+// Server is one server. [File.Decode] fills in its definition, in which VS Code's
+// ${env:NAME} has become ${NAME}, and a HTTPURL the URL of a server of type http.
+type Server struct {
+	Name       string
+	Path       string // in the file: servers.NAME
+	Definition Definition
+	AsksUser   bool // a value is ${input:NAME}
+
+	node   *strict.Node
+	places strict.Positions
+}
+
+// Definition is the value of a server.
+type Definition struct {
+	Type     string            `json:"type" alias:"transport"`
+	Command  string            `json:"command"`
+	Args     []string          `json:"args"`
+	Env      map[string]string `json:"env"`
+	Cwd      string            `json:"cwd"`
+	URL      string            `json:"url"`
+	HTTPURL  string            `json:"httpUrl"` // Gemini's for streamable HTTP; its url is that of an SSE server
+	Headers  map[string]string `json:"headers"`
+	Disabled bool              `json:"disabled"`
+}
+
+// Note reports something at Info.
+func (f *File) Note(pos strict.Pos, hint, format string, args ...any) {
+	f.Diagnose(protocol.LevelInfo, f.NoteCode, pos, hint, format, args...)
+}
+
+// Servers returns the members of mcpServers and servers. ok is false, and an error
+// reported, when root has neither.
+func (f *File) Servers(root *strict.Node) (servers []*Server, ok bool) {
+	for _, list := range root.Fields {
+		switch list.Key {
+		case "mcpServers", "servers", "mcp_servers":
+			ok = true
+		default:
+			f.Note(list.Pos, "", "%q is not used", list.Key)
+			continue
+		}
+		if list.Value.Kind != strict.Map {
+			f.Add(list.Pos, "", "%s: want an object of servers", list.Key)
+		}
+		for _, server := range list.Value.Fields {
+			servers = append(servers, &Server{Name: server.Key, Path: list.Key + "." + server.Key, node: server.Value})
+		}
+	}
+	if !ok {
+		f.Add(strict.Pos{File: root.File, Line: 1, Column: 1}, "", "there is neither mcpServers nor servers in the file")
+	}
+	return servers, ok
+}
+
+// Decode reads the definition of s. It returns false after reporting an error, and
+// for a server that is disabled.
+func (f *File) Decode(s *Server) bool {
+	if s.node.Kind != strict.Map {
+		f.Add(s.node.Pos, "", "%s: want an object", s.Path)
+		return false
+	}
+	before := len(f.Diagnostics)
+	d := strict.Decoder{Report: f.Report, Exact: true, Unknown: func(key strict.Field, known []string, message string) {
+		f.Note(key.Pos, strict.DidYouMean(key.Key, known), "%s", message)
+	}}
+	d.Decode(s.Path, s.node, &s.Definition)
+	if strict.Failed(f.Diagnostics[before:]) {
+		return false
+	}
+	if s.Definition.Disabled {
+		f.Note(s.node.Pos, "", "%s is disabled in the file", s.Path)
+		return false
+	}
+	s.places = d.Positions
+	if s.Definition.HTTPURL != "" {
+		s.Definition.Type, s.Definition.URL = "http", s.Definition.HTTPURL
+	}
+	s.Definition.rewrite(func(text string) string { return strings.ReplaceAll(text, "${env:", "${") })
+	text, _ := json.Marshal(s.Definition) // strings only
+	s.AsksUser = bytes.Contains(text, []byte("${input:"))
+	return true
+}
+
+// At returns the place of a key of the definition, of the server if it has no such
+// key or key is "".
+func (s *Server) At(key string) strict.Pos {
+	if pos, ok := s.places[s.Path+"."+key]; ok {
+		return pos
+	}
+	return s.node.Pos
+}
+
+// rewrite replaces every text that may have variables.
+func (d *Definition) rewrite(f func(string) string) {
+	d.Command, d.Cwd, d.URL = f(d.Command), f(d.Cwd), f(d.URL)
+	for i := range d.Args {
+		d.Args[i] = f(d.Args[i])
+	}
+	for _, m := range []map[string]string{d.Env, d.Headers} {
+		for key := range m {
+			m[key] = f(m[key])
+		}
+	}
+}
