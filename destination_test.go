@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -333,5 +334,31 @@ func TestReloadOfDestinations(t *testing.T) {
 	}
 	if _, err := ask(t, h, s, "upper", `{"text":"x"}`); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("a destination that is gone: %v", err)
+	}
+}
+
+// Hooks decide about the calls of a destination's tools as about all others.
+func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
+	var seen []string
+	note := func(point hooks.Point) hooks.Handler {
+		return hooks.Handler{Name: string(point), Point: point, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
+			seen = append(seen, fmt.Sprint(e.Point, " ", e.Extension, " ", e.Tool, " ", e.OwnName))
+			if strings.Contains(string(e.Payload), "forbidden") {
+				return &hooks.Reply{Decision: hooks.Deny, Reason: "not that"}, nil
+			}
+			return nil, nil
+		}}
+	}
+	h := openDestination(t, "mcp", nil, exthost.Options{Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)}})
+	s, _ := connect(t, h, "1", nil)
+	if got, err := ask(t, h, s, "upper", `{"text":"hello"}`); err != nil || got != "HELLO" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := ask(t, h, s, "upper", `{"text":"forbidden"}`); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("a call that a hook refuses: %v", err)
+	}
+	want := []string{"before_tool_call d ext_d_upper upper", "after_tool_call d ext_d_upper upper", "before_tool_call d ext_d_upper upper"}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Error(diff)
 	}
 }
