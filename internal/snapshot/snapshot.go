@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -18,20 +19,14 @@ type Snapshot struct {
 	Catalog *tools.Catalog
 	Hooks   *hooks.Set
 
-	users atomic.Int64  // calls in it, and the store while the snapshot is current
-	left  chan struct{} // closed when the last user has left
-	once  sync.Once
+	calls inflight.Gate   // closed when the snapshot is replaced
+	left  <-chan struct{} // closed when the last call has left; nil until the snapshot is replaced
 }
 
 // Leave ends a use of the snapshot that [Store.Enter] began.
-func (s *Snapshot) Leave() {
-	if s.users.Add(-1) == 0 {
-		s.once.Do(func() { close(s.left) })
-	}
-}
+func (s *Snapshot) Leave() { s.calls.Leave() }
 
-// Left returns a channel that is closed when the snapshot was replaced and the last call
-// has left.
+// Left returns a channel that is closed when the last call has left a replaced snapshot.
 func (s *Snapshot) Left() <-chan struct{} { return s.left }
 
 func (s *Snapshot) isLeft() bool {
@@ -59,11 +54,9 @@ func (s *Store) Load() *Snapshot { return s.current.Load() }
 func (s *Store) Enter() *Snapshot {
 	for {
 		now := s.current.Load()
-		now.users.Add(1)
-		if s.current.Load() == now {
+		if now.calls.Enter() { // else replaced meanwhile
 			return now
 		}
-		now.Leave() // replaced meanwhile, and maybe left by all
 	}
 }
 
@@ -82,8 +75,7 @@ func (s *Store) Past() []*Snapshot {
 func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, before *tools.Catalog) (published func())) (otherTools bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := &Snapshot{Plan: plan, left: make(chan struct{})}
-	next.users.Store(1)
+	next := &Snapshot{Plan: plan}
 	number, before := uint64(1), (*tools.Catalog)(nil)
 	prev := s.current.Load()
 	if prev != nil {
@@ -96,7 +88,7 @@ func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, b
 	if prev == nil {
 		return false
 	}
-	prev.Leave()
+	prev.left = prev.calls.Close()
 	s.past = append(slices.DeleteFunc(s.past, (*Snapshot).isLeft), prev)
 	return !sameTools(before, next.Catalog)
 }
