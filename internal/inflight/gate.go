@@ -30,7 +30,7 @@ func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
-	g.settleLocked()
+	g.closeIfIdleLocked()
 }
 
 // Go runs f inside, on a goroutine of its own. It reports false, and does not run f, once
@@ -66,13 +66,13 @@ func (g *Gate) Drain() <-chan struct{} {
 func (g *Gate) drainLocked() <-chan struct{} {
 	if g.idle == nil {
 		g.idle = make(chan struct{})
-		g.settleLocked()
+		g.closeIfIdleLocked()
 	}
 	return g.idle
 }
 
-// settleLocked closes idle, and the gate, when the last work has ended.
-func (g *Gate) settleLocked() {
+// closeIfIdleLocked closes idle, and the gate, when the last work has ended.
+func (g *Gate) closeIfIdleLocked() {
 	if g.inside == 0 && g.idle != nil {
 		g.closed = true
 		close(g.idle)
