@@ -13,127 +13,101 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
-// noteSecretsFiles records the destinations that have a secrets_file, which may set
-// their variables.
-func (l *loader) noteSecretsFiles(root *strict.Node) {
-	destinations := root.At("destinations")
-	if destinations == nil {
-		return
-	}
-	note := func(name string, d *strict.Node) {
-		if d.At("secrets_file") != nil {
-			l.secrets[strict.Join("destinations", name)+"."] = true
-		}
-	}
-	for _, f := range destinations.Fields {
-		note(f.Key, f.Value)
-	}
-	for _, item := range destinations.Items {
-		if name := item.At("name"); name != nil {
-			note(name.Text, item)
-		}
-	}
+// finisher fills in the values of a merged configuration that depend on others, and
+// reports those that do not fit.
+type finisher struct {
+	cfg      *Config
+	report   *strict.Report
+	decoder  *strict.Decoder                            // knows positions, and directories of relative paths
+	broken   map[strict.Pos]bool                        // where a value could not be decoded
+	checkCEL func(governance.Spec) []governance.Problem // of LoadOptions
 }
 
-// late reports whether a variable that is not set now may be set for the process
-// that path describes.
-func (l *loader) late(path string) bool {
-	if strings.HasPrefix(path, "hooks[") {
-		return true // the host sets variables for each hook
+func (f *finisher) finish() {
+	f.broken = make(map[strict.Pos]bool)
+	for _, d := range f.report.Diagnostics {
+		f.broken[strict.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
 	}
-	for prefix := range l.secrets {
-		if strings.HasPrefix(path, prefix) {
-			return true
+	if _, stated := f.decoder.Positions["extensions.search_paths"]; !stated {
+		base := f.decoder.Base(strict.Pos{})
+		for i, path := range f.cfg.Extensions.SearchPaths {
+			f.cfg.Extensions.SearchPaths[i] = filepath.Join(base, path)
 		}
 	}
-	return false
-}
-
-// finish fills in the values that depend on others and reports contradictions.
-func (l *loader) finish() {
-	for _, d := range l.report.Diagnostics {
-		l.broken[strict.Pos{File: d.Path, Line: d.Line, Column: d.Column}] = true
+	f.finishPolicies()
+	for i := range f.cfg.Hooks {
+		f.finishHook(strict.Index("hooks", i), &f.cfg.Hooks[i])
 	}
-	if _, stated := l.decoder.Positions["extensions.search_paths"]; !stated {
-		base := l.decoder.Base(strict.Pos{})
-		for i, path := range l.cfg.Extensions.SearchPaths {
-			l.cfg.Extensions.SearchPaths[i] = filepath.Join(base, path)
-		}
+	for _, name := range slices.Sorted(maps.Keys(f.cfg.Destinations)) {
+		d := f.cfg.Destinations[name]
+		f.finishDestination(name, &d)
+		f.cfg.Destinations[name] = d
 	}
-	l.finishPolicies()
-	for i := range l.cfg.Hooks {
-		l.finishHook(strict.Index("hooks", i), &l.cfg.Hooks[i])
-	}
-	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
-		d := l.cfg.Destinations[name]
-		l.finishDestination(name, &d)
-		l.cfg.Destinations[name] = d
-	}
-	l.checkExtensions(&l.cfg.Extensions)
-	l.checkServer(&l.cfg.Server)
+	f.checkExtensions(&f.cfg.Extensions)
+	f.checkServer(&f.cfg.Server)
 }
 
 // base returns the directory that relative paths at a key start from.
-func (l *loader) base(path string) string {
-	pos, _ := l.decoder.Positions.At(path)
-	return l.decoder.Base(pos)
+func (f *finisher) base(path string) string {
+	pos, _ := f.decoder.Positions.At(path)
+	return f.decoder.Base(pos)
 }
 
-// fail reports an error in the value at path.
-func (l *loader) fail(path, hint, format string, args ...any) {
-	l.failAt(path, hint, path+": "+fmt.Sprintf(format, args...))
+// fail reports what is wrong with the value at path.
+func (f *finisher) fail(path, hint, format string, args ...any) {
+	f.failAt(path, hint, path+": "+fmt.Sprintf(format, args...))
 }
 
 // failIn reports a problem of the table at path.
-func (l *loader) failIn(path string, p manifest.Problem) {
+func (f *finisher) failIn(path string, p manifest.Problem) {
 	at := path
 	if p.Field != "" {
 		at += "." + p.Field
 	}
-	l.failAt(at, p.Hint, path+": "+p.Message)
+	f.failAt(at, p.Hint, path+": "+p.Message)
 }
 
-// failAt reports nothing for a value that could not be decoded.
-func (l *loader) failAt(path, hint, message string) {
-	pos, _ := l.decoder.Positions.At(path)
-	if place := (strict.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !l.broken[place] {
-		l.report.Add(pos, hint, "%s", message)
+// failAt says nothing about a value that could not be decoded in the first place.
+func (f *finisher) failAt(path, hint, message string) {
+	pos, _ := f.decoder.Positions.At(path)
+	if place := (strict.Pos{File: pos.File, Line: pos.Line, Column: pos.Column}); pos.Source != "" || !f.broken[place] {
+		f.report.Add(pos, hint, "%s", message)
 	}
 }
 
-func (l *loader) finishPolicies() {
+func (f *finisher) finishPolicies() {
 	names := map[string]string{}
-	for i := range l.cfg.Plugins {
-		s, path := &l.cfg.Plugins[i], strict.Index("plugins", i)
+	for i := range f.cfg.Plugins {
+		s, path := &f.cfg.Plugins[i], strict.Index("plugins", i)
 		s.Normalize()
 		problems := s.Validate()
 		for _, p := range problems {
-			l.failIn(path, manifest.Problem(p))
+			f.failIn(path, manifest.Problem(p))
 		}
 		if s.Kind == governance.KindBuiltin && len(problems) == 0 {
-			l.finishBuiltin(path, s)
+			f.finishBuiltin(path, s)
 		}
 		if first, ok := names[s.Name]; ok && s.Name != "" {
-			pos, _ := l.decoder.Positions.At(first + ".name")
-			l.fail(path+".name", "policies are never replaced: choose another name", "policy %q is already defined at %s", s.Name, pos)
+			pos, _ := f.decoder.Positions.At(first + ".name")
+			f.fail(path+".name", "policies are never replaced: choose another name", "policy %q is already defined at %s", s.Name, pos)
 		}
 		names[s.Name] = path
 		if len(s.Cmd) > 0 {
-			s.Cwd = l.settle(path, s.Cwd, s.Cmd)
+			s.Cwd = f.settle(path, s.Cwd, s.Cmd)
 		}
 		if s.MCP != nil && s.MCP.Proto == governance.ProtoStdio {
-			s.MCP.Cwd = l.settle(path+".mcp", s.MCP.Cwd, s.MCP.Cmd)
+			s.MCP.Cwd = f.settle(path+".mcp", s.MCP.Cwd, s.MCP.Cmd)
 			s.MCP.Script = against(s.MCP.Cwd, s.MCP.Script)
 		}
 	}
 }
 
-// finishBuiltin has the built-in policy check its config.
-func (l *loader) finishBuiltin(path string, s *governance.Spec) {
-	builtin.Resolve(s, l.base(path))
+// finishBuiltin checks what only the built-in policy itself can judge.
+func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
+	builtin.Resolve(s, f.base(path))
 	check := builtin.Check
 	if s.Builtin == builtin.CEL {
-		check = l.options.CheckCEL
+		check = f.checkCEL
 	}
 	if check == nil {
 		return
@@ -143,15 +117,15 @@ func (l *loader) finishBuiltin(path string, s *governance.Spec) {
 		if p.Field != "" {
 			at += "." + p.Field
 		}
-		l.fail(at, "", "%s", p.Message)
+		f.fail(at, "", "%s", p.Message)
 	}
 }
 
-// settle returns the working directory of a process, by default the directory of the
-// file that states it. A command with a slash becomes absolute, relative to there.
-func (l *loader) settle(path, cwd string, argv []string) string {
+// settle returns the directory a process starts in, by default that of the file
+// that states it, and makes a command with a slash absolute as seen from there.
+func (f *finisher) settle(path, cwd string, argv []string) string {
 	if cwd == "" {
-		cwd = l.base(path)
+		cwd = f.base(path)
 	}
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
 		argv[0] = against(cwd, argv[0])
@@ -159,7 +133,7 @@ func (l *loader) settle(path, cwd string, argv []string) string {
 	return cwd
 }
 
-// against makes a path absolute, relative to dir. "" stays "".
+// against makes a path absolute as seen from dir. "" stays "".
 func against(dir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -167,12 +141,12 @@ func against(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-func (l *loader) finishHook(path string, h *manifest.HookSpec) {
+func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 	for _, p := range h.Validate() {
-		l.failIn(path, p)
+		f.failIn(path, p)
 	}
 	if event, ok := manifest.ParseHookEvent(h.Event); ok {
 		h.Event = string(event)
 	}
-	l.settle(path, "", h.Command)
+	f.settle(path, "", h.Command)
 }

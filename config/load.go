@@ -53,7 +53,8 @@ func (l *loader) run() {
 	l.files()
 	l.layer(l.variables())
 	l.layer(l.flags())
-	l.finish()
+	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL}
+	f.finish()
 	l.report.Sort(l.read)
 }
 
@@ -64,19 +65,17 @@ type loader struct {
 	report  *strict.Report
 	decoder *strict.Decoder
 	cfg     *Config
-	read    []string            // files, in the order read
-	looked  []string            // files that were looked for, absolute
-	seen    []fs.FileInfo       // of the same files
-	secrets map[string]bool     // paths of destinations that have a secrets_file
-	broken  map[strict.Pos]bool // where a value could not be decoded
+	read    []string        // files, in the order read
+	looked  []string        // files that were looked for, absolute
+	seen    []fs.FileInfo   // of the same files
+	secrets map[string]bool // paths of destinations that have a secrets_file
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(),
-		secrets: map[string]bool{}, broken: map[strict.Pos]bool{}}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), secrets: map[string]bool{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
@@ -116,6 +115,42 @@ func (l *loader) layer(n *strict.Node) {
 		l.noteSecretsFiles(n)
 		l.decoder.Decode("", n, l.cfg)
 	}
+}
+
+// noteSecretsFiles remembers the destinations whose variables may come from a
+// file of their own.
+func (l *loader) noteSecretsFiles(root *strict.Node) {
+	destinations := root.At("destinations")
+	if destinations == nil {
+		return
+	}
+	note := func(name string, d *strict.Node) {
+		if d.At("secrets_file") != nil {
+			l.secrets[strict.Join("destinations", name)+"."] = true
+		}
+	}
+	for _, f := range destinations.Fields {
+		note(f.Key, f.Value)
+	}
+	for _, item := range destinations.Items {
+		if name := item.At("name"); name != nil {
+			note(name.Text, item)
+		}
+	}
+}
+
+// late reports whether a variable that is not set here may be set for the
+// process that path describes.
+func (l *loader) late(path string) bool {
+	if strings.HasPrefix(path, "hooks[") {
+		return true // a hook is given variables of its own
+	}
+	for prefix := range l.secrets {
+		if strings.HasPrefix(path, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loader) configFile() string {

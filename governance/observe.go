@@ -57,14 +57,14 @@ func (q *queue) work() {
 func (r *exchangeRun) detach(flow Flow, m *member) {
 	seen := *r.x
 	watch := &exchangeRun{p: r.p, x: &seen, record: r.record, sent: r.sent}
-	r.p.under.enter() // cannot fail: the exchange of r is still inside
+	r.p.under.Enter() // cannot fail: the exchange of r is still inside
 	ok := m.later.push(func() {
-		defer r.p.under.leave()
+		defer r.p.under.Leave()
 		// The decision has no effect, and apply has logged the error.
 		_ = watch.apply(r.p.running, flow, m, m.evaluate(r.p.running, flow, &seen, m.spec.Timeout))
 	})
 	if !ok {
-		r.p.under.leave()
+		r.p.under.Leave()
 		r.recordStep(m, Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Outcome: Dropped, Reason: "it has too much to do"})
 	}
 }

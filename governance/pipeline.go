@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -46,7 +47,7 @@ type Pipeline struct {
 	flows   map[Flow]chain
 	audit   []*member // both flows
 
-	under   gate            // exchanges and detached observers in progress
+	under   inflight.Gate   // exchanges and detached observers in progress
 	running context.Context // canceled by Close; detached observers and questions use it
 	stop    context.CancelFunc
 }
@@ -122,10 +123,10 @@ func (p *Pipeline) Govern(ctx context.Context, x *Exchange, send Stage, after ..
 	if len(p.members) == 0 {
 		return ungoverned(ctx, x, send, after)
 	}
-	if !p.under.enter() {
+	if !p.under.Enter() {
 		return protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
 	}
-	defer p.under.leave()
+	defer p.under.Leave()
 	r := p.begin(x)
 	ctx = context.WithValue(ctx, runKey{}, r)
 	returned := false
@@ -178,10 +179,10 @@ func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 // if any. No person is asked, audit does not run and the trace is not kept. Policies that
 // count requests do count this one.
 func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
-	if !p.under.enter() {
+	if !p.under.Enter() {
 		return Trace{}, protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
 	}
-	defer p.under.leave()
+	defer p.under.Leave()
 	r := p.begin(x)
 	r.dryRun = true
 	err := r.decide(ctx, Request)
@@ -218,9 +219,13 @@ func visible(v Visibler, x *Exchange) (yes bool) {
 // and returns the error of ctx. It does not close the policies, which another pipeline may
 // share.
 func (p *Pipeline) Close(ctx context.Context) error {
-	err := p.under.close(ctx)
 	if p.stop != nil {
-		p.stop()
+		defer p.stop()
 	}
-	return err
+	select {
+	case <-p.under.Drain():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/process"
 )
 
@@ -24,13 +24,11 @@ type RunnerOptions struct {
 
 // Runner runs the commands of hooks. Its owner calls Close.
 type Runner struct {
-	o     RunnerOptions
-	slots chan struct{}
-
-	mu      sync.Mutex
-	closed  bool
-	stop    chan struct{}  // closed when commands must end
-	running sync.WaitGroup // commands; added to under mu unless closed
+	o       RunnerOptions
+	slots   chan struct{}
+	running inflight.Gate   // commands
+	closing context.Context // ends when commands must end
+	stop    context.CancelFunc
 }
 
 // NewRunner returns a runner without commands.
@@ -42,18 +40,16 @@ func NewRunner(o RunnerOptions) *Runner {
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
 	}
-	return &Runner{o: o, slots: make(chan struct{}, o.MaxProcesses), stop: make(chan struct{})}
+	r := &Runner{o: o, slots: make(chan struct{}, o.MaxProcesses)}
+	r.closing, r.stop = context.WithCancel(context.Background())
+	return r
 }
 
 // Close kills the running commands, waits for them, and refuses new ones. It is idempotent.
 func (r *Runner) Close() {
-	r.mu.Lock()
-	if !r.closed {
-		r.closed = true
-		close(r.stop)
-	}
-	r.mu.Unlock()
-	r.running.Wait()
+	idle := r.running.Close()
+	r.stop()
+	<-idle
 }
 
 // errClosed is the error of a command after Close.
@@ -65,17 +61,14 @@ func (r *Runner) acquire(ctx context.Context) (end func(), err error) {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-r.stop:
+	case <-r.closing.Done():
 		return nil, errClosed
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
+	if !r.running.Enter() {
 		<-r.slots
 		return nil, errClosed
 	}
-	r.running.Add(1)
-	return func() { <-r.slots; r.running.Done() }, nil
+	return func() { <-r.slots; r.running.Leave() }, nil
 }
 
 // Command is a handler that runs a command line. The command gets the event as one JSON
@@ -222,7 +215,7 @@ func (c *command) await(ctx context.Context, proc *process.Process, out *stdout)
 		err = errOutputLimit
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-c.runner.stop:
+	case <-c.runner.closing.Done():
 		proc.Kill()
 		err = errClosed
 	}

@@ -3,10 +3,10 @@ package runtime
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
 )
@@ -44,7 +44,7 @@ type child struct {
 	endReason    chan *protocol.Error // holds the first reason to end the run
 	toolsChanged chan struct{}        // holds a token when the tools must be listed again
 	callTimedOut chan struct{}        // holds a token after a call that timed out
-	tasks        sync.WaitGroup
+	tasks        inflight.Gate
 
 	connDone chan struct{} // closed when the connection has ended
 	connErr  error         // the reason; set before connDone is closed
@@ -92,10 +92,9 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 	}
 	c.reap()
 	c.cause = c.finalError(cause)
-	close(c.done) // before Wait, because tasks wait for done
+	close(c.done) // first, because tasks wait for done
 	cancel()
-	c.slot.close()
-	c.tasks.Wait()
+	<-c.tasks.Close()
 	if cause == nil {
 		return nil
 	}

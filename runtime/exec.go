@@ -3,10 +3,10 @@ package runtime
 import (
 	"context"
 	"encoding/json"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -22,17 +22,17 @@ type ExecRuntime struct {
 
 	calls    atomic.Uint64
 	inFlight atomic.Int64
-
-	mu       sync.Mutex
-	stopOnce sync.Once
-	stopped  chan struct{}  // closed by Kill: ends all calls and admits none
-	running  sync.WaitGroup // calls; added to under mu while stopped is open
+	running  inflight.Gate   // calls; closed by Kill
+	killed   context.Context // ends with Kill
+	kill     context.CancelFunc
 }
 
 var _ Instance = (*ExecRuntime)(nil)
 
 func newExec(s Spec) *ExecRuntime {
-	return &ExecRuntime{spec: s, startedAt: time.Now(), stopped: make(chan struct{})}
+	e := &ExecRuntime{spec: s, startedAt: time.Now()}
+	e.killed, e.kill = context.WithCancel(context.Background())
+	return e
 }
 
 // Serve implements [Instance]. It resolves the commands of all tools and then waits. At the
@@ -47,18 +47,17 @@ func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	select {
 	case <-ctx.Done():
 		e.Kill()
-	case <-e.stopped:
+	case <-e.killed.Done():
 		err = withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it was killed"))
 	}
-	e.running.Wait()
+	<-e.running.Close()
 	return err
 }
 
 // Kill implements [Instance]: it kills all calls and admits no more.
 func (e *ExecRuntime) Kill() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stopOnce.Do(func() { close(e.stopped) })
+	e.running.Close()
+	e.kill()
 }
 
 // prepare resolves the command of each tool. It drops a tool without a command, and fails
@@ -100,28 +99,15 @@ func (e *ExecRuntime) template(t *manifest.ToolSpec) (*template, error) {
 	return newTemplate(argv), err
 }
 
-// admit admits a call. The caller must call e.running.Done at the end.
-func (e *ExecRuntime) admit() *protocol.Error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	select {
-	case <-e.stopped:
-		return protocol.Errorf(protocol.ShuttingDown, "it is stopping")
-	default:
-	}
-	if e.handshake.Load() == nil {
-		return protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet")
-	}
-	e.running.Add(1)
-	return nil
-}
-
 // Call implements [Instance].
 func (e *ExecRuntime) Call(ctx context.Context, r *Request) (json.RawMessage, error) {
-	if fault := e.admit(); fault != nil {
-		return nil, withExtension(&e.spec, fault)
+	if !e.running.Enter() {
+		return nil, withExtension(&e.spec, protocol.Errorf(protocol.ShuttingDown, "it is stopping"))
 	}
-	defer e.running.Done()
+	defer e.running.Leave()
+	if e.handshake.Load() == nil {
+		return nil, withExtension(&e.spec, protocol.Errorf(protocol.NotReady, "its commands have not been looked for yet"))
+	}
 	e.calls.Add(1)
 	e.inFlight.Add(1)
 	defer e.inFlight.Add(-1)

@@ -79,7 +79,7 @@ func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, out *out
 		fault = contextFault(ctx, "and its process was killed")
 	case <-clock:
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not end within call_timeout (%v) and was killed", e.spec.Options.CallTimeout)
-	case <-e.stopped:
+	case <-e.killed.Done():
 		fault = protocol.Errorf(protocol.ShuttingDown, "the host is stopping, and its process was killed")
 	}
 	proc.Kill()

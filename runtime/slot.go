@@ -17,7 +17,6 @@ type slot struct {
 	noiseSeen chan struct{} // holds a token after a line that is not a frame
 
 	mu      sync.Mutex
-	closed  bool        // no task may start
 	badLine chan string // for the call in flight: takes a line that is not a frame; nil without a call
 }
 
@@ -60,23 +59,6 @@ func (s *slot) start() chan string {
 	return s.badLine
 }
 
-// startTask starts a task of the child, unless close was called.
-func (s *slot) startTask(tasks *sync.WaitGroup, task func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		tasks.Go(task)
-	}
-	return !s.closed
-}
-
-// close makes startTask return false.
-func (s *slot) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-}
-
 func (s *slot) release() {
 	s.mu.Lock()
 	s.badLine = nil
@@ -110,7 +92,7 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	answered := make(chan answer, 1)
 	spoiled := c.slot.start()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	if !c.slot.startTask(&c.tasks, func() {
+	if !c.tasks.Go(func() {
 		defer cancel()
 		raw, err := c.conn.Call(inner, method, params, nil)
 		c.slot.release()
@@ -126,7 +108,7 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	case a := <-answered:
 		return a.raw, a.err
 	case line := <-spoiled:
-		if !c.slot.startTask(&c.tasks, func() { c.slot.awaitQuiet(inner); cancel() }) {
+		if !c.tasks.Go(func() { c.slot.awaitQuiet(inner); cancel() }) {
 			cancel()
 		}
 		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is no answer; anything else belongs on stderr")

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/exthost/exthost/internal/inflight"
 )
 
 // Standby keeps one started process ready for the next instance of a Spec with this
@@ -15,8 +17,8 @@ type Standby struct {
 	mu      sync.Mutex
 	idle    *idleProcess // nil: no process is ready
 	filling bool
-	closed  bool
-	tasks   sync.WaitGroup // running Fill and watch calls; none starts after closed
+
+	tasks inflight.Gate // Fill and watch calls; closed by Stop
 }
 
 // NewStandby returns a Standby for instances of s, whose transport must be stdio. Only
@@ -34,14 +36,13 @@ func (b *Standby) Fill(ctx context.Context) error {
 	if b == nil || !b.begin() {
 		return nil
 	}
-	defer b.tasks.Done()
+	defer b.tasks.Leave()
 	p, err := startProcess(ctx, &b.spec)
 	b.mu.Lock()
 	b.filling = false
-	kept := err == nil && !b.closed
+	kept := err == nil && b.tasks.Go(func() { b.watch(p) })
 	if kept {
 		b.idle = p
-		b.tasks.Go(func() { b.watch(p) })
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -57,11 +58,10 @@ func (b *Standby) Fill(ctx context.Context) error {
 func (b *Standby) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || b.filling || b.idle != nil {
+	if b.filling || b.idle != nil || !b.tasks.Enter() {
 		return false
 	}
 	b.filling = true
-	b.tasks.Add(1)
 	return true
 }
 
@@ -118,13 +118,11 @@ func (b *Standby) Stop(ctx context.Context) {
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
+	ended := b.tasks.Close()
 	if p := b.take(); p != nil {
 		p.end(ctx, b.spec.Options.ShutdownGrace)
 	}
-	b.tasks.Wait()
+	<-ended
 }
 
 // Kill ends the process at once. It does not wait.

@@ -76,7 +76,7 @@ func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMe
 		return emptyObject, nil
 	}
 	refused := make(chan error, 1)
-	c.tasks.Go(func() {
+	if !c.tasks.Go(func() {
 		defer cancel()
 		for {
 			_, err := c.conn.Call(listening, protocol.MethodListen, d.listenTo(map[string]any{"resourceSubscriptions": []string{uri}}), nil)
@@ -86,7 +86,9 @@ func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMe
 			}
 			pause(listening, resubscribePause)
 		}
-	})
+	}) {
+		refused <- jsonrpc.ErrClosed
+	}
 	timeout := time.NewTimer(ackTimeout)
 	defer timeout.Stop()
 	var err error

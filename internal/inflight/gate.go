@@ -10,7 +10,7 @@ type Gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	idle   chan struct{} // closed when the gate is closed and nothing is inside; nil before Close
+	idle   chan struct{} // closed when the gate is closed and nothing is inside; nil before Close and Drain
 }
 
 // Enter admits one piece of work, whose end is a call of Leave. It reports false, and
@@ -29,9 +29,8 @@ func (g *Gate) Enter() bool {
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.inside--; g.inside == 0 && g.closed {
-		close(g.idle)
-	}
+	g.inside--
+	g.closeIfIdleLocked()
 }
 
 // Go runs f inside, on a goroutine of its own. It reports false, and does not run f, once
@@ -52,11 +51,30 @@ func (g *Gate) Go(f func()) bool {
 func (g *Gate) Close() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.closed {
-		g.closed, g.idle = true, make(chan struct{})
-		if g.inside == 0 {
-			close(g.idle)
-		}
+	g.closed = true
+	return g.drainLocked()
+}
+
+// Drain closes the gate as soon as nothing is inside, and returns the channel of Close.
+// Until then the gate admits work, because the work inside may need more of it to end.
+func (g *Gate) Drain() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.drainLocked()
+}
+
+func (g *Gate) drainLocked() <-chan struct{} {
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+		g.closeIfIdleLocked()
 	}
 	return g.idle
+}
+
+// closeIfIdleLocked closes idle, and the gate, when the last work has ended.
+func (g *Gate) closeIfIdleLocked() {
+	if g.inside == 0 && g.idle != nil {
+		g.closed = true
+		close(g.idle)
+	}
 }

@@ -52,3 +52,40 @@ func TestGateRace(t *testing.T) {
 		callers.Wait()
 	}
 }
+
+// A draining gate admits work while something is inside, and none afterwards.
+func TestGateDrain(t *testing.T) {
+	var g Gate
+	if !g.Enter() {
+		t.Fatal("an open gate admits nothing")
+	}
+	idle := g.Drain()
+	if !g.Enter() {
+		t.Error("a draining gate with work inside admits no more")
+	}
+	g.Leave()
+	select {
+	case <-idle:
+		t.Fatal("idle while something is inside")
+	default:
+	}
+	g.Leave()
+	<-idle
+	if g.Enter() {
+		t.Error("a drained gate admits more")
+	}
+	<-g.Close()
+}
+
+// Close ends the admission of a gate that drains.
+func TestGateCloseWhileDraining(t *testing.T) {
+	var g Gate
+	g.Enter()
+	idle := g.Drain()
+	g.Close()
+	if g.Enter() {
+		t.Error("a closed gate admits more")
+	}
+	g.Leave()
+	<-idle
+}

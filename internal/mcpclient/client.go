@@ -169,7 +169,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 func (c *client) postRequest(ctx, running context.Context, r *http.Request, id json.RawMessage, handle func(*http.Response) error, done func()) error {
 	written, failed := make(chan struct{}), make(chan error, 1)
 	setWritten := sync.OnceFunc(func() { close(written) })
-	started := c.start(func() {
+	started := c.tasks.Go(func() {
 		defer done()
 		resp, err := c.do(r, setWritten)
 		if err != nil && (isUnreachable(err) || running.Err() != nil) {

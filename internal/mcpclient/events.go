@@ -27,7 +27,7 @@ func NewEvents(o Options) (*Events, error) {
 	if err := e.init(o); err != nil {
 		return nil, err
 	}
-	e.start(func() { e.fail(e.listen()) })
+	e.tasks.Go(func() { e.fail(e.listen()) })
 	return e, nil
 }
 

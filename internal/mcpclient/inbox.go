@@ -3,8 +3,8 @@ package mcpclient
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
 )
 
@@ -14,9 +14,7 @@ type inbox struct {
 	messages chan jsonrpc.Message
 	ctx      context.Context // of all requests; its cause is why the transport ended
 	cancel   context.CancelCauseFunc
-
-	mu    sync.Mutex // keeps start from adding to tasks after the end
-	tasks sync.WaitGroup
+	tasks    inflight.Gate // closed at the end
 }
 
 func (b *inbox) init() {
@@ -42,22 +40,10 @@ func (b *inbox) deliver(m jsonrpc.Message) {
 	}
 }
 
-// start runs f in a goroutine that end waits for. It returns false after the end.
-func (b *inbox) start(f func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ctx.Err() != nil {
-		return false
-	}
-	b.tasks.Go(f)
-	return true
-}
-
 // fail ends the transport. The first cause counts.
 func (b *inbox) fail(cause error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cancel(cause)
+	b.cancel(cause) // before Close: a task that is refused reports the cause
+	b.tasks.Close()
 }
 
 // closedError is the error of a call after the end.
@@ -68,5 +54,5 @@ func (b *inbox) closedError() error {
 // end ends the transport and waits for its goroutines.
 func (b *inbox) end() {
 	b.fail(jsonrpc.ErrClosed)
-	b.tasks.Wait()
+	<-b.tasks.Close()
 }

@@ -76,7 +76,7 @@ func (s *Streamable) Write(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	if m.Method == protocol.MethodInitialized {
-		s.start(s.listen)
+		s.tasks.Go(s.listen)
 	}
 	return nil
 }

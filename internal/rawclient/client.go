@@ -39,6 +39,7 @@ type Client struct {
 	HandshakeTime time.Duration
 	Early         []string // violations on stdout until then
 
+	received
 	o      Options
 	proc   *process.Process
 	lines  *ndjson.Transport // used for reading only
@@ -47,11 +48,6 @@ type Client struct {
 
 	reading sync.WaitGroup
 	ended   chan struct{} // closed at the end of stdout
-
-	mu            sync.Mutex                      // guards the fields below
-	pending       map[string]chan jsonrpc.Message // by key of the id; nil once answered
-	notifications []jsonrpc.Message               // the first maxNotifications
-	violations    []violation
 }
 
 // New returns a client whose process has not been started. Its requests can be encoded.
@@ -75,6 +71,34 @@ func (c *Client) Start(ctx context.Context) error {
 	c.pending, c.ended = make(map[string]chan jsonrpc.Message), make(chan struct{})
 	c.lines = ndjson.New(c.proc.Stdout, c.proc.Stdin, ndjson.Options{MaxLineBytes: spec.Options.MaxLineBytes, Noise: c.noise})
 	c.reading.Go(c.read)
+	return nil
+}
+
+// read handles the messages of the process until its stdout ends.
+func (c *Client) read() {
+	defer close(c.ended)
+	for {
+		m, err := c.lines.Read()
+		if err != nil {
+			return
+		}
+		switch {
+		case m.Method != "" && m.ID != nil:
+			_ = c.Write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)) // fails when the process has ended
+		case m.Method != "":
+			c.notify(m)
+		default:
+			if m.Invalid == nil && m.Bare && c.o.Protocol != manifest.ProtocolLite {
+				c.violate(false, `the answer %s is without "jsonrpc":"2.0"`, quote(m.Raw))
+			}
+			c.deliver(m)
+		}
+	}
+}
+
+// noise records a line that is not a frame.
+func (c *Client) noise(line []byte, err error) error {
+	c.violate(false, "%q is no frame: %v", quote(line), err)
 	return nil
 }
 

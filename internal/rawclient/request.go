@@ -7,21 +7,11 @@ import (
 	"maps"
 	"time"
 
-	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
-
-// Expect registers a request with that id and returns the channel of its answer.
-func (c *Client) Expect(id string) <-chan jsonrpc.Message {
-	answer := make(chan jsonrpc.Message, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending[key(json.RawMessage(id))] = answer
-	return answer
-}
 
 // NewID returns an unused id.
 func (c *Client) NewID() string {
@@ -94,7 +84,7 @@ func (c *Client) await(ctx context.Context, limit time.Duration, answer <-chan j
 		}
 	}
 	if m.Invalid != nil {
-		return m, fmt.Errorf("the answer to %s cannot be used: %w: %s", what, m.Invalid, display.Cut(string(m.Raw), MaxQuote))
+		return m, fmt.Errorf("the answer to %s cannot be used: %w: %s", what, m.Invalid, quote(m.Raw))
 	}
 	return m, nil
 }
