@@ -38,8 +38,8 @@ type Plugin struct {
 	Priority        int    `toml:"priority" json:"priority,omitempty"`                   // of its hooks: lower runs first, default 0
 }
 
-// Capabilities are what the operator reviewed. An absent list (nil) is not the
-// same as an empty one.
+// Capabilities are the names that the extension may offer, for the operator to review.
+// An absent list (nil) is not the same as an empty one.
 type Capabilities struct {
 	Tools     []string `toml:"tools" json:"tools,omitempty"`         // names of its tools: others are not served; without the list all are
 	Hooks     []string `toml:"hooks" json:"hooks,omitempty"`         // the hook points it answers
@@ -71,7 +71,7 @@ type Transport struct {
 	Command    string            `toml:"command" json:"command,omitempty"`         // with a slash: relative to the extension's directory; bare: on PATH; "exthost": this executable
 	Args       []string          `toml:"args" json:"args,omitempty"`               // beside command or script
 	Cmd        []string          `toml:"cmd" json:"cmd,omitempty"`                 // the whole command line, in words
-	Script     string            `toml:"script" json:"script,omitempty"`           // started by what its suffix asks for
+	Script     string            `toml:"script" json:"script,omitempty"`           // run by the interpreter of its suffix
 	Env        map[string]string `toml:"env" json:"env,omitempty"`                 // added to the child's environment
 	Cwd        string            `toml:"cwd" json:"cwd,omitempty"`                 // default: the extension's directory
 	URL        string            `toml:"url" json:"url,omitempty"`                 // http and sse only
@@ -99,13 +99,13 @@ func (t Transport) CommandLine() []string {
 // Requires names what must be there for the extension to run.
 type Requires struct {
 	Bins []string          `toml:"bins" json:"bins,omitempty"` // executables on PATH
-	Env  []string          `toml:"env" json:"env,omitempty"`   // variables, set and not empty; being named here is what passes a secret-like one on
+	Env  []string          `toml:"env" json:"env,omitempty"`   // variables, set and not empty; a secret-like one is passed on only if it is named here
 	OS   []string          `toml:"os" json:"os,omitempty"`     // any of these GOOS values; empty: all
 	Arch []string          `toml:"arch" json:"arch,omitempty"` // any of these GOARCH values; empty: all
-	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of what is missing: how to get it
+	Hint map[string]string `toml:"hint" json:"hint,omitempty"` // by the name of the missing requirement: how to get it
 }
 
-// Context says what of a call's context the extension is given.
+// Context selects which parts of a call's context the extension receives.
 type Context struct {
 	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"` // agent and session id in _meta; default false
 }
@@ -128,7 +128,7 @@ type HookSpec struct {
 	Matcher  string    `toml:"matcher" json:"matcher,omitempty"`   // of tools: names, a pattern or a regular expression; "" or "*" is all
 	Command  Command   `toml:"command" json:"command"`             // no shell runs it; a slash resolves against the file that states it
 	Timeout  *Duration `toml:"timeout" json:"timeout,omitempty"`   // default 15 s
-	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // what a failure amounts to: allow or deny; default deny at gates, for an extension's own allow
+	OnError  string    `toml:"on_error" json:"on_error,omitempty"` // the decision when the hook fails: allow or deny; default deny at gates, allow for an extension's own
 	Priority int       `toml:"priority" json:"priority,omitempty"` // lower runs first, default 0
 }
 

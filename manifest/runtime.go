@@ -81,8 +81,8 @@ const (
 // Options is a [runtime] table with every default filled in.
 type Options struct {
 	Activation     string         // eager; lazy for lite and exec
-	Instances      Instances      // shared: one for all, per_session: one for each session, or how many share the callers
-	MaxInstances   int            // 16 children of one extension, beyond: overloaded
+	Instances      Instances      // shared: one for all; per_session: one for each session; or a number that share the callers
+	MaxInstances   int            // 16 children of one extension; further callers get overloaded
 	StartTimeout   time.Duration  // 10 s until the handshake ends; 120 s for npx, uvx and the like, which download first
 	CallTimeout    time.Duration  // 30 s from the written frame; 0 is no limit
 	MaxCallTimeout time.Duration  // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
@@ -107,7 +107,7 @@ type RestartOptions struct {
 	Window       time.Duration // 5 min, sliding
 	BaseBackoff  time.Duration // 1 s, doubled by every attempt; 0 is no delay
 	MaxBackoff   time.Duration // 16 s
-	HealthyAfter time.Duration // 60 s of Ready reset the backoff
+	HealthyAfter time.Duration // 60 s in state ready reset the backoff
 }
 
 // LimitOptions bound one process; zero is not limited.

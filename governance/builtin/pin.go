@@ -19,7 +19,7 @@ import (
 //
 // A held tool is in no list, and its calls are denied with descriptor_changed until an
 // operator approves the change. A relative path resolves against the directory of the
-// configuration file. Category authorization only; of match, only extensions is allowed.
+// configuration file. Category authorization only; match may state only extensions.
 type pinConfig struct {
 	File string `json:"file"`
 }

@@ -20,7 +20,7 @@ import (
 //	limits:                 # all of them apply
 //	- calls: 60             # requests
 //	  window: 1m            # per this time, refilled evenly; default 1m
-//	  burst: 10             # at most so many at once; default: calls
+//	  burst: 10             # at most this many at once; default: calls
 //	  per: [caller, tool]   # a separate limit per caller, session, tool, extension; default: one for all
 //
 // Requests to extensions count, notifications and denied requests do not. A denial states

@@ -23,10 +23,10 @@ const codeSecret = "secret_found"
 //	allow: ['.*@example\.com']  # expressions for texts to leave unmasked
 //
 // It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
-// addresses and card numbers in strings, also in escaped ones and in strings that are
-// base64 as a whole, and replaces each by "[redacted:RULE]". It searches one string at a
-// time and no numbers: a secret that a tool splits or obscures is not found. Category
-// content; with action deny any.
+// addresses and card numbers, and replaces each by "[redacted:RULE]". It searches every
+// string by itself, after unescaping it or, if all of it is base64, decoding it. It does
+// not search numbers and does not find a secret that a tool splits or obscures. Category
+// content; with action deny, any category.
 type redactConfig struct {
 	Action   string            `json:"action"`
 	Rules    map[string]bool   `json:"rules"`
