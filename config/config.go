@@ -16,25 +16,25 @@ type Config struct {
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	Server       Server              `json:"server"`                   // the HTTP front
 	Audit        Audit               `json:"audit"`                    // the record of what passed
-	Log          Log                 `json:"log"`                      // what the host says about itself
+	Log          Log                 `json:"log"`                      // the host's log
 
 	// Files are the absolute paths of the files that [Load] read, or would have read if
 	// they existed. A change of the configuration is a change of one of these.
 	Files []string `json:"-"`
 }
 
-// Extensions says which extensions there are and how they run.
+// Extensions selects the extensions and sets how they run.
 type Extensions struct {
-	Enabled     bool             `json:"enabled"`                                     // false: none is looked for; default true
-	SearchPaths []string         `json:"search_paths" path:"true"`                    // in order; the first of an id wins; default ./extensions
+	Enabled     bool             `json:"enabled"`                                     // false: the host looks for none; default true
+	SearchPaths []string         `json:"search_paths" path:"true"`                    // in order; the first extension with an id wins; default ./extensions
 	IgnoreDirs  []string         `json:"ignore_dirs"`                                 // exact base names; default node_modules, .git, target
-	Disabled    []string         `json:"disabled"`                                    // ids that do not run
-	Allowlist   []string         `json:"allowlist"`                                   // ids that may run; empty: all
+	Disabled    []string         `json:"disabled"`                                    // ids of extensions that do not run
+	Allowlist   []string         `json:"allowlist"`                                   // ids of extensions that may run; empty: all
 	MaxDepth    int              `json:"max_depth" jsonschema:"minimum=1,maximum=64"` // path elements below a search path, plugin.toml included; default 4
 	FollowLinks bool             `json:"follow_links"`                                // follow symbolic links inside a search path; default false
-	Watch       Watch            `json:"watch"`                                       // what changes on disk do
-	Env         Env              `json:"env"`                                         // what children see of the host's environment
-	Defaults    manifest.Runtime `json:"defaults"`                                    // for what a manifest's [runtime] leaves open
+	Watch       Watch            `json:"watch"`                                       // how the host reacts to changes on disk
+	Env         Env              `json:"env"`                                         // the variables of the host that extensions see
+	Defaults    manifest.Runtime `json:"defaults"`                                    // values that a manifest's [runtime] does not state
 	Entries     map[string]Entry `json:"entries"`                                     // by id; sidecar servers by OWNER.SERVER
 }
 
@@ -44,7 +44,7 @@ const (
 	WatchReload = "reload" // reload what changed
 )
 
-// Watch says what a change below a search path, or of the configuration, does.
+// Watch sets how the host reacts to changes below the search paths and in the configuration.
 type Watch struct {
 	Enabled  bool              `json:"enabled"`                                // default false
 	Mode     string            `json:"mode" jsonschema:"enum=log,enum=reload"` // default log
@@ -57,10 +57,10 @@ const (
 	EnvAllowlist = "allowlist" // the basics, Env.Pass and what manifests declare
 )
 
-// Env says what children see of the host's environment.
+// Env sets which of the host's environment variables extensions see.
 type Env struct {
 	Mode string   `json:"mode" jsonschema:"enum=filter,enum=allowlist"` // default filter
-	Pass []string `json:"pass"`                                         // names an allowlist adds
+	Pass []string `json:"pass"`                                         // variables that mode allowlist passes as well
 }
 
 // The values of Entry.Hooks.
@@ -70,11 +70,11 @@ const (
 	HooksNone = "none" // its hooks do not run
 )
 
-// Entry is what the operator says about one extension.
+// Entry is the operator's settings for one extension.
 type Entry struct {
 	Config  map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
 	Env     map[string]string `json:"env,omitempty"`                                            // added to its environment
-	EnvDeny []string          `json:"env_deny,omitempty"`                                       // names it declares and does not get
+	EnvDeny []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
 	Hooks   string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
 	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 }
@@ -84,22 +84,22 @@ func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
 
 // Server is the HTTP front.
 type Server struct {
-	Listen         string        `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free one
+	Listen         string        `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
 	Auth           Auth          `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
-	AllowedOrigins []string      `json:"allowed_origins"`                    // beyond those of this machine
-	AllowedHosts   []string      `json:"allowed_hosts"`                      // beyond those of this machine
+	AllowedOrigins []string      `json:"allowed_origins"`                    // in addition to those of this machine
+	AllowedHosts   []string      `json:"allowed_hosts"`                      // in addition to those of this machine
 	TLS            TLS           `json:"tls,omitzero"`                       // default: none
 	Metrics        bool          `json:"metrics"`                            // serve /metrics; default true
 	MaxBody        manifest.Size `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
 }
 
-// Auth names the bearer token in one of three ways, and whose access tokens are
-// taken; all empty: only loopback is served.
+// Auth states the bearer token in one of three ways, and the issuer of the access
+// tokens that are accepted; all empty: the host serves loopback only.
 type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
 	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
-	OAuth     OAuth  `json:"oauth,omitzero"`                   // an authorization server whose tokens are taken too; default: none
+	OAuth     OAuth  `json:"oauth,omitzero"`                   // an authorization server whose tokens are accepted too; default: none
 }
 
 // OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of
@@ -107,9 +107,9 @@ type Auth struct {
 type OAuth struct {
 	Issuer   string   `json:"issuer,omitempty"`   // the authorization server, as its tokens name it
 	Resource string   `json:"resource,omitempty"` // the URL that clients know this server by, such as https://host.example/mcp
-	Audience string   `json:"audience,omitempty"` // what tokens must be for; default resource
-	JWKSURL  string   `json:"jwks_url,omitempty"` // where the issuer's keys are; default: where its metadata says
-	Scopes   []string `json:"scopes,omitempty"`   // all of which a token must have
+	Audience string   `json:"audience,omitempty"` // the audience that tokens must have; default resource
+	JWKSURL  string   `json:"jwks_url,omitempty"` // the URL of the issuer's keys; default: the one in its metadata
+	Scopes   []string `json:"scopes,omitempty"`   // a token must have all of them
 }
 
 // TLS names a certificate and its key, both PEM files.
@@ -120,16 +120,16 @@ type TLS struct {
 
 // Audit is the record of every exchange.
 type Audit struct {
-	Path    string        `json:"path" path:"true"`                         // JSON lines; "": none is kept
+	Path    string        `json:"path" path:"true"`                         // file of JSON lines; "": no record is kept
 	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
-	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"` // rotated files kept; default 5
+	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"` // number of rotated files that are kept; default 5
 }
 
-// Log is what the host says about itself.
+// Log is the host's log.
 type Log struct {
 	Level  string `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"` // default info
 	Format string `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`                       // default auto: text on a terminal, else JSON
-	File   string `json:"file" path:"true"`                                                        // also written here, always JSON; "": nowhere
+	File   string `json:"file" path:"true"`                                                        // file for a copy of the log, always JSON; "": none
 }
 
 // Default returns the configuration without any file. Its one search path is

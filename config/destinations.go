@@ -25,19 +25,19 @@ type Destinations map[string]Destination
 type Destination struct {
 	Type           string             `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`     // default sse, with a command stdio
 	URL            string             `json:"url,omitempty"`                                       // sse and http only
-	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                     // sse and http only: sent upstream
-	Command        manifest.Command   `json:"command,omitempty"`                                   // stdio only: argv, or one string in words; a slash resolves against cwd
+	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                     // sse and http only: sent to the server
+	Command        manifest.Command   `json:"command,omitempty"`                                   // stdio only: argv, or one string of words; a path with a slash resolves against cwd
 	Env            map[string]string  `json:"env,omitempty"`                                       // stdio only: added to the filtered environment
-	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: header of the client to variable of the child
+	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: maps a header of the client to a variable of the child
 	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                  // stdio only: NAME=value lines added to the environment
 	Cwd            string             `json:"cwd,omitempty" path:"true"`                           // stdio only; default: the directory of the file that states it
 	Instances      manifest.Instances `json:"instances,omitempty"`                                 // stdio only: default per_session
-	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own on 127.0.0.1; 0 is any free one
-	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // until the handshake ends; default 120 s
+	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own port on 127.0.0.1; 0 is any free port
+	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // limit of the start, handshake included; default 120 s
 }
 
-// SetDefaults sets d to a destination that states nothing. The default of its type
-// depends on other fields and is filled in later.
+// SetDefaults sets d to a destination that states nothing. Type stays empty, because
+// its default depends on other fields.
 func (d *Destination) SetDefaults() {
 	*d = Destination{Instances: manifest.InstancesPerSession, StartTimeout: DefaultStartTimeout}
 }

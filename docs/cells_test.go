@@ -125,13 +125,13 @@ var (
 var unsaid = map[string]string{
 	"tools[].title":               "for people",
 	"tools[].description":         "for the model: what it does and when to use it",
-	"extensions.watch.enabled":    "whether anything is watched",
-	"extensions.watch.mode":       "say what changed, or reload it",
-	"extensions.env.mode":         "the host's variables less the secret-like ones, or a short list of harmless ones",
+	"extensions.watch.enabled":    "whether the host watches for changes",
+	"extensions.watch.mode":       "log: report changes; reload: apply them",
+	"extensions.env.mode":         "filter: the host's variables without secret-like ones; allowlist: a short list of harmless ones",
 	"extensions.entries.ID.hooks": "which calls its hooks see: all, those of its own tools, none",
-	"destinations.NAME.type":      "how it is reached",
+	"destinations.NAME.type":      "how the host reaches the server",
 	"hooks[].timeout":             "how long it may take",
 	"transport.cwd":               "where it runs",
-	"log.level":                   "what is less serious is not logged",
+	"log.level":                   "less serious records are not logged",
 	"log.format":                  "auto is text on a terminal, else JSON",
 }

@@ -143,7 +143,7 @@ func (d *mcp) followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool) {
 	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.listChanges), nil)
 	var refused *jsonrpc.Error
 	if errors.As(err, &refused) {
-		d.log.Warn("it refuses to say when its lists change", "error", err)
+		d.log.Warn("the server refuses to announce changes of its lists", "error", err)
 		return false
 	}
 	return !errors.Is(err, jsonrpc.ErrClosed)

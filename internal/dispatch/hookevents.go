@@ -137,7 +137,7 @@ func (h *HookEvents) StateChanged(id string, e supervisor.Event) {
 	select {
 	case h.states <- hooks.Event{Point: hooks.ExtensionState, Extension: id, Payload: payload}:
 	default:
-		h.log.Warn("a change of state was not told to hooks, which are too slow", "extension", id, "state", string(e.State))
+		h.log.Warn("a change of state was not sent to hooks, because they are too slow", "extension", id, "state", string(e.State))
 	}
 }
 

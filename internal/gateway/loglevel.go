@@ -105,7 +105,7 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 func setLevel(ctx context.Context, i *unit.Instance, at int) {
 	_, err := i.Call(ctx, &runtime.Request{Method: protocol.MethodSetLevel, Params: json.RawMessage(`{"level":"` + logLevels[at] + `"}`)})
 	if err != nil {
-		i.Unit.Log.Debug("it does not take a log level", "error", err)
+		i.Unit.Log.Debug("the extension does not accept a log level", "error", err)
 	}
 }
 

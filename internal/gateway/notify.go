@@ -105,7 +105,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	if s != nil && s.Client != nil {
 		return g.forward(ctx, i.Unit, s, method, params, false)
 	}
-	i.Unit.Log.Warn("it asked for something, and no call says whom; it is refused", "method", method,
+	i.Unit.Log.Warn("the extension sent a request that belongs to no single caller; the request is refused", "method", method,
 		"next", `runtime.instances = "per_session" gives each session an instance of its own`)
 	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them", method)
 }

@@ -106,7 +106,7 @@ func (x *Extension) fingerprint(entry config.Entry) string {
 	}
 	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(entry.Env))...)
 	if err != nil {
-		x.Log.Debug("its tools will not be kept for the next start", "reason", err)
+		x.Log.Debug("the tools of the extension are not stored for the next start", "reason", err)
 	}
 	return key
 }
@@ -138,7 +138,7 @@ func (x *Extension) Remember(i *Instance) []tools.Change {
 	}
 	changes, err := x.Known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
 	if err != nil {
-		x.Log.Debug("what it offers is not kept", "error", err)
+		x.Log.Debug("the tools of the extension could not be stored", "error", err)
 	}
 	return changes
 }

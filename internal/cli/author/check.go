@@ -29,11 +29,11 @@ func Check(c *console.Console) *cobra.Command {
 	var form, expected string
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
-		Short: "Try an extension on good days and bad ones, for its author",
-		Long: "Start the extension in DIR (or all below it; default: this directory) and try what hosts, models\n" +
-			"and bad days do to it: ids, noise, bad arguments, floods, cancellation, its end. What it may be\n" +
-			"called with is in its check.json; tools that are neither named there nor annotated as reading\n" +
-			"only are not called. The exit code is 9 when something fails.",
+		Short: "Test an extension in normal use and under faults, for its author",
+		Long: "Start the extension in DIR (default: this directory), or all extensions below it, and try\n" +
+			"how it handles ids, noise, bad arguments, floods, cancellation and its end. Its check.json\n" +
+			"lists the calls to make. A tool without a call there is called only if it is annotated as\n" +
+			"read-only. The exit code is 9 when a check fails.",
 		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
 			"  exthost check --expected known-failures.txt",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -30,19 +30,19 @@ func Import(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE…",
 		Short: "Turn the MCP servers of other programs into extensions or destinations",
-		Long: "Read the files that Claude Code, Cursor, VS Code, Codex and Gemini keep their MCP servers\n" +
-			"in, and show what they become here; with --write, write it. What cannot be carried over\n" +
-			"is said on stderr. Secrets in clear text are replaced by variables, and never written\n" +
-			"unless --with-secrets asks for it.",
+		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex and Gemini configure MCP\n" +
+			"servers, and show the same servers as extensions or destinations; --write writes them.\n" +
+			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are\n" +
+			"replaced by variables, and written only with --with-secrets.",
 		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  exthost import .vscode/mcp.json --as destinations",
 		Args:    console.AtLeastOne("exthost import --help", "import needs the path of a file, such as ~/.claude.json"),
 		RunE:    func(_ *cobra.Command, args []string) error { return f.run(c, args) },
 	}
-	cmd.Flags().StringVar(&f.as, "as", asExtensions, "what they become: extensions or destinations")
-	cmd.Flags().StringVar(&f.from, "from", "", "whose file it is: "+strings.Join(clientconfig.Clients(), ", ")+" (default: as it looks)")
+	cmd.Flags().StringVar(&f.as, "as", asExtensions, "the form to write: extensions or destinations")
+	cmd.Flags().StringVar(&f.from, "from", "", "the program whose file it is: "+strings.Join(clientconfig.Clients(), ", ")+" (default: detected)")
 	cmd.Flags().StringVar(&f.to, "to", "", "with --write, the `PATH` to write to: a directory for extensions (default ./extensions), a new file for destinations (default config/destinations.yaml)")
-	cmd.Flags().BoolVar(&f.write, "write", false, "write the files; nothing that is there is overwritten")
-	cmd.Flags().BoolVar(&f.secrets, "with-secrets", false, "leave secrets in clear text")
+	cmd.Flags().BoolVar(&f.write, "write", false, "write the files; existing files are never overwritten")
+	cmd.Flags().BoolVar(&f.secrets, "with-secrets", false, "write secrets in clear text")
 	console.CompleteFlag(cmd, "as", []string{asExtensions, asDestinations})
 	console.CompleteFlag(cmd, "from", clientconfig.Clients())
 	return cmd

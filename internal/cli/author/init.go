@@ -25,8 +25,8 @@ func Init(c *console.Console) *cobra.Command {
 	var lang string
 	var update bool
 	names, about := scaffold.Languages()
-	long := "Write an extension that runs as it is, with an example of everything: plugin.toml, the program,\n" +
-		"calls for exthost check. NAME alone goes into the first search path, a path goes there. --lang is\n"
+	long := "Write an extension that runs as it is, with examples: plugin.toml, the program, calls for exthost\n" +
+		"check. A NAME without a path is written into the first search path. --lang is one of\n"
 	for _, name := range names {
 		long += fmt.Sprintf("\n  %-7s %s", name, about[name])
 	}

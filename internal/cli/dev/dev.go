@@ -24,13 +24,13 @@ func Dev(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [DIR]",
 		Short: "Work on an extension: run it, swap it at every save, call its tools at a prompt",
-		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. A save\n" +
-			"of its manifest, of its command file or of what [dev] watch names swaps it; a broken one\n" +
-			"leaves the build before in place and says where it is broken. What it writes to stderr is\n" +
-			"shown, and so is what a save changes in its tools. At the prompt, NAME key=value… calls a\n" +
-			"tool as exthost call does; tab completes, help helps. Without a terminal, calls are read\n" +
-			"from stdin line by line. With --attach the extension is not started: the command that is\n" +
-			"shown runs it in another terminal, under a debugger if you like.",
+		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. When\n" +
+			"you save its manifest, its command file or a file that [dev] watch names, the new build\n" +
+			"replaces the running one; if the new build is broken, the running one stays and the error is\n" +
+			"shown. The stderr of the extension and changes of its tools are shown too. At the prompt,\n" +
+			"NAME key=value… calls a tool as exthost call does; tab completes, help helps. Without a\n" +
+			"terminal, calls are read from stdin line by line. With --attach the extension is not\n" +
+			"started: run the command that is shown in another terminal, under a debugger if you like.",
 		Example: "  exthost dev extensions/weather\n  echo 'greet name=Ada' | exthost dev extensions/weather",
 		Args:    console.AtMostOne("the directory of an extension"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -19,11 +19,11 @@ func Tap(c *console.Console) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use:   "tap [ID]",
-		Short: "Show what passes between the running exthost and its extensions, as it passes",
-		Long: "Show every message between the exthost that serves this directory and its extensions, or\n" +
-			"one of them, a line each: > what the host sends, < what the extension does. The secrets it\n" +
-			"was given are masked. An extension that runs a command for each call has no messages: there\n" +
-			"it is the command and what it printed. Ctrl-C ends it.",
+		Short: "Show the messages between the running exthost and its extensions as they pass",
+		Long: "Show every message between the exthost that serves this directory and its extensions, or one\n" +
+			"of them, a line each: > marks messages of the host, < those of the extension. Secrets that\n" +
+			"the extension was given are masked. For an extension that runs a command for each call, the\n" +
+			"command and its output are shown. Ctrl-C ends it.",
 		Example:           "  exthost tap notes\n  exthost tap -o json | jq -r .text",
 		Args:              console.AtMostOne("the id of one extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
@@ -60,7 +60,7 @@ func tap(ctx context.Context, c *console.Console, ids []string, columns int) err
 			return fmt.Errorf("a frame that cannot be read: %w", err)
 		}
 		if f.Lost > 0 {
-			c.Warn("%s lost, this was too slow for them", console.Count(f.Lost, "frame"))
+			c.Warn("%s lost, because this command read them too slowly", console.Count(f.Lost, "frame"))
 		}
 		line := console.SafeJSON(data)
 		if c.Output == "table" {

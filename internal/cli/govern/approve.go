@@ -24,10 +24,10 @@ import (
 func Approve(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "approve [ID]",
-		Short: "Let a call be made that waits for an approval; without an id list those that wait",
-		Long: "Approve one call of the running exthost, once: at once if its caller still waits, else when\n" +
-			"the same caller makes the same call again before the question expires. Without an id, list\n" +
-			"the questions.",
+		Short: "Approve a call that waits; without an id, list the calls that wait",
+		Long: "Approve one call of the running exthost, once. If its caller still waits, the call is made\n" +
+			"at once; else when the same caller makes the same call again before the approval expires.\n" +
+			"Without an id, list the calls that wait.",
 		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
 		Args:              console.AtMostOne("the id of a question"),
 		ValidArgsFunction: completeQuestion(c),
@@ -45,7 +45,7 @@ func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:               "deny ID [REASON ...]",
 		Short:             "Refuse a call that waits for an approval",
-		Long:              "Refuse one call of the running exthost that waits for an approval. Its caller is told the\nreason.",
+		Long:              "Refuse a call of the running exthost that waits for approval. The caller is told the reason.",
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
 		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of a question"),
 		ValidArgsFunction: completeQuestion(c),

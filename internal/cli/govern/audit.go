@@ -26,10 +26,10 @@ func Audit(c *console.Console) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show the audit log: who called what, and what became of it; verify its chain",
+		Short: "Show the audit log: who called what, with which outcome; verify its chain",
 		Long: "Show the records of the audit log, the oldest first, from its files: no exthost has to run.\n" +
-			"-f goes on with new ones. --verify follows the chain of hashes through all files instead: the\n" +
-			"exit code is 1 when a line was changed, removed or put in.",
+			"-f follows new records. --verify instead checks the chain of hashes through all files: the\n" +
+			"exit code is 1 when a line was changed, removed or inserted.",
 		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit --verify",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func Audit(c *console.Console) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&q.Follow, "follow", "f", false, "go on with new records until Ctrl-C")
+	f.BoolVarP(&q.Follow, "follow", "f", false, "follow new records until Ctrl-C")
 	f.BoolVar(&q.Denied, "denied", false, "only what a policy or a hook ended")
 	f.StringVar(&q.Tool, "tool", "", "only tools whose registered name fits `GLOB`")
 	f.StringVar(&q.Caller, "caller", "", "only callers that fit `GLOB`")

@@ -32,7 +32,8 @@ func hooksList(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List hooks in the order in which they run, starting nothing", Args: console.NoArgs,
 		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
-			"which they run. What an extension answers itself is as its manifest declares it.",
+			"which they run. Hooks that an extension answers itself are listed as its manifest declares\n" +
+			"them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			only, err := hookEvent(event)
 			if event != "" && err != nil {
@@ -41,7 +42,7 @@ func hooksList(c *console.Console) *cobra.Command {
 			return listHooks(cmd.Context(), c, only)
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", "", "only those of one `EVENT`, by our name or Claude Code's")
+	cmd.Flags().StringVar(&event, "event", "", "only hooks of one `EVENT`, by our name or Claude Code's")
 	console.CompleteFlag(cmd, "event", eventNames())
 	return cmd
 }
@@ -91,10 +92,10 @@ func hooksImport(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Turn the hooks of Claude Code's settings into a hooks section of our configuration",
-		Long: "Read a settings.json of Claude Code, or the hooks.json of a plugin of it, and print its\n" +
-			"hooks as our configuration states them. Their command lines are for a shell there, so\n" +
-			"they are given to sh -c; a hook that breaks stops nobody there, so on_error is allow.\n" +
-			"What cannot be carried over is said on stderr.",
+		Long: "Read a settings.json of Claude Code, or the hooks.json of one of its plugins, and print its\n" +
+			"hooks in the form of our configuration. Claude Code runs command lines in a shell, so they\n" +
+			"are given to sh -c; there a hook that fails denies nothing, so on_error is allow. Settings\n" +
+			"that cannot be carried over are reported on stderr.",
 		Example: "  exthost hooks import ~/.claude/settings.json --file config/hooks.yaml",
 		Args:    console.One("the path of a settings.json"),
 		RunE:    func(_ *cobra.Command, args []string) error { return importHooks(c, args[0], file) },

@@ -20,9 +20,9 @@ func hooksTest(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test EVENT",
 		Short: "Run the hooks of one event on a sample and show what each does",
-		Long: "Run the hooks that listen to an event, on one that is not happening, and print what each\n" +
-			"answers and how long it takes. The hooks really run, and do what they do; extensions\n" +
-			"that have hooks are started for it. The exit code is 6 when the outcome is a denial.",
+		Long: "Run the hooks of an event on a sample, and print what each answers and how long it takes.\n" +
+			"The hooks really run and have their usual effects; extensions that have hooks are started\n" +
+			"for it. The exit code is 6 when the outcome is a denial.",
 		Example: "  exthost hooks test PreToolUse --tool ext_notes_add -d '{\"text\": \"buy milk\"}'\n" +
 			"  exthost hooks test before_message -d '{\"prompt\": \"hello\"}'",
 		Args: console.One("an event such as before_tool_call"),
@@ -59,7 +59,7 @@ func testHooks(ctx context.Context, c *console.Console, name, tool, data string)
 	hosts.PrintProblems(c, h.Status())
 	e := hooks.Event{Point: hooks.Point(event), Tool: tool, Call: "call_test", Payload: payload}
 	if _, known := h.Tools().Lookup(tool); tool != "" && !known {
-		c.Warn("there is no tool %s; hooks are told of it all the same", console.Safe(tool))
+		c.Warn("there is no tool %s; its hooks run all the same", console.Safe(tool))
 	}
 	if e.Point == hooks.ToolCallFailed {
 		e.Arguments, e.Error = payload, protocol.Errorf(protocol.ExtensionError, "a sample failure")

@@ -27,8 +27,9 @@ func policyList(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the policies in the order they are asked, with what they decided",
-		Long: "List the policies in the order they are asked. Where an exthost runs for this directory\n" +
-			"with what they have decided; of one in shadow mode how often it would have acted.",
+		Long: "List the policies in the order they are asked. If an exthost runs for this directory, the\n" +
+			"list includes their decisions so far; for a policy in shadow mode, how often it would have\n" +
+			"acted.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := policies(cmd.Context(), c)
@@ -66,10 +67,10 @@ func policyTest(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test CALL.json",
 		Short: "Try what the policies would do about a call, without making it",
-		Long: "Hold a call against the policies and show what each decides, without making it. - reads\n" +
-			"stdin. The file holds {\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\"\n" +
-			"in place of the first two. Nobody is asked and nothing is recorded, but policies that count\n" +
-			"do count it. The exit code is 6 when the call would be denied.",
+		Long: "Show what each policy decides about a call, without making it. - reads stdin. The file holds\n" +
+			"{\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\" in place of the first\n" +
+			"two. No person is asked and nothing is recorded, but policies that count do count the call.\n" +
+			"The exit code is 6 when the call would be denied.",
 		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}, \"caller\": \"ada\"}' | exthost policy test -",
 		Args:    console.One("a file with a call, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,18 +129,17 @@ func policyPins(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "pins",
-		Short: "Show the tools that have changed since they were pinned, and approve that",
-		Long: "Show the tools that a policy of builtin: pin holds back, because they do not say of\n" +
-			"themselves what they said when they were first seen, with the difference; --all shows all\n" +
-			"that are pinned.",
+		Short: "Show the tools that have changed since they were pinned, and approve changes",
+		Long: "Show the tools that a policy of builtin: pin holds back because their descriptors differ\n" +
+			"from those first seen, with the differences; --all shows all that are pinned.",
 		Example: "  exthost policy pins\n  exthost policy pins approve notes add",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return pins(cmd.Context(), c, all) },
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also those that have not changed")
+	cmd.Flags().BoolVar(&all, "all", false, "also tools that have not changed")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "approve ID [TOOL]",
-		Short: "Let a changed tool of an extension pass, or all of them, and pin what they say now",
+		Short: "Approve a changed tool of an extension, or all of them, and pin the current descriptors",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
 				return console.Usagef("exthost policy pins", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())

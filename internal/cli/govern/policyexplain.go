@@ -25,10 +25,10 @@ func policyExplain(c *console.Console) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
 		Use:   "explain [ID]",
-		Short: "Explain a decision by its id; without one list the latest",
-		Long: "Show which policy decided what about one exchange, in which order, how long each took and\n" +
-			"why. The id is in every denial. Without one, list the latest decisions; --shadow lists those\n" +
-			"in which a policy in shadow mode would have acted.",
+		Short: "Explain a decision by its id; without an id, list the latest",
+		Long: "Show what each policy decided about one exchange, in which order, how long each took and\n" +
+			"why. Every denial states the id. Without an id, list the latest decisions; --shadow lists\n" +
+			"those in which a policy in shadow mode would have acted.",
 		Example: "  exthost policy explain\n  exthost policy explain --shadow -n 50\n  exthost policy explain 0a1b2c3d4e5f6",
 		Args:    console.AtMostOne("the id of a decision"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ func policyExplain(c *console.Console) *cobra.Command {
 			return listDecisions(cmd.Context(), c, last, shadow)
 		},
 	}
-	cmd.Flags().BoolVar(&shadow, "shadow", false, "only those in which a policy in shadow mode would have acted")
+	cmd.Flags().BoolVar(&shadow, "shadow", false, "only decisions in which a policy in shadow mode would have acted")
 	cmd.Flags().IntVarP(&last, "last", "n", 20, "look at the last `N` decisions")
 	return cmd
 }

@@ -31,10 +31,10 @@ func Call(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [key=value | key:=JSON ...]",
 		Short: "Call one tool and print its result",
-		Long: "Call a tool of the exthost that runs for this directory, or where none does start the\n" +
-			"extension that has the tool for this one call; print the text of its result, or with -o json\n" +
-			"all of it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON\n" +
-			"says it in JSON, a repeated key makes a list), laid over -d JSON, or -d - for stdin.",
+		Long: "Call a tool of the exthost that runs for this directory; if none runs, start the extension\n" +
+			"that has the tool for this one call. Print the text of the result, or with -o json all of\n" +
+			"it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON gives the value in\n" +
+			"JSON, a repeated key makes a list), laid over -d JSON, or -d - for stdin.",
 		Example: "  exthost call ext_notes_add text='buy milk' tags=home tags=food\n" +
 			"  exthost call ext_notes_search limit=5 -o json\n" +
 			"  echo '{\"text\": \"buy milk\"}' | exthost call ext_notes_add -d -",

@@ -29,8 +29,9 @@ func Doctor(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the configuration and every extension; --runtime also starts each one",
-		Long: "Check the configuration, every manifest and what every extension requires; --runtime also\n" +
-			"starts each one, shakes hands with it and stops it again. The exit code is 9 when a check\nfails; what is skipped for want of something is no failure.",
+		Long: "Check the configuration, every manifest and the requirements of every extension; --runtime\n" +
+			"also starts each extension, shakes hands with it and stops it again. The exit code is 9 when\n" +
+			"a check fails; a check that is skipped because something is missing is no failure.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := diagnose(cmd.Context(), c, handshake)

@@ -26,8 +26,9 @@ func List(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the extensions found, and why any of them cannot run here",
-		Long: "List what the search paths hold, without starting anything. What was found and cannot\n" +
-			"run here, or is disabled, is listed with its reason; broken manifests are reported on\nstderr.",
+		Long: "List the extensions on the search paths, without starting anything. An extension that cannot\n" +
+			"run here, or is disabled, is listed with the reason; broken manifests are reported on\n" +
+			"stderr.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := hosts.Inspect(cmd.Context(), c, hosts.None)
@@ -67,8 +68,9 @@ func Info(c *console.Console) *cobra.Command {
 		Use:   "info ID",
 		Short: "Show one extension: its tools, requirements, environment and faults",
 		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
-			"it is not given and which secret-like ones it is. Where an exthost runs for this directory\n" +
-			"this is about its processes and their last crash; else the extension is started and stopped\nagain.",
+			"are withheld from it and which secret-like ones are passed. If an exthost runs for this\n" +
+			"directory, show its processes and their last crash; else start the extension and stop it\n" +
+			"again.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {

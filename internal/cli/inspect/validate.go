@@ -24,8 +24,8 @@ func Validate(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [DIR | plugin.toml ...]",
 		Short: "Check manifests, or without arguments the whole configuration, starting nothing",
-		Long: "Check the manifests given, or the configuration and every manifest it finds, and print\n" +
-			"all that is wrong with file, line and column. The exit code is 3 when anything is an error.",
+		Long: "Check the manifests given, or the configuration and every manifest it finds, and print all\n" +
+			"errors and warnings with file, line and column. The exit code is 3 when there is an error.",
 		Example: "  exthost validate\n  exthost validate extensions/weather",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

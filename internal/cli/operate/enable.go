@@ -19,7 +19,7 @@ import (
 
 // Enable lets a disabled extension run again.
 func Enable(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "enable", "Let an extension run again that is disabled, now and from now on",
+	return ruleCommand(c, "enable", "Let a disabled extension run again, now and from now on",
 		"Take an extension out of extensions.disabled", enable)
 }
 
@@ -32,17 +32,18 @@ func Disable(c *console.Console) *cobra.Command {
 // Allow puts an extension into the allowlist.
 func Allow(c *console.Console) *cobra.Command {
 	return ruleCommand(c, "allow", "Put an extension into the allowlist, now and from now on",
-		"Put an extension into extensions.allowlist, if there is one: an empty allowlist allows everything,\nand is left so", allow)
+		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty", allow)
 }
 
 // ruleCommand is a command that changes a list in the configuration.
 func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx context.Context, x *subject) error) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " ID", Short: short,
-		Long: does + ", in the configuration file\n" +
-			"that says so or else in that of this directory, whose comments and order stay; an\n" +
-			"exthost.yaml is made where there is none. The exthost that serves this directory does it\n" +
-			"at once; calls in flight may end first. A server of an extension is OWNER.SERVER.",
+		Long: does + ".\n" +
+			"The command edits the configuration file that states the list, else that of this directory,\n" +
+			"and keeps comments and order; without a file it makes exthost.yaml. The exthost that serves\n" +
+			"this directory applies the change at once; calls in flight may end first. A server of an\n" +
+			"extension is OWNER.SERVER.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,9 +24,9 @@ func Logs(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [ID]",
 		Short: "Show the latest log of the running exthost, with the stderr of its extensions",
-		Long: "Show the latest records of the log of the exthost that serves this directory, or those\n" +
-			"about one extension or policy:NAME, the lines of its stderr among them; -f goes on with new ones. It keeps\n" +
-			"the last 256 of each extension, info and above; debug is there only with -f.",
+		Long: "Show the latest records of the log of the exthost that serves this directory, or those of\n" +
+			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
+			"256 of each extension, info and above; debug is shown only with -f.",
 		Example:           "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",
 		Args:              console.AtMostOne("the id of one extension, or policy:NAME"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
@@ -47,7 +47,7 @@ func Logs(c *console.Console) *cobra.Command {
 			return logs(cmd.Context(), c, query, args)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new records until Ctrl-C or the end of the host")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new records until Ctrl-C or the end of the host")
 	cmd.Flags().StringVar(&level, "level", "info", "only this `LEVEL` and above: "+strings.Join(console.LogLevels, ", "))
 	cmd.Flags().IntVarP(&last, "last", "n", 0, "begin with the last `N` records (default: all that are kept)")
 	console.CompleteFlag(cmd, "level", console.LogLevels)
@@ -74,7 +74,7 @@ func printRecord(c *console.Console, data []byte) error {
 		return fmt.Errorf("a log record that cannot be read: %w", err)
 	}
 	if record.Lost > 0 {
-		c.Warn("%d records were lost, this was too slow for them", record.Lost)
+		c.Warn("%d records were lost, because this command read them too slowly", record.Lost)
 	}
 	text := console.SafeJSON(data) // one record, one line
 	if c.Output == "table" {

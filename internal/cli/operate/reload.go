@@ -23,11 +23,12 @@ func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Bring the running exthost to what its folders and files hold now",
-		Long: "Have the exthost that serves this directory look again: what is new is started, what has\n" +
-			"changed is started beside what runs and then takes its place, what is gone ends once its\n" +
-			"calls have. What is broken changes nothing: the build before goes on. The same as SIGHUP.\n" +
-			"The exit code is 3 while a manifest is broken, and 7 when an extension does not start.",
+		Short: "Apply changes of folders and files to the running exthost",
+		Long: "Have the exthost that serves this directory apply the current content of its folders and\n" +
+			"files. New and changed extensions start beside the running ones and then replace them;\n" +
+			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
+			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when an\n" +
+			"extension does not start.",
 		Args: console.NoArgs,
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
 			change, err := reload(ctx, r, dryRun)
@@ -47,7 +48,7 @@ func Reload(c *console.Console) *cobra.Command {
 			return notReloaded(change, broken)
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would happen")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only report what would change")
 	return cmd
 }
 
@@ -108,7 +109,7 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
 	}
 	for _, section := range change.Restart {
-		fmt.Fprintf(&b, "%s has changed and counts when exthost is started again\n", section)
+		fmt.Fprintf(&b, "%s has changed and takes effect when exthost is started again\n", section)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -136,7 +137,7 @@ func Restart(c *console.Console) *cobra.Command {
 		Short: "Restart one extension of the running exthost; also one that has failed",
 		Long: "Have the exthost that serves this directory replace the processes of one extension and\n" +
 			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
-			"called, or says why it cannot.",
+			"called, or prints why it cannot.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {

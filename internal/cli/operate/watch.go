@@ -22,11 +22,11 @@ var watchWords = []string{"on", "off", "log", "reload", "status"}
 func Watch(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch on|off|log|reload|status",
-		Short: "Have the running exthost look for changes on disk, or not",
+		Short: "Switch on or off whether the running exthost looks for changes on disk",
 		Long: "Have the exthost that serves this directory look for changes of extensions and of its\n" +
-			"configuration: log says what changed, reload applies it, on does what extensions.watch.mode\n" +
-			"says of the two. It holds until that exthost ends; extensions.watch in the configuration is\n" +
-			"for good. status says how it stands.",
+			"configuration: log reports changes, reload applies them, on uses extensions.watch.mode. The\n" +
+			"setting holds until that exthost ends; to keep it, set extensions.watch in the\n" +
+			"configuration. status shows the current setting.",
 		Example:   "  exthost watch reload\n  exthost watch status -o json",
 		ValidArgs: watchWords,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -146,7 +146,7 @@ func (t operatorToken) forget() {
 func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
 	if f.reload != nil {
 		if err := f.reload(); err != nil {
-			log.Error("the certificate is not read again, the one before goes on", "error", err)
+			log.Error("the certificate is not read again, the previous one stays in use", "error", err)
 		}
 	}
 	c, err := h.Admin().Reload(ctx)
@@ -158,6 +158,6 @@ func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
 		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
 	}
 	for _, section := range c.Restart {
-		log.Warn("changed, and counts when exthost is started again", "section", section)
+		log.Warn("changed, and takes effect when exthost is started again", "section", section)
 	}
 }
