@@ -147,8 +147,8 @@ func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
 func (r *reloads) retire(p *snapshot.Plan) {
 	past := r.h.snapshots.Past()
 	for _, u := range r.h.units.All() {
-		if !p.Has(u) && u.Base().Retire() {
-			r.h.life.beside.Go(func() { r.end(u, past) })
+		if !p.Has(u) && u.Base().Retire() && !r.h.life.beside.Go(func() { r.end(u, past) }) {
+			r.end(u, past) // the host closes, and nothing more runs beside it
 		}
 	}
 }
@@ -173,7 +173,10 @@ func (r *reloads) end(u unit.Runner, past []*snapshot.Snapshot) {
 	drain := max(0, time.Until(deadline))
 	ctx, cancel := context.WithTimeout(r.h.life.closing, drain+base.Spec.Options.ShutdownGrace+stopMargin)
 	defer cancel()
-	if err := u.Stop(ctx, drain); err != nil && r.h.life.closing.Err() == nil {
+	if err := u.Stop(ctx, drain); err != nil {
+		if r.h.life.closing.Err() != nil {
+			return // Close stops the unit with all others, and kills it in the end
+		}
 		base.Log.Error("did not stop, and is killed", "error", err)
 		u.Kill()
 	}

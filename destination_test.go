@@ -362,3 +362,40 @@ func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A destination whose clients are all of the legacy era lists its tools in the status.
+func TestToolsOfASharedDestinationWithLegacyClients(t *testing.T) {
+	processtest.Leaks(t)
+	h := openDestination(t, "mcp", func(d *config.Destination) { d.Instances = manifest.InstancesShared }, exthost.Options{})
+	connect(t, h, "1", nil)
+	if s := destinationStatus(t, h); !slices.Contains(s.Tools, "ext_d_upper") {
+		t.Errorf("tools in the status: %q", s.Tools)
+	}
+}
+
+// An extension that is kept although its manifest is broken, and a destination of its id,
+// are two units: neither is stopped for the other.
+func TestDestinationWithTheIDOfAKeptExtension(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("d", child("sdk", ""))
+	plain := f.config()
+	next := plain
+	h := f.openWith(plain, exthost.Options{Reread: func() (*config.Config, error) { return next, nil }})
+	f.write("d/plugin.toml", "[broken")
+	both := *f.config()
+	both.Destinations = destinations(t, "mcp", nil).Destinations
+	next = &both
+	if c, err := h.Admin().Reload(deadline(t)); err != nil || len(c.Kept) != 1 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if err := os.RemoveAll(filepath.Join(f.dir, "d")); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.Admin().Reload(deadline(t)); err != nil || !slices.Equal(c.Removed, []string{"d"}) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	s, _ := connect(t, h, "1", nil)
+	if got, err := ask(t, h, s, "upper", `{"text":"x"}`); err != nil || got != "X" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

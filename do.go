@@ -37,7 +37,7 @@ func (h *Host) stages() []dispatch.Stage {
 // a *protocol.Error.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if h.opts.Mode.Inspect {
-		return nil, errInspect
+		return nil, errInspect()
 	}
 	return h.dispatcher.Do(ctx, c)
 }
@@ -52,13 +52,15 @@ func (h *Host) Call(ctx context.Context, tool string, args any) (protocol.ToolRe
 		return nil, err
 	}
 	if h.opts.Mode.Inspect {
-		return nil, errInspect
+		return nil, errInspect()
 	}
 	result, err := h.dispatcher.CallTool(ctx, tool, arguments)
 	return protocol.ToolResult(result), err
 }
 
-var errInspect = protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
+func errInspect() error {
+	return protocol.Errorf(protocol.NotReady, "the host was opened with Inspect, and makes no calls")
+}
 
 func encodeArguments(args any) (json.RawMessage, error) {
 	switch args := args.(type) {

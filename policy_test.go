@@ -197,3 +197,20 @@ func TestG2OptionalPolicyIsDown(t *testing.T) {
 		})
 	}
 }
+
+// A reload of a closed host starts nothing.
+func TestReloadOfAClosedHost(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	cfg := f.config()
+	cfg.Extensions.Enabled = false
+	with := *cfg
+	with.Plugins = []governance.Spec{guardSpec(t, "guard", "guard")}
+	h := f.openWith(cfg, exthost.Options{Reread: func() (*config.Config, error) { return &with, nil }})
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.Admin().Reload(deadline(t)); protocol.KindOf(err) != protocol.ShuttingDown {
+		t.Errorf("%+v, %v", c, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/watch"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -55,6 +56,9 @@ func (r *reloads) reloaded(o Reloaded) {
 func (r *reloads) reload(ctx context.Context) (*status.Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.h.life.closing.Err() != nil {
+		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closed")
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.h.life.closing, cancel)()

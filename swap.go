@@ -78,12 +78,13 @@ func onSignal(ctx context.Context, c <-chan struct{}, pause time.Duration, f fun
 // its tools: it compares the offer with the last one, keeps it for the next start, and asks
 // for a new snapshot.
 func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
-	defer signal(h.life.rebuild)
 	if i.Legacy { // this instance serves calls, and its offer is not kept
+		signal(h.life.rebuild)
 		return
 	}
 	p := h.snapshots.Load().Policies
 	p.Pin(x.ID(), i.Handshake().Tools)
+	signal(h.life.rebuild)
 	changes := x.Remember(i)
 	if p.PinsToolsOf(x.ID()) { // the policy reports altered tools
 		changes = slices.DeleteFunc(changes, tools.Change.Altered)

@@ -3,6 +3,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -147,9 +148,7 @@ func (d *Destination) Kill() {
 // EndSession implements [unit.Runner].
 func (d *Destination) EndSession(key string) {
 	d.Unit.EndSession(key)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.sessionEnv, key)
+	d.dropEnv(key)
 }
 
 // Secrets implements [unit.Runner]. It includes the values that sessions have brought.
@@ -182,10 +181,16 @@ func (d *Destination) Acquire(ctx context.Context, s *protocol.Session, key stri
 	if err := d.unable(); err != nil {
 		return nil, nil, err
 	}
-	if d.addEnv(key, s) {
+	added := d.addEnv(key, s)
+	if added {
 		d.Env.SecretsChanged()
 	}
-	return d.Unit.Acquire(ctx, s, key)
+	i, release, err := d.Unit.Acquire(ctx, s, key)
+	if e, ok := errors.AsType[*protocol.Error](err); ok && added && e.RetryAfter > 0 { // no instance has the variables
+		d.dropEnv(key)
+		d.Env.SecretsChanged()
+	}
+	return i, release, err
 }
 
 // Refusal returns why a call of s would be refused now; nil when it would not.
@@ -212,6 +217,12 @@ func (d *Destination) addEnv(key string, s *protocol.Session) bool {
 	return true
 }
 
+func (d *Destination) dropEnv(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessionEnv, key)
+}
+
 // Status returns the status of the destination. Its tools have the names by which
 // policies know them.
 func (d *Destination) Status() status.Destination {
@@ -219,7 +230,7 @@ func (d *Destination) Status() status.Destination {
 	d.mu.Lock()
 	s.Listens = d.listen
 	d.mu.Unlock()
-	if hs := d.Handshake(); hs != nil {
+	if hs := cmp.Or(d.Handshake(), d.Legacy.Handshake()); hs != nil {
 		s.Protocol, s.Hooks = hs.Protocol, hs.Hooks
 		for _, t := range hs.Tools {
 			s.Tools = append(s.Tools, d.ToolName(t.Name))
@@ -228,7 +239,9 @@ func (d *Destination) Status() status.Destination {
 	if err := d.Failure(); err != nil {
 		s.State, s.Reason = string(supervisor.Failed), protocol.Reason(d.Mask(err))
 	}
-	if err := d.Unit.Refusal(context.Background(), nil); err != nil {
+	now, cancel := context.WithCancel(context.Background())
+	cancel() // a status waits for no instance
+	if err := d.Unit.Refusal(now, nil); err != nil {
 		s.Refuses = protocol.Reason(d.Mask(err))
 		if e, ok := errors.AsType[*protocol.Error](err); ok {
 			at := time.Now().Add(e.RetryAfter)

@@ -63,9 +63,8 @@ func (l *Log) Add(d protocol.Diagnostic) {
 
 // Replace keeps d in place of the diagnostics that d replaces, and writes it.
 func (l *Log) Replace(d protocol.Diagnostic, replaces func(protocol.Diagnostic) bool) {
-	l.Remove(replaces)
 	l.mu.Lock()
-	l.starts = append(l.starts, d)
+	l.starts = append(slices.DeleteFunc(l.starts, replaces), d)
 	l.mu.Unlock()
 	l.Write(d)
 }

@@ -31,10 +31,11 @@ func New(o Options) *Gateway {
 // Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
 // not block. A host that closes takes no more sessions: the error is shutting_down.
 func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
-	return g.Sessions.attach(ctx, s, func() {
+	return g.Sessions.attach(ctx, s, func() (dropped func()) {
 		g.LogLevels.drop(s)
 		g.Tasks.drop(s)
-		g.Subscriptions.drop(s)
+		idle := g.Subscriptions.drop(s)
+		return func() { unsubscribe(idle) }
 	})
 }
 

@@ -29,8 +29,9 @@ func newSessions(o *Options) *Sessions {
 	return &Sessions{o: o, attached: make(map[*protocol.Session]*attachment)}
 }
 
-// attach registers s until ctx ends. drop then drops what s has in the gateway.
-func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func()) error {
+// attach registers s until ctx ends. drop then drops what s has in the gateway, and returns
+// what to do about that once the lock is free.
+func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func() (dropped func())) error {
 	began := l.o.Hooks.SessionBegan(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,17 +56,12 @@ func (l *Sessions) detach(a *attachment) {
 }
 
 // ended handles the end of a session.
-func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func(), began <-chan struct{}) {
-	l.mu.Lock()
-	current := l.attached[s] == a
-	if current {
-		delete(l.attached, s)
-	}
-	l.mu.Unlock()
-	if !current {
+func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func() (dropped func()), began <-chan struct{}) {
+	dropped := l.remove(s, a, drop)
+	if dropped == nil { // s was attached again
 		return
 	}
-	drop()
+	dropped()
 	l.o.Hooks.SessionEnded(s, began)
 	if s.ID == "" { // the instances of a stateless caller belong to no session
 		return
@@ -74,6 +70,17 @@ func (l *Sessions) ended(s *protocol.Session, a *attachment, drop func(), began 
 	for _, u := range l.o.Units.All() {
 		u.EndSession(key)
 	}
+}
+
+// remove drops s if a is its registration, in one step: s may be attached again at once.
+func (l *Sessions) remove(s *protocol.Session, a *attachment, drop func() (dropped func())) (dropped func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.attached[s] != a {
+		return nil
+	}
+	delete(l.attached, s)
+	return drop()
 }
 
 // Close drops every session without handling its end.

@@ -74,16 +74,15 @@ func (l *Subscriptions) sessionsOf(to subscription) []*protocol.Session {
 	return slices.Collect(maps.Keys(l.to[to]))
 }
 
-// drop removes a session that has ended, and unsubscribes from the resources that no
-// session follows any more.
-func (l *Subscriptions) drop(s *protocol.Session) {
-	var idle []subscription
+// drop removes a session that has ended, and returns the resources that no session follows
+// any more.
+func (l *Subscriptions) drop(s *protocol.Session) (idle []subscription) {
 	for _, to := range l.followedBy(s) {
 		if l.remove(to, s) {
 			idle = append(idle, to)
 		}
 	}
-	unsubscribe(idle)
+	return idle
 }
 
 // unsubscribeTimeout bounds what the end of a session can cost.

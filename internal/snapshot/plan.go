@@ -73,8 +73,19 @@ func (p *Plan) Unit(id string) unit.Runner {
 	return nil
 }
 
-// Has reports whether u is a unit of the plan.
-func (p *Plan) Has(u unit.Runner) bool { return p.Unit(u.Base().ID()) == u }
+// Has reports whether u is a unit of the plan. An extension that was kept may have the id
+// of a destination.
+func (p *Plan) Has(u unit.Runner) bool {
+	switch u := u.(type) {
+	case *unit.Extension:
+		return p.Extensions[u.ID()] == u
+	case *bridge.Destination:
+		return p.Destinations[u.ID()] == u
+	case *policies.Process:
+		return slices.Contains(p.Policies.Processes, u)
+	}
+	return false
+}
 
 // Units returns every unit: processes of policies, extensions, destinations.
 func (p *Plan) Units() (list []unit.Runner) {

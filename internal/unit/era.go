@@ -15,7 +15,7 @@ import (
 // LegacyGroup is the instance that serves clients of the legacy era of MCP, where the
 // server may speak both eras: a child's session belongs to one era. The instance starts
 // with the first such client, and only if the other instances speak the modern era. A unit
-// without one has an LegacyGroup that is never used.
+// without one has a LegacyGroup that is never used.
 type LegacyGroup struct {
 	unit       *Unit
 	exists     bool

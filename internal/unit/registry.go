@@ -36,6 +36,8 @@ type Runner interface {
 type Registry struct {
 	redactor *redact.Redactor
 
+	refreshing sync.Mutex // one refresh at a time, or an older list could be the last
+
 	mu   sync.Mutex // guards live
 	live map[Runner]struct{}
 }
@@ -72,6 +74,8 @@ func (r *Registry) All() []Runner {
 
 // RefreshSecrets tells the redactor the secrets of all units.
 func (r *Registry) RefreshSecrets() {
+	r.refreshing.Lock()
+	defer r.refreshing.Unlock()
 	var secrets []string
 	for _, u := range r.All() {
 		secrets = append(secrets, u.Secrets()...)
