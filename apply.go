@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/policies"
@@ -153,35 +152,13 @@ func (r *reloads) retire(p *snapshot.Plan) {
 	}
 }
 
-// stopMargin is what a stop may take beyond drain_timeout and shutdown_grace before the
-// processes are killed.
-const stopMargin = 5 * time.Second
-
-// end stops u once the calls that may be with it, those of past snapshots, have ended, at
-// the latest after its drain_timeout.
-func (r *reloads) end(u unit.Runner, past []*snapshot.Snapshot) {
-	base := u.Base()
-	drained, cancel := context.WithTimeout(r.h.life.closing, base.Spec.Options.DrainTimeout)
-	defer cancel()
-	for _, s := range past {
-		select {
-		case <-s.Left():
-		case <-drained.Done():
-		}
+// end drains u and forgets it. If the host closes meanwhile, Close stops u with all others,
+// and kills it in the end.
+func (r *reloads) end(u unit.Runner, past []<-chan struct{}) {
+	if unit.Drain(r.h.life.closing, u, past) {
+		r.h.units.Remove(u)
+		u.Base().Stopped()
 	}
-	deadline, _ := drained.Deadline()
-	drain := max(0, time.Until(deadline))
-	ctx, cancel := context.WithTimeout(r.h.life.closing, drain+base.Spec.Options.ShutdownGrace+stopMargin)
-	defer cancel()
-	if err := u.Stop(ctx, drain); err != nil {
-		if r.h.life.closing.Err() != nil {
-			return // Close stops the unit with all others, and kills it in the end
-		}
-		base.Log.Error("did not stop, and is killed", "error", err)
-		u.Kill()
-	}
-	r.h.units.Remove(u)
-	base.Stopped()
 }
 
 // retirePipeline closes a pipeline that was replaced, once the calls of past snapshots have
@@ -192,9 +169,9 @@ func (r *reloads) retirePipeline(before, now *governance.Pipeline) {
 	}
 	past := r.h.snapshots.Past()
 	r.h.life.beside.Go(func() {
-		for _, s := range past {
+		for _, left := range past {
 			select {
-			case <-s.Left():
+			case <-left:
 			case <-r.h.life.closing.Done():
 			}
 		}

@@ -30,10 +30,6 @@ func (s *Snapshot) Leave() {
 	}
 }
 
-// Left returns a channel that is closed when the snapshot was replaced and the last call
-// has left.
-func (s *Snapshot) Left() <-chan struct{} { return s.left }
-
 func (s *Snapshot) isLeft() bool {
 	select {
 	case <-s.left:
@@ -67,11 +63,15 @@ func (s *Store) Enter() *Snapshot {
 	}
 }
 
-// Past returns the replaced snapshots that calls may still use.
-func (s *Store) Past() []*Snapshot {
+// Past returns a channel for each replaced snapshot that calls may still use. The channel
+// is closed when the last of them has left.
+func (s *Store) Past() (left []<-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.past)
+	for _, p := range s.past {
+		left = append(left, p.left)
+	}
+	return left
 }
 
 // Replace makes the next snapshot of plan, or of the current plan when it is nil, and puts

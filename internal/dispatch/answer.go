@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Answer answers the calls that have no target: the host's own tools, the list of the
+// catalog, and what aggregate serves for all extensions.
+func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
+	return func(next Deliver) Deliver {
+		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+			switch {
+			case c.Target != nil:
+				return next(ctx, c, params)
+			case c.entry != nil:
+				return stored().Call(results.Owner{Caller: c.Exchange.Caller, Session: c.Exchange.Session}, rawjson.Get(params, "arguments"))
+			case c.Request.Method == protocol.MethodToolsList:
+				return c.listTools(params)
+			}
+			one := *c.Request
+			one.Params = params
+			return aggregate.Aggregate(ctx, &one)
+		}
+	}
+}
+
+// Visible takes the tools that the caller may not see out of a destination's list.
+func Visible(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+		result, err := next(ctx, c, params)
+		if d, ok := c.Target.(*bridge.Destination); ok && err == nil && c.Request.Method == protocol.MethodToolsList {
+			result = c.visibleTools(d, result)
+		}
+		return result, err
+	}
+}
+
+// listPage is how many tools one answer to tools/list holds.
+const listPage = 500
+
+// listTools answers tools/list from the catalog, for all extensions or for one, with the
+// tools that the caller may see.
+func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
+	var p struct {
+		Cursor string `json:"cursor"`
+	}
+	if len(params) > 0 {
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
+		}
+	}
+	x := &c.Exchange
+	list, next, err := c.Snapshot.Catalog.Page(x.Extension, p.Cursor, listPage, func(e *tools.Entry) bool {
+		return c.Snapshot.Policies.Pipeline.Visible(x.Caller, e.Extension, e.Name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := rawjson.AppendList(append(make([]byte, 0, 4096), `{"tools":`...), list)
+	if next != "" {
+		out = append(append(out, `,"nextCursor":`...), rawjson.Quote(next)...)
+	}
+	return append(out, '}'), nil
+}
+
+// visibleTools takes the tools that the caller may not see out of the list of d.
+func (c *Call) visibleTools(d *bridge.Destination, result json.RawMessage) json.RawMessage {
+	var list []json.RawMessage
+	if err := json.Unmarshal(rawjson.Get(result, "tools"), &list); err != nil {
+		return result
+	}
+	p := c.Snapshot.Policies
+	seen := slices.DeleteFunc(slices.Clone(list), func(tool json.RawMessage) bool {
+		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
+		return !p.Pipeline.Visible(c.Exchange.Caller, c.Exchange.Extension, d.ToolName(name)) || p.Withholds(d.ID(), tool)
+	})
+	if len(seen) == len(list) {
+		return result
+	}
+	return rawjson.Set(result, "tools", rawjson.AppendList(nil, seen))
+}

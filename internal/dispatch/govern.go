@@ -1,0 +1,33 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// Govern has the policies decide about the request and about its outcome. Hooks after the
+// call see what the policies let pass.
+func Govern(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, _ json.RawMessage) (json.RawMessage, error) {
+		err := c.Snapshot.Policies.Pipeline.Govern(ctx, &c.Exchange, func(ctx context.Context, x *governance.Exchange) (err error) {
+			x.Response, err = next(ctx, c, x.Request)
+			return err
+		}, c.afterHooks()...)
+		return c.Exchange.Response, err
+	}
+}
+
+// Validate checks the arguments of a tool of the catalog. A destination validates the
+// arguments of its tools itself.
+func Validate(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+		if c.entry != nil {
+			if err := c.entry.Validate(c.arguments()); err != nil {
+				return nil, err
+			}
+		}
+		return next(ctx, c, params)
+	}
+}

@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Replay sends a call once more whose process ended over it, if the operator and the tool
+// allow that. When the second instance never got the call, the first outcome stands: the
+// call may have been carried out.
+func Replay(next Deliver) Deliver {
+	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+		result, err := next(ctx, c, params)
+		if !c.replays(err) || ctx.Err() != nil {
+			return result, err
+		}
+		c.Target.Base().Log.Info("sent again, since its process ended before the answer", "tool", c.entry.Name, "reason", protocol.Reason(err))
+		c.Exchange.Replayed = true
+		again, second := next(ctx, c, params)
+		if second != nil && !reached(second) {
+			return nil, err
+		}
+		return again, second
+	}
+}
+
+// replays reports whether a call that ended with err is to be sent once more: the
+// operator allows it for the extension, the process had the request and ended before its
+// answer, and the tool says that a second call does no more than the first. An answer that
+// was too long would be too long again.
+func (c *Call) replays(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && e.Outcome != "" && protocol.ProcessEnded(err) && e.Kind != protocol.LineTooLong &&
+		c.entry != nil && c.Target.Base().Spec.Options.Replay == manifest.ReplayIdempotent && repeatable(c.entry)
+}
+
+// repeatable reports whether the tool is annotated as one that only reads, or whose second
+// call with the same arguments does no more than the first.
+func repeatable(e *tools.Entry) bool {
+	says := func(hint string) bool { return string(rawjson.Get(e.Annotations, hint)) == "true" }
+	return says("readOnlyHint") || says("idempotentHint")
+}
+
+// reached reports whether an extension had the request of a call that failed.
+func reached(err error) bool {
+	e, ok := errors.AsType[*protocol.Error](err)
+	return ok && (e.Outcome != "" || e.Kind == protocol.ExtensionError || e.Kind == protocol.InvalidResponse)
+}

@@ -1,0 +1,93 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// callerToken returns the progress token in the caller's params, nil without one.
+func callerToken(params json.RawMessage) json.RawMessage {
+	if !mayHave(params, protocol.MetaProgressToken) {
+		return nil
+	}
+	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
+}
+
+// tokenSource makes unique progress tokens. Tokens of callers cannot be used, because they
+// are unique within one session only, and one child serves many sessions.
+type tokenSource struct {
+	prefix string
+	last   atomic.Uint64
+}
+
+func (m *tokenSource) init() {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	m.prefix = `"x` + hex.EncodeToString(b[:]) + "-"
+}
+
+// next returns a new token as JSON.
+func (m *tokenSource) next() json.RawMessage {
+	b := append(make([]byte, 0, 32), m.prefix...)
+	return append(strconv.AppendUint(b, m.last.Add(1), 10), '"')
+}
+
+// tokenOf returns the progress token in a message of the child, which names a call.
+func tokenOf(m *jsonrpc.Message) string {
+	if !bytes.Contains(m.Params, []byte(protocol.MetaProgressToken)) {
+		return ""
+	}
+	if m.Method == protocol.MethodProgress {
+		return string(rawjson.Get(m.Params, protocol.MetaProgressToken))
+	}
+	return string(rawjson.Get(rawjson.Get(m.Params, "_meta"), protocol.MetaProgressToken))
+}
+
+// loose reports whether a message without a progress token may belong to a call: requests
+// except ping, and log messages. Other notifications are about the server itself.
+func loose(m *jsonrpc.Message) bool {
+	if m.ID != nil {
+		return m.Method != protocol.MethodPing
+	}
+	return m.Method == protocol.MethodMessage
+}
+
+// relay passes the messages of the child about a call to the caller.
+type relay struct {
+	client      protocol.Peer   // nil drops notifications and refuses requests
+	callerToken json.RawMessage // the progress token of the caller; nil without one
+}
+
+func (r *relay) message(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+	params := r.restore(m)
+	switch {
+	case m.ID == nil && r.client == nil:
+		return nil, nil
+	case m.ID == nil:
+		return nil, r.client.Notify(ctx, m.Method, params)
+	case r.client == nil:
+		return nil, unknownMethod(m.Method)
+	}
+	raw, err := r.client.Call(ctx, m.Method, params)
+	return raw, wireError(err)
+}
+
+// restore replaces the token in m by the token of the caller.
+func (r *relay) restore(m *jsonrpc.Message) json.RawMessage {
+	if r.callerToken == nil || tokenOf(m) == "" {
+		return m.Params
+	}
+	if m.Method == protocol.MethodProgress {
+		return rawjson.Set(m.Params, protocol.MetaProgressToken, r.callerToken)
+	}
+	return withToken(m.Params, r.callerToken)
+}
