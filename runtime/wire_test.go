@@ -132,6 +132,7 @@ func TestW4LateAnswer(t *testing.T) {
 	if i := r.Info(); i.Abandoned != 0 || i.Late != 1 {
 		t.Errorf("%d abandoned, %d late, want 0 and 1", i.Abandoned, i.Late)
 	}
+	eventually(t, func() bool { return strings.Contains(stderrOf(r), "notifications/cancelled") }) // stderr has a reader of its own
 	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":`, `"requestId":1}`)
 }
 
