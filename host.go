@@ -96,7 +96,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		h.life.stop()
 		return nil, errors.Join(err, h.policies.Close(ctx))
 	}
-	h.reloads.found(plan, plan)
+	h.reloads.setPlaces(plan, plan)
+	h.reloads.seen = plan.Sum()
 	h.adopt(plan)
 	l := &h.life
 	l.beside.Go(func() { h.watch.Run(l.closing) })
@@ -182,7 +183,7 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 		return err
 	}
 	p.Diagnostics, p.Dirs = found.Diagnostics, found.Dirs
-	first := h.hooks.set(slices.Concat(h.opts.Hooks, p.Hooks))
+	first := h.hooks.set(slices.Concat(h.hooks.own, p.Hooks))
 	for _, c := range found.Candidates {
 		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands, func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })
 		p.Diagnostics = append(p.Diagnostics, diags...)

@@ -27,11 +27,10 @@ type reloads struct {
 
 var _ watch.Host = (*reloads)(nil)
 
-// found notes what was found on disk: a plan, and the plan in force when it was found.
-func (r *reloads) found(next, now *snapshot.Plan) {
+// setPlaces has the watch look where a change may concern next, or now, the plan in force.
+func (r *reloads) setPlaces(next, now *snapshot.Plan) {
 	places := next.Places(now)
 	r.onDisk.Store(&places)
-	r.seen = next.Sum()
 }
 
 // Reloaded is the outcome of a reload, whoever asked for it.
@@ -97,8 +96,7 @@ func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, err
 	if err != nil {
 		return nil, nil, err
 	}
-	places := next.Places(now)
-	r.onDisk.Store(&places)
+	r.setPlaces(next, now)
 	return next, next.Follow(now), nil
 }
 
