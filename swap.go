@@ -95,8 +95,9 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 	}
 }
 
-// changesDiagnostic says how the tools of x differ from the last offer. New tools that a running extension announces are no warning; other
-// changes mean another program, or one that has something to hide.
+// changesDiagnostic says how the tools of x differ from the last offer. New tools that a
+// running extension announces are no warning; other changes mean another program, or one
+// that has something to hide.
 func changesDiagnostic(x *unit.Extension, changes []tools.Change, announced bool) protocol.Diagnostic {
 	d := protocol.Diagnostic{
 		Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,

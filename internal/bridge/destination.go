@@ -41,7 +41,8 @@ type Destination struct {
 	listen     string                       // address besides /{name}; ""
 }
 
-// New prepares a destination, whose events wire returns. An unusable configuration is the error of its start.
+// New prepares a destination, whose events wire returns. An unusable configuration is the
+// error of its start.
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
 	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessionEnv: make(map[string]map[string]string)}

@@ -153,8 +153,7 @@ func (d *Dispatcher) awaitStart(ctx context.Context) {
 	}
 }
 
-// Enter returns a call of s to its extension that is not sent: its target and snapshot.
-// The caller leaves the snapshot.
+// Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.
 func (d *Dispatcher) Enter(ctx context.Context, r *protocol.Call) (*Call, error) {
 	return d.enter(ctx, r, nil)
 }

@@ -16,7 +16,7 @@ import (
 type Calls interface {
 	// Do carries one call by the path of all calls.
 	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
-	// Enter returns the target of a call that is not sent. The caller leaves its snapshot.
+	// Enter routes a call and does not send it. The caller of Enter leaves its snapshot.
 	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
 }
 

@@ -21,8 +21,8 @@ import (
 type Extension struct {
 	*Unit
 	Source   offers.Source   // what the extension is made of
-	Known    *offers.Known   // what it offered last
 	Commands []hooks.Handler // its hooks that are commands
+	known    *offers.Known   // what it offered last
 }
 
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
@@ -114,14 +114,14 @@ func (x *Extension) fingerprint(entry config.Entry) string {
 // recall loads the last offer of the extension. If the program is the same, the offer is
 // its handshake until it runs.
 func (x *Extension) recall(env *Env, cfg *config.Config) {
-	if x.Known = new(offers.Known); declares(x.Spec) {
+	if x.known = new(offers.Known); declares(x.Spec) {
 		return
 	}
 	var err error
-	if x.Known, err = offers.NewCache(env.StateDir).Open(x.ID()); err != nil {
+	if x.known, err = offers.NewCache(env.StateDir).Open(x.ID()); err != nil {
 		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
 	}
-	last := x.Known.Last()
+	last := x.known.Last()
 	if last == nil || !onDemand(x.Spec) {
 		return
 	}
@@ -136,7 +136,7 @@ func (x *Extension) Remember(i *Instance) []tools.Change {
 	if declares(x.Spec) {
 		return nil
 	}
-	changes, err := x.Known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
+	changes, err := x.known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
 	if err != nil {
 		x.Log.Debug("the tools of the extension could not be stored", "error", err)
 	}
@@ -170,7 +170,7 @@ func (x *Extension) HookPoints() []string {
 	case m.Capabilities != nil:
 		return m.Capabilities.Hooks
 	}
-	if last := x.Known.Last(); last != nil {
+	if last := x.known.Last(); last != nil {
 		return last.Handshake.Hooks
 	}
 	return nil
