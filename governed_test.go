@@ -263,3 +263,23 @@ func TestHooksRunAroundToolCalls(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestWhatBecameOfRequestsIsCounted checks that the status accounts for requests that no
+// instance served well: denied before and after the tool ran, failed by the tool itself,
+// and with arguments that the schema refuses.
+func TestWhatBecameOfRequestsIsCounted(t *testing.T) {
+	policy := &sentinel{deny: func(flow governance.Flow, x *governance.Exchange) bool {
+		return x.Tool == "ext_x_echo" && flow == governance.Request || x.Tool == "ext_x_work" && flow == governance.Response
+	}}
+	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+	for tool, arguments := range map[string][]string{"echo": {`{}`, `{}`, `{}`}, "work": {`{}`}, "fail": {`{}`, `{}`}, "greet": {`{"name":1}`, `{"name":"Ada"}`}, "refuse": {`{}`}} {
+		for _, a := range arguments {
+			_, _ = h.Call(deadline(t), "ext_x_"+tool, json.RawMessage(a))
+		}
+	}
+	x := h.Status().Extensions[0]
+	got := []int64{x.Requests, x.Denied, x.ToolErrors, x.Invalid, x.Calls, x.Errors, x.Refused}
+	if diff := cmp.Diff([]int64{9, 4, 2, 1, 5, 1, 0}, got); diff != "" {
+		t.Errorf("requests, denied, tool errors, invalid arguments, calls, errors, refused: %s", diff)
+	}
+}

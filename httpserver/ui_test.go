@@ -109,6 +109,8 @@ func TestDashboard(t *testing.T) {
 		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("panic: nil map in handler") && n.innerText.includes("exthost logs github"))`)
 		b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("crashed") && n.innerText.includes("SIGKILL") && n.innerText.includes("and ready again"))`)
 		b.await(`document.querySelectorAll(".tile .line[d^=M]").length >= 3`)
+		b.await(`[...document.querySelectorAll(".tile")].some((n) => n.innerText.includes("Denied") && /[1-9]\d* in all/.test(n.innerText))`)
+		b.await(`[...document.querySelectorAll(".extensions tbody tr")].some((n) => n.innerText.includes("kit") && Number.parseFloat(n.querySelector("[data-name=Denied]").textContent) > 0)`)
 		b.eval(`import("./store.js").then(({store, refresh}) => { // five minutes pass
 			const wave = (i, f) => Math.max(0, f * (1 + Math.sin(i / 9) * 0.4 + Math.sin(i / 3.7) * 0.2 + (i % 11 === 0) * 0.7));
 			const c = store.curves;

@@ -84,6 +84,16 @@ const (
 	OutcomeToolError Outcome = "tool_error" // the tool ran and reports a failure
 )
 
+// IsDenial reports whether governance kept the call from its caller: a policy or a hook
+// denied it, a required policy could not decide, or its tool is held back.
+func (o Outcome) IsDenial() bool {
+	switch protocol.Kind(o) {
+	case protocol.Rejected, protocol.GovernanceUnavailable, protocol.DescriptorChanged, protocol.Untrusted:
+		return true
+	}
+	return false
+}
+
 // Outcomes returns every outcome: the two above, then the kinds of error.
 func Outcomes() []Outcome {
 	all := []Outcome{OutcomeOK, OutcomeToolError}

@@ -77,10 +77,14 @@ type Extension struct {
 	Withheld []string `json:"withheld,omitempty"` // tools that have changed since they were pinned
 	Hooks    []string `json:"hooks,omitempty"`
 
-	Calls   int64    `json:"calls"`             // that reached an instance
-	Errors  int64    `json:"errors"`            // of Calls, those that failed
-	Refused int64    `json:"refused"`           // that reached no instance: not ready, overloaded, failed …
-	Latency *Latency `json:"latency,omitempty"` // nil before the first call
+	Requests   int64    `json:"requests"`          // of callers to this extension, however they ended
+	Denied     int64    `json:"denied"`            // of Requests: a policy or a hook denied it, or no policy could decide
+	Invalid    int64    `json:"invalid_arguments"` // of Requests: the arguments do not match the tool's schema
+	ToolErrors int64    `json:"tool_errors"`       // of Requests: the tool ran and reports a failure
+	Calls      int64    `json:"calls"`             // that reached an instance
+	Errors     int64    `json:"errors"`            // of Calls, those that failed
+	Refused    int64    `json:"refused"`           // that reached no instance: not ready, overloaded, failed …
+	Latency    *Latency `json:"latency,omitempty"` // of Calls; nil before the first
 
 	LastFailure *Failure `json:"last_failure,omitempty"` // of a call that reached an instance
 	LastCrash   *Crash   `json:"last_crash,omitempty"`   // stays after a restart

@@ -180,13 +180,13 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	return trace, err
 }
 
-// count counts a tool call that has ended, and tells listeners of any call that began
-// while there were some.
+// count counts a call that has ended, and tells listeners of a call that began while
+// there were some.
 func (d *Dispatcher) count(c *Call, began time.Time, err error) {
-	if !c.IsToolCall() && began.IsZero() {
-		return
-	}
 	outcome := stats.OutcomeOf(c.Exchange.Response, err)
+	if c.Target != nil {
+		c.Target.Base().Calls.Requested(outcome)
+	}
 	switch {
 	case c.entry != nil:
 		d.o.Counters.Call(c.entry.Extension, c.entry.Name, outcome)

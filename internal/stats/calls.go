@@ -15,6 +15,8 @@ import (
 // Calls counts the calls of one extension since the host was opened, through all builds
 // of the extension. Its zero value is ready.
 type Calls struct {
+	requests, denied, invalid, toolErrors atomic.Int64 // by what became of them for their callers
+
 	count, errors, refused atomic.Int64
 	failure                atomic.Pointer[status.Failure] // the latest
 	timeoutLogged          atomic.Int64                   // when the latest timeout was logged, in Unix nanoseconds
@@ -25,6 +27,21 @@ type Calls struct {
 	restarts atomic.Int64
 
 	late, unknown, noise atomic.Uint64 // of instances that have ended, as in [runtime.Info]
+}
+
+// Requested counts a request by its outcome for the caller, whether or not it reached an
+// instance.
+func (c *Calls) Requested(o status.Outcome) {
+	c.requests.Add(1)
+	switch {
+	case o == status.OutcomeOK:
+	case o == status.OutcomeToolError:
+		c.toolErrors.Add(1)
+	case o == status.Outcome(protocol.InvalidArguments):
+		c.invalid.Add(1)
+	case o.IsDenial():
+		c.denied.Add(1)
+	}
 }
 
 // Record counts a call that reached an instance.
@@ -74,6 +91,7 @@ func (c *Calls) Ended(i runtime.Info) {
 
 // Describe adds the counts to an extension's status.
 func (c *Calls) Describe(s *status.Extension) {
+	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(), c.toolErrors.Load()
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
 	s.Latency, s.LastFailure = c.took.Latency(), c.failure.Load()
 }

@@ -151,7 +151,7 @@ func (b *builds) showInfo() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, x := range b.host.Admin().Status().Extensions {
-		b.print("%s %s, %s, %d calls, %d failed, state in %s", console.Safe(x.ID), x.State, hosts.RunsAs(x), x.Calls, x.Errors, console.Safe(x.StateDir))
+		b.print("%s %s, %s, %d calls, %d failed, %d denied, state in %s", console.Safe(x.ID), x.State, hosts.RunsAs(x), x.Requests, x.Errors+x.ToolErrors, x.Denied, console.Safe(x.StateDir))
 		if x.Reason != "" {
 			b.print("    %s", console.Safe(x.Reason))
 		}

@@ -117,7 +117,8 @@ func (i *extensionInfo) restarts(now time.Time) string {
 }
 
 func (i *extensionInfo) callsMade() string {
-	text := fmt.Sprintf("%d, %d failed, %d refused", i.Calls, i.Errors, i.Refused)
+	text := fmt.Sprintf("%d, %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools",
+		max(i.Requests, i.Calls+i.Refused), i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors) // a policy's process has calls alone
 	if i.Latency != nil {
 		text += fmt.Sprintf("; half within %s, 95%% within %s", console.Span(i.Latency.P50), console.Span(i.Latency.P95))
 	}

@@ -96,11 +96,11 @@ func statusTable(s runningStatus, now time.Time, width int) []string {
 // statusRow is an extension or one of its instances: its cells, and the notes below.
 type statusRow struct{ cells, notes []string }
 
-var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
+var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERRORS", "TOOL_ERRORS", "P50", "P95", "RSS", "RESTARTS", "BREAKER"}
 
 // expendable are the columns that a narrow terminal lacks, in the order in which they
 // are dropped. A note repeats a breaker that is not closed.
-var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS"}
+var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS", "RSS", "P95", "TOOL_ERRORS"}
 
 // layOut aligns the rows and puts the notes below them.
 func layOut(rows []statusRow, width int) (lines []string) {
@@ -143,9 +143,9 @@ func widest(lines []string) (n int) {
 
 // extensionRows are the row of an extension, and one for each of several instances.
 func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
-	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Calls+x.Refused, 10), errorRate(x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x), rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
-		row.cells[6], row.cells[7] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
+		row.cells[8], row.cells[9] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
 	}
 	if len(x.Instances) == 1 {
 		row.fill(x.Instances[0], now)
@@ -158,7 +158,7 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 		return rows
 	}
 	for _, i := range x.Instances {
-		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
+		row := statusRow{cells: []string{"  " + i.Key, i.State, "-", "-", "", "", "", "", "", "", "-", strconv.Itoa(i.Restarts), "-"}}
 		row.fill(i, now)
 		rows = append(rows, row)
 	}
@@ -204,9 +204,9 @@ func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time
 
 func (r *statusRow) fill(i status.Instance, now time.Time) {
 	if i.PID > 0 {
-		r.cells[2], r.cells[3], r.cells[8] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
+		r.cells[2], r.cells[3], r.cells[10] = strconv.Itoa(i.PID), console.Span(now.Sub(i.StartedAt).Truncate(time.Second)), console.Bytes(i.RSS)
 	}
-	r.cells[10] = cmp.Or(i.Breaker, "-")
+	r.cells[12] = cmp.Or(i.Breaker, "-")
 	var notes []string
 	if i.State != string(supervisor.Ready) && i.Reason != "" {
 		notes = append(notes, strings.TrimSuffix(i.Reason+": "+complaint(i), ": "))
@@ -228,11 +228,10 @@ func complaint(i status.Instance) string {
 	return console.Cut(i.Evidence.Complaint(), 200)
 }
 
-// errorRate is the number of calls that failed or were refused, and its percentage.
-func errorRate(x status.Extension) string {
-	failed, all := x.Errors+x.Refused, x.Calls+x.Refused
-	if failed == 0 {
+// rate is n, with its percentage of the requests to x.
+func rate(n int64, x status.Extension) string {
+	if n == 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%d (%.3g%%)", failed, 100*float64(failed)/float64(all))
+	return fmt.Sprintf("%d (%.3g%%)", n, 100*float64(n)/float64(max(n, x.Requests)))
 }

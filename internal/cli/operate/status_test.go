@@ -26,7 +26,7 @@ func TestStatusTable(t *testing.T) {
 		{Level: protocol.LevelWarn, Code: "duplicate_id", Extension: "twice", Path: "/x/twice/plugin.toml"},
 	}, Host: &status.Host{PID: 1, StartedAt: now.Add(-26 * time.Hour), RSS: 20 << 20},
 		Extensions: []status.Extension{
-			{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Calls: 1000, Errors: 4, Refused: 1, Latency: &status.Latency{P50: 350 * time.Microsecond, P95: 12345 * time.Microsecond}, Restarts: 2,
+			{ID: "one", Path: "/x/one/plugin.toml", State: "ready", Requests: 1200, Denied: 150, ToolErrors: 20, Invalid: 7, Calls: 1000, Errors: 4, Refused: 1, Latency: &status.Latency{P50: 350 * time.Microsecond, P95: 12345 * time.Microsecond}, Restarts: 2,
 				Instances: []status.Instance{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
 			{ID: "back", State: "restarting", Reason: "it died", Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later}}},
 			{ID: "two", State: "ready", Containment: "pid namespace", Instances: []status.Instance{{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"}, {Key: "1", State: "failed", Reason: "spent", Breaker: "closed"}}},
@@ -38,14 +38,14 @@ func TestStatusTable(t *testing.T) {
 		"exthost 1.0.0, pid 1, up 1d2h, 20 MiB, stdio",
 		"processes held by process group + guardian; not by cookie sweep: no /proc",
 		"",
-		"ID|STATE|PID|UP|CALLS|ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
-		"one|ready|7|1h30m|1001|5 (0.5%)|350µs|12.3ms|3 GiB|2|closed|3 calls wait; its tools are not what they were: exthost info one; its manifest is broken by now, and what runs is from before: exthost info one",
-		"back|restarting|-|-|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; mend it, then exthost restart two",
-		"  0|ready|8|5s|||||-|0|closed",
-		"  1|failed|-|-|||||-|0|closed|spent",
-		"lazy|restarting|-|-|0|0|-|-|-|0|-|it died; next try with the next call; a call timed out 12s ago: exthost restart lazy if it hangs",
-		"gated|skipped|-|-|0|0|-|-|-|0|-|no ffmpeg",
+		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
+		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls wait; its tools are not what they were: exthost info one; its manifest is broken by now, and what runs is from before: exthost info one",
+		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
+		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; mend it, then exthost restart two",
+		"  0|ready|8|5s|||||||-|0|closed",
+		"  1|failed|-|-|||||||-|0|closed|spent",
+		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|-|it died; next try with the next call; a call timed out 12s ago: exthost restart lazy if it hangs",
+		"gated|skipped|-|-|0|0|0|0|-|-|-|0|-|no ffmpeg",
 		"",
 		"not run, because of faults that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
 	}
@@ -59,8 +59,8 @@ func TestStatusTable(t *testing.T) {
 			got = "  " + strings.TrimPrefix(got, "|")
 		}
 		// The columns that are empty in the row of an instance.
-		got = strings.Replace(got, "8|5s|-", "8|5s|||||-", 1)
-		got = strings.Replace(got, "failed|-|-|-", "failed|-|-|||||-", 1)
+		got = strings.Replace(got, "8|5s|-", "8|5s|||||||-", 1)
+		got = strings.Replace(got, "failed|-|-|-", "failed|-|-|||||||-", 1)
 		if i >= len(want) || got != want[i] {
 			t.Errorf("line %d: %s", i, got)
 		}
@@ -70,13 +70,13 @@ func TestStatusTable(t *testing.T) {
 		t.Errorf("wider than 60:\n%s", strings.Join(narrow, "\n"))
 	}
 	wantNarrow := []string{
-		"ID     STATE       CALLS  ERRORS    P95     RSS    RESTARTS",
-		"one    ready       1001   5 (0.5%)  12.3ms  3 GiB  2",
+		"ID     STATE       CALLS  DENIED       ERRORS   TOOL_ERRORS",
+		"one    ready       1200   150 (12.5%)  12 (1%)  20 (1.67%)",
 		"    3 calls wait",
 		"    its tools are not what they were: exthost info one",
 		"    its manifest is broken by now, and what runs is from",
 		"    before: exthost info one",
-		"back   restarting  0      0         -       -      0",
+		"back   restarting  0      0            0        0",
 	}
 	if diff := cmp.Diff(wantNarrow, narrow[4:11]); diff != "" {
 		t.Error(diff)

@@ -4,17 +4,17 @@ import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
 import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
 import { action, badge, empty, matches, stateTone, stateBadge } from "./parts.js";
-import { memory, serves } from "./store.js";
+import { failed, memory, serves } from "./store.js";
 import { post } from "./api.js";
 
 const order = { bad: 0, warn: 1, busy: 2, good: 3, rest: 4 };
 
 /** byUrgency sorts extensions by the severity of their state, then by calls. */
-export const byUrgency = (list) => list.toSorted((a, b) => order[stateTone[a.state] ?? "rest"] - order[stateTone[b.state] ?? "rest"] || b.calls - a.calls);
+export const byUrgency = (list) => list.toSorted((a, b) => order[stateTone[a.state] ?? "rest"] - order[stateTone[b.state] ?? "rest"] || b.requests - a.requests);
 
 /** extensionTable returns {node, update(store, list)}. */
 export function extensionTable(nav, { brief = false } = {}) {
-  const columns = ["Extension", "State", ...(brief ? ["Calls", "Errors", "p50 / p95"] : ["Up", "Calls", "Errors", "p50", "p95", "Memory", "Breaker", "Restarts", "Activity"])];
+  const columns = ["Extension", "State", ...(brief ? ["Calls", "Denied", "Errors", "Tool errors", "p50 / p95"] : ["Up", "Calls", "Denied", "Errors", "Tool errors", "p50", "p95", "Memory", "Breaker", "Restarts", "Activity"])];
   const body = el("tbody");
   const rows = new Rows(body, (x) => row(x, nav, brief));
   return {
@@ -30,21 +30,24 @@ function row(x, nav, brief) {
   const cell = (name, child) => el("td", { "data-name": name }, child ?? null);
   const line = brief ? null : curve(`calls of ${x.id} over the last five minutes`);
   const cells = {
-    up: cell("Up"), calls: cell("Calls"), errors: cell("Errors"), p50: cell("p50"), p95: cell("p95"), both: cell("p50 / p95"), memory: cell("Memory"), restarts: cell("Restarts"),
+    up: cell("Up"), calls: cell("Calls"), denied: cell("Denied"), errors: cell("Errors"), tool: cell("Tool errors"), p50: cell("p50"), p95: cell("p95"), both: cell("p50 / p95"), memory: cell("Memory"), restarts: cell("Restarts"),
   };
   const node = el("tr", { onclick: (e) => { if (!e.target.closest("a,button")) nav(href); } },
     el("th", { scope: "row" }, el("a", { href }, x.id), version, note), cell("State", state.node),
-    ...(brief ? [cells.calls, cells.errors, cells.both]
-      : [cells.up, cells.calls, cells.errors, cells.p50, cells.p95, cells.memory, cell("Breaker", breaker.node), cells.restarts, cell("Activity", line.node)]));
+    ...(brief ? [cells.calls, cells.denied, cells.errors, cells.tool, cells.both]
+      : [cells.up, cells.calls, cells.denied, cells.errors, cells.tool, cells.p50, cells.p95, cells.memory, cell("Breaker", breaker.node), cells.restarts, cell("Activity", line.node)]));
   return {
     node,
     update(x) {
       state.update(x.state);
       setText(version, x.version ?? "");
       setText(note, x.state === "ready" || x.state === "idle" ? "" : x.reason ?? "");
-      setText(cells.calls, count(x.calls));
-      setText(cells.errors, percent(x.errors + x.refused, x.calls + x.refused));
-      setAttr(cells.errors, "data-tone", x.errors + x.refused > 0.05 * (x.calls + x.refused) ? "bad" : null);
+      setText(cells.calls, count(x.requests));
+      for (const [cell, n, tone] of [[cells.denied, x.denied, "warn"], [cells.errors, failed(x), "bad"], [cells.tool, x.tool_errors, "warn"]]) {
+        setText(cell, percent(n, x.requests));
+        setAttr(cell, "title", `${count(n)} of ${count(x.requests)}`);
+        setAttr(cell, "data-tone", n > 0.05 * x.requests ? tone : null);
+      }
       if (brief) {
         setText(cells.both, x.latency ? `${duration(x.latency.p50_ns)} / ${duration(x.latency.p95_ns)}` : "–");
         return;
@@ -132,8 +135,8 @@ function content(x, s) {
     facts([
       ["version", x.version], ["runs as", [...new Set([x.transport, x.protocol])].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
       ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state directory", x.state_dir],
-      ["calls", `${count(x.calls)}, ${count(x.errors)} failed, ${count(x.refused)} refused`],
-      ["latency", x.latency ? `half within ${duration(x.latency.p50_ns)}, 95 % within ${duration(x.latency.p95_ns)}` : ""],
+      ["calls", `${count(Math.max(x.requests, x.calls + x.refused))}, ${count(x.errors)} failed, ${count(x.refused)} refused, ${count(x.denied)} denied, ${count(x.invalid_arguments)} with invalid arguments, ${count(x.tool_errors)} errors of tools`],
+      ["latency", x.latency ? `p50 ${duration(x.latency.p50_ns)}, p95 ${duration(x.latency.p95_ns)}` : ""],
       ["secrets passed", (x.env_passed_secrets ?? []).join(", ")], ["withheld", (x.env_withheld ?? []).join(", ")], ["containment", x.containment],
       ["hooks", (x.hooks ?? []).join(", ")],
     ]),

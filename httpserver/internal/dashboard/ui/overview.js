@@ -5,12 +5,13 @@ import { curve } from "./chart.js";
 import { bytes, clock, count, duration, json, percent, retryText } from "./format.js";
 import { action, badge, empty, stateTone, outcomeTone, panel, stateBadge } from "./parts.js";
 import { byUrgency, evidence, extensionTable } from "./extensions.js";
-import { serves } from "./store.js";
+import { failed, serves } from "./store.js";
 import { post } from "./api.js";
 
 export function overview(nav) {
   const tiles = {
-    rate: tile("Calls", "per second"), p95: tile("Latency", "95 % within"), errors: tile("Failing", "of calls now"),
+    rate: tile("Calls", "per second"), p95: tile("Latency", "p95"),
+    denied: tile("Denied", "of calls now"), errors: tile("Failing", "of calls now"), toolErrors: tile("Tool errors", "of calls now"),
     busy: tile("In flight", "and queued"), memory: tile("Memory", "in total"), tools: tile("Tools", "for the model", false),
   };
   const attention = panel("Needs attention");
@@ -34,7 +35,10 @@ export function overview(nav) {
       if (!s.status) return;
       tiles.rate.update(rate(s.curves.rate.at(-1)), s.curves.rate);
       tiles.p95.update(duration(latest(s.curves.p95)), s.curves.p95);
-      tiles.errors.update(s.curves.errors.length ? percent(s.curves.errors.at(-1), 1) : "–", s.curves.errors, 1);
+      for (const [key, n] of Object.entries(totals(s.status.runs))) {
+        const curve = s.curves[key];
+        tiles[key].update(curve.length ? percent(curve.at(-1), 1) : "–", curve, 1, `${count(n)} in all`);
+      }
       tiles.busy.update(count(s.curves.busy.at(-1)), s.curves.busy);
       tiles.memory.update(bytes(s.curves.memory.at(-1)), s.curves.memory);
       tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens`);
@@ -49,6 +53,9 @@ export function overview(nav) {
     },
   };
 }
+
+/** totals counts what the tiles of shares show. */
+const totals = (runs) => runs.reduce((t, x) => ({ denied: t.denied + x.denied, errors: t.errors + failed(x), toolErrors: t.toolErrors + x.tool_errors }), { denied: 0, errors: 0, toolErrors: 0 });
 
 const rate = (n) => (n === undefined ? "–" : n >= 100 ? count(Math.round(n)) : n.toFixed(1).replace(/\.0$/, ""));
 const latest = (curve) => curve.findLast((v) => v !== null);

@@ -13,7 +13,7 @@ export const store = {
   paths: {},           // of the API, from its OpenAPI document
   calls: [], logs: [], denials: [], news: [], // the newest first
   missed: 0,           // events that arrived too fast to be sent
-  curves: { rate: [], p95: [], errors: [], memory: [], busy: [] },
+  curves: { rate: [], p95: [], errors: [], denied: [], toolErrors: [], memory: [], busy: [] },
   activity: new Map(), // calls per second of each extension
 };
 
@@ -73,15 +73,15 @@ let last = null; // {time, calls, errors, each} of the last sample
 /** sample adds a point to the curves, at most one every 1.5 s. */
 function sample(before, s) {
   const time = performance.now();
-  const each = new Map(s.runs.map((x) => [x.id, x.calls + x.refused]));
+  const each = new Map(s.runs.map((x) => [x.id, x.requests]));
   const sum = (of) => s.runs.reduce((n, x) => n + of(x), 0);
-  const point = { time, calls: sum((x) => x.calls + x.refused), errors: sum((x) => x.errors + x.refused), each };
+  const point = { time, calls: sum((x) => x.requests), errors: sum(failed), denied: sum((x) => x.denied), toolErrors: sum((x) => x.tool_errors), each };
   if (last && time - last.time < 1500) return;
   if (last && before) {
     const seconds = (time - last.time) / 1000;
     const calls = Math.max(0, point.calls - last.calls);
     push(store.curves.rate, calls / seconds);
-    push(store.curves.errors, calls ? Math.min(1, Math.max(0, point.errors - last.errors) / calls) : 0);
+    for (const key of ["errors", "denied", "toolErrors"]) push(store.curves[key], calls ? Math.min(1, Math.max(0, point[key] - last[key]) / calls) : 0);
     push(store.curves.p95, quantile(recent, 0.95));
     push(store.curves.memory, (s.host?.rss_bytes ?? 0) + sum((x) => memory(x)));
     push(store.curves.busy, sum((x) => (x.instances ?? []).reduce((n, i) => n + i.in_flight + i.queued, 0)));
@@ -104,6 +104,9 @@ function quantile(values, q) {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
+
+/** failed returns the requests to an extension that failed, were refused or had invalid arguments. */
+export const failed = (x) => x.errors + x.refused + x.invalid_arguments;
 
 /** memory returns the bytes of all processes of an extension. */
 export const memory = (x) => (x.instances ?? []).reduce((n, i) => n + (i.rss_bytes ?? 0), 0);
