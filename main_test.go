@@ -54,8 +54,12 @@ var verbs = map[string]processtest.Verb{
 	"rich":  serveRich,
 	"tasks": serveTasks,
 
-	"locked":  func(string) { os.Exit(holdingALock(testExtension().Main)) },
-	"guard":   func(string) { os.Exit(guard().Main()) },
+	"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
+	"guard":  func(string) { os.Exit(guard().Main()) },
+
+	"refusing":   func(string) { os.Exit(refusingExtension().Main()) },
+	"errorguard": func(string) { os.Exit(errorGuard().Main()) },
+
 	"mute":    func(string) { os.Exit(mute().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
 	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },

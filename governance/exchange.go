@@ -28,7 +28,7 @@ type Exchange struct {
 	ToChild   bool            // false: the extension sends to its caller
 	Notify    bool            // a notification, which has no response flow
 	Request   json.RawMessage // the params as they will be sent
-	Response  json.RawMessage // the result; nil before there is one. For content policies after an extension's own error: {code, message, data}
+	Response  json.RawMessage // the result; nil before there is one. While policies decide about a Failure that may quote the extension: its {code, message, data}
 	Failure   *protocol.Error // the denial or error that ended the exchange; nil otherwise
 	Verdict   Verdict         // the decision that ended the exchange, for audit
 	Began     time.Time       // when the pipeline took it; zero in a pipeline without policies

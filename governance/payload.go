@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,35 +90,51 @@ type errorBody struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// decideFailure asks content policies about an error that an extension returned. Errors of
-// the host hold no foreign text and stay as they are.
+// quoting are the kinds of errors whose message or data may quote an extension.
+var quoting = []protocol.Kind{protocol.ExtensionError, protocol.InvalidJSON, protocol.InvalidResponse, protocol.ProtocolVersion,
+	protocol.HandshakeInvalid, protocol.HandshakeTimeout, protocol.SpawnFailed, protocol.ChildExited, protocol.NotReady, protocol.Failed}
+
+// decideFailure asks the policies of the response flow about an error, whose JSON is the
+// response meanwhile: all of them about an error that the extension returned, and content
+// policies about an error of the host that may quote the extension.
 func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *time.Duration) error {
 	x := r.x
-	if x.Failure.Kind != protocol.ExtensionError {
-		return nil
+	members := c.deciding
+	switch {
+	case !slices.Contains(quoting, x.Failure.Kind):
+		return r.observe(ctx, Response, c, remaining)
+	case x.Failure.Kind != protocol.ExtensionError:
+		members = slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.spec.Category != Content })
 	}
-	wire := x.Failure.Wire()
-	body, err := json.Marshal(errorBody{wire.Code, wire.Message, wire.Data})
-	if err != nil { // the data is not JSON, so no client could read it
-		body, _ = json.Marshal(errorBody{Code: wire.Code, Message: wire.Message})
-	}
+	body := errorJSON(x.Failure)
 	x.Response = body
-	for _, m := range c.deciding {
-		if m.spec.Category != Content || !m.spec.Match.matches(x) {
-			continue
-		}
-		if err := r.step(ctx, Response, m, remaining, false); err != nil {
-			return err
-		}
+	defer func() { x.Response = nil }()
+	if err := r.observe(ctx, Response, c, remaining); err != nil {
+		return err
+	}
+	if err := r.each(ctx, Response, members, remaining, false); err != nil {
+		return err
 	}
 	if !bytes.Equal(body, x.Response) {
 		var to errorBody
 		_ = json.Unmarshal(x.Response, &to) // check has validated it
-		changed := protocol.Errorf(protocol.ExtensionError, "%s", to.Message)
-		changed.Extension, changed.Tool, changed.Code, changed.Data = x.Failure.Extension, x.Failure.Tool, to.Code, to.Data
-		changed.Outcome, changed.RetryAfter, changed.Evidence = x.Failure.Outcome, x.Failure.RetryAfter, x.Failure.Evidence
-		x.Failure = changed
+		changed := *x.Failure               // calls that fail together may share an error
+		changed.Message, changed.Data = to.Message, to.Data
+		if changed.Kind == protocol.ExtensionError {
+			changed.Code = to.Code
+		}
+		x.Failure = &changed
 	}
-	x.Response = nil
 	return nil
+}
+
+// errorJSON returns e as policies see it: {code, message, data}, without the names that the
+// host adds for the caller.
+func errorJSON(e *protocol.Error) json.RawMessage {
+	code := e.Wire().Code
+	body, err := json.Marshal(errorBody{code, e.Message, e.Data})
+	if err != nil { // the data is not JSON, so no client could read it
+		body, _ = json.Marshal(errorBody{Code: code, Message: e.Message})
+	}
+	return body
 }

@@ -109,8 +109,9 @@ var ErrClosed = errors.New("the pipeline has been closed")
 // Govern runs the policies of the request flow, send, the policies of the response flow,
 // the stages of after in their order, and audit.
 //
-// send runs at most once, and never after a denial. When it fails, observers see the error,
-// and content policies too if the extension itself returned it. The stages of after run
+// send runs at most once, and never after a denial. When it fails with the extension's own
+// error, the policies of the response flow decide about that; when it fails with an error of
+// the host that may quote the extension, content policies do. The stages of after run
 // only when the response flow allowed the exchange. A notification has neither response
 // flow nor stages. Audit always runs, even when send panics. When send returns an error
 // after a denial by [Pipeline.Again], only audit follows.

@@ -338,9 +338,9 @@ func TestNotificationsHaveARequestFlowOnly(t *testing.T) {
 	}
 }
 
-// TestFailuresGoBackThroughContent masks the errors of extensions and leaves those of the
-// host alone.
-func TestFailuresGoBackThroughContent(t *testing.T) {
+// TestFailuresPassTheResponseFlow has every policy decide about the errors of extensions, and
+// content policies about errors of the host that may quote an extension.
+func TestFailuresPassTheResponseFlow(t *testing.T) {
 	mask := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 		if flow == governance.Request {
 			return governance.Decision{}, nil
@@ -359,6 +359,7 @@ func TestFailuresGoBackThroughContent(t *testing.T) {
 	}{
 		{own, protocol.WireError{Code: 7, Message: "bad key ****", Data: json.RawMessage(`{"key":"****","n":1.0}`)}},
 		{&protocol.Error{Kind: protocol.ExtensionError, Message: "fine"}, protocol.WireError{Code: -32603, Message: "fine"}},
+		{&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said AKIA"}, (&protocol.Error{Kind: protocol.HandshakeInvalid, Message: "it said ****"}).Wire()},
 		{&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}, (&protocol.Error{Kind: protocol.CallTimeout, Message: "slow AKIA"}).Wire()},
 	} {
 		x := toolCall()
@@ -374,7 +375,7 @@ func TestFailuresGoBackThroughContent(t *testing.T) {
 	if own.Message != "bad key AKIA" {
 		t.Error("the error of other calls that failed with this one was changed")
 	}
-	if diff := cmp.Diff([]string{"request authz", "request authz", "request authz"}, s.steps); diff != "" {
+	if diff := cmp.Diff([]string{"request authz", "response authz", "request authz", "response authz", "request authz", "request authz"}, s.steps); diff != "" {
 		t.Error(diff)
 	}
 	refuse := newPipeline(t, governance.Options{}, member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny})))

@@ -62,11 +62,11 @@ func (r *exchangeRun) execute(ctx context.Context, send Stage, after []Stage) er
 // will follow.
 func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 	chain, remaining := r.p.flows[flow], r.p.o.ChainTimeout
-	if err := r.observe(ctx, flow, chain, &remaining); err != nil {
-		return err
-	}
 	if flow == Response && r.x.Failure != nil {
 		return r.decideFailure(ctx, chain, &remaining)
+	}
+	if err := r.observe(ctx, flow, chain, &remaining); err != nil {
+		return err
 	}
 	if err := r.each(ctx, flow, chain.deciding, &remaining, false); err != nil {
 		return err

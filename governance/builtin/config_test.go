@@ -33,7 +33,7 @@ func TestConfigs(t *testing.T) {
 		{"budget", `{"calls": -1, "bytes": 5}`, []string{"are counts"}},
 		{"schema", `{}`, []string{"config.schemas: is missing"}},
 		{"schema", `{"schemas": [{"tools": ["["]}, {"arguments": {"type": 5}}, {"result": {"$ref": "https://example.com/x"}}]}`,
-			[]string{`config.schemas[0].tools: "["`, "config.schemas[0]: needs arguments or result", "config.schemas[1].arguments: ", "config.schemas[2].result: "}},
+			[]string{`config.schemas[0].tools: "["`, "config.schemas[0]: needs arguments, result or error", "config.schemas[1].arguments: ", "config.schemas[2].result: "}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.policy+" "+tt.config, func(t *testing.T) {

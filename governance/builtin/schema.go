@@ -25,6 +25,7 @@ import (
 //	- tools: ["ext_files_*"]   # globs of registered names; default: all
 //	  arguments: {required: [path]}  # a schema of the arguments
 //	  result: {type: object}         # a schema of the whole result: content, structuredContent, isError …
+//	  error: {properties: {message: {maxLength: 200}}}  # a schema of an error: code, message, data
 //
 // Every schema whose tools match applies. Schemas are of draft 2020-12 unless they state
 // another, and may contain internal references only.
@@ -33,6 +34,7 @@ type schemaConfig struct {
 		Tools     governance.Globs `json:"tools"`
 		Arguments json.RawMessage  `json:"arguments"`
 		Result    json.RawMessage  `json:"result"`
+		Error     json.RawMessage  `json:"error"`
 	} `json:"schemas"`
 }
 
@@ -42,6 +44,7 @@ type toolSchemas struct {
 	tools     governance.Globs
 	arguments *jsonschema.Schema // nil: not validated
 	result    *jsonschema.Schema
+	failure   *jsonschema.Schema // of an error in place of a result
 }
 
 func newSchema(s governance.Spec) (governance.Policy, error) {
@@ -58,8 +61,8 @@ func newSchema(s governance.Spec) (governance.Policy, error) {
 		if err := entry.Tools.Check(); err != nil {
 			errs = append(errs, settings.Wrong(place+".tools", "%w", err))
 		}
-		if entry.Arguments == nil && entry.Result == nil {
-			errs = append(errs, settings.Wrong(place, "needs arguments or result"))
+		if entry.Arguments == nil && entry.Result == nil && entry.Error == nil {
+			errs = append(errs, settings.Wrong(place, "needs arguments, result or error"))
 		}
 		p[i].tools = entry.Tools
 		var err error
@@ -68,6 +71,9 @@ func newSchema(s governance.Spec) (governance.Policy, error) {
 		}
 		if p[i].result, err = compileSchema(entry.Result); err != nil {
 			errs = append(errs, settings.Wrong(place+".result", "%w", err))
+		}
+		if p[i].failure, err = compileSchema(entry.Error); err != nil {
+			errs = append(errs, settings.Wrong(place+".error", "%w", err))
 		}
 	}
 	return p, errors.Join(errs...)
@@ -98,15 +104,12 @@ func compileSchema(text json.RawMessage) (schema *jsonschema.Schema, err error) 
 
 // Decide implements [governance.Policy].
 func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if !x.ReturnsTool() || x.Failure != nil || flow == governance.Request && x.Method != protocol.MethodToolsCall {
+	if !x.ReturnsTool() || x.Failure != nil && x.Response == nil || flow == governance.Request && x.Method != protocol.MethodToolsCall {
 		return governance.Decision{}, nil
 	}
 	var value any // decoded once, on demand
 	for _, s := range p {
-		schema := s.arguments
-		if flow == governance.Response {
-			schema = s.result
-		}
+		schema := s.of(flow, x)
 		if schema == nil || len(s.tools) > 0 && !s.tools.Match(x.Tool) {
 			continue
 		}
@@ -121,6 +124,17 @@ func (p schemas) Decide(_ context.Context, flow governance.Flow, x *governance.E
 		}
 	}
 	return governance.Decision{}, nil
+}
+
+// of returns the schema of what x has in the flow.
+func (s *toolSchemas) of(flow governance.Flow, x *governance.Exchange) *jsonschema.Schema {
+	switch {
+	case flow == governance.Request:
+		return s.arguments
+	case x.Failure != nil:
+		return s.failure
+	}
+	return s.result
 }
 
 func payload(flow governance.Flow, x *governance.Exchange) (any, error) {
@@ -141,7 +155,10 @@ const maxFaults = 5
 // omits the values, because the reason reaches the caller.
 func denyMismatch(flow governance.Flow, x *governance.Exchange, err error) governance.Decision {
 	what := "the arguments of %s break the operator's schema"
-	if flow == governance.Response {
+	switch {
+	case flow == governance.Response && x.Failure != nil:
+		what = "the error of %s breaks the operator's schema"
+	case flow == governance.Response:
 		what = "the result of %s breaks the operator's schema"
 	}
 	d := governance.Decision{Action: governance.Deny, Reason: fmt.Sprintf(what, x.Tool)}

@@ -18,9 +18,9 @@ import (
 type Offloader interface{ OffloadTo(store *results.Store) }
 
 // sizeCapConfig is the config of the built-in policy size_cap, which replaces a tool result
-// that is too long by a preview, and stores the rest:
+// or an extension's error that is too long by a preview, and stores the rest:
 //
-//	max_bytes: 65536     # of a result; at least 1024; default 65536
+//	max_bytes: 65536     # of a result or an error; at least 1024; default 65536
 //	preview_bytes: 4096  # length of the preview; at most half of max_bytes; default 4096
 //
 // The preview names a handle, with which the model reads on by calling the tool
@@ -68,10 +68,16 @@ func (*sizeCap) Priority() int { return sizeCapPriority }
 
 // Decide implements [governance.Policy].
 func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if flow != governance.Response || !x.ReturnsTool() || x.Failure != nil || x.Tool == results.ToolName || len(x.Response) <= p.max {
+	covered := x.ReturnsTool() || x.ToChild && x.Failure != nil
+	if flow != governance.Response || !covered || x.Tool == results.ToolName || len(x.Response) <= p.max {
 		return governance.Decision{}, nil
 	}
-	r := p.extract(x.Response)
+	var r extracted
+	if x.Failure != nil {
+		r = p.extractError(x.Response)
+	} else {
+		r = p.extract(x.Response)
+	}
 	shown := 0
 	if p.preview > 0 {
 		shown = results.Cut(r.text, p.preview)
@@ -80,10 +86,14 @@ func (p *sizeCap) Decide(_ context.Context, flow governance.Flow, x *governance.
 	if shown < len(r.text) {
 		note, handle = p.offload(results.Owner{Caller: x.Caller, Session: x.Session}, r.text, shown)
 	}
+	short, what := r.shorten(x.Response, shown, "[The tool has run, and its result is too long. "+note+"]"), "result"
+	if x.Failure != nil {
+		short, what = r.shortenError(x.Response, shown, "[The error is too long. "+note+"]"), "error"
+	}
 	return governance.Decision{
 		Action: governance.Modify,
-		JSON:   r.shorten(x.Response, shown, "[The tool has run, and its result is too long. "+note+"]"),
-		Reason: fmt.Sprintf("the result has %d bytes, of %d that are allowed", len(x.Response), p.max),
+		JSON:   short,
+		Reason: fmt.Sprintf("the %s has %d bytes, of %d that are allowed", what, len(x.Response), p.max),
 		Data:   fmt.Appendf(nil, `{"bytes":%d,"kept":%t}`, len(x.Response), handle != ""),
 	}, nil
 }
@@ -161,4 +171,24 @@ func (r *extracted) shorten(result json.RawMessage, shown int, note string) json
 		edits["structuredContent"], edits["isError"] = nil, json.RawMessage("true")
 	}
 	return rawjson.Edit(result, edits)
+}
+
+// extractError extracts the message of an error, and its data when that is too long.
+func (p *sizeCap) extractError(failure json.RawMessage) (r extracted) {
+	message, _ := rawjson.Text(rawjson.Get(failure, "message"))
+	r.add(message)
+	if data := rawjson.Get(failure, "data"); len(data) > p.max-p.preview-1024 {
+		r.structure = true
+		r.add(string(data))
+	}
+	return r
+}
+
+// shortenError returns the error with the preview and the note as its message.
+func (r *extracted) shortenError(failure json.RawMessage, shown int, note string) json.RawMessage {
+	edits := map[string]json.RawMessage{"message": rawjson.Quote(string(r.text[:shown]) + "\n" + note)}
+	if r.structure {
+		edits["data"] = nil
+	}
+	return rawjson.Edit(failure, edits)
 }

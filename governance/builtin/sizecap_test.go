@@ -72,9 +72,9 @@ func TestSizeCapSpills(t *testing.T) {
 func TestSizeCapLetsPass(t *testing.T) {
 	p, _ := sized(t, map[string]any{"max_bytes": 2000, "preview_bytes": 10})
 	long := `{"content":[` + textBlock(strings.Repeat("x", 3000)) + `]}`
-	page, failed, list, asks := answered(long), answered(long), answered(long), answered(long)
+	page, failed, list, asks := answered(long), answered(`{"code":1,"message":"x"}`), answered(long), answered(long)
 	page.Tool, failed.Failure, list.Method, asks.ToChild = results.ToolName, protocol.Errorf(protocol.ExtensionError, "x"), "tools/list", false
-	for name, x := range map[string]*governance.Exchange{"short": answered(`{"content":[]}`), "a page": page, "a failure": failed, "a list": list, "to the caller": asks} {
+	for name, x := range map[string]*governance.Exchange{"short": answered(`{"content":[]}`), "a page": page, "a short failure": failed, "a list": list, "to the caller": asks} {
 		if d := decide(t, p, governance.Response, x); d.Action != governance.Allow {
 			t.Errorf("%s: %+v", name, d)
 		}

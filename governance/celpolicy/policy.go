@@ -33,11 +33,13 @@ import (
 //
 // Variables: method, caller, session, extension, tool, direction (to_extension, to_caller)
 // and flow (request, response) are strings; arguments holds the tool's arguments, or the
-// params of another method; result is null in the request flow. Whole numbers are int,
-// others double. An expression that uses result runs in the response flow, one that uses
-// flow in both, any other in the request flow. A missing member is an error, and a required
-// policy then ends the call with governance_unavailable: test has(arguments.x), or use
-// arguments.?x.orValue("").
+// params of another method; result is null in the request flow. error is null, or
+// {code, message, data} when the extension answered with an error; result then is
+// {content, isError, structuredContent} with that message and data. Whole numbers are int,
+// others double. An expression that uses result or error runs in the response flow, one that
+// uses flow in both, any other in the request flow. A missing member is an error, and a
+// required policy then ends the call with governance_unavailable: test has(arguments.x), or
+// use arguments.?x.orValue("").
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
@@ -74,7 +76,8 @@ func New(s governance.Spec) (governance.Policy, error) {
 	if p.when, err = compile(env, p.When, cel.BoolType, uses); err != nil {
 		errs = append(errs, settings.Wrong("config.when", "%w", err))
 	}
-	p.request, p.response = !uses["result"] || uses["flow"], uses["result"] || uses["flow"]
+	outcome := uses["result"] || uses["error"]
+	p.request, p.response = !outcome || uses["flow"], outcome || uses["flow"]
 	if p.Message != "" {
 		if p.message, err = compile(env, p.Message, cel.StringType, uses); err != nil {
 			errs = append(errs, settings.Wrong("config.message", "%w", err))
@@ -91,7 +94,7 @@ func Check(s governance.Spec) []governance.Problem {
 
 func newEnv() (*cel.Env, error) {
 	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
-		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType)}
+		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType), cel.Variable("error", cel.DynType)}
 	for _, name := range []string{"method", "caller", "session", "extension", "tool", "direction", "flow"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
@@ -119,7 +122,8 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 
 // Decide implements [governance.Policy].
 func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || x.Failure != nil) {
+	failed := x.Failure != nil && x.Response == nil // with an error that holds no text of the extension
+	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || failed) {
 		return governance.Decision{}, nil
 	}
 	vars := &variables{flow: flow, x: x}
@@ -148,7 +152,8 @@ type variables struct {
 	flow              governance.Flow
 	x                 *governance.Exchange
 	arguments, result any
-	err               error // of decoding
+	failure           map[string]any // the error of the extension
+	err               error          // of decoding
 }
 
 // Parent implements [interpreter.Activation].
@@ -178,11 +183,40 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.arguments, true
 	case "result":
 		if v.result == nil && v.flow == governance.Response {
-			v.result = v.decode(v.x.Response, strictjson.Result)
+			if v.result = v.errorResult(); v.result == nil {
+				v.result = v.decode(v.x.Response, strictjson.Result)
+			}
 		}
 		return v.result, true
+	case "error":
+		if failure := v.errorObject(); failure != nil {
+			return failure, true
+		}
+		return nil, true
 	}
 	return nil, false
+}
+
+// errorObject returns the error that the extension answered with, nil when there is none.
+func (v *variables) errorObject() map[string]any {
+	if v.failure == nil && v.flow == governance.Response && v.x.Failure != nil {
+		v.failure, _ = v.decode(v.x.Response, strictjson.Result).(map[string]any)
+	}
+	return v.failure
+}
+
+// errorResult returns the error as the result of a tool, so that an expression about results
+// covers errors too. It returns nil when there is no error.
+func (v *variables) errorResult() any {
+	failure := v.errorObject()
+	if failure == nil {
+		return nil
+	}
+	result := map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": failure["message"]}}}
+	if data, ok := failure["data"]; ok {
+		result["structuredContent"] = data
+	}
+	return result
 }
 
 // argumentsOf returns the arguments of a tool, or the params of another method.

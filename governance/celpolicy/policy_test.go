@@ -113,9 +113,18 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("params %s: %s", text, got)
 		}
 	}
-	response.Failure = &protocol.Error{Kind: protocol.ExtensionError}
+	response.Failure, response.Response = &protocol.Error{Kind: protocol.ExtensionError}, json.RawMessage(`{"code":-7,"message":"no","data":{"n":1}}`)
+	for when, want := range map[string]string{
+		"result.isError && result.content[0].text == 'no' && result.structuredContent.n == 1": "deny",
+		"error != null && error.code == -7": "deny", "error == null": "allow", "flow == 'response'": "deny", "tool != ''": "allow",
+	} {
+		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response); !strings.HasPrefix(got, want) {
+			t.Errorf("a call that failed, %s: %s", when, got)
+		}
+	}
+	response.Failure, response.Response = &protocol.Error{Kind: protocol.CallTimeout}, nil
 	if got := ask(t, newPolicy(t, `{"when": "result.isError"}`), governance.Response, response); got != "allow" {
-		t.Errorf("a call that failed: %s", got)
+		t.Errorf("a call that timed out: %s", got)
 	}
 }
 
