@@ -5,7 +5,6 @@ package celpolicy
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -13,13 +12,9 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/ext"
-	"cel.dev/cel-go/interpreter"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
-	"github.com/exthost/exthost/governance/internal/strictjson"
-	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/protocol"
 )
 
 // config is the config of the built-in policy cel, which decides by an expression of the
@@ -39,7 +34,8 @@ import (
 // others double. An expression that uses result or error runs in the response flow, one that
 // uses flow in both, any other in the request flow. A missing member is an error, and a
 // required policy then ends the call with governance_unavailable: test has(arguments.x), or
-// use arguments.?x.orValue("").
+// use arguments.?x.orValue(""). So is a text of more than 1 MiB for an expression that calls
+// matches.
 type config struct {
 	When    string            `json:"when"`
 	Action  string            `json:"action"`
@@ -55,6 +51,7 @@ type policy struct {
 	config
 	when, message     cel.Program // message is nil when the config has none
 	request, response bool        // the flows in which the policy decides
+	matches           bool        // an expression calls matches
 }
 
 // New makes the policy of s.Config. Its errors say what is wrong with the config and
@@ -83,6 +80,7 @@ func New(s governance.Spec) (governance.Policy, error) {
 			errs = append(errs, settings.Wrong("config.message", "%w", err))
 		}
 	}
+	p.matches = uses[matches]
 	return p, errors.Join(errs...)
 }
 
@@ -101,8 +99,12 @@ func newEnv() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// compile compiles an expression of the given type and adds the variables that it uses to
-// uses.
+// matches is the entry of the map uses for the function that searches a text with a regular
+// expression.
+const matches = "matches()"
+
+// compile compiles an expression of the given type and adds the variables that it uses and
+// the functions that it calls to uses.
 func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.Program, error) {
 	compiled, issues := env.Compile(text)
 	if faults := issues.Errors(); len(faults) > 0 {
@@ -113,8 +115,11 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 		return nil, fmt.Errorf("is a %s, not a %s", is, t)
 	}
 	ast.PostOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() == ast.IdentKind {
+		switch e.Kind() {
+		case ast.IdentKind:
 			uses[e.AsIdent()] = true
+		case ast.CallKind:
+			uses[e.AsCall().FunctionName()+"()"] = true
 		}
 	}))
 	return env.Program(compiled, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
@@ -126,7 +131,7 @@ func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.E
 	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || failed) {
 		return governance.Decision{}, nil
 	}
-	vars := &variables{flow: flow, x: x}
+	vars := &variables{flow: flow, x: x, matches: p.matches}
 	holds, _, err := p.when.Eval(vars)
 	if err = cmp.Or(vars.err, err); err != nil { // vars.err first: a variable that cannot be decoded may look absent to the expression
 		return governance.Decision{}, err
@@ -145,116 +150,4 @@ func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.E
 		}
 	}
 	return d, nil
-}
-
-// variables decodes the variables of an expression on demand.
-type variables struct {
-	flow              governance.Flow
-	x                 *governance.Exchange
-	arguments, result any
-	failure           map[string]any // the error of the extension
-	err               error          // of decoding
-}
-
-// Parent implements [interpreter.Activation].
-func (v *variables) Parent() interpreter.Activation { return nil }
-
-// ResolveName implements [interpreter.Activation].
-func (v *variables) ResolveName(name string) (any, bool) {
-	switch name {
-	case "method":
-		return v.x.Method, true
-	case "caller":
-		return v.x.Caller, true
-	case "session":
-		return v.x.Session, true
-	case "extension":
-		return v.x.Extension, true
-	case "tool":
-		return v.x.Tool, true
-	case "direction":
-		return v.x.Direction(), true
-	case "flow":
-		return string(v.flow), true
-	case "arguments":
-		if v.arguments == nil {
-			v.arguments = v.decode(argumentsOf(v.x), strictjson.Arguments)
-		}
-		return v.arguments, true
-	case "result":
-		if v.result == nil && v.flow == governance.Response {
-			if v.result = v.errorResult(); v.result == nil {
-				v.result = v.decode(v.x.Response, strictjson.Result)
-			}
-		}
-		return v.result, true
-	case "error":
-		if failure := v.errorObject(); failure != nil {
-			return failure, true
-		}
-		return nil, true
-	}
-	return nil, false
-}
-
-// errorObject returns the error that the extension answered with, nil when there is none.
-func (v *variables) errorObject() map[string]any {
-	if v.failure == nil && v.flow == governance.Response && v.x.Failure != nil {
-		v.failure, _ = v.decode(v.x.Response, strictjson.Result).(map[string]any)
-	}
-	return v.failure
-}
-
-// errorResult returns the error as the result of a tool, so that an expression about results
-// covers errors too. It returns nil when there is no error.
-func (v *variables) errorResult() any {
-	failure := v.errorObject()
-	if failure == nil {
-		return nil
-	}
-	result := map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": failure["message"]}}}
-	if data, ok := failure["data"]; ok {
-		result["structuredContent"] = data
-	}
-	return result
-}
-
-// argumentsOf returns the arguments of a tool, or the params of another method.
-func argumentsOf(x *governance.Exchange) json.RawMessage {
-	if x.Method != protocol.MethodToolsCall || !x.ToChild {
-		return x.Request
-	}
-	return rawjson.Get(x.Request, "arguments")
-}
-
-func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (any, error)) any {
-	if len(text) == 0 {
-		return map[string]any{}
-	}
-	var value any
-	if value, v.err = decode(text); v.err != nil {
-		return nil
-	}
-	return numbers(value)
-}
-
-// numbers replaces each json.Number by an int64 if possible, else by a float64.
-func numbers(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64() // out of range is infinite
-		return f
-	case map[string]any:
-		for key := range v {
-			v[key] = numbers(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = numbers(v[i])
-		}
-	}
-	return value
 }

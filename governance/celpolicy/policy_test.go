@@ -116,7 +116,7 @@ func TestDecisions(t *testing.T) {
 	response.Failure, response.Response = &protocol.Error{Kind: protocol.ExtensionError}, json.RawMessage(`{"code":-7,"message":"no","data":{"n":1}}`)
 	for when, want := range map[string]string{
 		"result.isError && result.content[0].text == 'no' && result.structuredContent.n == 1": "deny",
-		"error != null && error.code == -7": "deny", "error == null": "allow", "flow == 'response'": "deny", "tool != ''": "allow",
+		"error != null && error.code == -7":                                                   "deny", "error == null": "allow", "flow == 'response'": "deny", "tool != ''": "allow",
 	} {
 		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Response, response); !strings.HasPrefix(got, want) {
 			t.Errorf("a call that failed, %s: %s", when, got)
@@ -161,6 +161,19 @@ func BenchmarkDecision(b *testing.B) {
 	for b.Loop() {
 		if d, err := p.Decide(context.Background(), governance.Request, &x); err != nil || d.Action != governance.Allow {
 			b.Fatal(d, err)
+		}
+	}
+}
+
+// Regular expressions are not run on texts that would take seconds.
+func TestLongTextsAreNotMatched(t *testing.T) {
+	x := governance.Exchange{Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"a","arguments":{"text":"` + strings.Repeat("a", 15<<20) + `"}}`)}
+	for when, want := range map[string]string{
+		`arguments.text.matches('(a*)*b')`:   "error: a text of 15728640 bytes is too long for an expression with matches",
+		`size(arguments.text) > 1000 * 1000`: "deny",
+	} {
+		if got := ask(t, newPolicy(t, `{"when": "`+when+`"}`), governance.Request, x); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", when, got)
 		}
 	}
 }
