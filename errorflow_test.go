@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -85,6 +86,34 @@ func TestSizeCapCutsErrors(t *testing.T) {
 		got := w.request(t, id, "tools/call", `"name":"ext_x_refuse","arguments":`+arguments)
 		if len(got) > 4096 || !strings.Contains(got, "-32050") || !strings.Contains(got, "exthost_result_page") {
 			t.Errorf("%d: %d bytes: %.600s", id, len(got), got)
+		}
+	}
+}
+
+// A frame that is no answer reaches the operator and no client: no policy sees it.
+func TestInvalidFramesDoNotReachClients(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.add("x", `[capabilities]
+tools = ["t"]
+[transport]
+command = "sh"
+args = ["-c", '''
+read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"type":"object"}}]}}'
+while read -r line; do case $line in *tools/call*) id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"mallory":"was here"}';; esac; done''']
+`)
+	f.add("l", "[transport]\nscript = \"l.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"t\"\n")
+	f.write("l/l.sh", "#!/bin/sh\nwhile read -r line; do echo 'it was mallory'; done\n")
+	h := f.open(exthost.Options{})
+	w := overStreamable(t, h, "/mcp", false)
+	for id, tool := range []string{"ext_x_t", "ext_l_t"} {
+		got := w.request(t, id+1, "tools/call", `"name":"`+tool+`","arguments":{}`)
+		if strings.Contains(got, "mallory") || !strings.Contains(got, `"kind":"invalid_`) || !strings.Contains(got, `"line_bytes":`) {
+			t.Errorf("%s: %s", tool, got)
+		}
+		_, err := h.Call(deadline(t), tool, nil)
+		if e := protocol.EvidenceOf(err); e == nil || !strings.Contains(e.Line, "mallory") {
+			t.Errorf("%s: the operator sees %v, %+v", tool, err, e)
 		}
 	}
 }

@@ -123,7 +123,7 @@ type Evidence struct {
 	ExitCode    *int          `json:"exit_code,omitempty"`
 	Signal      string        `json:"signal,omitempty"`
 	Stderr      []string      `json:"stderr,omitempty"` // the last lines; never sent to MCP clients
-	Line        string        `json:"line,omitempty"`   // the offending frame, cut to 2 KiB
+	Line        string        `json:"line,omitempty"`   // the offending frame, cut to 2 KiB; never sent to MCP clients
 	Attempt     int           `json:"attempt,omitempty"`
 	MaxAttempts int           `json:"max_attempts,omitempty"`
 	NextRetry   time.Duration `json:"next_retry_ns,omitempty"`
@@ -218,11 +218,12 @@ type errorData struct {
 	Details      json.RawMessage `json:"details,omitempty"`
 	ExitCode     *int            `json:"exit_code,omitempty"`
 	Signal       string          `json:"signal,omitempty"`
-	Line         string          `json:"line,omitempty"`
+	LineBytes    int             `json:"line_bytes,omitempty"` // of the offending frame, after the cut
 }
 
 // Wire returns e as a JSON-RPC error object. An ExtensionError keeps the code and data
-// of the child. Lines of stderr are left out, because they may hold secrets.
+// of the child. Lines of stderr and the offending frame are left out, because they may hold
+// secrets and no policy has seen them.
 func (e *Error) Wire() WireError {
 	if e.Kind == ExtensionError {
 		code := e.Code
@@ -234,7 +235,7 @@ func (e *Error) Wire() WireError {
 	d := errorData{Kind: e.Kind, Extension: e.Extension, Tool: e.Tool, Outcome: e.Outcome,
 		RetryAfterMS: e.RetryAfter.Milliseconds(), Details: e.Data}
 	if ev := e.Evidence; ev != nil {
-		d.ExitCode, d.Signal, d.Line = ev.ExitCode, ev.Signal, ev.Line
+		d.ExitCode, d.Signal, d.LineBytes = ev.ExitCode, ev.Signal, len(ev.Line)
 	}
 	data, err := json.Marshal(d)
 	if err != nil { // Data is not JSON

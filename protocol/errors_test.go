@@ -32,12 +32,12 @@ func TestErrorOnTheWire(t *testing.T) {
 	code := 3
 	e := Errorf(ChildExited, "the process ended: %w", context.Canceled)
 	e.Extension, e.Outcome, e.RetryAfter = "weather", "unknown", 1500*time.Millisecond
-	e.Evidence = &Evidence{ExitCode: &code, Stderr: []string{"secret path"}}
+	e.Evidence = &Evidence{ExitCode: &code, Stderr: []string{"secret path"}, Line: "a secret"}
 	for name, tt := range map[string]struct {
 		err  *Error
 		want string
 	}{
-		"host": {e, `{"code":-32010,"message":"weather: the process ended: context canceled (child_exited)","data":{"kind":"child_exited","extension":"weather","outcome":"unknown","retry_after_ms":1500,"exit_code":3}}`},
+		"host": {e, `{"code":-32010,"message":"weather: the process ended: context canceled (child_exited)","data":{"kind":"child_exited","extension":"weather","outcome":"unknown","retry_after_ms":1500,"exit_code":3,"line_bytes":8}}`},
 		"child": {&Error{Kind: ExtensionError, Code: -32042, Message: "closed", Extension: "weather", Data: json.RawMessage(`{"n":12345678901234567890}`)},
 			`{"code":-32042,"message":"closed","data":{"n":12345678901234567890}}`},
 		"bad data": {&Error{Kind: Rejected, Message: "no", Data: json.RawMessage(`{`)}, `{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`},

@@ -44,7 +44,7 @@ type DecideParams struct {
 	Tool      string          `json:"tool,omitempty"`      // the registered name; "" outside tools/call
 	Request   json.RawMessage `json:"request,omitempty"`   // the params
 	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, the part of the error that may be changed
-	Error     *WireError      `json:"error,omitempty"`     // instead of a result; for categories content and audit only
+	Error     *WireError      `json:"error,omitempty"`     // instead of a result
 	Verdict   *Verdict        `json:"verdict,omitempty"`   // the decision that ended the exchange; for category audit only
 }
 

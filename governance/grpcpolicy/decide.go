@@ -62,6 +62,9 @@ func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv
 	}
 	if flow == governance.Response {
 		m.ResponseJson = x.Response
+		if x.Failure != nil {
+			m.Metadata["error_kind"] = string(x.Failure.Kind)
+		}
 		if x.Response == nil && x.Failure != nil {
 			m.ResponseJson, _ = json.Marshal(x.Failure.Wire()) // Wire returns valid Data only
 		}
