@@ -254,3 +254,17 @@ func (h *Host) Ready(ctx context.Context) error {
 // Tools returns the current catalog. A change of the extensions makes a new catalog with a
 // higher generation.
 func (h *Host) Tools() *tools.Catalog { return h.snapshots.Load().Catalog }
+
+// Offered returns the tools of the catalog that policies show to a caller, "" for an
+// anonymous one, and those that they hide from it.
+func (h *Host) Offered(caller string) (shown, hidden []*tools.Entry) {
+	now := h.snapshots.Load()
+	for _, e := range now.Catalog.Entries() {
+		if now.Policies.Pipeline.Visible(caller, e.Extension, e.Name) {
+			shown = append(shown, e)
+		} else {
+			hidden = append(hidden, e)
+		}
+	}
+	return shown, hidden
+}

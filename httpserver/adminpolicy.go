@@ -137,7 +137,7 @@ func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	}
 	r := TestResult{Trace: t}
 	if err != nil {
-		f := faultOf(err)
+		f := FaultOf(err)
 		r.Error = &f
 	}
 	return r, nil

@@ -56,10 +56,10 @@ func onExtension(act func(exthost.Admin, context.Context, string) error) handler
 // toolOperations concern tools.
 var toolOperations = []operation{
 	{method: "GET", path: "/tools", summary: "The tools in the catalog",
-		query:  []parameter{{"extension", "only tools of this extension"}},
-		answer: toolList{}, handle: getTools},
+		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter},
+		answer: ToolList{}, handle: getTools},
 	{method: "GET", path: "/tools/export", summary: "The definitions of tools in the format of a model vendor",
-		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}},
+		query:  []parameter{{"format", "anthropic, openai, openai-chat, gemini or mcp (default)"}, {"extension", "only tools of this extension"}, callerParameter},
 		answer: Export{}, handle: exportTools},
 	{method: "GET", path: "/tools/{name}", summary: "One tool, with its descriptor",
 		answer: Tool{}, handle: getTool},
@@ -82,32 +82,53 @@ func ToolOf(e *tools.Entry) Tool {
 	return Tool{Name: e.Name, Extension: e.Extension, Tool: e.Tool, Description: e.Description, Tokens: e.Tokens()}
 }
 
-// toolList is the answer of /tools.
-type toolList struct {
-	Tools []Tool `json:"tools"`
+// callerParameter selects the tools that a caller is offered.
+var callerParameter = parameter{"caller", "only tools that policies show to this caller, empty for an anonymous one; absent: all tools"}
+
+// ToolList is the answer of /tools.
+type ToolList struct {
+	Tools  []Tool   `json:"tools"`
+	Hidden []string `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
 }
 
 // Export holds the definitions of tools for a model vendor.
 type Export struct {
 	Format      tools.Format     `json:"format"`
-	Definitions json.RawMessage  `json:"definitions"` // in the vendor's format
-	Omitted     []tools.Omission `json:"omitted"`     // tools that the format cannot express
+	Definitions json.RawMessage  `json:"definitions"`      // in the vendor's format
+	Omitted     []tools.Omission `json:"omitted"`          // tools that the format cannot express
+	Hidden      []string         `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
 }
 
-// entries returns the tools that the parameter extension selects; default all.
-func entries(h *exthost.Host, r *http.Request) []*tools.Entry {
-	if id := r.FormValue("extension"); id != "" {
-		return h.Tools().Extension(id)
+// entries returns the tools that the parameters extension and caller select, and the
+// names of those that policies hide from the caller.
+func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []string) {
+	id := r.FormValue("extension")
+	if !r.Form.Has("caller") {
+		if id != "" {
+			return h.Tools().Extension(id), nil
+		}
+		return h.Tools().Entries(), nil
 	}
-	return h.Tools().Entries()
+	other := func(e *tools.Entry) bool { return id != "" && e.Extension != id }
+	list, unseen := h.Offered(r.FormValue("caller"))
+	for _, e := range slices.DeleteFunc(unseen, other) {
+		hidden = append(hidden, e.Name)
+	}
+	return slices.DeleteFunc(list, other), hidden
 }
 
 func getTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	list := toolList{Tools: []Tool{}}
-	for _, e := range entries(h, r) {
+	selected, hidden := entries(h, r)
+	return writeJSON(w, http.StatusOK, NewToolList(selected, hidden))
+}
+
+// NewToolList returns a list of tools without their descriptors.
+func NewToolList(selected []*tools.Entry, hidden []string) ToolList {
+	list := ToolList{Tools: []Tool{}, Hidden: hidden}
+	for _, e := range selected {
 		list.Tools = append(list.Tools, ToolOf(e))
 	}
-	return writeJSON(w, http.StatusOK, list)
+	return list
 }
 
 func exportTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
@@ -117,8 +138,9 @@ func exportTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error 
 			return protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
 		}
 	}
-	definitions, omitted := tools.Export(out.Format, entries(h, r))
-	out.Definitions, out.Omitted = definitions, append(out.Omitted, omitted...)
+	selected, hidden := entries(h, r)
+	definitions, omitted := tools.Export(out.Format, selected)
+	out.Definitions, out.Omitted, out.Hidden = definitions, append(out.Omitted, omitted...), hidden
 	return writeJSON(w, http.StatusOK, out)
 }
 

@@ -52,7 +52,8 @@ type failure struct {
 	Error Fault `json:"error"`
 }
 
-func faultOf(err error) Fault {
+// FaultOf returns err as a Fault.
+func FaultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
 	}
@@ -60,7 +61,7 @@ func faultOf(err error) Fault {
 }
 
 func writeFault(w http.ResponseWriter, err error) {
-	f := faultOf(err)
+	f := FaultOf(err)
 	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // always encodes
 }
 

@@ -15,7 +15,7 @@ type Format string
 // The formats of [Export] and their output.
 const (
 	Anthropic  Format = "anthropic"   // [{name, description, input_schema}], the tools field of the Messages API
-	OpenAI     Format = "openai"      // [{type, name, description, parameters}], of the Responses API
+	OpenAI     Format = "openai"      // [{type, name, description, parameters, strict}], of the Responses API
 	OpenAIChat Format = "openai-chat" // [{type, function: {name, description, parameters}}], of Chat Completions
 	Gemini     Format = "gemini"      // {functionDeclarations: [{name, description, parametersJsonSchema}]}, one Tool
 	MCP        Format = "mcp"         // {tools: [descriptor]}, a tools/list result
@@ -94,9 +94,11 @@ func anthropicTool(e *Entry, description string, schema json.RawMessage) json.Ra
 	return object([]member{{"name", quote(e.Name)}, {"description", quote(description)}, {"input_schema", schema}})
 }
 
+// openAITool states strict, whose default in the Responses API makes every optional
+// parameter mandatory. In Chat Completions the default is false.
 func openAITool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
 	return object([]member{{"type", json.RawMessage(`"function"`)}, {"name", quote(e.Name)},
-		{"description", quote(description)}, {"parameters", schema}})
+		{"description", quote(description)}, {"parameters", schema}, {"strict", json.RawMessage("false")}})
 }
 
 func openAIChatTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {

@@ -17,7 +17,7 @@ func TestExportForms(t *testing.T) {
 	e := one(t, `{"name":"t","description":"d <b>","inputSchema":`+schema+`,"execution":{"x":1.0}}`)
 	for format, want := range map[Format]string{
 		Anthropic:  `[{"name":"ext_x_t","description":"[ext:x] d <b>","input_schema":` + schema + `}]`,
-		OpenAI:     `[{"type":"function","name":"ext_x_t","description":"[ext:x] d <b>","parameters":` + schema + `}]`,
+		OpenAI:     `[{"type":"function","name":"ext_x_t","description":"[ext:x] d <b>","parameters":` + schema + `,"strict":false}]`,
 		OpenAIChat: `[{"type":"function","function":{"name":"ext_x_t","description":"[ext:x] d <b>","parameters":` + schema + `}}]`,
 		Gemini:     `{"functionDeclarations":[{"name":"ext_x_t","description":"[ext:x] d <b>","parametersJsonSchema":` + schema + `}]}`,
 		MCP:        `{"tools":[{"name":"ext_x_t","description":"[ext:x] d <b>","inputSchema":` + schema + `,"execution":{"x":1.0}}]}`,

@@ -85,6 +85,12 @@ func (c *Console) Warn(format string, args ...any) {
 	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Yellow, "warn"), fmt.Sprintf(format, args...))
 }
 
+// Info prints on stderr what a reader may want to know. Third-party arguments have to be
+// safe already.
+func (c *Console) Info(format string, args ...any) {
+	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Dim, "info"), fmt.Sprintf(format, args...))
+}
+
 // Note prints on stderr how an import changes one entry of a file, or with dropped that
 // the entry is left out. where names the entry.
 func (c *Console) Note(where string, dropped bool, message string) {

@@ -25,12 +25,15 @@ const (
 
 // Error is an error with its exit code. Without Text, all of it is printed already.
 type Error struct {
-	Code int
-	Text string
-	Hint string // the next command; "": there is none
+	Code  int
+	Text  string
+	Hint  string // the next command; "": there is none
+	Cause error  // what Text words, with its details for programs; nil: there is no more
 }
 
 func (e *Error) Error() string { return e.Text }
+
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Usagef is an error in how the program was called, with the next command.
 func Usagef(hint, format string, args ...any) error {
@@ -109,13 +112,14 @@ func DescribeKind(e *protocol.Error) []string {
 	if e.RetryAfter > 0 {
 		lines = append(lines, "  retry after "+Span(e.RetryAfter))
 	}
-	if next := nextCommand(e); next != "" {
+	if next := NextCommand(e); next != "" {
 		lines = append(lines, "  next: "+next)
 	}
 	return lines
 }
 
-func nextCommand(e *protocol.Error) string {
+// NextCommand is the command that helps most after an error of the host; "": there is none.
+func NextCommand(e *protocol.Error) string {
 	switch {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
 		return "exthost tools schema " + e.Tool

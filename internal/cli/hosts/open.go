@@ -4,6 +4,7 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -61,14 +63,37 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 	return Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
 }
 
-// Open opens a host that logs to stderr only on demand.
+// Open opens a host that logs to stderr only on demand, and shows on a terminal which
+// extensions it waits for.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
 	log, err := c.QuietLogger(cfg.Log)
 	if err != nil {
 		return nil, err
 	}
-	o.Logger, o.PolicyKinds = log, PolicyKinds
-	return exthost.Open(ctx, cfg, o)
+	o.Logger, o.PolicyKinds, o.Mode.Background = log, PolicyKinds, true
+	h, err := exthost.Open(ctx, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Progress(func() string { return starting(h.Status()) })()
+	if err := h.Ready(ctx); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// starting names the extensions that have not started yet; "": there are none.
+func starting(s status.Status) string {
+	var ids []string
+	for _, x := range s.Extensions {
+		if x.State == string(supervisor.Spawning) {
+			ids = append(ids, x.ID)
+		}
+	}
+	if ids == nil {
+		return ""
+	}
+	return fmt.Sprintf("starting %d of %s: %s", len(ids), console.Plural(len(s.Extensions), "extension"), strings.Join(ids, ", "))
 }
 
 // PolicyKinds are the policies that the program links beyond those of the library.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +19,6 @@ import (
 	"github.com/exthost/exthost/internal/cli/toolcall"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/status"
-	"github.com/exthost/exthost/tools"
 )
 
 // Call calls one tool.
@@ -52,9 +49,9 @@ func Call(c *console.Console) *cobra.Command {
 			}
 			err := call(ctx, c, &request{tool: args[0], pairs: args[1:]}, data)
 			if timeout > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
-				return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("%s: no answer within %s, its start included; it may have acted", args[0], timeout), Hint: "a longer --timeout"}
+				err = &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("%s: no answer within %s, its start included; it may have acted", args[0], timeout), Hint: "a longer --timeout", Cause: err}
 			}
-			return err
+			return printFailure(c, err)
 		},
 	}
 	cmd.Flags().StringVarP(&data, "data", "d", "", "arguments as one `JSON` object; - reads stdin")
@@ -67,6 +64,9 @@ type request struct {
 	tool  string
 	pairs []string        // key=value
 	given json.RawMessage // the object below the pairs
+
+	extension string // that has the tool; "": not known yet
+	running   bool   // the running host makes the call
 }
 
 func (q *request) arguments(schema json.RawMessage) (json.RawMessage, error) {
@@ -80,7 +80,7 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 	r, cfg, broken := hosts.Reach(ctx, c)
 	result, err := protocol.ToolResult(nil), errNotThere
 	if r != nil {
-		result, err = q.toRunning(ctx, r)
+		result, err = q.toRunning(ctx, c, r)
 	}
 	recorded := true // a host or the audit log can explain the decisions of policies
 	if errors.Is(err, errNotThere) {
@@ -90,13 +90,29 @@ func call(ctx context.Context, c *console.Console, q *request, data string) (err
 		recorded = cfg.Audit.Path != ""
 		result, err = q.alone(ctx, c, cfg)
 	}
-	switch {
-	case err != nil && recorded:
-		return explained(err)
-	case err != nil:
-		return err
+	if err == nil {
+		return q.printResult(c, result)
 	}
-	return printResult(c, q.tool, result)
+	if recorded {
+		err = explained(err)
+	}
+	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ExtensionError && e.Evidence == nil {
+		return &console.Error{Code: console.ExitExtension, Text: strings.Join(console.DescribeKind(e), "\n"), Hint: q.evidence(e.Code == protocol.InvalidArguments.Code()), Cause: e}
+	}
+	return err
+}
+
+// evidence is the command that helps after the tool has failed. A tool is never called
+// with arguments that its schema refuses, so the schema helps only where the tool itself
+// refuses its arguments.
+func (q *request) evidence(badArguments bool) string {
+	switch {
+	case badArguments:
+		return "exthost tools schema " + q.tool
+	case q.running:
+		return "exthost logs " + q.extension
+	}
+	return "exthost call " + q.tool + " … --log-level debug, which shows the stderr of " + q.extension
 }
 
 // explained adds the command that explains the decision in an error, if there is one.
@@ -108,7 +124,7 @@ func explained(err error) error {
 	if !ok || json.Unmarshal(e.Data, &data) != nil || data.Decision == "" {
 		return err
 	}
-	return &console.Error{Code: console.ExitCode(err), Text: strings.Join(console.DescribeKind(e), "\n"), Hint: "exthost policy explain " + data.Decision}
+	return &console.Error{Code: console.ExitCode(err), Text: strings.Join(console.DescribeKind(e), "\n"), Hint: "exthost policy explain " + data.Decision, Cause: e}
 }
 
 // errNotThere is the error of a call whose extension no running host has: there is no
@@ -126,43 +142,50 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	if !ok {
 		return nil, hosts.UnknownTool(h.Status(), q.tool)
 	}
+	q.extension = entry.Extension
 	arguments, err := q.arguments(entry.InputSchema)
 	if err != nil {
 		return nil, err
 	}
+	defer c.Progress(func() string { return q.awaits(h.Admin().Questions()) })()
 	return h.Call(ctx, q.tool, arguments)
 }
 
-// toRunning has the running host make the call.
-func (q *request) toRunning(ctx context.Context, r *hosts.Running) (protocol.ToolResult, error) {
-	path := "/api/v1/tools/" + url.PathEscape(q.tool)
-	var t httpserver.Tool
-	err := r.Get(ctx, path, &t)
-	if protocol.KindOf(err) == protocol.ToolNotFound {
-		s, err := r.Status(ctx)
-		if err != nil {
-			return nil, err
+// awaits is what the call waits for: an answer to one of the approval requests, or the
+// extension.
+func (q *request) awaits(requests []exthost.Question) string {
+	for _, a := range requests {
+		if a.Tool == q.tool && a.Waiting {
+			return "waiting for an approval: exthost approve " + a.ID + ", or deny"
 		}
-		if !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return tools.MayOwn(x.ID, q.tool) }) {
-			return nil, errNotThere
-		}
-		return nil, hosts.UnknownTool(s, q.tool)
 	}
+	return "waiting for " + q.extension
+}
+
+// toRunning has the running host make the call.
+func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Running) (protocol.ToolResult, error) {
+	t, err := runningTool(ctx, r, q.tool)
 	if err != nil {
 		return nil, err
 	}
+	q.extension, q.running = t.Extension, true
 	arguments, err := q.arguments(rawjson.Get(t.Descriptor, "inputSchema"))
 	if err != nil {
 		return nil, err
 	}
+	defer c.Progress(func() string {
+		var list struct{ Approvals []exthost.Question }
+		_ = r.Get(ctx, "/api/v1/approvals", &list) // without an answer, the call waits for the extension
+		return q.awaits(list.Approvals)
+	})()
 	var result json.RawMessage
-	err = r.Post(ctx, path+"/call", arguments, &result)
+	err = r.Post(ctx, "/api/v1/tools/"+url.PathEscape(q.tool)+"/call", arguments, &result)
 	return protocol.ToolResult(result), err
 }
 
 // printResult prints the text of a result, or with -o all of it. A result that the tool
 // marks as an error is an error of the command too.
-func printResult(c *console.Console, name string, result protocol.ToolResult) error {
+func (q *request) printResult(c *console.Console, result protocol.ToolResult) error {
 	if c.Output == "name" {
 		return console.Usagef("", "there is no -o name of a result; there is table, json and yaml")
 	}
@@ -175,7 +198,7 @@ func printResult(c *console.Console, name string, result protocol.ToolResult) er
 	}
 	text, others := toolcall.Content(result)
 	if result.IsError() {
-		return &console.Error{Code: console.ExitExtension, Text: name + " reports an error: " + text, Hint: "exthost tools schema " + name}
+		return &console.Error{Code: console.ExitExtension, Text: q.tool + " reports an error: " + text, Hint: q.evidence(false)}
 	}
 	for _, what := range others {
 		c.Warn("%s is not shown here, -o json has it", console.Safe(what))
@@ -187,6 +210,37 @@ func printResult(c *console.Console, name string, result protocol.ToolResult) er
 		return nil
 	}
 	_, err := fmt.Fprintln(c.Out, text)
+	return err
+}
+
+// failure is the error of a call, for programs.
+type failure struct {
+	ExitCode int `json:"exit_code"`
+	httpserver.Fault
+	Next string `json:"next,omitempty"` // the next command
+}
+
+// printFailure prints err as a document where -o asks for one and err is not printed
+// already, and returns err.
+func printFailure(c *console.Console, err error) error {
+	if err == nil || c.Output != "json" && c.Output != "yaml" {
+		return err
+	}
+	f := failure{ExitCode: console.ExitCode(err), Fault: httpserver.FaultOf(err)}
+	if e, ok := errors.AsType[*console.Error](err); ok {
+		if e.Text == "" {
+			return err
+		}
+		f.Next = e.Hint
+		if f.Kind == "" {
+			f.Message = e.Text
+		}
+	} else if e, ok := errors.AsType[*protocol.Error](err); ok {
+		f.Next = console.NextCommand(e)
+	}
+	if unprinted := c.Print(console.Document{Kind: "error", Value: f}); unprinted != nil {
+		return unprinted
+	}
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -12,22 +13,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/tools"
 )
 
+// askedHost tells in the help of these commands which host answers.
+const askedHost = "The exthost that runs for this directory answers; if none runs, every extension is\n" +
+	"started and stopped again."
+
 // Tools lists, exports and describes tools.
 func Tools(c *console.Console) *cobra.Command {
-	list := &cobra.Command{
-		Use: "list", Short: "List every tool with its cost in tokens", Args: console.NoArgs,
-		Long: "Start every extension, list the tools they offer with an estimate of what each costs in\nevery model request, and stop them again.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c) },
-	}
+	list := toolsList(c)
 	schema := &cobra.Command{
 		Use: "schema TOOL", Short: "Print one tool's descriptor as MCP clients get it", Args: console.One("the name of a tool"),
+		Long:              "Print the descriptor of one tool as MCP clients get it. The exthost that runs for this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
 		ValidArgsFunction: hosts.CompleteTool(c),
 		RunE:              func(cmd *cobra.Command, args []string) error { return toolSchema(cmd.Context(), c, args[0]) },
 	}
@@ -36,40 +38,82 @@ func Tools(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func listTools(ctx context.Context, c *console.Console) error {
-	h, err := hosts.Inspect(ctx, c, nil)
+// callerFlag adds --caller, whose tools a command shows.
+func callerFlag(cmd *cobra.Command, caller *string) {
+	cmd.Flags().StringVar(caller, "caller", "", "show what policies offer to this `CALLER` (default: to an anonymous one)")
+}
+
+func toolsList(c *console.Console) *cobra.Command {
+	var caller string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List every tool with its cost in tokens", Args: console.NoArgs,
+		Long: "List the tools that a client is offered, with an estimate of what each costs in every model\nrequest. Tools that policies hide from the caller are named on stderr.\n" + askedHost,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listTools(cmd.Context(), c, caller) },
+	}
+	callerFlag(cmd, &caller)
+	return cmd
+}
+
+func listTools(ctx context.Context, c *console.Console, caller string) error {
+	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	hosts.PrintProblems(c, h.Status())
-	entries := h.Tools().Entries()
-	list, names := []httpserver.Tool{}, []string{}
-	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
-	for _, e := range entries {
-		list = append(list, httpserver.ToolOf(e))
-		names = append(names, e.Name)
-		rows = append(rows, []string{e.Name, strconv.Itoa(e.Tokens()), hosts.Description(e.Description, e.Extension)})
+	defer end()
+	list, err := from.tools(ctx, caller)
+	if err != nil {
+		return err
 	}
-	rows = append(rows, []string{console.Plural(len(entries), "tool"), strconv.Itoa(hosts.Tokens(entries)), ""})
-	return c.Print(console.Document{Kind: "tools", Value: list, Names: names, Rows: rows})
+	if err := printLacking(ctx, c, from, list.Hidden); err != nil {
+		return err
+	}
+	names, sum := []string{}, 0
+	rows := [][]string{{"TOOL", "TOKENS", "DESCRIPTION"}}
+	for _, t := range list.Tools {
+		names, sum = append(names, t.Name), sum+t.Tokens
+		rows = append(rows, []string{t.Name, strconv.Itoa(t.Tokens), hosts.Description(t.Description, t.Extension)})
+	}
+	rows = append(rows, []string{console.Plural(len(list.Tools), "tool"), strconv.Itoa(sum), ""})
+	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
+}
+
+// printLacking prints on stderr why a list lacks tools: their extensions do not run, or
+// policies hide them.
+func printLacking(ctx context.Context, c *console.Console, from source, hidden []string) error {
+	s, err := from.status(ctx)
+	if err != nil {
+		return err
+	}
+	hosts.PrintProblems(c, s)
+	if len(hidden) > 0 {
+		c.Info("policies hide %s from this caller: %s", console.Plural(len(hidden), "tool"), console.Safe(strings.Join(hidden, ", ")))
+	}
+	return nil
 }
 
 func toolSchema(ctx context.Context, c *console.Console, name string) error {
-	h, err := hosts.Inspect(ctx, c, hosts.Owners(name))
+	from, end, err := openSource(ctx, c, hosts.Owners(name))
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	e, ok := h.Tools().Lookup(name)
-	if !ok {
-		return hosts.UnknownTool(h.Status(), name)
+	defer end()
+	descriptor, err := from.descriptor(ctx, name)
+	if errors.Is(err, errNotThere) { // an extension that was added after the start of the host
+		var h *exthost.Host
+		if h, err = hosts.Inspect(ctx, c, hosts.Owners(name)); err != nil {
+			return err
+		}
+		defer h.Close()
+		descriptor, err = source{opened: h}.descriptor(ctx, name)
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, e.Descriptor, "", "  "); err != nil {
+	if err != nil {
 		return err
 	}
-	return c.Print(console.Document{Kind: "tool", Value: e.Descriptor, Names: []string{name}, Text: console.SafeJSON(b.Bytes())})
+	var b bytes.Buffer
+	if err := json.Indent(&b, descriptor, "", "  "); err != nil {
+		return err
+	}
+	return c.Print(console.Document{Kind: "tool", Value: descriptor, Names: []string{name}, Text: console.SafeJSON(b.Bytes())})
 }
 
 func toolsExport(c *console.Console) *cobra.Command {
@@ -77,12 +121,12 @@ func toolsExport(c *console.Console) *cobra.Command {
 	for _, f := range tools.Formats() {
 		names = append(names, string(f))
 	}
-	var format, file string
+	var format, file, caller string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print the tools as a model vendor's API takes them",
-		Long: "Print all tools as one JSON document for a vendor's API. A tool that the vendor would\n" +
-			"refuse is left out and named on stderr with the reason.",
+		Long: "Print the tools that a client is offered as one JSON document for a vendor's API. A tool that\n" +
+			"the vendor would refuse is left out and named on stderr with the reason.\n" + askedHost,
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := console.OneOf("exthost tools export -f "+cmp.Or(nearest.Of(format, names), names[0]), "--format", format, names); err != nil {
@@ -91,28 +135,34 @@ func toolsExport(c *console.Console) *cobra.Command {
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
 			}
-			return exportTools(cmd.Context(), c, tools.Format(format), file)
+			return exportTools(cmd.Context(), c, tools.Format(format), file, caller)
 		},
 	}
+	callerFlag(cmd, &caller)
 	cmd.Flags().StringVarP(&format, "format", "f", "anthropic", "`FORMAT` of the vendor: "+strings.Join(names, ", "))
 	cmd.Flags().StringVar(&file, "file", "", "write to `FILE` instead of stdout")
 	console.CompleteFlag(cmd, "format", names)
 	return cmd
 }
 
-func exportTools(ctx context.Context, c *console.Console, format tools.Format, file string) error {
-	h, err := hosts.Inspect(ctx, c, nil)
+func exportTools(ctx context.Context, c *console.Console, format tools.Format, file, caller string) error {
+	from, end, err := openSource(ctx, c, nil)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	hosts.PrintProblems(c, h.Status())
-	doc, omitted := tools.Export(format, h.Tools().Entries())
-	for _, o := range omitted {
-		c.Warn("%s left out: %s", o.Tool, console.Safe(o.Reason))
+	defer end()
+	out, err := from.export(ctx, format, caller)
+	if err != nil {
+		return err
+	}
+	if err := printLacking(ctx, c, from, out.Hidden); err != nil {
+		return err
+	}
+	for _, o := range out.Omitted {
+		c.Warn("%s left out: %s", console.Safe(o.Tool), console.Safe(o.Reason))
 	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, doc, "", "  "); err != nil {
+	if err := json.Indent(&b, out.Definitions, "", "  "); err != nil {
 		return err
 	}
 	b.WriteByte('\n')

@@ -1,0 +1,105 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"slices"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/httpserver"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
+)
+
+// source has the tools of the host that runs for this directory, so that nothing is
+// started a second time, or those of a host that is opened for the command.
+type source struct {
+	running *hosts.Running // nil: opened is set
+	opened  *exthost.Host
+}
+
+// openSource finds the running host or opens one that starts the extensions that start
+// selects, nil for all. Call close after use.
+func openSource(ctx context.Context, c *console.Console, start func(id string) bool) (s source, close func(), err error) {
+	r, cfg, err := hosts.Reach(ctx, c)
+	if r != nil {
+		return source{running: r}, func() {}, nil
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return s, nil, err
+	}
+	return source{opened: h}, func() { h.Close() }, nil
+}
+
+func (s source) status(ctx context.Context) (status.Status, error) {
+	if s.running != nil {
+		return s.running.Status(ctx)
+	}
+	return s.opened.Status(), nil
+}
+
+// tools are the tools that policies show to a caller.
+func (s source) tools(ctx context.Context, caller string) (list httpserver.ToolList, err error) {
+	if s.running != nil {
+		err = s.running.Get(ctx, "/api/v1/tools?"+url.Values{"caller": {caller}}.Encode(), &list)
+		return list, err
+	}
+	shown, hidden := s.opened.Offered(caller)
+	return httpserver.NewToolList(shown, names(hidden)), nil
+}
+
+// export has the tools that policies show to a caller, in a vendor's format.
+func (s source) export(ctx context.Context, format tools.Format, caller string) (out httpserver.Export, err error) {
+	if s.running != nil {
+		err = s.running.Get(ctx, "/api/v1/tools/export?"+url.Values{"format": {string(format)}, "caller": {caller}}.Encode(), &out)
+		return out, err
+	}
+	shown, hidden := s.opened.Offered(caller)
+	definitions, omitted := tools.Export(format, shown)
+	return httpserver.Export{Format: format, Definitions: definitions, Omitted: omitted, Hidden: names(hidden)}, nil
+}
+
+// descriptor is that of one tool, also of one that policies hide. [errNotThere] is the
+// error about a tool whose extension the running host does not have.
+func (s source) descriptor(ctx context.Context, name string) (json.RawMessage, error) {
+	if s.opened != nil {
+		if e, ok := s.opened.Tools().Lookup(name); ok {
+			return e.Descriptor, nil
+		}
+		return nil, hosts.UnknownTool(s.opened.Status(), name)
+	}
+	t, err := runningTool(ctx, s.running, name)
+	return t.Descriptor, err
+}
+
+// runningTool is a tool of the running host. [errNotThere] is the error about a tool
+// whose extension that host does not have.
+func runningTool(ctx context.Context, r *hosts.Running, name string) (t httpserver.Tool, err error) {
+	err = r.Get(ctx, "/api/v1/tools/"+url.PathEscape(name), &t)
+	if protocol.KindOf(err) != protocol.ToolNotFound {
+		return t, err
+	}
+	s, err := r.Status(ctx)
+	if err != nil {
+		return t, err
+	}
+	if !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return tools.MayOwn(x.ID, name) }) {
+		return t, errNotThere
+	}
+	return t, hosts.UnknownTool(s, name)
+}
+
+func names(entries []*tools.Entry) (names []string) {
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	return names
+}
