@@ -38,17 +38,18 @@ const (
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
-	token   *[sha256.Size]byte // nil: there is none
-	own     *[sha256.Size]byte // the operator's token; nil: there is none
-	oauth   http.Handler       // requires an access token; nil: none is accepted
-	pages   bool               // the dashboard is served
-	private bool               // every request needs a token
+	token   *[sha256.Size]byte        // nil: there is none
+	own     *[sha256.Size]byte        // the operator's token; nil: there is none
+	oauth   http.Handler              // requires an access token; nil: none is accepted
+	pages   bool                      // the dashboard is served
+	private bool                      // every request needs a token
+	admits  func(ctx context.Context) // is told of requests that are let in
 	next    http.Handler
 }
 
 func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, private: private, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, private: private, admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -77,7 +78,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
 	case shown == "" && d.isOpen(r):
-		d.admit(w, r, "")
+		d.next.ServeHTTP(w, r)
 	case shows(shown, d.own):
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
 	case shows(shown, d.token):
@@ -109,6 +110,7 @@ func operatorOnly(next http.Handler) http.Handler {
 }
 
 func (d *doorman) admit(w http.ResponseWriter, r *http.Request, caller string) {
+	d.admits(r.Context())
 	if caller != "" {
 		r = r.WithContext(mcpserver.WithCaller(r.Context(), caller))
 	}

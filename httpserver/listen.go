@@ -15,7 +15,8 @@ const (
 	headerTimeout = 10 * time.Second
 	headerBytes   = 64 << 10
 	idleTimeout   = 2 * time.Minute
-	cancelGrace   = time.Second // for cancelled requests to end
+	strangerIdle  = 10 * time.Second // before the first authenticated request
+	cancelGrace   = time.Second      // for cancelled requests to end
 )
 
 // Listen opens the address of Options.Listen. The error is a *protocol.Error of kind
@@ -32,11 +33,12 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // newHTTP returns an HTTP server whose requests run under ctx.
 func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           s.conns.Requests(h),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		ConnState:         s.countConn,
+		ConnContext:       s.conns.Context,
+		ConnState:         s.conns.State,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
 	}
@@ -48,18 +50,6 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)
-}
-
-// countConn closes new connections over MaxConns.
-func (s *Server) countConn(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.conns.Add(1) > int64(s.options.MaxConns) {
-			_ = c.Close() // the server then reports StateClosed
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.conns.Add(-1)
-	}
 }
 
 // shutdown stops a server: it refuses new requests, lets the others finish within

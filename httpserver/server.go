@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/httpserver/internal/conns"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
 	"github.com/exthost/exthost/mcpserver"
@@ -37,7 +38,8 @@ type Options struct {
 
 	Logger          *slog.Logger  // nil logs nothing
 	MaxBodies       int64         // bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody
-	MaxConns        int           // concurrent connections, more are closed; default 4096
+	MaxConns        int           // concurrent connections, beyond which idle ones are closed for new ones; default 4096
+	MaxStrangers    int           // of these, from one address without an authenticated request; default an eighth of MaxConns
 	ShutdownTimeout time.Duration // for requests to finish when Serve is to end; default 5 s
 }
 
@@ -51,6 +53,7 @@ func (o Options) withDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.MCP.Logger = cmp.Or(o.MCP.Logger, o.Logger)
 	o.MaxConns = cmp.Or(o.MaxConns, 4096)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, max(1, o.MaxConns/8))
 	o.MaxBodies = cmp.Or(o.MaxBodies, 8*cmp.Or(o.MCP.MaxBody, defaultBody))
 	o.ShutdownTimeout = cmp.Or(o.ShutdownTimeout, 5*time.Second)
 	return o
@@ -64,7 +67,7 @@ type Server struct {
 	ports   *ports
 	bodies  *mcphttp.Budget
 	tokens  *accesstoken.Verifier // nil without OAuth
-	conns   atomic.Int64
+	conns   *conns.Table
 	ending  context.Context // ends when streams must end
 	end     context.CancelFunc
 
@@ -83,6 +86,9 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{options: o, mcp: mcpserver.New(o.Backend, o.MCP), bodies: mcphttp.NewBudget(o.MaxBodies)}
 	s.ending, s.end = context.WithCancel(context.Background())
+	s.conns = conns.New(conns.Bounds{Max: o.MaxConns, Strangers: o.MaxStrangers, StrangerIdle: strangerIdle, Full: func() {
+		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)
+	}})
 	s.tokens, s.ports = s.newTokens(), &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s

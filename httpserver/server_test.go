@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -207,28 +206,6 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 	}
 }
 
-func TestF3TooManyConnections(t *testing.T) {
-	addr := serve(t, Options{Backend: newFake(), MaxConns: 1}, nil)
-	first, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	if r, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("the first: %v, %v", r, err)
-	}
-	second, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	_, _ = io.WriteString(second, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	if r, err := http.ReadResponse(bufio.NewReader(second), nil); err == nil {
-		t.Errorf("the second was answered: %s", r.Status)
-	}
-	first.Close()
-}
-
 // pipes is a loopback listener with in-memory connections, for tests with fake time.
 type pipes chan net.Conn
 
@@ -262,8 +239,9 @@ func TestF3SlowClients(t *testing.T) {
 		"body that nobody reads": {"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n", 61 * time.Second, "HTTP/1.1 404 Not Found"},
 		"body of a refused":      {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
 		"chunks of a refused":    {"POST /mcp HTTP/1.1\r\nHost: evil.com\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", 61 * time.Second, "HTTP/1.1 403 Forbidden"},
+		"stranger":               {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 11 * time.Second, "HTTP/1.1 200 OK"},
 		"body of a stream":       {"GET /sse HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{", 61 * time.Second, ""},
-		"idle":                   {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
+		"idle":                   {"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", 3 * time.Minute, "HTTP/1.1 200 OK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,142 @@
+package httpserver
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// wire is one connection, on which a client decides when it asks.
+type wire struct {
+	net.Conn
+	read *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *wire {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return &wire{c, bufio.NewReader(c)}
+}
+
+// ask makes a request and returns the status code; 0 when the server has closed the
+// connection.
+func (w *wire) ask(t *testing.T, path, token string) int {
+	t.Helper()
+	head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
+	if token != "" {
+		head += "Authorization: Bearer " + token + "\r\n"
+	}
+	_, _ = io.WriteString(w, head+"\r\n") // an error is seen when the answer is read
+	r, err := http.ReadResponse(w.read, nil)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+	r.Body.Close()
+	return r.StatusCode
+}
+
+// awaitClose waits until the server has closed the connection.
+func (w *wire) awaitClose(t *testing.T, what string) {
+	t.Helper()
+	if _, err := w.read.ReadByte(); err == nil || errors.Is(err, net.ErrClosed) || isTimeout(err) {
+		t.Errorf("%s is open: %v", what, err)
+	}
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
+// Connections that are idle, of an address that shows no token, give way to those of
+// others: a new one gets in although the server is full, and those that have shown a token
+// stay open.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	processtest.Leaks(t)
+	addr := serve(t, Options{Backend: newFake(), Token: "clients", MaxConns: 6, MaxStrangers: 6}, nil)
+	first := dial(t, addr)
+	if code := first.ask(t, "/readyz", "clients"); code != http.StatusOK {
+		t.Fatalf("the first client: %d", code)
+	}
+	var strangers []*wire
+	for n := range 5 { // one of them shows a wrong token, one sends nothing
+		w := dial(t, addr)
+		strangers = append(strangers, w)
+		path, token, want := "/healthz", "", http.StatusOK
+		if n == 2 {
+			path, token, want = "/readyz", "wrong", http.StatusUnauthorized
+		}
+		if n == 4 {
+			_, _ = io.WriteString(w, "GET /healthz HT")
+		} else if code := w.ask(t, path, token); code != want {
+			t.Fatalf("stranger %d: %d", n, code)
+		}
+	}
+	for n := range 5 {
+		late := dial(t, addr)
+		if code := late.ask(t, "/readyz", "clients"); code != http.StatusOK {
+			t.Fatalf("client %d after the server was full: %d", n, code)
+		}
+		strangers[n].awaitClose(t, "the stranger who waited longest")
+	}
+	if code := first.ask(t, "/readyz", "clients"); code != http.StatusOK {
+		t.Errorf("the first client was cut off: %d", code)
+	}
+}
+
+// An address that has no token holds a share of the connections alone, and gives up its own
+// oldest one for a new one.
+func TestStrangersHaveAShare(t *testing.T) {
+	processtest.Leaks(t)
+	addr := serve(t, Options{Backend: newFake(), Token: "clients", MaxConns: 100, MaxStrangers: 2}, nil)
+	var all []*wire
+	for n := range 5 {
+		all = append(all, dial(t, addr))
+		if code := all[n].ask(t, "/healthz", ""); code != http.StatusOK {
+			t.Fatalf("stranger %d: %d", n, code)
+		}
+	}
+	for _, w := range all[:3] {
+		w.awaitClose(t, "a connection beyond the share")
+	}
+	for n, w := range all[3:] {
+		if code := w.ask(t, "/readyz", "clients"); code != http.StatusOK { // no stranger any more
+			t.Errorf("connection %d within the share: %d", n, code)
+		}
+	}
+	for n := range 2 {
+		if code := dial(t, addr).ask(t, "/healthz", ""); code != http.StatusOK {
+			t.Errorf("stranger %d beside clients: %d", n, code)
+		}
+	}
+	if code := all[3].ask(t, "/readyz", "clients"); code != http.StatusOK {
+		t.Errorf("a client was cut off for strangers: %d", code)
+	}
+}
+
+// Requests that run are never cut off: a server with nothing else refuses the new one.
+func TestRunningRequestsStay(t *testing.T) {
+	processtest.Leaks(t)
+	addr := serve(t, Options{Backend: newFake(), MaxConns: 1}, nil)
+	stream := dial(t, addr)
+	_, _ = io.WriteString(stream, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if line, err := stream.read.ReadString('\n'); err != nil {
+		t.Fatalf("the stream: %q, %v", line, err)
+	}
+	if code := dial(t, addr).ask(t, "/healthz", ""); code != 0 {
+		t.Errorf("a connection beyond the bound: %d", code)
+	}
+	stream.Close()
+}
