@@ -34,7 +34,7 @@ const (
 	CodeLinkBroken     = "link_broken"            // Info: the target of a link does not exist
 	CodeLinkLoop       = "link_loop"              // Info: a link to a directory that contains it
 	CodeSameDirectory  = "same_directory"         // Info: a directory that was reached twice
-	CodeNested         = "nested_extension"       // Info: an extension inside another's directory
+	CodeNested         = "nested_extension"       // Info, Warn when the other's manifest cannot be used: an extension inside another's directory
 	CodeDuplicateID    = "duplicate_id"           // Warn: a second extension with the same id
 	CodeDisabled       = "disabled"               // Info: disabled by the operator
 	CodeNotAllowlisted = "not_allowlisted"        // Info: not in the operator's allowlist
@@ -106,7 +106,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 			return nil, err
 		}
 		w.report(r)
-		s.found = append(s.found, w.found...)
+		s.found, s.unusable = append(s.found, w.found...), append(s.unusable, w.unusable...)
 	}
 	s.run()
 	return r, ctx.Err()

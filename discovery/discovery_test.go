@@ -110,12 +110,13 @@ func TestDiscover(t *testing.T) {
 	})
 	r := discover(t, Options{SearchPaths: []string{"./ext", "more/"}})
 	expect(t, r,
-		[]string{"alpha ext/alpha/plugin.toml", "at-four ext/a/b/c/plugin.toml", "below-broken ext/broken/inner/plugin.toml",
+		[]string{"alpha ext/alpha/plugin.toml", "at-four ext/a/b/c/plugin.toml",
 			"not-ignored ext/node_modules_not/x/plugin.toml", "zulu ext/zulu/plugin.toml", "early more/early/plugin.toml"},
 		[]string{"info max_depth_reached ext/a/b/d/e", "error manifest_invalid ext/broken/plugin.toml",
-			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml"})
+			"error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml", "error manifest_invalid ext/broken/plugin.toml",
+			"warn nested_extension ext/broken/inner/plugin.toml"})
 	wd, _ := os.Getwd()
-	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 || r.Candidates[5].RootIndex != 1 {
+	if c := r.Candidates[0]; c.Dir != filepath.Join(wd, "ext", "alpha") || c.RootIndex != 0 || r.Candidates[4].RootIndex != 1 {
 		t.Errorf("candidate %+v", c)
 	}
 	if s := r.Stats; s.Manifests != 7 || s.Ignored != 2 || s.TooDeep != 1 {
@@ -253,10 +254,44 @@ func TestDisabledAndAllowlist(t *testing.T) {
 		"ext/c/plugin.toml":       text("c"),
 	})
 	expect(t, discover(t, Options{Disabled: []string{"a", "ghost"}}),
-		[]string{"b ext/b/plugin.toml", "c ext/c/plugin.toml", "inner ext/a/inner/plugin.toml"},
-		[]string{"info disabled ext/a/plugin.toml", "warn unknown_id "})
+		[]string{"b ext/b/plugin.toml", "c ext/c/plugin.toml"},
+		[]string{"info nested_extension ext/a/inner/plugin.toml", "info disabled ext/a/plugin.toml", "warn unknown_id "})
 	expect(t, discover(t, Options{Disabled: []string{"a"}, Allowlist: []string{"a", "b", "ghost"}}), []string{"b ext/b/plugin.toml"},
-		[]string{"info disabled ext/a/plugin.toml", "info not_allowlisted ext/a/inner/plugin.toml", "info not_allowlisted ext/c/plugin.toml", "warn unknown_id "})
+		[]string{"info nested_extension ext/a/inner/plugin.toml", "info disabled ext/a/plugin.toml", "info not_allowlisted ext/c/plugin.toml", "warn unknown_id "})
+}
+
+// TestNothingInsideAnExtensionRuns covers manifests inside directories of extensions that do
+// not run themselves: disabled, broken, refused as links, or dropped for their id.
+func TestNothingInsideAnExtensionRuns(t *testing.T) {
+	tree(t, map[string]string{
+		"ext/twice/plugin.toml":          text("twice"),
+		"ext/off/plugin.toml":            text("off"),
+		"ext/off/examples/a/plugin.toml": text("a"),
+		"ext/broken/plugin.toml":         broken,
+		"ext/broken/x/y/plugin.toml":     text("b"),
+		"ext/linked/c/plugin.toml":       text("c"),
+		"more/twice/plugin.toml":         text("twice"),
+		"more/twice/d/plugin.toml":       text("d"),
+	})
+	link(t, "../../manifest", "ext/linked/plugin.toml")
+	r := discover(t, Options{SearchPaths: []string{"ext", "more"}, Disabled: []string{"off"}, MaxDepth: 5})
+	if got := ids(r); !slices.Equal(got, []string{"twice ext/twice/plugin.toml"}) {
+		t.Errorf("candidates %v", got)
+	}
+	want := map[string]string{
+		"a": "info a does not run: it is inside the directory of off (ext/off/plugin.toml), which is disabled",
+		"b": "warn b does not run: it is inside the directory of ext/broken/plugin.toml, which cannot be used",
+		"c": "warn c does not run: it is inside the directory of ext/linked/plugin.toml, which cannot be used",
+	}
+	got := map[string]string{}
+	for _, d := range r.Diagnostics {
+		if d.Code == CodeNested {
+			got[d.Extension] = filepath.ToSlash(fmt.Sprint(d.Level, " ", d.Message))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("nested (-want +got):\n%s", diff)
+	}
 }
 
 func TestServers(t *testing.T) {

@@ -13,20 +13,28 @@ import (
 
 // selection selects the manifests that apply, in several steps.
 type selection struct {
-	o      Options
-	found  []found
-	result *Result
-	seen   map[string]bool // all ids found, to report unknown ids in the lists
+	o        Options
+	found    []found
+	unusable []found // directories with a manifest that cannot be used
+	result   *Result
+	seen     map[string]bool // all ids found, to report unknown ids in the lists
 }
 
+// run drops nested manifests before disabled ones: to disable an extension, or to break its
+// manifest, must not start what its directory holds.
 func (s *selection) run() {
-	slices.SortFunc(s.found, func(a, b found) int {
+	byPath := func(a, b found) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.Path, b.Path))
-	})
+	}
+	slices.SortFunc(s.found, byPath)
+	slices.SortFunc(s.unusable, byPath)
 	s.seen = map[string]bool{}
-	s.dropDisabled()
+	for _, f := range s.found {
+		s.seen[f.ID] = true
+	}
 	s.dropNested()
 	s.dropDuplicates()
+	s.dropIf(func(f found) bool { return s.disabled(f.Candidate) })
 	for _, f := range s.found {
 		s.admit(f.Candidate)
 	}
@@ -45,13 +53,6 @@ func (s *selection) diagnose(level protocol.Level, code, id, path, format string
 // dropIf drops every manifest for which drop returns true. drop adds the diagnostic.
 func (s *selection) dropIf(drop func(f found) bool) { s.found = slices.DeleteFunc(s.found, drop) }
 
-func (s *selection) dropDisabled() {
-	s.dropIf(func(f found) bool {
-		s.seen[f.ID] = true
-		return s.disabled(f.Candidate)
-	})
-}
-
 func (s *selection) disabled(c Candidate) bool {
 	if !slices.Contains(s.o.Disabled, c.ID) {
 		return false
@@ -60,13 +61,16 @@ func (s *selection) disabled(c Candidate) bool {
 	return true
 }
 
-// dropNested drops extensions inside the directory of another one, of any search path, and
-// directories that were found twice.
+// dropNested drops extensions inside the directory of another manifest, of any search path
+// and whether or not that one can be used, and directories that were found twice.
 func (s *selection) dropNested() {
-	owner := make(map[string]found, len(s.found))
+	owner := make(map[string]found, len(s.found)+len(s.unusable))
+	for _, f := range s.unusable {
+		owner[f.real] = f
+	}
 	s.dropIf(func(f found) bool {
 		first, again := owner[f.real]
-		if again {
+		if again = again && first.Manifest != nil; again {
 			s.diagnose(protocol.LevelInfo, CodeSameDirectory, f.ID, f.Path, "this is the same directory as that of %s", first.Path)
 		} else {
 			owner[f.real] = f
@@ -74,18 +78,28 @@ func (s *selection) dropNested() {
 		return again
 	})
 	s.dropIf(func(f found) bool {
-		for dir := f.real; ; {
-			parent := filepath.Dir(dir)
-			if parent == dir {
-				return false
-			}
-			if outer, ok := owner[parent]; ok {
-				s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
+		for dir := filepath.Dir(f.real); ; dir = filepath.Dir(dir) {
+			if outer, ok := owner[dir]; ok {
+				s.nested(f, outer)
 				return true
 			}
-			dir = parent
+			if dir == filepath.Dir(dir) {
+				return false
+			}
 		}
 	})
+}
+
+// nested reports that f is inside the directory of outer.
+func (s *selection) nested(f, outer found) {
+	switch {
+	case outer.Manifest == nil:
+		s.diagnose(protocol.LevelWarn, CodeNested, f.ID, f.Path, "%s does not run: it is inside the directory of %s, which cannot be used", f.ID, outer.Path)
+	case slices.Contains(s.o.Disabled, outer.ID):
+		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s does not run: it is inside the directory of %s (%s), which is disabled", f.ID, outer.ID, outer.Path)
+	default:
+		s.diagnose(protocol.LevelInfo, CodeNested, f.ID, f.Path, "%s is inside the directory of %s (%s) and belongs to it", f.ID, outer.ID, outer.Path)
+	}
 }
 
 func (s *selection) dropDuplicates() {

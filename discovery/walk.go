@@ -34,6 +34,7 @@ type walk struct {
 
 	mu           sync.Mutex // guards the fields below
 	found        []found
+	unusable     []found // directories with a manifest that cannot be used
 	diags        []protocol.Diagnostic
 	firstTooDeep string // the first directory below max_depth, by name
 	stats        Stats
@@ -150,7 +151,8 @@ func (w *walk) tooDeep(path string) {
 }
 
 // directory reads the manifest of a directory, if there is one, and reports whether to
-// search its subdirectories.
+// search its subdirectories. Those of an extension that does not run are searched only to
+// name what is in there: nothing inside another extension's directory runs.
 func (w *walk) directory(dir string) (descend bool) {
 	path := filepath.Join(dir, manifest.FileName)
 	info, err := os.Lstat(path)
@@ -161,30 +163,36 @@ func (w *walk) directory(dir string) (descend bool) {
 		w.diagnose(protocol.LevelWarn, CodeUnreadable, dir, "the directory cannot be searched: %v", withoutPath(err))
 		return false
 	}
+	f := found{Candidate: Candidate{Path: path, RootIndex: w.index}}
+	f.Dir, f.real = w.resolve(dir)
 	isLink := info.Mode()&fs.ModeSymlink != 0
 	follow := w.o.FollowLinks && w.inside(path) && w.inside(filepath.Join(dir, manifest.SidecarName))
 	switch {
 	case isLink && !w.o.FollowLinks:
 		w.diagnose(protocol.LevelWarn, CodeLinkSkipped, path, "the manifest is a symbolic link, and links are not followed")
+		w.keep(f, nil)
 		return true
-	case isLink && !follow:
-		return true // inside has added the diagnostic
+	case isLink && !follow: // inside has added the diagnostic
+		w.keep(f, nil)
+		return true
 	}
 	m, diags := manifest.ReadFile(path, follow)
-	f := found{Candidate: Candidate{Path: path, RootIndex: w.index, Manifest: m}}
-	if m != nil {
-		f.ID = m.Plugin.ID
-		f.Dir, f.real = w.resolve(dir)
-	}
+	w.count(func(s *Stats) { s.Manifests++ })
+	w.add(diags...)
+	w.keep(f, m)
+	return m == nil || slices.Contains(w.o.Disabled, m.Plugin.ID)
+}
+
+// keep adds the manifest m at f; nil: it cannot be used.
+func (w *walk) keep(f found, m *manifest.Manifest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.stats.Manifests++
-	w.diags = append(w.diags, diags...)
 	if m == nil {
-		return true
+		w.unusable = append(w.unusable, f)
+		return
 	}
+	f.ID, f.Manifest = m.Plugin.ID, m
 	w.found = append(w.found, f)
-	return slices.Contains(w.o.Disabled, f.ID)
 }
 
 // resolve returns the absolute path of a directory, as reached and with links resolved.

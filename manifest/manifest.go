@@ -167,9 +167,11 @@ const MCPVersionAuto = "auto"
 // MaxIDLength is the most bytes an extension's id may have.
 const MaxIDLength = 64
 
-// reserved ids name a part of the agent or an HTTP route.
+// reserved ids name a part of the agent or an HTTP route. An agent's memory needs no such
+// protection, because tools are registered with the prefix ext_, and a widely used MCP server
+// is called memory.
 var reserved = []string{
-	"agent", "browser", "core", "email", "exthost", "heartbeat", "memory", "telegram", "whatsapp",
+	"agent", "browser", "core", "email", "exthost", "heartbeat", "telegram", "whatsapp",
 	"api", "healthz", "mcp", "message", "metrics", "readyz", "sse", "ui",
 }
 

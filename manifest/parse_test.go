@@ -214,7 +214,7 @@ func TestNotesThatLeaveTheManifest(t *testing.T) {
 }
 
 func TestM4IDs(t *testing.T) {
-	for _, id := range []string{"a", "weather", "a-b_c9", strings.Repeat("a", 64)} {
+	for _, id := range []string{"a", "weather", "a-b_c9", "memory", strings.Repeat("a", 64)} {
 		if err := ValidateID(id); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
