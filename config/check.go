@@ -216,6 +216,9 @@ func (f *finisher) checkStdioDestination(path string, d *Destination) {
 		f.fail(path+".env_from_headers", `keep instances: per_session`, "one process cannot have the variables of several clients")
 	}
 	d.Cwd = f.settle(path, d.Cwd, d.Command)
+	if d.SecretsFile == "" {
+		d.SecretsFile = f.secretsBeside(f.decoder.Positions[path])
+	}
 }
 
 // only reports the stated fields that belong to another type.

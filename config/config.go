@@ -74,9 +74,15 @@ const (
 type Entry struct {
 	Config  map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
 	Env     map[string]string `json:"env,omitempty"`                                            // added to its environment
+	EnvFile string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
 	EnvDeny []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
 	Hooks   string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
 	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
+
+	// Problems are why the extension cannot have these values, with their places: variables
+	// that are not set, an env_file that cannot be read. [Load] sets them.
+	Problems []string          `json:"-"`
+	FileEnv  map[string]string `json:"-"` // the variables of env_file; [Load] sets them
 }
 
 // SetDefaults sets e to an entry that states nothing.

@@ -29,11 +29,15 @@ type Destination struct {
 	Command        manifest.Command   `json:"command,omitempty"`                                   // stdio only: argv, or one string of words; a path with a slash resolves against cwd
 	Env            map[string]string  `json:"env,omitempty"`                                       // stdio only: added to the filtered environment
 	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: maps a header of the client to a variable of the child
-	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                  // stdio only: NAME=value lines added to the environment
+	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                  // stdio only: NAME=value lines, or YAML, added to the environment
 	Cwd            string             `json:"cwd,omitempty" path:"true"`                           // stdio only; default: the directory of the file that states it
 	Instances      manifest.Instances `json:"instances,omitempty"`                                 // stdio only: default per_session
 	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own port on 127.0.0.1; 0 is any free port
 	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // limit of the start, handshake included; default 120 s
+
+	// Unset names the variables of these values that the host does not have, with their
+	// places. The secrets_file may still state them. [Load] sets it.
+	Unset []string `json:"-"`
 }
 
 // SetDefaults sets d to a destination that states nothing. Type stays empty, because

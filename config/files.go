@@ -19,10 +19,21 @@ var (
 	splitNames = []string{"exthost", "extensions", "plugins", "hooks", "destinations", "server", "log"}
 )
 
-// directory reads exthost.yaml or exthost.toml of dir, else the files of
-// dir/config as one tree. It returns nil when there is none.
+// baseOf returns the directory that relative paths in a file start from: that of the file,
+// or its parent for a file of a directory config, whose files are one configuration.
+func baseOf(file string) string {
+	dir, base := filepath.Dir(file), filepath.Base(file)
+	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "config" &&
+		slices.Contains(splitNames, strings.TrimSuffix(base, filepath.Ext(base))) {
+		return filepath.Dir(abs)
+	}
+	return dir
+}
+
+// directory reads exthost.yaml or exthost.toml of dir, else the files of dir/config, and
+// destinations.yaml, .yml or .toml of dir, as one tree. It returns nil when there is none.
 func (l *loader) directory(dir string) *strict.Node {
-	single := l.existing(dir, "exthost")
+	single, beside := l.existing(dir, "exthost"), l.existing(dir, "destinations")
 	var split []string
 	for _, name := range splitNames {
 		split = append(split, l.existing(filepath.Join(dir, "config"), name)...)
@@ -35,11 +46,14 @@ func (l *loader) directory(dir string) *strict.Node {
 		for _, file := range split {
 			l.report.Warn(strict.Pos{File: file}, "move it there, or split all of it", "not read because %s exists", single[0])
 		}
-		return l.file(single[0])
+		split = single
 	}
 	var joined *strict.Node
-	for _, file := range split {
+	for _, file := range append(split, beside...) {
 		n := l.file(file)
+		if n != nil {
+			l.adopt(n)
+		}
 		switch {
 		case n == nil:
 		case joined == nil:
@@ -96,6 +110,12 @@ func (l *loader) file(name string) *strict.Node {
 		return nil
 	}
 	return root
+}
+
+// exists reports whether there is a file.
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // note records a file that is part of the configuration, or would be if it existed.

@@ -55,6 +55,15 @@ func (l *loader) run() {
 	l.layer(l.flags())
 	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL}
 	f.finish()
+	f.noteUnset(l.unset)
+	for _, file := range f.readEnvFiles() {
+		l.note(file)
+	}
+	for _, d := range l.cfg.Destinations {
+		if d.SecretsFile != "" {
+			l.note(d.SecretsFile)
+		}
+	}
 	l.report.Sort(l.read)
 }
 
@@ -65,17 +74,17 @@ type loader struct {
 	report  *strict.Report
 	decoder *strict.Decoder
 	cfg     *Config
-	read    []string        // files, in the order read
-	looked  []string        // files that were looked for, absolute
-	seen    []fs.FileInfo   // of the same files
-	secrets map[string]bool // paths of destinations that have a secrets_file
+	read    []string      // files, in the order read
+	looked  []string      // files that were looked for, absolute
+	seen    []fs.FileInfo // of the same files
+	unset   []unset       // variables that only some extensions or destinations need
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), secrets: map[string]bool{}}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default()}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
@@ -88,6 +97,7 @@ func newLoader(o LoadOptions) *loader {
 		CamelCase: "plugins",
 		Keep:      map[string]int{},
 		Positions: strict.Positions{},
+		BaseOf:    baseOf,
 		Late:      l.late,
 	}
 	return l
@@ -105,52 +115,19 @@ func (l *loader) files() {
 	}
 	l.layer(l.directory(l.options.Dir))
 	if file := l.configFile(); file != "" {
-		l.layer(l.file(file))
+		n := l.file(file)
+		if n != nil {
+			l.adopt(n)
+		}
+		l.layer(n)
 	}
 }
 
 // layer lays a tree over the configuration so far.
 func (l *loader) layer(n *strict.Node) {
 	if n != nil {
-		l.noteSecretsFiles(n)
 		l.decoder.Decode("", n, l.cfg)
 	}
-}
-
-// noteSecretsFiles remembers the destinations whose variables may come from a
-// file of their own.
-func (l *loader) noteSecretsFiles(root *strict.Node) {
-	destinations := root.At("destinations")
-	if destinations == nil {
-		return
-	}
-	note := func(name string, d *strict.Node) {
-		if d.At("secrets_file") != nil {
-			l.secrets[strict.Join("destinations", name)+"."] = true
-		}
-	}
-	for _, f := range destinations.Fields {
-		note(f.Key, f.Value)
-	}
-	for _, item := range destinations.Items {
-		if name := item.At("name"); name != nil {
-			note(name.Text, item)
-		}
-	}
-}
-
-// late reports whether a variable that is not set here may be set for the
-// process that path describes.
-func (l *loader) late(path string) bool {
-	if strings.HasPrefix(path, "hooks[") {
-		return true // a hook is given variables of its own
-	}
-	for prefix := range l.secrets {
-		if strings.HasPrefix(path, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *loader) configFile() string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -211,8 +212,69 @@ destinations:
 	if diff := cmp.Diff(map[string]string{"A": "", "B": "$WORDS"}, d.Env); diff != "" {
 		t.Error(diff)
 	}
-	_, said = load(`destinations: {d: {command: "serve ${LATER}"}}`)
-	if want := "error exthost.yaml:1:29: destinations.d.command: the variable LATER is not set; set it, or write ${LATER:-default}\n"; said != want {
+	_, said = load(`server: {listen: "${LATER}"}`)
+	if want := "error exthost.yaml:1:18: server.listen: the variable LATER is not set; set it, or write ${LATER:-default}\n"; !strings.HasPrefix(said, want) {
 		t.Errorf("got %swant %s", said, want)
+	}
+}
+
+// TestUnsetVariables: a variable that only one extension or destination needs does not make
+// the configuration invalid, and is named with its place, unless a stronger layer replaces
+// the value that refers to it.
+func TestUnsetVariables(t *testing.T) {
+	user := write(t, map[string]string{"exthost.yaml": "extensions: {entries: {replaced: {env: {A: '${NOT_USED}'}}}}"})
+	dir := write(t, map[string]string{"exthost.yaml": `
+extensions:
+  entries:
+    a: {env: {TOKEN: "${TOKEN_A}", OTHER: x}, config: {deep: [{key: "${KEY_A}"}]}}
+    "a.s": {env: {S: y}}
+    b: {env_file: nothing.env}
+    replaced: {env: {A: fine}}
+destinations:
+  d: {url: "https://x/${WHERE}"}
+  e: {command: [serve], env: {PORT: 12, LATE: "${FROM_FILE}"}, secrets_file: s.yaml}
+`, "s.yaml": "FROM_FILE: x"})
+	o := alone(dir)
+	o.UserDir = user
+	cfg, _ := mustLoad(t, o)
+	in := func(path string) string { return filepath.Join(dir, path) }
+	e := cfg.Extensions
+	want := map[string][]string{
+		"a": {in("exthost.yaml") + `:4: extensions.entries.a.env.TOKEN: the variable TOKEN_A is not set; set it, or write ${TOKEN_A:-default}`,
+			in("exthost.yaml") + `:4: extensions.entries.a.config.deep[0].key: the variable KEY_A is not set; set it, or write ${KEY_A:-default}`},
+		"b": {in("exthost.yaml") + ":6: extensions.entries.b.env_file: " + in("nothing.env") + " does not exist"},
+	}
+	want["a.s"] = want["a"] // the variables of the owner are its servers' too
+	for _, id := range []string{"a", "a.s", "b", "replaced", "c"} {
+		if diff := cmp.Diff(want[id], e.Problems(id)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", id, diff)
+		}
+	}
+	if got := e.Environ("a.s"); got["OTHER"] != "x" || got["S"] != "y" {
+		t.Errorf("variables of a server %v", got)
+	}
+	if d := cfg.Destinations["d"]; len(d.Unset) != 1 || !strings.Contains(d.Unset[0], "exthost.yaml:9: destinations.d.url: the variable WHERE is not set") {
+		t.Errorf("destination %q", d.Unset)
+	}
+	if d := cfg.Destinations["e"]; d.Env["PORT"] != "12" {
+		t.Errorf("variables %v", d.Env)
+	}
+}
+
+func TestEnvFile(t *testing.T) {
+	dir := write(t, map[string]string{
+		"config/extensions.yaml": "extensions: {entries: {hub: {env_file: hub.env, env: {B: stated}}, lab: {env_file: all.yaml}}}",
+		"hub.env":                "A=1\nB=2\n",
+		"all.yaml":               "hub: {A: 3}\nlab: {A: 4}\n",
+	})
+	cfg, _ := mustLoad(t, alone(dir))
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "stated"}, cfg.Extensions.Environ("hub")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"A": "4"}, cfg.Extensions.Environ("lab")); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Contains(cfg.Files, filepath.Join(dir, "hub.env")) {
+		t.Errorf("%v lacks the env_file, and its changes would not be seen", cfg.Files)
 	}
 }

@@ -108,6 +108,9 @@ func (d *Destination) check(ctx context.Context) error {
 	return d.standby.Fill(ctx)
 }
 
+// Unusable returns why the configuration of the destination cannot be used; nil when it can.
+func (d *Destination) Unusable() error { return d.unusable }
+
 // Failure returns why the destination cannot run at all; nil when it can.
 func (d *Destination) Failure() error {
 	if err := d.broken.Load(); err != nil {

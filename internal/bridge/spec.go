@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/envfile"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
@@ -29,7 +31,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		StateDir: filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
 		Logger:   env.Log.With("extension", name), Containment: env.Containment,
 	}
-	secret, err := readSecrets(d.SecretsFile)
+	secret, err := readSecrets(env, name, d.SecretsFile)
 	if err != nil {
 		return s, report, nil, err
 	}
@@ -38,6 +40,9 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 	}
 	s.Env, _ = env.Child(cfg, &s, secret)
 	if s.Manifest, err = unit.Expand(s.Manifest, process.Lookup(s.Env)); err != nil {
+		if len(d.Unset) > 0 { // these have the places
+			err = errors.New(strings.Join(d.Unset, "\n"))
+		}
 		return s, report, nil, err
 	}
 	stated := make(map[string]string)
@@ -66,43 +71,18 @@ func options(cfg *config.Config, d config.Destination) manifest.Runtime {
 	return r.Over(cfg.Extensions.Defaults)
 }
 
-// maxSecrets is the size of the largest secrets_file, in bytes.
-const maxSecrets = 1 << 20
-
-// readSecrets reads NAME=value lines. It skips empty lines and those that begin with #,
-// and removes quotes around a value. Its errors never quote a line.
-func readSecrets(path string) (map[string]string, error) {
+// readSecrets returns the variables of a secrets_file for the destination name.
+func readSecrets(env *unit.Env, name, path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxSecrets) {
-		err = fmt.Errorf("%s is no file of at most %d bytes", path, maxSecrets)
+	path, err := process.Expand(path, process.Lookup(env.Environ))
+	var vars map[string]string
+	if err == nil {
+		vars, err = envfile.Read(path, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("secrets_file: %w", err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("secrets_file: %w", err)
-	}
-	vars := make(map[string]string)
-	n := 0
-	for line := range strings.Lines(string(data)) {
-		n++
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") || strings.ContainsRune(value, 0) {
-			return nil, fmt.Errorf("secrets_file: %s:%d is not NAME=value", path, n)
-		}
-		if len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
-			value = value[1 : len(value)-1]
-		}
-		vars[name] = value
 	}
 	return vars, nil
 }

@@ -129,7 +129,12 @@ func (p *Plan) AddDestinations(create func(name string, d config.Destination) *b
 				Message: "the destination " + name + " is left out: there is an extension of that id", Hint: "choose another name under destinations"})
 			continue
 		}
-		p.Destinations[name] = create(name, p.Config.Destinations[name])
+		d := create(name, p.Config.Destinations[name])
+		p.Destinations[name] = d
+		if err := d.Unusable(); err != nil {
+			p.Diagnostics = append(p.Diagnostics, protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Extension: name,
+				Message: "cannot run: " + protocol.Reason(err), Hint: "change destinations." + name})
+		}
 	}
 }
 

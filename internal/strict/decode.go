@@ -11,12 +11,13 @@ import (
 // and lists replace the earlier value, maps are joined key by key.
 type Decoder struct {
 	Report    *Report
-	Lookup    func(name string) (string, bool) // of ${NAME} in strings
-	Dir       string                           // the base of relative paths from flags and variables
-	CamelCase string                           // below this top-level key, keys may also be camelCase
-	Keep      map[string]int                   // by path of a list: how many elements no tree may replace
-	Positions Positions                        // filled in: where each value was stated
-	Late      func(path string) bool           // whether a ${NAME} at path that is not set is left for later; default: never
+	Lookup    func(name string) (string, bool)             // of ${NAME} in strings
+	Dir       string                                       // the base of relative paths from flags and variables
+	CamelCase string                                       // below this top-level key, keys may also be camelCase
+	Keep      map[string]int                               // by path of a list: how many elements no tree may replace
+	Positions Positions                                    // filled in: where each value was stated
+	BaseOf    func(file string) string                     // the base of relative paths of a file; default: its directory
+	Late      func(path string, pos Pos, name string) bool // whether a ${name} that is not set is left for later; default: never
 
 	// Exact takes values as the format of the file states them: no variables, no
 	// text for another type, no other unit, no null. Diagnostics speak of tables

@@ -28,7 +28,7 @@ func (d *Decoder) expand(path string, n *Node, text string) string {
 			return value
 		case hasDefault:
 			return parts[2]
-		case d.Late == nil || !d.Late(path):
+		case d.Late == nil || !d.Late(path, n.Pos, name):
 			d.Report.Add(n.Pos, "set it, or write ${"+name+":-default}", "%s: the variable %s is not set", path, name)
 		}
 		return match
@@ -56,6 +56,9 @@ func (d *Decoder) Base(pos Pos) string {
 	dir := d.Dir
 	if pos.File != "" {
 		dir = filepath.Dir(pos.File)
+		if d.BaseOf != nil {
+			dir = d.BaseOf(pos.File)
+		}
 	}
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs

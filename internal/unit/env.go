@@ -42,7 +42,7 @@ func (e *Env) Child(cfg *config.Config, s *runtime.Spec, stated map[string]strin
 	}
 	set := map[string]string{"PWD": cwd}
 	maps.Copy(set, stated)
-	maps.Copy(set, entry.Env)
+	maps.Copy(set, cfg.Extensions.Environ(s.ID))
 	maps.Copy(set, map[string]string{
 		"EXTHOST_EXTENSION_ID":     s.ID,
 		"EXTHOST_VERSION":          s.HostVersion,

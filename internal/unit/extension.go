@@ -28,7 +28,7 @@ type Extension struct {
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
 // say why.
 func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
-	if missing := discovery.Gate(&c, env.gate()); len(missing) > 0 {
+	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
 		return nil, missing
 	}
 	if c.Manifest.Transport.Kind == "" { // it has hooks and nothing else to run
@@ -46,7 +46,8 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	x := &Extension{Source: offers.SourceOf(&spec)}
 	x.Unit = New(env, Options{
 		Candidate: c, Spec: spec, Report: report, BothEras: true, Events: events(x),
-		Fingerprint: func() string { return x.fingerprint(cfg.Extensions.Entries[c.ID]) },
+		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
+		Fingerprint: func() string { return x.fingerprint(cfg) },
 	})
 	x.recall(env, cfg)
 	found, err := x.addCommands(runner, spec.Env)
@@ -59,9 +60,24 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	return x, append(found, withoutEffect(&c, spec.Options)...)
 }
 
-// gate is what the requirements of extensions are checked against.
-func (e *Env) gate() discovery.Host {
-	lookup := process.Lookup(e.Environ)
+// unusable says which of the operator's values for c cannot be used.
+func unusable(cfg *config.Config, c *discovery.Candidate) (diags []protocol.Diagnostic) {
+	for _, problem := range cfg.Extensions.Problems(c.ID) {
+		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: discovery.CodeRequirement, Extension: c.ID, Path: c.Path, Message: problem})
+	}
+	return diags
+}
+
+// gate is what the requirements of an extension are checked against. stated are the
+// variables that the operator states for it.
+func (e *Env) gate(stated map[string]string) discovery.Host {
+	host := process.Lookup(e.Environ)
+	lookup := func(name string) (string, bool) {
+		if value, ok := stated[name]; ok {
+			return value, true
+		}
+		return host(name)
+	}
 	path, _ := lookup("PATH")
 	return discovery.Host{LookupEnv: lookup, Path: path, Version: e.Version}
 }
@@ -100,11 +116,11 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 
 // fingerprint returns the key under which the offer of an extension that starts on
 // demand is kept; "" for the others, and where none can be made.
-func (x *Extension) fingerprint(entry config.Entry) string {
+func (x *Extension) fingerprint(cfg *config.Config) string {
 	if !onDemand(x.Spec) || declares(x.Spec) {
 		return ""
 	}
-	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(entry.Env))...)
+	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(cfg.Extensions.Environ(x.ID())))...)
 	if err != nil {
 		x.Log.Debug("the tools of the extension are not stored for the next start", "reason", err)
 	}
@@ -125,7 +141,7 @@ func (x *Extension) recall(env *Env, cfg *config.Config) {
 	if last == nil || !onDemand(x.Spec) {
 		return
 	}
-	if key := x.fingerprint(cfg.Extensions.Entries[x.ID()]); key != "" && key == last.Key {
+	if key := x.fingerprint(cfg); key != "" && key == last.Key {
 		x.handshake.Store(&last.Handshake)
 	}
 }

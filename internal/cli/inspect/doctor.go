@@ -134,7 +134,7 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	}
 	for _, d := range s.Destinations {
 		f := examine("destination", d.Extension, s.Diagnostics, handshake)
-		if err := findCommand(d.Command); err != nil && !handshake {
+		if err := findCommand(d.Command); err != nil && !handshake && f.Result == "ok" {
 			f.fail(err.Error(), nil)
 		}
 		findings = append(findings, f)
@@ -148,14 +148,16 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 // examine checks whether an extension, or a destination, can run.
 func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
-	broken := false // in itself or its configuration, not only by what this machine lacks
+	broken, wrong := false, "" // in itself or its configuration, not only by what this machine lacks
 	for _, d := range diags {
 		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
 			continue
 		}
 		broken = broken || d.Level == protocol.LevelError
 		hint := d.Hint
-		if !hosts.Said(x, d) {
+		if what == "destination" && d.Level == protocol.LevelError && !hosts.Said(x, d) {
+			wrong = d.Message
+		} else if !hosts.Said(x, d) {
 			hint = strings.TrimSuffix(d.Message+"; "+d.Hint, "; ")
 		}
 		if hint != "" {
@@ -163,6 +165,8 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		}
 	}
 	switch {
+	case wrong != "" && !handshake:
+		f.fail(wrong, nil)
 	case x.State == status.StateSkipped && broken:
 		f.fail(x.Reason, nil)
 	case x.State == status.StateSkipped || x.State == status.StateDisabled:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"
@@ -24,37 +25,47 @@ func Validate(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [DIR | plugin.toml ...]",
 		Short: "Check manifests, or without arguments the whole configuration, starting nothing",
-		Long: "Check the manifests given, or the configuration and every manifest it finds, and print all\n" +
-			"errors and warnings with file, line and column. The exit code is 3 when there is an error.",
-		Example: "  exthost validate\n  exthost validate extensions/weather",
+		Long: "Check the manifests given and those below a folder given, or the configuration and every\n" +
+			"manifest it finds, and print all errors and warnings with file, line and column. The exit\n" +
+			"code is 3 when there is an error.",
+		Example: "  exthost validate\n  exthost validate extensions/weather\n  exthost validate extensions",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return validateAll(cmd.Context(), c)
 			}
 			var diags []protocol.Diagnostic
+			manifests := 0
 			for _, path := range args {
-				found, err := validateManifest(path)
+				found, n, err := validatePath(cmd.Context(), path)
 				if err != nil {
 					return err
 				}
-				diags = append(diags, found...)
+				diags, manifests = append(diags, found...), manifests+n
 			}
-			return report(c, diags, console.Plural(len(args), "manifest"))
+			return report(c, diags, console.Plural(manifests, "manifest"))
 		},
 	}
 }
 
-func validateManifest(path string) ([]protocol.Diagnostic, error) {
+// validatePath checks a manifest, or that of a folder, or all manifests below a folder that
+// has none, and returns how many there are.
+func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		path = filepath.Join(path, manifest.FileName)
-		_, err = os.Lstat(path)
+		folder := path
+		path = filepath.Join(folder, manifest.FileName)
+		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}})
+			if err != nil || r.Stats.Manifests > 0 {
+				return r.Diagnostics, r.Stats.Manifests, err
+			}
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml is, or without DIR for all there are"}
+		return nil, 0, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all there are"}
 	}
 	_, found := manifest.ReadFile(path, true)
-	return found, nil
+	return found, 1, nil
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {

@@ -1,0 +1,123 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/envfile"
+	"github.com/exthost/exthost/internal/strict"
+)
+
+// unset is a ${NAME} in the files whose variable the host does not have.
+type unset struct {
+	path, name string
+	pos        strict.Pos
+}
+
+func (u unset) String() string {
+	return fmt.Sprintf("%s: %s: the variable %s is not set; set it, or write ${%s:-default}", u.pos, u.path, u.name, u.name)
+}
+
+// lateKeys are the values that only one extension or one destination needs.
+var lateKeys = regexp.MustCompile(`^(extensions\.entries\.("[^"]*"|[^."]+)\.(env\.|config[.\[]|env_file$)|destinations\.("[^"]*"|[^."]+)\.(env\.|headers\.|url$|command|cwd$|secrets_file$))`)
+
+// late reports whether an unset variable concerns only what path describes, and notes it
+// then. All other values are the host's own or decide about calls, so that the
+// configuration is invalid without them.
+func (l *loader) late(path string, pos strict.Pos, name string) bool {
+	if strings.HasPrefix(path, "hooks[") {
+		return true // a hook is given variables of its own
+	}
+	if !lateKeys.MatchString(path) {
+		return false
+	}
+	l.unset = append(l.unset, unset{path, name, pos})
+	return true
+}
+
+// noteUnset tells each extension and destination which of its variables are not set.
+// Values that a stronger layer replaced do not count.
+func (f *finisher) noteUnset(all []unset) {
+	of := func(section, name string) (list []string) {
+		for _, u := range all {
+			if strings.HasPrefix(u.path, strict.Join(section, name)+".") && f.decoder.Positions[u.path] == u.pos {
+				list = append(list, u.String())
+			}
+		}
+		return slices.Compact(list)
+	}
+	for id, e := range f.cfg.Extensions.Entries {
+		e.Problems = append(e.Problems, of("extensions.entries", id)...)
+		f.cfg.Extensions.Entries[id] = e
+	}
+	for name, d := range f.cfg.Destinations {
+		d.Unset = of("destinations", name)
+		f.cfg.Destinations[name] = d
+	}
+}
+
+// readEnvFiles reads the env_file of each entry. A file that cannot be read concerns its
+// extension alone.
+func (f *finisher) readEnvFiles() (files []string) {
+	for _, id := range slices.Sorted(maps.Keys(f.cfg.Extensions.Entries)) {
+		e := f.cfg.Extensions.Entries[id]
+		if e.EnvFile == "" || len(e.Problems) > 0 {
+			continue
+		}
+		files = append(files, e.EnvFile)
+		var err error
+		if e.FileEnv, err = envfile.Read(e.EnvFile, id); err != nil {
+			path := strict.Join("extensions.entries", id) + ".env_file"
+			pos, _ := f.decoder.Positions.At(path)
+			e.Problems = append(e.Problems, fmt.Sprintf("%s: %s: %v", pos, path, err))
+		}
+		f.cfg.Extensions.Entries[id] = e
+	}
+	return files
+}
+
+// secretsBeside returns the file secrets.yaml or secrets.yml beside a file of destinations,
+// which has a section for each of them; "" when there is none. It is the secrets_file of
+// destinations that state none.
+func (f *finisher) secretsBeside(pos strict.Pos) string {
+	base := filepath.Base(pos.File)
+	if strings.TrimSuffix(base, filepath.Ext(base)) != "destinations" {
+		return ""
+	}
+	for _, name := range []string{"secrets.yaml", "secrets.yml"} {
+		file := filepath.Join(filepath.Dir(pos.File), name)
+		if exists(file) {
+			abs, err := filepath.Abs(file)
+			if err == nil {
+				return abs
+			}
+		}
+	}
+	return ""
+}
+
+// Environ returns the variables that the operator states for the extension id: those of its
+// env_file, over them those of env. A server of a manifest has the variables of its owner
+// too, unless its own replace them.
+func (e Extensions) Environ(id string) map[string]string {
+	set := make(map[string]string)
+	owner, _, _ := strings.Cut(id, ".")
+	for _, id := range []string{owner, id} {
+		maps.Copy(set, e.Entries[id].FileEnv)
+		maps.Copy(set, e.Entries[id].Env)
+	}
+	return set
+}
+
+// Problems returns why the operator's values for the extension id cannot be used.
+func (e Extensions) Problems(id string) []string {
+	owner, _, server := strings.Cut(id, ".")
+	if !server {
+		return e.Entries[id].Problems
+	}
+	return slices.Concat(e.Entries[owner].Problems, e.Entries[id].Problems)
+}
