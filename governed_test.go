@@ -65,7 +65,7 @@ func TestEveryExchangePassesGovernance(t *testing.T) {
 		"response > tools/call ext_x_work",
 		"request > tools/call ext_x_echo", "response > tools/call ext_x_echo",
 		"request > tools/list ", "response > tools/list ",
-		"request > no/such ",
+		"request > no/such ", "response > no/such ",
 		"request > notifications/anything ",
 	}
 	if diff := cmp.Diff(want, policy.seen); diff != "" {

@@ -3,6 +3,7 @@ package governance_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -112,3 +113,47 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 		t.Errorf("%v, %d stages", err, stages)
 	}
 }
+
+// TestAsksComeLast asks a person once, about what content policies made of the request, and
+// not at all when a policy denies it.
+func TestAsksComeLast(t *testing.T) {
+	changed := json.RawMessage(`{"name":"work","arguments":{"masked":true}}`)
+	asked := []string{}
+	approver := approverFunc(func(_ context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
+		asked = append(asked, q.Policy+" "+string(x.Request))
+		return true, "ada", nil
+	})
+	ask := member("ask", governance.Authorization, in(governance.Request, governance.Decision{Action: governance.Ask}))
+	mask := member("mask", governance.Content, in(governance.Request, governance.Decision{Action: governance.Modify, JSON: changed}))
+	traces := governance.NewTraces(1)
+	p := newPipeline(t, governance.Options{Approver: approver, Traces: traces}, ask, mask)
+	x := toolCall()
+	if err := p.Govern(t.Context(), x, answer(`{}`, nil)); err != nil || x.Verdict.By != "ada" {
+		t.Errorf("%v, %+v", err, x.Verdict)
+	}
+	if diff := cmp.Diff([]string{"ask " + string(changed)}, asked); diff != "" {
+		t.Error(diff)
+	}
+	asked = nil
+	p = newPipeline(t, governance.Options{Approver: approver, Traces: traces}, ask, mask, member("no", governance.Validation, forbidMasked))
+	if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Policy != "no" || len(asked) > 0 {
+		t.Errorf("%+v, asked %q", r, asked)
+	}
+	if steps := traces.Latest(1)[0].Steps; steps[len(steps)-1].Policy != "ask" || !steps[len(steps)-1].Ignored {
+		t.Errorf("the question that was dropped: %+v", steps)
+	}
+	answers := member("answers", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
+	asked, x = nil, toolCall()
+	p = newPipeline(t, governance.Options{Approver: approver}, ask, answers)
+	if err := p.Govern(t.Context(), x, answer(`{}`, nil)); err != nil || len(asked) != 1 || x.Verdict.Action != governance.Respond {
+		t.Errorf("%v, asked %q, %+v", err, asked, x.Verdict)
+	}
+}
+
+// forbidMasked denies what a content policy has changed.
+var forbidMasked = policyFunc(func(_ context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+	if f == governance.Request && strings.Contains(string(x.Request), "masked") {
+		return governance.Decision{Action: governance.Deny}, nil
+	}
+	return governance.Decision{}, nil
+})

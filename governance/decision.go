@@ -77,9 +77,11 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	case Deny:
 		return r.deny(m, s, e.Decision)
 	case Ask:
-		return r.ask(ctx, m, s, e.Decision)
+		r.putOff(pendingAsk{m, s, e.Decision})
+		return nil
 	case Modify:
-		r.change(flow, e.JSON)
+		r.x.change(flow, e.JSON)
+		r.changed = r.changed || flow == Request || m.spec.Builtin == "" // built-in policies mask and shorten results, and add nothing
 	case Respond:
 		r.x.Response, r.x.Verdict = e.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: e.Code}
 	}
@@ -101,7 +103,7 @@ func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) er
 		}
 		return nil
 	case Modify:
-		if bytes.Equal(d.JSON, r.payload(flow)) {
+		if bytes.Equal(d.JSON, r.x.payload(flow)) {
 			d.Action = Allow
 			return nil
 		}

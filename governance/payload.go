@@ -15,18 +15,18 @@ import (
 )
 
 // payload returns the JSON that a policy may change in the flow.
-func (r *exchangeRun) payload(flow Flow) json.RawMessage {
+func (x *Exchange) payload(flow Flow) json.RawMessage {
 	if flow == Request {
-		return r.x.Request
+		return x.Request
 	}
-	return r.x.Response
+	return x.Response
 }
 
-func (r *exchangeRun) change(flow Flow, to json.RawMessage) {
+func (x *Exchange) change(flow Flow, to json.RawMessage) {
 	if flow == Request {
-		r.x.Request = to
+		x.Request = to
 	} else {
-		r.x.Response = to
+		x.Response = to
 	}
 }
 
@@ -104,7 +104,7 @@ func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *tim
 	case !slices.Contains(quoting, x.Failure.Kind):
 		return r.observe(ctx, Response, c, remaining)
 	case x.Failure.Kind != protocol.ExtensionError:
-		members = slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.spec.Category != Content })
+		members = guarding(members, Content)
 	}
 	body := errorJSON(x.Failure)
 	x.Response = body
@@ -112,7 +112,7 @@ func (r *exchangeRun) decideFailure(ctx context.Context, c chain, remaining *tim
 	if err := r.observe(ctx, Response, c, remaining); err != nil {
 		return err
 	}
-	if err := r.each(ctx, Response, members, remaining, false); err != nil {
+	if err := r.round(ctx, Response, members, remaining, false); err != nil {
 		return err
 	}
 	if !bytes.Equal(body, x.Response) {

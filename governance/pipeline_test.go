@@ -375,7 +375,7 @@ func TestFailuresPassTheResponseFlow(t *testing.T) {
 	if own.Message != "bad key AKIA" {
 		t.Error("the error of other calls that failed with this one was changed")
 	}
-	if diff := cmp.Diff([]string{"request authz", "response authz", "request authz", "response authz", "request authz", "request authz"}, s.steps); diff != "" {
+	if diff := cmp.Diff([]string{"request authz", "response authz", "response authz", "request authz", "response authz", "request authz", "request authz"}, s.steps); diff != "" {
 		t.Error(diff)
 	}
 	refuse := newPipeline(t, governance.Options{}, member("no", governance.Content, in(governance.Response, governance.Decision{Action: governance.Deny})))

@@ -4,9 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/exthost/exthost/protocol"
 )
+
+// pendingAsk is a decision that a person has to take once no policy denies the exchange.
+type pendingAsk struct {
+	m *member
+	s Step
+	d Decision
+}
+
+// putOff keeps a for the end of the round. It replaces the question that the same policy had
+// before the payload was changed.
+func (r *exchangeRun) putOff(a pendingAsk) {
+	if i := slices.IndexFunc(r.asks, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
+		r.asks[i] = a
+		return
+	}
+	r.asks = append(r.asks, a)
+}
+
+// askAll asks a person about each decision that was put off.
+func (r *exchangeRun) askAll(ctx context.Context) error {
+	for len(r.asks) > 0 {
+		a := r.asks[0]
+		r.asks = r.asks[1:]
+		if err := r.ask(ctx, a.m, a.s, a.d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropAsks records the questions that nobody has to answer, because the exchange was denied.
+func (r *exchangeRun) dropAsks() {
+	for _, a := range r.asks {
+		a.s.Ignored = true
+		r.recordStep(a.m, a.s)
+	}
+	r.asks = nil
+}
 
 // ask puts the policy's question to a person. Without an approval the exchange is denied,
 // even when the policy is not required.
@@ -26,7 +65,9 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	s.By = by
 	switch {
 	case approved && err == nil:
-		r.x.Verdict = Verdict{Action: Ask, Policy: m.spec.Name, Code: d.Code, By: by}
+		if r.x.Verdict.Action != Respond {
+			r.x.Verdict = Verdict{Action: Ask, Policy: m.spec.Name, Code: d.Code, By: by}
+		}
 		r.recordStep(m, s)
 		return nil
 	case ctx.Err() != nil:

@@ -3,6 +3,7 @@ package governance
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type exchangeRun struct {
 	contentDone bool // content policies have allowed the request in its present form
 	auditsTold  int  // how many audit policies have seen the request
 	dryRun      bool // nothing is sent and no person is asked
+	changed     bool // a content policy has changed the payload of the flow
+	asks        []pendingAsk
 }
 
 type runKey struct{}
@@ -68,14 +71,10 @@ func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 	if err := r.observe(ctx, flow, chain, &remaining); err != nil {
 		return err
 	}
-	if err := r.each(ctx, flow, chain.deciding, &remaining, false); err != nil {
+	if err := r.round(ctx, flow, chain.deciding, &remaining, false); err != nil {
 		return err
 	}
-	if flow == Response {
-		return nil
-	}
-	r.contentDone = true
-	if r.x.Notify || r.dryRun || r.x.Verdict.Action == Respond {
+	if flow == Response || r.x.Notify || r.dryRun || r.x.Verdict.Action == Respond {
 		return nil
 	}
 	for _, m := range r.p.audit {
@@ -87,6 +86,32 @@ func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 		}
 	}
 	return nil
+}
+
+// round asks members in order. When a content policy has changed the payload, authorization
+// and validation decide about the changed one, so that no content policy undoes what they
+// decided. People are asked last: about what will be sent, and never about an exchange that
+// a policy denies.
+func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) error {
+	r.changed, r.asks = false, nil
+	defer r.dropAsks()
+	if err := r.each(ctx, flow, members, remaining, again); err != nil {
+		return err
+	}
+	if flow == Request {
+		r.contentDone = true
+	}
+	if r.changed && r.x.Verdict.Action != Respond {
+		if err := r.each(ctx, flow, guarding(members, Authorization, Validation), remaining, true); err != nil {
+			return err
+		}
+	}
+	return r.askAll(ctx)
+}
+
+// guarding returns the members of the categories.
+func guarding(members []*member, categories ...Category) []*member {
+	return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
 
 // each asks members in order until one denies or responds.
@@ -118,18 +143,12 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	if flow == Response && r.x.Failure != nil {
 		return nil
 	}
-	var members []*member
-	for _, m := range r.p.flows[flow].deciding {
-		if c := m.spec.Category; c == Authorization || c == Validation || c == Content {
-			members = append(members, m)
-		}
-	}
 	sent, contentDone := r.sent, r.contentDone
 	if flow == Request { // the changed request has not been sent
 		r.sent, r.contentDone = false, false
 	}
 	remaining := r.p.o.ChainTimeout
-	if err := r.each(ctx, flow, members, &remaining, true); err != nil {
+	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining, true); err != nil {
 		return err
 	}
 	r.sent, r.contentDone = sent, contentDone

@@ -31,6 +31,7 @@ func TestTraceExplains(t *testing.T) {
 			{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Action: "deny", Ignored: true, Code: "made up", Reason: strings.Repeat("ä", 256)},
 			{Policy: "last", Category: "content", Flow: "request", Outcome: "continue"},
 			{Policy: "mask", Category: "content", Flow: "request", Outcome: "continue", Action: "modify"},
+			{Policy: "shadow", Category: "authorization", Flow: "request", Again: true, Outcome: "continue", Action: "deny", Ignored: true, Code: "made up", Reason: strings.Repeat("ä", 256)},
 			{Policy: "shadow", Category: "authorization", Flow: "response", Outcome: "continue"},
 			{Policy: "last", Category: "content", Flow: "response", Outcome: "rejected", Action: "deny", Code: "rejected", Reason: "no"},
 		}}
@@ -41,6 +42,7 @@ func TestTraceExplains(t *testing.T) {
 		{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Code: "other", Shadow: true, Action: "deny"},
 		{Policy: "last", Category: "content", Flow: "request", Outcome: "continue"},
 		{Policy: "mask", Category: "content", Flow: "request", Outcome: "continue", Action: "modify"},
+		{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Code: "other", Shadow: true, Action: "deny"},
 		{Policy: "shadow", Category: "authorization", Flow: "response", Outcome: "continue", Shadow: true},
 		{Policy: "last", Category: "content", Flow: "response", Outcome: "rejected", Code: "rejected", Action: "deny"},
 	}
@@ -126,7 +128,7 @@ func TestDryRun(t *testing.T) {
 	p := newPipeline(t, o, watch, member("ask", governance.Authorization, always(governance.Decision{Action: governance.Ask, Reason: "sure?"})),
 		member("next", governance.Validation, s.policy("next")), member("audit", governance.Audit, s.policy("audit")))
 	trace, err := p.Test(t.Context(), toolCall())
-	if err != nil || trace.Sent || len(trace.Steps) != 3 || trace.Steps[1].Action != governance.Ask || !trace.Steps[1].Ignored {
+	if err != nil || trace.Sent || len(trace.Steps) != 3 || trace.Steps[2].Action != governance.Ask || !trace.Steps[2].Ignored {
 		t.Errorf("%v, %+v", err, trace)
 	}
 	if diff := cmp.Diff([]string{"request watch", "request next"}, s.steps); diff != "" || len(traces.Latest(1)) != 0 {

@@ -1,0 +1,87 @@
+package exthost_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// turns is a content policy that puts one name in the place of another, both ways.
+func turns(flow governance.Flow, from, to string) governance.Policy {
+	return decider(func(f governance.Flow, x *governance.Exchange) governance.Decision {
+		if p := payloadOf(f, x); f == flow && bytes.Contains(p, []byte(from)) {
+			return governance.Decision{Action: governance.Modify, JSON: bytes.ReplaceAll(p, []byte(from), []byte(to))}
+		}
+		return governance.Decision{}
+	})
+}
+
+// What a content policy makes of a request or a result is authorized like what came from
+// outside.
+func TestContentPoliciesUndoNoDenial(t *testing.T) {
+	processtest.Leaks(t)
+	for _, flow := range []governance.Flow{governance.Request, governance.Response} {
+		t.Run(string(flow), func(t *testing.T) {
+			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{
+				member("deny", governance.Authorization, notMallory), member("turn", governance.Content, turns(flow, "Ada", "mallory")),
+			}})
+			w := overStreamable(t, h, "/mcp", false)
+			got := w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`)
+			reached := int64(0)
+			if flow == governance.Response {
+				reached = 1
+			}
+			if n := statusOf(t, h, "x").Calls; strings.Contains(got, "Hello") || !strings.Contains(got, "no_mallory") || n != reached {
+				t.Errorf("%d calls reached the extension: %s", n, got)
+			}
+			if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Grace"}`); !strings.Contains(got, "Hello, Grace!") {
+				t.Errorf("a call that nobody denies: %s", got)
+			}
+		})
+	}
+}
+
+// A person approves what will be sent, and is not asked about what a policy denies, whatever
+// the names of the policies.
+func TestPeopleAreAskedLast(t *testing.T) {
+	processtest.Leaks(t)
+	f, dir := lazyFolder(t, ""), t.TempDir()
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{
+		{Name: "a-first", Category: governance.Authorization, Builtin: "approval", Required: true},
+		pinSpec(filepath.Join(dir, "exthost.lock"), governance.ModeEnforce),
+		{Name: "mask", Category: governance.Content, Builtin: "redact", Required: true, Config: map[string]any{"patterns": map[string]any{"name": "mallory"}}},
+	}
+	h := f.openWith(cfg, exthost.Options{})
+	w := overStreamable(t, h, "/mcp", false)
+	answered := make(chan string, 1)
+	go func() {
+		answered <- w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"note":"mallory"}`)
+	}()
+	eventually(t, "somebody is asked", func() bool { return len(h.Admin().Questions()) == 1 })
+	q := h.Admin().Questions()[0]
+	if !strings.Contains(q.Arguments, "[redacted:name]") {
+		t.Errorf("a person was asked about %s", q.Arguments)
+	}
+	if err := h.Admin().Approve(q.ID, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-answered; strings.Contains(got, "isError\":true") || strings.Contains(got, `"error"`) {
+		t.Errorf("approved: %s", got)
+	}
+	f.write("x/tools.json", evil)
+	if err := h.Admin().Restart(deadline(t), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`); !strings.Contains(got, "descriptor_changed") {
+		t.Errorf("a tool that is held back: %s", got)
+	}
+	if asked := h.Admin().Questions(); len(asked) != 0 {
+		t.Errorf("a person is asked about a tool that is held back: %+v", asked)
+	}
+}
