@@ -3,7 +3,6 @@
 package scaffold
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/exthost/exthost/manifest"
 )
@@ -23,21 +21,22 @@ var templates embed.FS
 
 // language is a kind of extension that Create supports.
 type language struct {
-	Name    string
-	About   string
-	Main    string // the file that an author edits
-	SDK     string // the SDK's file in the extension; "" when there is none
-	Title   string // name of the SDK's language in the README
-	Example string // arguments of "exthost call ext_…_hello"
+	name  string
+	about string
+	main  string // the file that an author edits
+	sdk   string // the SDK's file in the extension; "" when there is none
+	note  string // of the README
 }
 
+const sdkNote = "; `exthost init --update-sdk {{Dir}}` updates it after an update of exthost."
+
 var languages = []language{
-	{"python", "a Python program with the one-file SDK", "main.py", "exthost.py", "Python", " name=Ada"},
-	{"node", "a Node.js program with the one-file SDK", "main.mjs", "exthost.mjs", "Node.js", " name=Ada"},
-	{"go", "a Go program with the SDK package", "main.go", "", "", " name=Ada"},
-	{"bash", "a shell script that answers one line with another", "main.sh", "", "", " name=Ada"},
-	{"exec", "commands that exist already, and no program", "plugin.toml", "", "", " name=Ada"},
-	{"mcp", "an MCP server, here in Python without dependencies", "server.py", "", "", " name=Ada"},
+	{"python", "a Python program with the one-file SDK", "main.py", "exthost.py", " `exthost.py` is the SDK\nfor Python" + sdkNote},
+	{"node", "a Node.js program with the one-file SDK", "main.mjs", "exthost.mjs", " `exthost.mjs` is the SDK\nfor Node.js" + sdkNote},
+	{"go", "a Go program with the SDK package", "main.go", "", " After a change of\n`main.go`: `go build -o {{ID}} .`, in this directory."},
+	{"bash", "a shell script that answers one line with another", "main.sh", "", ""},
+	{"exec", "commands that exist already, and no program", "plugin.toml", "", ""},
+	{"mcp", "an MCP server, here in Python without dependencies", "server.py", "", ""},
 }
 
 // Languages returns the values of Options.Lang in the order of the documentation, and a
@@ -45,8 +44,8 @@ var languages = []language{
 func Languages() (names []string, about map[string]string) {
 	about = make(map[string]string)
 	for _, l := range languages {
-		names = append(names, l.Name)
-		about[l.Name] = l.About
+		names = append(names, l.name)
+		about[l.name] = l.about
 	}
 	return names, about
 }
@@ -66,7 +65,7 @@ var ErrExists = errors.New("it exists already")
 // Create writes an extension and returns the names of its files. It overwrites nothing, and
 // removes its files when it fails.
 func Create(o Options) (files []string, err error) {
-	i := slices.IndexFunc(languages, func(l language) bool { return l.Name == o.Lang })
+	i := slices.IndexFunc(languages, func(l language) bool { return l.name == o.Lang })
 	if i < 0 {
 		names, _ := Languages()
 		return nil, fmt.Errorf("there is no language %q; there is %s", o.Lang, strings.Join(names, ", "))
@@ -121,38 +120,32 @@ type file struct {
 
 // render returns the files of an extension, sorted by name.
 func render(l language, o Options) (files []file, err error) {
-	values := struct {
-		language
-		ID, Tool, Dir, Lang, Language string
-	}{l, o.ID, strings.NewReplacer(".", "_").Replace(o.ID), filepath.ToSlash(o.Dir), l.Name, l.Title}
-	sources := []string{"templates/README.md.tmpl"}
-	entries, err := templates.ReadDir(path.Join("templates", l.Name))
+	entries, err := templates.ReadDir(path.Join("templates", l.name))
 	if err != nil {
 		return nil, err
 	}
+	sources := []string{"templates/README.md.tmpl"}
 	for _, e := range entries {
-		sources = append(sources, path.Join("templates", l.Name, e.Name()))
+		sources = append(sources, path.Join("templates", l.name, e.Name()))
 	}
+	values := strings.NewReplacer("{{ID}}", o.ID, "{{Dir}}", filepath.ToSlash(o.Dir), "{{Main}}", l.main)
 	for _, source := range sources {
-		t, err := template.ParseFS(templates, source)
+		text, err := templates.ReadFile(source)
 		if err != nil {
 			return nil, err
 		}
-		var b bytes.Buffer
-		if err := t.Execute(&b, values); err != nil {
-			return nil, err
-		}
-		f := file{strings.TrimSuffix(path.Base(source), ".tmpl"), b.Bytes(), 0o644}
+		filled := values.Replace(strings.Replace(string(text), "{{Note}}", l.note, 1))
+		f := file{strings.TrimSuffix(path.Base(source), ".tmpl"), []byte(filled), 0o644}
 		if strings.HasSuffix(f.name, ".sh") {
 			f.mode = 0o755
 		}
 		files = append(files, f)
 	}
 	files = append(files, file{"plugin.schema.json", append(manifest.Schema(), '\n'), 0o644})
-	for name, source := range sdkFiles(l.SDK) {
+	for name, source := range sdkFiles(l.sdk) {
 		files = append(files, file{name, vendored(name, source, o.Version), 0o644})
 	}
-	if l.Name == "go" {
+	if l.name == "go" {
 		more, err := goModule(o)
 		if err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ def hello(name="world"):
 
 
 def initialize(params):
-    return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "{{.ID}}", "version": "0.1.0"}}
+    return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "{{ID}}", "version": "0.1.0"}}
 
 
 def call(params):
