@@ -20,12 +20,33 @@ func Admin(h *exthost.Host) http.Handler {
 	mux := http.NewServeMux()
 	for _, o := range operations() {
 		mux.HandleFunc(o.method+" "+apiRoot+o.path, func(w http.ResponseWriter, r *http.Request) {
-			if err := o.handle(h, w, r); err != nil {
-				writeFault(w, err)
+			if err := o.serve(h, w, r); err != nil {
+				fault := FaultOf(err)
+				_ = writeJSON(w, faultStatus(fault.Kind), failure{fault}) // always encodes
 			}
 		})
 	}
 	return mux
+}
+
+// serve answers a request. If it returns an error, it has written nothing.
+func (o *operation) serve(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+	if o.stream != nil {
+		sources, err := o.stream(h, r)
+		if err != nil {
+			return err
+		}
+		return serveStream(w, r, sources...)
+	}
+	answer, err := o.handle(h, r)
+	switch {
+	case err != nil:
+		return err
+	case answer == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	return writeJSON(w, http.StatusOK, answer)
 }
 
 // operations returns all operations, in the order of the OpenAPI document.
@@ -36,77 +57,56 @@ func operations() []operation {
 // hostOperations concern the host as a whole.
 var hostOperations = []operation{
 	{method: "GET", path: "/status", summary: "The state of the host, its extensions, destinations and policies",
-		answer: status.Status{}, handle: getStatus},
+		answer: status.Status{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Status(), nil }},
 	{method: "POST", path: "/reload", summary: "Apply the files of the host as they are now",
 		query:  []parameter{{"dry_run", "true: return the changes and apply none"}},
 		answer: status.Change{}, handle: reload},
 	{method: "GET", path: "/watch", summary: "How the host watches the disk for changes",
-		answer: status.Watch{}, handle: getWatch},
+		answer: status.Watch{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().WatchStatus(), nil }},
 	{method: "POST", path: "/watch", summary: "Set how the host watches the disk for changes",
 		query:  []parameter{{"mode", "on (default): as configured; off, log or reload"}},
 		answer: status.Watch{}, handle: setWatch},
 	{method: "GET", path: "/tap", summary: "The frames between the host and its extensions, from now on",
 		query:  []parameter{{"extension", "only this extension"}},
-		events: map[string]any{"frame": exthost.Frame{}}, handle: streamTap},
+		events: map[string]any{"frame": exthost.Frame{}}, stream: streamTap},
 	{method: "GET", path: "/logs", summary: "The latest records of the log and, with follow, the new ones",
 		query:  append(logQuery, parameter{"follow", "true: continue with new records"}),
-		events: map[string]any{kindLog: exthost.LogRecord{}}, handle: streamLogs},
+		events: map[string]any{kindLog: exthost.LogRecord{}}, stream: streamLogs},
 	{method: "GET", path: "/events", summary: "Events from now on, after the status, the pending questions and the log so far",
 		query:  append(logQuery, parameter{"kinds", "kinds of events, separated by commas: " + strings.Join(allKinds(), ", ") + "; default all"}),
-		events: eventTypes(), handle: streamEvents},
+		events: eventTypes(), stream: streamEvents},
 	{method: "GET", path: "/openapi.json", summary: "This document",
-		answer: json.RawMessage{}, handle: getOpenAPI},
+		answer: json.RawMessage{}, handle: func(*exthost.Host, *http.Request) (any, error) { return openAPI, nil }},
 }
 
-func getStatus(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, h.Admin().Status())
-}
-
-func reload(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func reload(h *exthost.Host, r *http.Request) (any, error) {
 	dry, err := boolean(r, "dry_run")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	act := h.Admin().Reload
 	if dry {
-		act = h.Admin().Plan
+		return h.Admin().Plan(r.Context())
 	}
-	change, err := act(r.Context())
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, change)
+	return h.Admin().Reload(r.Context())
 }
 
-func getWatch(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, h.Admin().WatchStatus())
-}
-
-func setWatch(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	s, err := h.Admin().Watch(r.Context(), cmp.Or(r.FormValue("mode"), "on"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, s)
+func setWatch(h *exthost.Host, r *http.Request) (any, error) {
+	return h.Admin().Watch(r.Context(), cmp.Or(r.FormValue("mode"), "on"))
 }
 
 // streamTap streams the frames between the host and its extensions.
-func streamTap(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func streamTap(h *exthost.Host, r *http.Request) ([]source, error) {
 	id := r.FormValue("extension")
-	return serveStream(w, r, func(ctx context.Context, send func(message) bool) {
+	return []source{func(ctx context.Context, send func(message) bool) {
 		for frame := range h.Admin().Tap(ctx, id) {
 			if !send(message{"frame", frame}) {
 				return
 			}
 		}
-	})
+	}}, nil
 }
 
 //go:generate go test -run ^TestOpenAPIIsCurrent$ -update .
 
 //go:embed openapi.json
 var openAPI json.RawMessage
-
-func getOpenAPI(_ *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, openAPI)
-}

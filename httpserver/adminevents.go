@@ -35,26 +35,24 @@ func eventTypes() map[string]any {
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
 // streamEvents streams the events of the host, the status and the log.
-func streamEvents(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func streamEvents(h *exthost.Host, r *http.Request) (sources []source, err error) {
 	filter, err := logFilter(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	filter.Follow = true
 	kinds, err := parseKinds(r.FormValue("kinds"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	changed := make(chan struct{}, 1)
-	sources := []source{}
 	if kinds[kindLog] {
 		sources = append(sources, func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) })
 	}
 	if kinds[kindStatus] {
 		sources = append(sources, func(ctx context.Context, send func(message) bool) { sendStatus(ctx, h, changed, send) })
 	}
-	sources = append(sources, func(ctx context.Context, send func(message) bool) { sendEvents(ctx, h, kinds, changed, send) })
-	return serveStream(w, r, sources...)
+	return append(sources, func(ctx context.Context, send func(message) bool) { sendEvents(ctx, h, kinds, changed, send) }), nil
 }
 
 // parseKinds parses a list with commas; "" is all kinds.
@@ -134,12 +132,9 @@ var logQuery = []parameter{
 }
 
 // streamLogs streams the log.
-func streamLogs(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func streamLogs(h *exthost.Host, r *http.Request) ([]source, error) {
 	filter, err := logFilter(r)
-	if err != nil {
-		return err
-	}
-	return serveStream(w, r, func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) })
+	return []source{func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) }}, err
 }
 
 func sendLogs(ctx context.Context, h *exthost.Host, f exthost.LogFilter, send func(message) bool) {

@@ -24,15 +24,19 @@ var policyOperations = []operation{
 		query:  []parameter{{"last", "how many; default 100"}},
 		answer: decisionList{}, handle: getDecisions},
 	{method: "GET", path: "/decisions/{id}", summary: "One decision",
-		answer: exthost.Trace{}, handle: getDecision},
+		answer: exthost.Trace{}, handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
 	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, oldest first",
-		answer: approvalList{}, handle: getApprovals},
+		answer: approvalList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+			return approvalList{orEmpty(h.Admin().Questions())}, nil
+		}},
 	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once",
-		handle: approve},
+		handle: func(h *exthost.Host, r *http.Request) (any, error) {
+			return nil, h.Admin().Approve(r.PathValue("id"), operator(r))
+		}},
 	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
 		body: Denial{}, handle: deny},
 	{method: "GET", path: "/pins", summary: "The descriptors of tools that policies have pinned",
-		answer: pinList{}, handle: getPins},
+		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
 	{method: "POST", path: "/pins/{extension}/approve", summary: "Pin the current descriptors of an extension's tools that are held back",
 		handle: approvePin},
 	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Pin the current descriptor of one tool",
@@ -75,9 +79,9 @@ func operator(r *http.Request) string {
 	return cmp.Or(name, "the operator")
 }
 
-func getPolicies(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
+func getPolicies(h *exthost.Host, _ *http.Request) (any, error) {
 	s := h.Status()
-	return writeJSON(w, http.StatusOK, policyList{orEmpty(s.Policies), s.Audit})
+	return policyList{orEmpty(s.Policies), s.Audit}, nil
 }
 
 // TestCall is a call for the policies to judge, without running it: of a tool by its
@@ -143,61 +147,37 @@ func NewTestResult(t exthost.Trace, err error) (TestResult, error) {
 	return r, nil
 }
 
-func testCall(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxArguments))
+func testCall(h *exthost.Host, r *http.Request) (any, error) {
+	body, err := readBody(r, "the call")
 	if err != nil {
-		return protocol.Errorf(protocol.InvalidArguments, "the call cannot be read: %w", err)
+		return nil, err
 	}
 	c, err := ReadTestCall(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	result, err := NewTestResult(h.Admin().TestCall(r.Context(), c.Call()))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, result)
+	return NewTestResult(h.Admin().TestCall(r.Context(), c.Call()))
 }
 
 // defaultDecisions is the default number of decisions in a list.
 const defaultDecisions = 100
 
-func getDecisions(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func getDecisions(h *exthost.Host, r *http.Request) (any, error) {
 	last, err := number(r, "last", defaultDecisions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return writeJSON(w, http.StatusOK, decisionList{orEmpty(h.Admin().Traces(last))})
+	return decisionList{orEmpty(h.Admin().Traces(last))}, nil
 }
 
-func getDecision(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	t, err := h.Admin().Trace(r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, t)
-}
-
-func getApprovals(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, approvalList{orEmpty(h.Admin().Questions())})
-}
-
-func approve(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	return done(w, h.Admin().Approve(r.PathValue("id"), operator(r)))
-}
-
-func deny(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func deny(h *exthost.Host, r *http.Request) (any, error) {
 	var body Denial
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
-		return protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "the reason cannot be read: %w", err)
 	}
-	return done(w, h.Admin().Deny(r.PathValue("id"), operator(r), body.Reason))
+	return nil, h.Admin().Deny(r.PathValue("id"), operator(r), body.Reason)
 }
 
-func getPins(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, pinList{orEmpty(h.Admin().Pins())})
-}
-
-func approvePin(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	return done(w, h.Admin().ApprovePin(r.PathValue("extension"), r.PathValue("tool"), operator(r)))
+func approvePin(h *exthost.Host, r *http.Request) (any, error) {
+	return nil, h.Admin().ApprovePin(r.PathValue("extension"), r.PathValue("tool"), operator(r))
 }

@@ -17,7 +17,9 @@ import (
 // extensionOperations concern extensions.
 var extensionOperations = []operation{
 	{method: "GET", path: "/extensions", summary: "All extensions, including those that do not run",
-		answer: extensionList{}, handle: getExtensions},
+		answer: extensionList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
+			return extensionList{h.Admin().Status().Extensions}, nil
+		}},
 	{method: "GET", path: "/extensions/{id}", summary: "One extension",
 		answer: status.Extension{}, handle: getExtension},
 	{method: "POST", path: "/extensions/{id}/restart", summary: "Replace the processes of an extension, or of policy:NAME, and reset its failures; the answer comes once calls can run again",
@@ -33,23 +35,19 @@ type extensionList struct {
 	Extensions []status.Extension `json:"extensions"`
 }
 
-func getExtensions(h *exthost.Host, w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, extensionList{h.Admin().Status().Extensions})
-}
-
-func getExtension(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func getExtension(h *exthost.Host, r *http.Request) (any, error) {
 	for _, x := range h.Admin().Status().Extensions {
 		if x.ID == r.PathValue("id") {
-			return writeJSON(w, http.StatusOK, x)
+			return x, nil
 		}
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
+	return nil, protocol.Errorf(protocol.ToolNotFound, "there is no extension %q", r.PathValue("id"))
 }
 
 // onExtension returns the handler of an action on the extension that the path names.
 func onExtension(act func(exthost.Admin, context.Context, string) error) handler {
-	return func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-		return done(w, act(h.Admin(), r.Context(), r.PathValue("id")))
+	return func(h *exthost.Host, r *http.Request) (any, error) {
+		return nil, act(h.Admin(), r.Context(), r.PathValue("id"))
 	}
 }
 
@@ -117,9 +115,9 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 	return slices.DeleteFunc(list, other), hidden
 }
 
-func getTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	selected, hidden := entries(h, r)
-	return writeJSON(w, http.StatusOK, NewToolList(selected, hidden))
+	return NewToolList(selected, hidden), nil
 }
 
 // NewToolList returns a list of tools without their descriptors.
@@ -131,23 +129,23 @@ func NewToolList(selected []*tools.Entry, hidden []string) ToolList {
 	return list
 }
 
-func exportTools(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 	out := Export{Format: tools.MCP, Omitted: []tools.Omission{}}
 	if format := tools.Format(r.FormValue("format")); format != "" {
 		if out.Format = format; !slices.Contains(tools.Formats(), format) {
-			return protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
+			return nil, protocol.Errorf(protocol.InvalidArguments, "there is no format %q; the formats are %v", format, tools.Formats())
 		}
 	}
 	selected, hidden := entries(h, r)
 	definitions, omitted := tools.Export(out.Format, selected)
 	out.Definitions, out.Omitted, out.Hidden = definitions, append(out.Omitted, omitted...), hidden
-	return writeJSON(w, http.StatusOK, out)
+	return out, nil
 }
 
 // startWait is how long a request for an unknown tool waits for extensions that start.
 const startWait = 5 * time.Second
 
-func getTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
+func getTool(h *exthost.Host, r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	e, ok := h.Tools().Lookup(name)
 	if !ok {
@@ -157,21 +155,26 @@ func getTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
 		e, ok = h.Tools().Lookup(name)
 	}
 	if !ok {
-		return protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
 	t.Descriptor = e.Descriptor
-	return writeJSON(w, http.StatusOK, t)
+	return t, nil
 }
 
-func callTool(h *exthost.Host, w http.ResponseWriter, r *http.Request) error {
-	arguments, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxArguments))
+func callTool(h *exthost.Host, r *http.Request) (any, error) {
+	arguments, err := readBody(r, "the arguments")
 	if err != nil {
-		return protocol.Errorf(protocol.InvalidArguments, "the arguments cannot be read: %w", err)
+		return nil, err
 	}
-	result, err := h.Call(r.Context(), r.PathValue("name"), json.RawMessage(arguments))
+	result, err := h.Call(r.Context(), r.PathValue("name"), arguments)
+	return json.RawMessage(result), err
+}
+
+func readBody(r *http.Request, what string) (json.RawMessage, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxArguments))
 	if err != nil {
-		return err
+		return nil, protocol.Errorf(protocol.InvalidArguments, what+" cannot be read: %w", err)
 	}
-	return writeJSON(w, http.StatusOK, json.RawMessage(result))
+	return body, nil
 }

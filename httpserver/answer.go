@@ -60,11 +60,6 @@ func FaultOf(err error) Fault {
 	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
 }
 
-func writeFault(w http.ResponseWriter, err error) {
-	f := FaultOf(err)
-	_ = writeJSON(w, faultStatus(f.Kind), failure{f}) // always encodes
-}
-
 func faultStatus(kind protocol.Kind) int {
 	switch kind {
 	case "":

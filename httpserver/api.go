@@ -25,10 +25,11 @@ type operation struct {
 	answer       any            // a value of the answer's type; nil: 204 without content
 	events       map[string]any // of a stream: a value of each event's data type, by the event's name
 	handle       handler
+	stream       func(h *exthost.Host, r *http.Request) ([]source, error) // in place of handle
 }
 
-// handler answers one operation. If it returns an error, it has written nothing.
-type handler func(h *exthost.Host, w http.ResponseWriter, r *http.Request) error
+// handler returns the answer of an operation, nil for 204 without content.
+type handler func(h *exthost.Host, r *http.Request) (any, error)
 
 // parameter is one of a query.
 type parameter struct{ name, summary string }
@@ -57,14 +58,6 @@ func number(r *http.Request, name string, byDefault int) (int, error) {
 		return 0, protocol.Errorf(protocol.InvalidArguments, "%s is a number, 0 or more, not %q", name, text)
 	}
 	return n, nil
-}
-
-// done answers a request that has no other result than success.
-func done(w http.ResponseWriter, err error) error {
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return err
 }
 
 func orEmpty[T any](list []T) []T {
