@@ -3,11 +3,6 @@ package sdk
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
-	"os"
-	"runtime/debug"
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -56,9 +51,6 @@ func (x *Extension) OnHook(point string, f func(ctx context.Context, e HookEvent
 
 type hook func(ctx context.Context, e HookEvent) (*HookReply, error)
 
-// points returns the points that have a hook, sorted.
-func (x *Extension) points() []string { return slices.Sorted(maps.Keys(x.hooks)) }
-
 // runHook answers hooks/{point}.
 func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.RawMessage, error) {
 	e := HookEvent{Point: strings.TrimPrefix(req.Method, protocol.MethodHookPrefix), Params: req.Params}
@@ -71,20 +63,9 @@ func (x *Extension) runHook(ctx context.Context, req *jsonrpc.Message) (json.Raw
 	}
 	c := x.begin(ctx, req)
 	defer x.end(c)
-	reply, err := h.run(c, e)
+	reply, err := recovered(c, "hook", h, e)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(reply) // a nil reply is null, which continues
-}
-
-// run calls the hook. A panic becomes an error, and its stack goes to stderr.
-func (h hook) run(ctx context.Context, e HookEvent) (reply *HookReply, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", p, debug.Stack())
-			err = fmt.Errorf("the hook panicked: %v", p)
-		}
-	}()
-	return h(ctx, e)
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -91,22 +89,11 @@ func (x *Extension) decide(ctx context.Context, req *jsonrpc.Message) (json.RawM
 	}
 	c := x.begin(ctx, req)
 	defer x.end(c)
-	d, err := x.policy.run(c, &e)
+	d, err := recovered(c, "policy", x.policy, &e)
 	if err != nil {
 		return nil, err
 	}
 	return d.encode(&e)
-}
-
-// run calls the policy. A panic becomes an error, and its stack goes to stderr.
-func (p Policy) run(ctx context.Context, e *Exchange) (d Decision, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", v, debug.Stack())
-			err = fmt.Errorf("the policy panicked: %v", v)
-		}
-	}()
-	return p(ctx, e)
 }
 
 func (d *Decision) encode(e *Exchange) (json.RawMessage, error) {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"maps"
+
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/rawjson"
@@ -142,7 +144,7 @@ func (x *Extension) initialize(ctx context.Context, params json.RawMessage) (jso
 			return nil, err
 		}
 	}
-	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: x.points()})
+	return json.Marshal(protocol.InitializeResult{ServerVersion: x.version, ProtocolVersion: protocol.Version, Tools: x.descriptors(), Hooks: slices.Sorted(maps.Keys(x.hooks))})
 }
 
 func (x *Extension) descriptors() []json.RawMessage {
@@ -175,7 +177,7 @@ func (x *Extension) call(ctx context.Context, req *jsonrpc.Message) (json.RawMes
 	}
 	c := x.begin(ctx, req)
 	defer x.end(c)
-	result, err := t.run(c, arguments)
+	result, err := recovered(c, "tool", t.call, arguments)
 	if err == nil {
 		return result, nil
 	}
@@ -194,15 +196,16 @@ func (x *Extension) begin(ctx context.Context, req *jsonrpc.Message) *call {
 	return c
 }
 
-// run calls the tool. A panic becomes an error, and its stack goes to stderr.
-func (t *tool) run(ctx context.Context, arguments json.RawMessage) (result json.RawMessage, err error) {
+// recovered calls a function of the author. A panic becomes an error, and its stack goes
+// to stderr.
+func recovered[In, Out any](ctx context.Context, what string, f func(context.Context, In) (Out, error), in In) (out Out, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(os.Stderr, "E! panic: %v\n%s", p, debug.Stack())
-			err = fmt.Errorf("the tool panicked: %v", p)
+			err = fmt.Errorf("the %s panicked: %v", what, p)
 		}
 	}()
-	return t.call(ctx, arguments)
+	return f(ctx, in)
 }
 
 func (x *Extension) end(c *call) {
