@@ -38,14 +38,14 @@ func (p Point) CommandName() string {
 func input(e *Event, cwd string) json.RawMessage {
 	base := json.RawMessage("{}")
 	m := map[string]json.RawMessage{
-		"session_id": text(e.Session), "transcript_path": text(""), "cwd": text(cwd), "permission_mode": text("default"),
-		"hook_event_name": text(e.Point.CommandName()), "extension_id": text(e.Extension), "caller": text(e.Caller),
+		"session_id": rawjson.Quote(e.Session), "transcript_path": rawjson.Quote(""), "cwd": rawjson.Quote(cwd), "permission_mode": rawjson.Quote("default"),
+		"hook_event_name": rawjson.Quote(e.Point.CommandName()), "extension_id": rawjson.Quote(e.Extension), "caller": rawjson.Quote(e.Caller),
 	}
 	switch e.Point {
 	case BeforeToolCall, AfterToolCall, ToolCallFailed:
-		m["tool_name"], m["tool_use_id"] = text(e.Tool), text(e.Call)
+		m["tool_name"], m["tool_use_id"] = rawjson.Quote(e.Tool), rawjson.Quote(e.Call)
 	default:
-		if isObject(e.Payload) {
+		if rawjson.IsObject(e.Payload) {
 			base = e.Payload
 		}
 	}
@@ -64,9 +64,7 @@ func input(e *Event, cwd string) json.RawMessage {
 
 func failure(err *protocol.Error) (message, kind, interrupt json.RawMessage) {
 	if err == nil {
-		return text(""), text(""), json.RawMessage("false")
+		return rawjson.Quote(""), rawjson.Quote(""), json.RawMessage("false")
 	}
-	return text(err.Message), text(string(err.Kind)), strconv.AppendBool(nil, err.Kind == protocol.Canceled)
+	return rawjson.Quote(err.Message), rawjson.Quote(string(err.Kind)), strconv.AppendBool(nil, err.Kind == protocol.Canceled)
 }
-
-func text(s string) json.RawMessage { return rawjson.AppendText(nil, s) }

@@ -61,7 +61,7 @@ func check(t *testing.T, p Point, r *Reply) {
 		}
 		return
 	}
-	if err := rawjson.Check(o.Payload); err != nil || !isObject(o.Payload) {
+	if err := rawjson.Check(o.Payload); err != nil || !rawjson.IsObject(o.Payload) {
 		t.Fatalf("%s: payload %q: %v", p, o.Payload, err)
 	}
 }

@@ -51,7 +51,7 @@ func (o *Outcome) apply(p Point, r *Reply) error {
 		if err := rawjson.Check(r.Replace); err != nil {
 			return fmt.Errorf("its new payload is not JSON: %w", err)
 		}
-		if !isObject(r.Replace) {
+		if !rawjson.IsObject(r.Replace) {
 			return errors.New("its new payload is not an object")
 		}
 		payload = r.Replace
@@ -83,10 +83,10 @@ func overrideMembers(payload, override json.RawMessage) (json.RawMessage, error)
 	if err := rawjson.Check(override); err != nil {
 		return nil, fmt.Errorf("its override is not JSON: %w", err)
 	}
-	if !isObject(override) {
+	if !rawjson.IsObject(override) {
 		return nil, errors.New("its override is not an object")
 	}
-	if !isObject(payload) {
+	if !rawjson.IsObject(payload) {
 		return nil, errors.New("it overrides members of what is not an object")
 	}
 	values := make(map[string]json.RawMessage)
@@ -102,11 +102,6 @@ func overrideMembers(payload, override json.RawMessage) (json.RawMessage, error)
 	return rawjson.Edit(payload, values), nil
 }
 
-func isObject(value json.RawMessage) bool {
-	i := rawjson.SkipSpace(value, 0)
-	return i < len(value) && value[i] == '{'
-}
-
 // withoutAdded removes the tools from after that before does not have: handlers cannot add
 // tools.
 func withoutAdded(before, after json.RawMessage) json.RawMessage {
@@ -114,22 +109,13 @@ func withoutAdded(before, after json.RawMessage) json.RawMessage {
 	chosen := slices.DeleteFunc(elements(rawjson.Get(after, "tools")), func(t json.RawMessage) bool {
 		return !slices.ContainsFunc(offered, func(o json.RawMessage) bool { return bytes.Equal(o, t) })
 	})
-	list := append([]byte("["), bytes.Join(raws(chosen), []byte(","))...)
-	return rawjson.Set(after, "tools", append(list, ']'))
+	return rawjson.Set(after, "tools", rawjson.AppendList(nil, chosen))
 }
 
 // elements returns the elements of a JSON array, none for any other value.
 func elements(array json.RawMessage) (list []json.RawMessage) {
 	_ = json.Unmarshal(array, &list)
 	return list
-}
-
-func raws(list []json.RawMessage) [][]byte {
-	out := make([][]byte, len(list))
-	for i, m := range list {
-		out[i] = m
-	}
-	return out
 }
 
 // DecodeReply decodes the answer of an extension: null, or an object with the optional
@@ -142,7 +128,7 @@ func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	if err := rawjson.Check(answer); err != nil {
 		return nil, fmt.Errorf("its answer is not JSON: %w", err)
 	}
-	if !isObject(answer) {
+	if !rawjson.IsObject(answer) {
 		return nil, errors.New("its answer is neither null nor an object")
 	}
 	var r Reply
@@ -170,7 +156,7 @@ func DecodeReply(answer json.RawMessage) (*Reply, error) {
 	if r.Decision = Decision(decision); decision == "none" {
 		r.Decision = None
 	}
-	if r.Override != nil && !isObject(r.Override) {
+	if r.Override != nil && !rawjson.IsObject(r.Override) {
 		return nil, errors.New("its override is not an object")
 	}
 	return &r, r.valid()

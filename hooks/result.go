@@ -188,7 +188,7 @@ func toolResult(value json.RawMessage) json.RawMessage {
 		shown = string(value)
 	}
 	result := append(rawjson.AppendText([]byte(`{"content":[{"type":"text","text":`), shown), `}]`...)
-	if isObject(value) {
+	if rawjson.IsObject(value) {
 		result = append(append(result, `,"structuredContent":`...), value...)
 	}
 	return append(result, '}')

@@ -191,26 +191,26 @@ func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error)
 		_, _ = proc.Stdin.Write(input(e, c.dir))
 		proc.Stdin.Close()
 	}()
-	out := readStdout(proc)
-	err = c.await(ctx, proc, out)
-	out.end()
+	out := proc.CollectStdout(maxStdout)
+	err = c.await(ctx, proc, out.Overflow)
+	data, complete := out.End(drainWait)
 	<-written
-	if err == nil && out.overflow() {
+	if err == nil && !complete {
 		err = errOutputLimit
 	}
 	if err != nil {
 		return nil, err
 	}
-	return readResult(proc.Exit(), out.data, proc.Tail())
+	return readResult(proc.Exit(), data, proc.Tail())
 }
 
 // await waits for the exit of the process, and stops it when ctx or the runner ends or
 // stdout exceeds its limit.
-func (c *command) await(ctx context.Context, proc *process.Process, out *stdout) (err error) {
+func (c *command) await(ctx context.Context, proc *process.Process, overflow <-chan struct{}) (err error) {
 	select {
 	case <-proc.Done():
 		return nil
-	case <-out.full:
+	case <-overflow:
 		proc.Kill()
 		err = errOutputLimit
 	case <-ctx.Done():

@@ -2,13 +2,10 @@ package hooks
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/exthost/exthost/internal/process"
 )
@@ -18,38 +15,6 @@ import (
 const maxStdout = 4 << 20
 
 var errOutputLimit = fmt.Errorf("it wrote more than %d MiB to stdout and was killed", maxStdout>>20)
-
-// stdout collects the output of a command up to maxStdout.
-type stdout struct {
-	file *os.File
-	data []byte
-	done chan struct{} // closed at the end of the output
-	full chan struct{} // closed when the limit is exceeded
-}
-
-func readStdout(proc *process.Process) *stdout {
-	o := &stdout{file: proc.Stdout, done: make(chan struct{}), full: make(chan struct{})}
-	go func() { // ends when the file ends or end closes it
-		defer close(o.done)
-		o.data, _ = io.ReadAll(io.LimitReader(o.file, maxStdout+1))
-		if len(o.data) > maxStdout {
-			close(o.full)
-		}
-	}()
-	return o
-}
-
-// end waits for the remaining output of a process that has ended.
-func (o *stdout) end() {
-	select {
-	case <-o.done:
-	case <-time.After(drainWait): // another process holds the pipe
-	}
-	o.file.Close()
-	<-o.done
-}
-
-func (o *stdout) overflow() bool { return len(o.data) > maxStdout }
 
 // resolveArgv replaces variables in argv and resolves its program to an absolute path,
 // which it checks.

@@ -57,8 +57,8 @@ func pathOf(env []string) string {
 	return ""
 }
 
-// spawnFailed returns err of a failed start as a *protocol.Error.
-func spawnFailed(err error) *protocol.Error {
+// SpawnFailed returns err of a failed start as a *protocol.Error.
+func SpawnFailed(err error) *protocol.Error {
 	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
 	var start *process.StartError
 	if errors.As(err, &start) {
@@ -67,8 +67,8 @@ func spawnFailed(err error) *protocol.Error {
 	return e
 }
 
-// evidenceOf returns the stderr tail of a process and, after its end, the exit status.
-func evidenceOf(p *process.Process) *protocol.Evidence {
+// EvidenceOf returns the stderr tail of a process and, after its end, the exit status.
+func EvidenceOf(p *process.Process) *protocol.Evidence {
 	e := &protocol.Evidence{Stderr: p.Tail()}
 	select {
 	case <-p.Done():

@@ -40,7 +40,7 @@ func newExec(s Spec) *ExecRuntime {
 func (e *ExecRuntime) Serve(ctx context.Context, ready func()) error {
 	h, err := e.prepare()
 	if err != nil {
-		return withExtension(&e.spec, spawnFailed(err))
+		return withExtension(&e.spec, SpawnFailed(err))
 	}
 	e.handshake.Store(h)
 	ready()
@@ -126,7 +126,7 @@ func (e *ExecRuntime) call(ctx context.Context, r *Request) (json.RawMessage, *p
 	command := e.commands[name]
 	switch err := e.missing[name]; {
 	case err != nil:
-		return nil, spawnFailed(err)
+		return nil, SpawnFailed(err)
 	case command == nil:
 		return nil, noTool(name)
 	}

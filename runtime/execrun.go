@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -30,7 +28,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		return nil, contextFault(ctx, "before its process was started")
 	}
 	if err != nil {
-		return nil, spawnFailed(err)
+		return nil, SpawnFailed(err)
 	}
 	if e.spec.Tap.Tapped() {
 		e.spec.Tap.Show(proc.PID(), true, mustJSON(map[string]any{"command": argv, "stdin": string(stdin)}))
@@ -41,22 +39,22 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		_, _ = proc.Stdin.Write(stdin)
 		proc.Stdin.Close()
 	}()
-	out := readOutput(proc.Stdout, e.spec.Options.MaxLineBytes)
-	fault := e.await(ctx, proc, out)
-	out.end()
+	out := proc.CollectStdout(e.spec.Options.MaxLineBytes)
+	fault := e.await(ctx, proc, out.Overflow)
+	data, complete := out.End(drainGrace)
 	<-written
-	e.showEnd(proc, out, fault)
-	if fault == nil {
-		fault = out.fault
+	e.showEnd(proc, data, fault)
+	if fault == nil && !complete {
+		fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed", e.spec.Options.MaxLineBytes)
 	}
 	if fault == nil && proc.Exit().Success() { // await returns nil only after the exit
-		return outputResult(out.data), nil
+		return outputResult(data), nil
 	}
 	return nil, exitFault(fault, proc)
 }
 
 // showEnd reports the exit and the output of a command to the tap.
-func (e *ExecRuntime) showEnd(proc *process.Process, out *output, fault *protocol.Error) {
+func (e *ExecRuntime) showEnd(proc *process.Process, out []byte, fault *protocol.Error) {
 	if !e.spec.Tap.Tapped() {
 		return
 	}
@@ -64,17 +62,17 @@ func (e *ExecRuntime) showEnd(proc *process.Process, out *output, fault *protoco
 	if fault == nil {
 		ended = proc.Exit().String()
 	}
-	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out.data), "ended": ended}))
+	e.spec.Tap.Show(proc.PID(), false, mustJSON(map[string]string{"stdout": string(out), "ended": ended}))
 }
 
 // await waits for the exit of the process, and kills the process when a limit is reached.
-func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, out *output) (fault *protocol.Error) {
+func (e *ExecRuntime) await(ctx context.Context, proc *process.Process, overflow <-chan struct{}) (fault *protocol.Error) {
 	clock, stop := timerFor(e.spec.Options.CallTimeout)
 	defer stop()
 	select {
 	case <-proc.Done():
 		return nil
-	case <-out.overflow:
+	case <-overflow:
 	case <-ctx.Done():
 		fault = contextFault(ctx, "and its process was killed")
 	case <-clock:
@@ -99,38 +97,6 @@ func contextFault(ctx context.Context, how string) *protocol.Error {
 	return protocol.Errorf(kind, "the call was given up %s: %w", how, ctx.Err())
 }
 
-// output collects the stdout of one process up to a limit.
-type output struct {
-	file     *os.File
-	done     chan struct{}
-	overflow chan struct{} // closed when the output exceeds the limit
-	data     []byte
-	fault    *protocol.Error
-}
-
-func readOutput(f *os.File, limit int) *output {
-	o := &output{file: f, done: make(chan struct{}), overflow: make(chan struct{})}
-	go func() {
-		defer close(o.done)
-		o.data, _ = io.ReadAll(io.LimitReader(f, int64(limit)+1))
-		if len(o.data) > limit {
-			o.fault = protocol.Errorf(protocol.LineTooLong, "it wrote more than max_line_bytes (%d) to stdout and was killed", limit)
-			close(o.overflow)
-		}
-	}()
-	return o
-}
-
-// end waits for the last output of a dead process.
-func (o *output) end() {
-	select {
-	case <-o.done:
-	case <-time.After(drainGrace): // a grandchild that escaped holds the pipe
-	}
-	o.file.Close()
-	<-o.done
-}
-
 // outputResult converts the output of a process to a result: as JSON if valid, else as
 // text.
 func outputResult(data []byte) json.RawMessage {
@@ -144,7 +110,7 @@ func outputResult(data []byte) json.RawMessage {
 // exitFault adds the evidence of the process to fault. A nil fault means that the exit
 // status is the fault.
 func exitFault(fault *protocol.Error, proc *process.Process) *protocol.Error {
-	evidence := evidenceOf(proc)
+	evidence := EvidenceOf(proc)
 	switch {
 	case fault != nil:
 		fault.Outcome = "unknown"

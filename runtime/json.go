@@ -17,11 +17,6 @@ func orEmpty(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-func isObject(raw json.RawMessage) bool {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	return len(raw) > 0 && raw[0] == '{'
-}
-
 // mayHave reports false if raw cannot have a member key. It is much faster than a search
 // for the member.
 func mayHave(raw json.RawMessage, key string) bool {

@@ -59,7 +59,7 @@ func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 // arguments returns the arguments of a tools/call with Meta as their _meta.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
-	if !isObject(args) {
+	if !rawjson.IsObject(args) {
 		args = emptyObject
 	}
 	if r.Meta != nil {

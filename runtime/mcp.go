@@ -65,7 +65,7 @@ func (d *mcp) relist(ctx context.Context, c *jsonrpc.Conn) (tools []json.RawMess
 			return nil, err
 		}
 		page, ok := arrayOf[json.RawMessage](raw, "tools")
-		if !ok || !isObject(raw) {
+		if !ok || !rawjson.IsObject(raw) {
 			return nil, notObject(protocol.MethodToolsList, raw)
 		}
 		if tools = append(tools, page...); len(tools) > limits.tools {

@@ -51,7 +51,7 @@ func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
 	}
 	tools, okTools := arrayOf[json.RawMessage](raw, "tools")
 	hooks, okHooks := arrayOf[string](raw, "hooks")
-	if !isObject(raw) || !okTools || !okHooks {
+	if !rawjson.IsObject(raw) || !okTools || !okHooks {
 		return nil, offer{}, notObject(protocol.MethodInitialize, raw)
 	}
 	if len(tools) > limits.tools {
@@ -103,7 +103,7 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 	}
 	tools, ok := arrayOf[json.RawMessage](raw, "tools")
 	switch {
-	case !ok || !isObject(raw):
+	case !ok || !rawjson.IsObject(raw):
 		return nil, notObject(protocol.MethodToolsList, raw)
 	case len(tools) > limits.tools:
 		return nil, tooManyTools(len(tools))

@@ -46,7 +46,7 @@ func (b *Standby) Fill(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if err != nil {
-		return withExtension(&b.spec, spawnFailed(err))
+		return withExtension(&b.spec, SpawnFailed(err))
 	}
 	if !kept {
 		p.end(ctx, 0)

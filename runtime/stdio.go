@@ -22,7 +22,7 @@ type local struct{ *process.Process }
 
 var _ endpoint = local{}
 
-func (l local) evidence() *protocol.Evidence { return evidenceOf(l.Process) }
+func (l local) evidence() *protocol.Evidence { return EvidenceOf(l.Process) }
 func (l local) exit() string                 { return l.Exit().String() }
 
 // idleProcess is a running process without a connection yet.
@@ -66,7 +66,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	if p == nil {
 		var err error
 		if p, err = startProcess(ctx, s); err != nil {
-			return nil, spawnFailed(err)
+			return nil, SpawnFailed(err)
 		}
 	}
 	c := newChild(s, d, local{p.proc})

@@ -126,7 +126,7 @@ func parseTool(raw json.RawMessage) (protocol.Tool, error) {
 	switch {
 	case len(raw) > limits.descriptor:
 		return t, fmt.Errorf("its descriptor is %d bytes long; the limit is %d", len(raw), limits.descriptor)
-	case !isObject(raw):
+	case !rawjson.IsObject(raw):
 		return t, errors.New("its descriptor is not an object")
 	}
 	if name := rawjson.Get(raw, "name"); name != nil && json.Unmarshal(name, &t.Name) != nil {

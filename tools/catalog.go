@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/schema"
 	"github.com/exthost/exthost/protocol"
 )
@@ -210,10 +211,10 @@ func newEntry(name, extension string, o candidate) *Entry {
 		InputSchema: o.InputSchema, Annotations: o.Annotations, Raw: o.Raw,
 	}
 	input := member{"inputSchema", o.InputSchema}
-	e.Descriptor = object(set(o.members, member{"name", quote(name)}, member{"description", quote(e.Description)}, input))
+	e.Descriptor = object(set(o.members, member{"name", rawjson.Quote(name)}, member{"description", rawjson.Quote(e.Description)}, input))
 	own := []member{input}
 	if plain != o.Description {
-		own = append(own, member{"description", quote(plain)})
+		own = append(own, member{"description", rawjson.Quote(plain)})
 	}
 	e.Own = object(set(o.members, own...))
 	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4

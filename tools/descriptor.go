@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -116,8 +117,8 @@ func objectSchema(raw json.RawMessage) (json.RawMessage, error) {
 
 // declaredDescriptor encodes a tool that a manifest declares.
 func declaredDescriptor(t protocol.Tool) json.RawMessage {
-	ms := []member{{"name", quote(t.Name)}}
-	for _, m := range []member{{"title", quote(t.Title)}, {"description", quote(t.Description)},
+	ms := []member{{"name", rawjson.Quote(t.Name)}}
+	for _, m := range []member{{"title", rawjson.Quote(t.Title)}, {"description", rawjson.Quote(t.Description)},
 		{"inputSchema", t.InputSchema}, {"outputSchema", t.OutputSchema}, {"annotations", t.Annotations}} {
 		if len(m.value) > 0 && string(m.value) != `""` {
 			ms = append(ms, m)

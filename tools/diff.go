@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -88,7 +88,7 @@ func diffTool(name string, previous, current json.RawMessage) (changes []Change)
 			changes = append(changes, Change{Tool: name, Field: m.key, New: now})
 			continue
 		}
-		if !sameJSON(before[i].value, m.value) {
+		if !rawjson.Equal(before[i].value, m.value) {
 			old, now := excerpts(readable(before[i].value), readable(m.value))
 			changes = append(changes, Change{Tool: name, Field: m.key, Old: old, New: now})
 		}
@@ -112,20 +112,6 @@ func canonical(raw json.RawMessage) []member {
 		ms[i].key = canonicalKey(ms[i].key)
 	}
 	return slices.DeleteFunc(ms, func(m member) bool { return string(m.value) == "null" && optional[m.key] })
-}
-
-// sameJSON reports whether two values are equal, ignoring white space and the order of
-// members.
-func sameJSON(a, b json.RawMessage) bool {
-	decode := func(raw json.RawMessage) (v any) {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		if d.Decode(&v) != nil {
-			return string(raw)
-		}
-		return v
-	}
-	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
 }
 
 // readable returns a value for display.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // Format is a vendor's format of tool definitions.
@@ -42,7 +43,7 @@ var vendors = map[Format]vendor{
 	Anthropic:  {adaptAnthropic, anthropicTool, "[", "]"},
 	OpenAI:     {adaptOpenAI, openAITool, "[", "]"},
 	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]"},
-	Gemini:     {adaptGemini, geminiTool, `{"functionDeclarations":[`, "]}"},
+	Gemini:     {inline, geminiTool, `{"functionDeclarations":[`, "]}"},
 	MCP:        {unchanged, mcpTool, `{"tools":[`, "]}"},
 }
 
@@ -91,23 +92,23 @@ func unchanged(description string, schema json.RawMessage) (string, json.RawMess
 func mcpTool(e *Entry, _ string, _ json.RawMessage) json.RawMessage { return e.Descriptor }
 
 func anthropicTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	return object([]member{{"name", quote(e.Name)}, {"description", quote(description)}, {"input_schema", schema}})
+	return object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"input_schema", schema}})
 }
 
 // openAITool states strict, whose default in the Responses API makes every optional
 // parameter mandatory. In Chat Completions the default is false.
 func openAITool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	return object([]member{{"type", json.RawMessage(`"function"`)}, {"name", quote(e.Name)},
-		{"description", quote(description)}, {"parameters", schema}, {"strict", json.RawMessage("false")}})
+	return object([]member{{"type", json.RawMessage(`"function"`)}, {"name", rawjson.Quote(e.Name)},
+		{"description", rawjson.Quote(description)}, {"parameters", schema}, {"strict", json.RawMessage("false")}})
 }
 
 func openAIChatTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	function := object([]member{{"name", quote(e.Name)}, {"description", quote(description)}, {"parameters", schema}})
+	function := object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"parameters", schema}})
 	return object([]member{{"type", json.RawMessage(`"function"`)}, {"function", function}})
 }
 
 func geminiTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
-	return object([]member{{"name", quote(e.Name)}, {"description", quote(description)}, {"parametersJsonSchema", schema}})
+	return object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"parametersJsonSchema", schema}})
 }
 
 func adaptAnthropic(description string, schema json.RawMessage) (string, json.RawMessage, error) {
@@ -146,15 +147,10 @@ func adaptOpenAI(description string, schema json.RawMessage) (string, json.RawMe
 	if err != nil {
 		return "", nil, err
 	}
-	schema = rewrite(schema, completeArray)
+	schema, _ = rewrite(schema, completeArray)
 	ms := mustMembers(schema)
 	if at(ms, "properties") == nil {
 		schema = object(append(ms, member{"properties", json.RawMessage("{}")}))
 	}
 	return description, schema, nil
-}
-
-func adaptGemini(description string, schema json.RawMessage) (string, json.RawMessage, error) {
-	schema, err := inline(schema)
-	return description, schema, err
 }

@@ -27,9 +27,9 @@ var (
 var removedKeys = []string{"$schema", "$defs", "definitions", "$anchor", "$dynamicAnchor"}
 
 // inline replaces references within the schema by their targets.
-func inline(schema json.RawMessage) (json.RawMessage, error) {
+func inline(description string, schema json.RawMessage) (string, json.RawMessage, error) {
 	if !bytes.Contains(schema, []byte(`"$`)) {
-		return schema, nil
+		return description, schema, nil
 	}
 	in := &inliner{root: schema, budget: maxInlineWork, targets: map[string]json.RawMessage{}}
 	root := slices.DeleteFunc(mustMembers(schema), func(m member) bool { return m.key == "$id" })
@@ -37,7 +37,7 @@ func inline(schema json.RawMessage) (json.RawMessage, error) {
 	if in.err == nil && len(out) > maxInlined {
 		in.err = errInlined
 	}
-	return out, in.err
+	return description, out, in.err
 }
 
 // inliner expands one schema. After the first error its methods return at once.

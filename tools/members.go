@@ -60,20 +60,6 @@ func at(ms []member, key string) json.RawMessage {
 func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 func isArray(raw json.RawMessage) bool  { return len(raw) > 0 && raw[0] == '[' }
 
-// array joins elements to a JSON array.
-func array(list []json.RawMessage) json.RawMessage {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, v := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(v)
-	}
-	b.WriteByte(']')
-	return b.Bytes()
-}
-
 // object joins members to a JSON object. Values keep their bytes, except that values with
 // line breaks are compacted for the line-based transports.
 func object(ms []member) json.RawMessage {
@@ -83,7 +69,7 @@ func object(ms []member) json.RawMessage {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(quote(m.key))
+		b.Write(rawjson.Quote(m.key))
 		b.WriteByte(':')
 		if bytes.ContainsAny(m.value, "\r\n") {
 			_ = json.Compact(&b, m.value) // members has validated it
@@ -108,5 +94,3 @@ func set(ms []member, changes ...member) []member {
 	}
 	return out
 }
-
-func quote(s string) json.RawMessage { return rawjson.AppendText(nil, s) }

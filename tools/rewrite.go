@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/schema"
 )
 
@@ -26,7 +27,7 @@ func children(ms []member, f func(json.RawMessage) json.RawMessage) []member {
 			for j := range list {
 				list[j] = f(list[j])
 			}
-			ms[i].value = array(list)
+			ms[i].value = rawjson.AppendList(nil, list)
 		case isObject(m.value) && slices.Contains(schema.Single, m.key):
 			ms[i].value = f(m.value)
 		}
@@ -36,21 +37,13 @@ func children(ms []member, f func(json.RawMessage) json.RawMessage) []member {
 
 // rewrite applies f to every subschema, innermost first. Schemas that f does not change
 // keep their bytes.
-func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) json.RawMessage {
-	out, changed := rewriteChanged(schema, f)
-	if !changed {
-		return schema
-	}
-	return out
-}
-
-func rewriteChanged(schema json.RawMessage, f func([]member) ([]member, bool)) (json.RawMessage, bool) {
+func rewrite(schema json.RawMessage, f func([]member) ([]member, bool)) (json.RawMessage, bool) {
 	if !isObject(schema) {
 		return schema, false
 	}
 	inside := false
 	ms := children(mustMembers(schema), func(child json.RawMessage) json.RawMessage {
-		out, changed := rewriteChanged(child, f)
+		out, changed := rewrite(child, f)
 		inside = inside || changed
 		return out
 	})

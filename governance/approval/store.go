@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/redact"
 )
@@ -148,26 +148,12 @@ func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Quest
 	}
 	return &question{
 		Question: Question{
-			ID: newID(), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
-			Reason: reason, Arguments: cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
+			ID: strings.ToLower(rand.Text()[:8]), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
+			Reason: reason, Arguments: display.Cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
 		},
 		subject: subject{x.Caller, session, x.Extension, x.Tool, x.Method, q.Policy, string(q.Flow), hash},
 		answer:  make(chan answer, 1),
 	}, nil
-}
-
-// newID returns eight letters and digits, short enough to type.
-func newID() string { return strings.ToLower(rand.Text()[:8]) }
-
-// cut returns at most n bytes of text, and an ellipsis when it is longer.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
 }
 
 // add adds q, or attaches its caller to an equal question that has none. approver is the

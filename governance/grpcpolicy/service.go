@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 const (
@@ -98,7 +99,7 @@ func (s *Service) Serve(ctx context.Context, ready func()) error {
 	if fault == nil {
 		return nil
 	}
-	fault.Evidence = evidenceOf(p)
+	fault.Evidence = runtime.EvidenceOf(p)
 	return fault
 }
 

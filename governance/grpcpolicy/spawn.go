@@ -2,15 +2,13 @@ package grpcpolicy
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 // spawn starts the process and passes it the path of its socket.
@@ -26,20 +24,20 @@ func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, e
 	if dir == "" {
 		var err error
 		if dir, err = os.Getwd(); err != nil {
-			return nil, spawnFailed(err)
+			return nil, runtime.SpawnFailed(err)
 		}
 	}
 	path, _ := process.Lookup(env)("PATH")
 	program, err := process.Resolve(spec.Cmd[0], dir, path)
 	if err != nil {
-		return nil, spawnFailed(err)
+		return nil, runtime.SpawnFailed(err)
 	}
 	p, err := process.Start(ctx, process.Spec{
 		Path: program, Args: spec.Cmd[1:], Dir: dir, Env: env, Containment: s.o.Containment,
 		StdoutToStderr: true, StderrLine: s.log,
 	})
 	if err != nil {
-		return nil, spawnFailed(err)
+		return nil, runtime.SpawnFailed(err)
 	}
 	s.proc.Store(p)
 	return p, nil
@@ -68,29 +66,4 @@ func (s *Service) log(l process.Line) {
 		attrs = append(attrs, slog.Int("dropped", l.Dropped))
 	}
 	s.o.Logger.LogAttrs(context.Background(), l.Level, l.Text, attrs...)
-}
-
-// spawnFailed returns the error of a process that could not be started.
-func spawnFailed(err error) *protocol.Error {
-	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
-	if start, ok := errors.AsType[*process.StartError](err); ok {
-		e.Data, _ = json.Marshal(map[string]string{"reason": string(start.Reason)}) // strings always encode
-	}
-	return e
-}
-
-// evidenceOf returns the stderr of a process, and its exit status if it has ended.
-func evidenceOf(p *process.Process) *protocol.Evidence {
-	e := &protocol.Evidence{Stderr: p.Tail()}
-	select {
-	case <-p.Done():
-	default:
-		return e
-	}
-	exit := p.Exit()
-	e.Signal = exit.Signal
-	if exit.Signal == "" && exit.Err == nil {
-		e.ExitCode = &exit.Code
-	}
-	return e
 }

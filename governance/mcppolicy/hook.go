@@ -34,12 +34,12 @@ type point struct {
 var hooks = map[point]*hook{
 	{protocol.MethodToolsCall, governance.Request}: {name: "tool_pre_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return payloadOf("name", text(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
+			return payloadOf("name", rawjson.Quote(x.Tool), "args", orEmpty(rawjson.Get(body, "arguments")))
 		},
 		merge: mergeArguments("name")},
 	{protocol.MethodToolsCall, governance.Response}: {name: "tool_post_invoke",
 		payloads: func(x *governance.Exchange, body json.RawMessage) []json.RawMessage {
-			return payloadOf("name", text(x.Tool), "result", toolResult(x, body))
+			return payloadOf("name", rawjson.Quote(x.Tool), "result", toolResult(x, body))
 		},
 		merge: mergeResult},
 	{protocol.MethodPromptsGet, governance.Request}: {name: "prompt_pre_fetch",
@@ -103,8 +103,6 @@ func payloadOf(key1 string, value1 json.RawMessage, key2 string, value2 json.Raw
 	return []json.RawMessage{append(b, '}')}
 }
 
-func text(s string) json.RawMessage { return rawjson.AppendText(nil, s) }
-
 func orNull(v json.RawMessage) json.RawMessage {
 	if len(v) == 0 {
 		return json.RawMessage("null")
@@ -163,7 +161,7 @@ func mergeResult(x *governance.Exchange, body json.RawMessage, _ int, changed js
 		return result, nil
 	}
 	return rawjson.Edit(body, map[string]json.RawMessage{ // an error stays an error
-		"message": text(protocol.ToolResult(result).Text()), "data": member(result, "structuredContent"),
+		"message": rawjson.Quote(protocol.ToolResult(result).Text()), "data": member(result, "structuredContent"),
 	}), nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawclient"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -102,7 +103,7 @@ func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 		return fmt.Errorf("%s gives %q, not %q", c, cut(text), cut(*c.Text))
 	case !bytes.Contains([]byte(text), []byte(c.Contains)):
 		return fmt.Errorf("%s gives %q, in which there is no %q", c, cut(text), c.Contains)
-	case c.Structured != nil && !sameJSON(c.Structured, result.Structured()):
+	case c.Structured != nil && !rawjson.Equal(c.Structured, result.Structured()):
 		return fmt.Errorf("%s gives the structured content %s, not %s", c, cut(string(result.Structured())), cut(string(c.Structured)))
 	}
 	return nil
@@ -110,20 +111,5 @@ func (c *fixtureCall) judge(result protocol.ToolResult, err error) error {
 
 // String returns the tool and its arguments.
 func (c *fixtureCall) String() string { return c.Tool + " " + cut(string(c.Arguments)) }
-
-// sameJSON reports whether two values are equal; numbers are compared as text.
-func sameJSON(a, b json.RawMessage) bool {
-	canonical := func(raw json.RawMessage) string {
-		var v any
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		if dec.Decode(&v) != nil {
-			return "no JSON: " + string(raw)
-		}
-		text, _ := json.Marshal(v) // v was decoded from JSON
-		return string(text)
-	}
-	return canonical(a) == canonical(b)
-}
 
 func cut(s string) string { return display.Cut(s, rawclient.MaxQuote) }

@@ -93,7 +93,7 @@ func probeRelist(ctx context.Context, s *subject, c *rawclient.Client) error {
 		return nil
 	}
 	listed, offered := rawjson.Get(m.Result, "tools"), rawjson.Get(c.Result, "tools")
-	if !sameJSON(rawclient.OrEmpty(listed), rawclient.OrEmpty(offered)) {
+	if !rawjson.Equal(rawclient.OrEmpty(listed), rawclient.OrEmpty(offered)) {
 		return errors.New("its tools are not those of the handshake")
 	}
 	return nil

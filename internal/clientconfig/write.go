@@ -2,13 +2,13 @@ package clientconfig
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -160,15 +160,6 @@ func (s *Server) destination(line func(key, value string)) {
 	}
 }
 
-// quote quotes a string for TOML, YAML and JSON.
-func quote(text string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(text) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 func quoteList(list []string) string {
 	quoted := make([]string, len(list))
 	for i, s := range list {
@@ -184,3 +175,6 @@ func quoteMap(m map[string]string, is string) string {
 	}
 	return "{ " + strings.Join(pairs, ", ") + " }"
 }
+
+// quote quotes a string for TOML, YAML and JSON.
+func quote(text string) string { return string(rawjson.Quote(text)) }

@@ -44,6 +44,12 @@ func Get(obj json.RawMessage, key string) (value json.RawMessage) {
 	return value
 }
 
+// IsObject reports whether value is an object.
+func IsObject(value json.RawMessage) bool {
+	i := SkipSpace(value, 0)
+	return i < len(value) && value[i] == '{'
+}
+
 // Set returns obj with value as its only member key: at the position of the first such
 // member, or at the end. It does not change obj itself.
 func Set(obj json.RawMessage, key string, value json.RawMessage) json.RawMessage {

@@ -38,7 +38,7 @@ func Object(b []byte) (json.RawMessage, error) {
 	if err := Check(b); err != nil {
 		return nil, err
 	}
-	if b[SkipSpace(b, 0)] != '{' {
+	if !IsObject(b) {
 		return nil, ErrObject
 	}
 	if !bytes.ContainsAny(b, "\r\n") {

@@ -3,6 +3,7 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"unicode/utf8"
 )
 
@@ -56,4 +57,18 @@ func appendEscaped[T ~string | ~[]byte](dst []byte, text T) []byte {
 		}
 	}
 	return dst
+}
+
+// Equal reports whether two values are equal apart from white space, the order of members
+// and the spelling of strings. Texts that are no JSON are compared by their bytes.
+func Equal(a, b json.RawMessage) bool {
+	decode := func(raw json.RawMessage) (v any) {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if d.Decode(&v) != nil {
+			return raw
+		}
+		return v
+	}
+	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
 }

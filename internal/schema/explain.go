@@ -3,7 +3,9 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -218,7 +220,7 @@ func (x explainer) describe(schema any) string {
 func (x explainer) unknown(path string, got any, location string, names []string) []Fault {
 	at, _ := x.schemaAt(location).(map[string]any)
 	properties, _ := at["properties"].(map[string]any)
-	known := sortedKeys(properties)
+	known := slices.Sorted(maps.Keys(properties))
 	values := make([]any, len(known))
 	for i, k := range known {
 		values[i] = k

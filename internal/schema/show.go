@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,7 +48,7 @@ func showKeys(m map[string]any) string {
 	case len(m) > 100:
 		return fmt.Sprintf("%d properties", len(m))
 	}
-	keys := sortedKeys(m)
+	keys := slices.Sorted(maps.Keys(m))
 	texts := make([]string, 0, 5)
 	for _, k := range keys[:min(len(keys), 5)] {
 		texts = append(texts, display.Cut(k, 40))
@@ -56,15 +57,6 @@ func showKeys(m map[string]any) string {
 		texts = append(texts, "…")
 	}
 	return strings.Join(texts, ", ")
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // allowed shortens a list of values for a fault.
