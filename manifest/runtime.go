@@ -24,7 +24,7 @@ type Runtime struct {
 	MaxQueue       *int      `toml:"max_queue" json:"max_queue,omitempty"`               // calls waiting for one instance; default 256
 	MaxLineBytes   *Size     `toml:"max_line_bytes" json:"max_line_bytes,omitempty"`     // default 16 MiB
 	HealthInterval *Duration `toml:"health_interval" json:"health_interval,omitempty"`   // between pings, 100 ms or more; default 0, none
-	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // replace a child whose call timed out; default false
+	RecycleOnHang  *bool     `toml:"recycle_on_hang" json:"recycle_on_hang,omitempty"`   // ping the child after each call that times out; default false
 	Replay         string    `toml:"replay" json:"replay,omitempty"`                     // never (default) or idempotent; only the operator may state it
 	Reload         string    `toml:"reload" json:"reload,omitempty"`                     // overlap (default) or stop_first
 	Isolate        string    `toml:"isolate" json:"isolate,omitempty"`                   // none (default) or pid: a pid namespace of its own (Linux), which nothing that it starts can leave; only the operator may state none
@@ -93,7 +93,7 @@ type Options struct {
 	MaxQueue       int            // 256 calls waiting for one instance
 	MaxLineBytes   int            // 16 MiB
 	HealthInterval time.Duration  // 0: no pings; else 100 ms or more
-	RecycleOnHang  bool           // false: a call that times out leaves the child running
+	RecycleOnHang  bool           // ping the child after each call that times out; false: after five calls in a row without an answer
 	Replay         string         // never
 	Reload         string         // overlap
 	Isolate        string         // none

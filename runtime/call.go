@@ -93,7 +93,11 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	case errors.As(err, &invalid) && errors.Is(err, mcpclient.ErrSessionGone): // the server did not act on the request
 		return c.waitExit(ctx)
 	case errors.As(err, &invalid):
-		fault = protocol.Errorf(protocol.InvalidResponse, "its answer is not a valid response: %v", invalid.Err)
+		kind := protocol.InvalidResponse
+		if notJSON(invalid.Err) {
+			kind = protocol.InvalidJSON
+		}
+		fault = protocol.Errorf(kind, "its answer is not a valid response: %v", invalid.Err)
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 	case errors.As(err, &fault):
 	case errors.Is(err, jsonrpc.ErrTimeout):
@@ -164,6 +168,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	if !c.traits.cancels {
 		return
 	}
+	c.unanswered.add(c.conn.Stats().BytesIn)
 	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort

@@ -44,6 +44,7 @@ type child struct {
 	endReason    chan *protocol.Error // holds the first reason to end the run
 	toolsChanged chan struct{}        // holds a token when the tools must be listed again
 	callTimedOut chan struct{}        // holds a token after a call that timed out
+	unanswered   *unanswered
 	tasks        inflight.Gate
 
 	connDone chan struct{} // closed when the connection has ended
@@ -60,7 +61,8 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: newNoiseFilter(s.Logger),
 		slot: newSlot(), startedAt: time.Now(),
 		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1), callTimedOut: make(chan struct{}, 1),
-		connDone: make(chan struct{}), done: make(chan struct{}),
+		unanswered: newUnanswered(),
+		connDone:   make(chan struct{}), done: make(chan struct{}),
 	}
 	c.tokens.init()
 	return c
@@ -71,6 +73,9 @@ func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
 		Handle: c.handle, Notified: c.notified, Token: tokenOf, Loose: loose, Abandoned: c.abandoned,
 		FirstID: 1, Bare: c.traits.bare,
+	}
+	if c.traits.oneCall {
+		o.Stray = func(m *jsonrpc.Message) { c.slot.failCall(wrongID(m)) }
 	}
 	if c.traits.zeroID {
 		o.FirstID = 0

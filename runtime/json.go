@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 
 	"github.com/exthost/exthost/internal/rawjson"
 )
@@ -49,6 +50,11 @@ func textOf(raw json.RawMessage, key string) (text string) {
 func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	value := rawjson.Get(raw, key)
 	return list, value == nil || json.Unmarshal(value, &list) == nil
+}
+
+// notJSON reports whether err of a decoder means that a text is not JSON at all.
+func notJSON(err error) bool {
+	return errors.Is(err, rawjson.ErrEnd) || errors.Is(err, rawjson.ErrSyntax) || errors.Is(err, rawjson.ErrControl)
 }
 
 // mustJSON encodes a value of strings, numbers and valid JSON.

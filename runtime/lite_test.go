@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,44 @@ func TestLiteStopIsTheEndOfStdin(t *testing.T) {
 	}
 	if got := stderrOf(r); got != "bye" {
 		t.Errorf("the child heard %q before the end of stdin", got)
+	}
+}
+
+// Each faulty line ends its call at once, with the kind that says what is wrong.
+func TestLiteFaultyAnswers(t *testing.T) {
+	fault(t)
+	cases := []struct {
+		line string
+		kind protocol.Kind
+		want string
+	}{
+		{`42`, protocol.InvalidResponse, "no answer"},
+		{`null`, protocol.InvalidResponse, "no answer"},
+		{`["a"]`, protocol.InvalidResponse, "no answer"},
+		{`{"foo":1}`, protocol.InvalidResponse, "no answer"},
+		{`{"id":1,"result":1,"error":{}}`, protocol.InvalidResponse, "both result and error"},
+		{`{"id":1,"error":{"code":"x"}}`, protocol.InvalidResponse, "code of its error is not a whole number"},
+		{`{"id":77,"result":1}`, protocol.InvalidResponse, "has the id 77"},
+		{`{"id":null,"error":{"code":-32700,"message":"what"}}`, protocol.InvalidResponse, "has the id null"},
+		{`{"id":1,`, protocol.InvalidJSON, "unexpected end"},
+		{`oops`, protocol.InvalidJSON, "not JSON"},
+	}
+	script := ""
+	for i, c := range cases {
+		script += "read; say " + strings.Replace(c.line, `"id":1,`, fmt.Sprintf(`"id":%d,`, i+1), 1) + "; "
+	}
+	s := liteSpec(t, script+`read; last "fine"`)
+	s.Options.CallTimeout = 10 * patience
+	r := start(t, s)
+	for _, c := range cases {
+		_, err := r.callTool()
+		fault := wantKind(t, err, c.kind)
+		if fault.Outcome != "unknown" || fault.Evidence == nil || fault.Evidence.Line == "" || !strings.Contains(fault.Message, c.want) {
+			t.Errorf("%s: %+v, evidence %+v", c.line, fault, fault.Evidence)
+		}
+	}
+	if _, err := r.callTool(); err != nil {
+		t.Errorf("the next call: %v", err)
 	}
 }
 

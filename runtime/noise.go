@@ -23,7 +23,7 @@ const maxNoise = 64
 // noiseFilter logs and counts the lines on stdout that are not frames.
 type noiseFilter struct {
 	log           *slog.Logger
-	onNoise       func(line []byte) // called for every such line; may be nil
+	onNoise       func(line []byte) // called for every such line that has an end; may be nil
 	handshakeDone atomic.Bool       // the handshake has ended
 
 	// Used by the reading goroutine only; others may read them after the connection's end.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -14,24 +15,41 @@ import (
 // canceled call the slot stays taken until the child has answered.
 type slot struct {
 	token     chan struct{} // holds a token while a call is in flight
-	noiseSeen chan struct{} // holds a token after a line that is not a frame
+	noiseSeen chan struct{} // holds a token after a line that fails a call
 
-	mu      sync.Mutex
-	badLine chan string // for the call in flight: takes a line that is not a frame; nil without a call
+	mu     sync.Mutex
+	failed chan *protocol.Error // for the call in flight: takes why it fails; nil without a call
 }
 
 func newSlot() *slot { return &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)} }
 
-// failCall fails the call in flight because of a line that is not a frame. A child that
+// failCall fails the call in flight because of a line that is not its answer. A child that
 // takes one call at a time prints the line in place of the answer.
-func (s *slot) failCall(line []byte) {
+func (s *slot) failCall(fault *protocol.Error) {
 	signal(s.noiseSeen)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.badLine != nil {
-		s.badLine <- cutLine(line)
-		s.badLine = nil
+	if s.failed != nil {
+		s.failed <- fault
+		s.failed = nil
 	}
+}
+
+// notAnswer is the fault of a line that is not a frame.
+func notAnswer(line []byte) *protocol.Error {
+	fault := protocol.Errorf(protocol.InvalidResponse, `it answered with JSON that is no answer; an answer is {"id", "result"} or {"id", "error"}`)
+	if notJSON(rawjson.Check(line)) {
+		fault = protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is not JSON; anything but answers belongs on stderr")
+	}
+	fault.Evidence = &protocol.Evidence{Line: cutLine(line)}
+	return fault
+}
+
+// wrongID is the fault of an answer to a request that does not wait for one.
+func wrongID(m *jsonrpc.Message) *protocol.Error {
+	fault := protocol.Errorf(protocol.InvalidResponse, "its answer has the id %s, which is not that of the request; an answer repeats the id of its request", cutLine(m.ID))
+	fault.Evidence = &protocol.Evidence{Line: cutLine(m.Raw)}
+	return fault
 }
 
 // quietTime is the time without output after which the next call may start. The rest of a
@@ -51,17 +69,17 @@ func (s *slot) awaitQuiet(ctx context.Context) {
 	}
 }
 
-// start marks a call as in flight and returns the channel for a line that fails the call.
-func (s *slot) start() chan string {
+// start marks a call as in flight and returns the channel for the reason that it fails.
+func (s *slot) start() chan *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.badLine = make(chan string, 1)
-	return s.badLine
+	s.failed = make(chan *protocol.Error, 1)
+	return s.failed
 }
 
 func (s *slot) release() {
 	s.mu.Lock()
-	s.badLine = nil
+	s.failed = nil
 	s.mu.Unlock()
 	<-s.token
 }
@@ -107,12 +125,10 @@ func (c *child) callInSlot(ctx context.Context, method string, params json.RawMe
 	select {
 	case a := <-answered:
 		return a.raw, a.err
-	case line := <-spoiled:
+	case fault := <-spoiled:
 		if !c.tasks.Go(func() { c.slot.awaitQuiet(inner); cancel() }) {
 			cancel()
 		}
-		fault := protocol.Errorf(protocol.InvalidJSON, "it answered with a line that is no answer; anything else belongs on stderr")
-		fault.Evidence = &protocol.Evidence{Line: line}
 		return nil, maybeExecuted{fault}
 	case <-ctx.Done():
 		return nil, maybeExecuted{ctx.Err()}

@@ -72,7 +72,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	c := newChild(s, d, local{p.proc})
 	p.handshakeDone.Store(&c.noise.handshakeDone)
 	if c.traits.oneCall {
-		c.noise.onNoise = c.slot.failCall
+		c.noise.onNoise = func(line []byte) { c.slot.failCall(notAnswer(line)) }
 	}
 	l := &processTransport{noise: c.noise, tap: s.Tap, pid: p.proc.PID()}
 	l.Transport = ndjson.New(p.proc.Stdout, p.proc.Stdin, ndjson.Options{

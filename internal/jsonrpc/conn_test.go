@@ -162,7 +162,8 @@ func TestCallErrors(t *testing.T) {
 			&Error{Code: -7, Message: "no", Data: raw(`{"n":9007199254740993}`)}},
 		{"H4 both", `"result":1,"error":{"code":1,"message":""}`, errBoth},
 		{"H4 neither", `"x":1`, errNeither},
-		{"H4 bad code", `"error":{"code":"x"}`, nil},
+		{"H4 bad code", `"error":{"code":"x"}`, errErrorCode},
+		{"H4 bad message", `"error":{"code":1,"message":["m"]}`, errErrorMessage},
 		{"W2 UTF-8", "\"result\":\"\xff\"", rawjson.ErrUTF8},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -22,6 +22,8 @@ var (
 	errNeither      = errors.New("neither result nor error")
 	errBoth         = errors.New("both result and error")
 	errErrorType    = errors.New("error is not an object")
+	errErrorCode    = errors.New("the code of its error is not a whole number")
+	errErrorMessage = errors.New("the message of its error is not a string")
 	errVersion      = errors.New(`no "jsonrpc":"2.0"`)
 )
 

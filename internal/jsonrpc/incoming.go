@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 var (
@@ -63,6 +65,9 @@ func (c *Conn) answer(m *Message) {
 	case pc != nil:
 		pc.finish(result, err)
 	case unmatched:
+		if c.o.Stray != nil {
+			c.o.Stray(m)
+		}
 		c.countUnsolicited(m)
 	}
 }
@@ -90,8 +95,8 @@ func (c *Conn) outcome(m *Message) (json.RawMessage, error) {
 		m.Invalid = errVersion
 	}
 	if m.Invalid == nil && m.Error != nil {
-		e := new(Error)
-		if m.Invalid = json.Unmarshal(m.Error, e); m.Invalid == nil {
+		var e *Error
+		if e, m.Invalid = decodeError(m.Error); m.Invalid == nil {
 			return nil, e
 		}
 	}
@@ -99,6 +104,19 @@ func (c *Conn) outcome(m *Message) (json.RawMessage, error) {
 		return nil, invalidResponse(m, m.Invalid)
 	}
 	return m.Result, nil
+}
+
+// decodeError reads an error object. A missing code is 0, a missing message "".
+func decodeError(raw json.RawMessage) (*Error, error) {
+	e := new(Error)
+	if code := rawjson.Get(raw, "code"); code != nil && json.Unmarshal(code, &e.Code) != nil {
+		return nil, errErrorCode
+	}
+	if message := rawjson.Get(raw, "message"); message != nil && json.Unmarshal(message, &e.Message) != nil {
+		return nil, errErrorMessage
+	}
+	e.Data = rawjson.Get(raw, "data")
+	return e, nil
 }
 
 // parseID reads an id in the spelling of this package: decimal digits only.

@@ -46,6 +46,10 @@ type Options struct {
 	// written, by the caller's ctx or by ErrTimeout: in order, on its own goroutine.
 	Abandoned func(ctx context.Context, id uint64, method string, cause error)
 
+	// Stray is called on the reading goroutine for each answer that no call waits for,
+	// except for late answers to abandoned calls. It must be quick. Nil: nothing.
+	Stray func(m *Message)
+
 	// Drain is the time for which handlers may go on, and answer, after the peer closed
 	// its end (io.EOF). 0: their ctx ends at once.
 	Drain time.Duration

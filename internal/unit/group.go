@@ -72,7 +72,7 @@ func logEvent(u *Unit, e supervisor.Event) {
 	case u.events.LogState != nil && e.Kind == supervisor.StateChanged:
 		u.events.LogState(log, e)
 	case e.Kind == supervisor.BreakerChanged:
-		log.LogAttrs(ctx, slog.LevelWarn, "breaker "+string(e.Breaker), slog.Time("until", e.Next))
+		logBreaker(log, e)
 	case e.State == supervisor.Failed && e.Asked:
 		// The caller that waits for the start reports the error.
 	case e.State == supervisor.Failed:
@@ -85,6 +85,18 @@ func logEvent(u *Unit, e supervisor.Event) {
 		log.LogAttrs(ctx, slog.LevelInfo, "ready again", slog.Int("attempt", e.Attempt))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
+	}
+}
+
+// logBreaker logs a change of a breaker.
+func logBreaker(log *slog.Logger, e supervisor.Event) {
+	switch ctx := context.Background(); e.Breaker {
+	case supervisor.BreakerOpen:
+		log.LogAttrs(ctx, slog.LevelWarn, "breaker open: calls are refused until a probe may pass", slog.Time("until", e.Next))
+	case supervisor.BreakerHalfOpen:
+		log.LogAttrs(ctx, slog.LevelInfo, "breaker half_open: the next call is the probe")
+	default:
+		log.LogAttrs(ctx, slog.LevelInfo, "breaker closed")
 	}
 }
 
