@@ -290,10 +290,11 @@ func TestDestinationThatKeepsDying(t *testing.T) {
 	}
 }
 
-// What never starts is tried three times, whoever connects.
+// What never starts is tried three times, whoever connects. The log has the reason.
 func TestDestinationThatNeverStarts(t *testing.T) {
 	processtest.Leaks(t)
-	h := openDestination(t, "exit 4", nil, exthost.Options{})
+	var log bytes.Buffer
+	h := openDestination(t, "err no API key; exit 4", nil, exthost.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for i := range 4 {
 		s := &protocol.Session{ID: fmt.Sprint(i), Version: protocol.MCP20251125, Extension: "d"}
 		_, err := ask(t, h, s, "any", `{}`)
@@ -303,6 +304,34 @@ func TestDestinationThatNeverStarts(t *testing.T) {
 	}
 	if s := destinationStatus(t, h); s.Refuses == "" || s.RetryAt == nil {
 		t.Errorf("the status does not say that connections are refused: %+v", s)
+	}
+	if err := h.Close(); err != nil { // after which nobody writes to the log
+		t.Fatal(err)
+	}
+	for _, want := range []string{`level=WARN msg="no API key"`, `level=ERROR msg="unavailable: `, `last_words="no API key"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, log.String())
+		}
+	}
+}
+
+// A host that is to see what can start tries destinations too.
+func TestStartLazyTriesDestinations(t *testing.T) {
+	processtest.Leaks(t)
+	for script, want := range map[string]string{"mcp": "", "err no API key; exit 4": "no API key"} {
+		h := openDestination(t, script, nil, exthost.Options{Mode: exthost.Mode{Inspect: true, StartLazy: true}})
+		if err := h.Ready(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		var found []protocol.Diagnostic
+		for _, d := range h.Status().Diagnostics {
+			if d.Level == protocol.LevelError {
+				found = append(found, d)
+			}
+		}
+		if (want == "") != (len(found) == 0) || want != "" && !strings.Contains(found[0].Message, want) {
+			t.Errorf("%s: %+v", script, found)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func newHost(ctx context.Context, o Options) *Host {
 	h.units = unit.NewRegistry(secrets)
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command,
+		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy,
 	}
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)

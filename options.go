@@ -69,7 +69,8 @@ type Mode struct {
 	// Inspect opens the host to look at it: the host makes no calls, and writes no audit
 	// log, results and pins. It may be open beside the host that runs.
 	Inspect bool
-	// StartLazy also starts the extensions that start on demand, to see whether they can.
+	// StartLazy also starts extensions and destinations that start on demand, to see whether
+	// they can.
 	StartLazy bool
 	// Background makes [Open] return once the extensions are starting; [Host.Ready] waits
 	// for them. Default: Open returns when each has started or failed.

@@ -14,7 +14,7 @@ type Runtime struct {
 	Activation     string    `toml:"activation" json:"activation,omitempty"`             // default eager; lazy for lite and exec
 	Instances      Instances `toml:"instances" json:"instances,omitempty"`               // shared, per_session or how many share the callers; default shared
 	MaxInstances   *int      `toml:"max_instances" json:"max_instances,omitempty"`       // of one extension; default 16
-	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 120 s for npx, uvx and the like
+	StartTimeout   *Duration `toml:"start_timeout" json:"start_timeout,omitempty"`       // until the handshake ends; default 10 s, 60 s for MCP servers that are processes, 120 s for npx, uvx and the like
 	CallTimeout    *Duration `toml:"call_timeout" json:"call_timeout,omitempty"`         // default 30 s; 0 is no limit
 	MaxCallTimeout *Duration `toml:"max_call_timeout" json:"max_call_timeout,omitempty"` // however much progress is reported; default 10 min
 	IdleTimeout    *Duration `toml:"idle_timeout" json:"idle_timeout,omitempty"`         // stops an idle child; default 0, never
@@ -83,7 +83,7 @@ type Options struct {
 	Activation     string         // eager; lazy for lite and exec
 	Instances      Instances      // shared: one for all; per_session: one for each session; or a number that share the callers
 	MaxInstances   int            // 16 children of one extension; further callers get overloaded
-	StartTimeout   time.Duration  // 10 s until the handshake ends; 120 s for npx, uvx and the like, which download first
+	StartTimeout   time.Duration  // 10 s until the handshake ends; 60 s for MCP servers that are processes; 120 s for npx, uvx and the like, which download first
 	CallTimeout    time.Duration  // 30 s from the written frame; 0 is no limit
 	MaxCallTimeout time.Duration  // 10 min however much progress is reported, never below CallTimeout; 0 is no limit
 	IdleTimeout    time.Duration  // 0: a child is never stopped for idling
@@ -126,8 +126,11 @@ func (r Runtime) Resolve(t Transport) Options {
 		activation = ActivationLazy
 	}
 	start := 10 * time.Second
-	if t.Downloads() {
+	switch {
+	case t.Downloads():
 		start = 120 * time.Second
+	case t.Kind == KindStdio && t.Protocol == ProtocolMCP: // servers in Python and Node load for that long on a busy machine
+		start = 60 * time.Second
 	}
 	call := durationOr(r.CallTimeout, 30*time.Second)
 	grace := 3 * time.Second

@@ -28,6 +28,10 @@ func TestRuntimeResolveDefaults(t *testing.T) {
 	if got := (Runtime{}).Resolve(Transport{Kind: KindExec}).Activation; got != "lazy" {
 		t.Errorf("exec is %s", got)
 	}
+	server := Transport{Kind: KindStdio, Protocol: ProtocolMCP, Command: "python3"}
+	if got := (Runtime{}).Resolve(server).StartTimeout; got != time.Minute {
+		t.Errorf("an MCP server starts within %v", got)
+	}
 	for _, t2 := range []Transport{{Command: "npx"}, {Cmd: []string{"/usr/bin/uvx", "x"}}, {Command: `C:\nodejs\npx.cmd`}} {
 		if got := (Runtime{}).Resolve(t2).StartTimeout; got != 2*time.Minute {
 			t.Errorf("%+v starts within %v", t2, got)

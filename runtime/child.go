@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,8 @@ type child struct {
 	wire      jsonrpc.Transport
 	conn      *jsonrpc.Conn
 	noise     *noiseFilter
-	slot      *slot // used if traits.oneCall is set
+	slot      *slot     // used if traits.oneCall is set
+	startLog  *startLog // nil for a remote server
 	startedAt time.Time
 	tokens    tokenSource
 	watches   resourceWatches
@@ -95,7 +97,11 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 		c.stopping.Store(true)
 		c.stop(ctx)
 	}
+	if cause != nil && c.handshake.Load() == nil {
+		c.startLog.release(slog.LevelError)
+	}
 	c.reap()
+	c.startLog.release(slog.LevelDebug)
 	c.cause = c.finalError(cause)
 	close(c.done) // first, because tasks wait for done
 	cancel()
@@ -165,10 +171,14 @@ func (c *child) doHandshake(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
+	waiting, answered := context.WithCancel(ctx)
+	c.tasks.Go(func() { c.announceWait(waiting) })
 	h, o, err := c.dialect.handshake(ctx, c.conn)
+	answered()
 	if err != nil {
 		return err
 	}
+	c.startLog.release(slog.LevelDebug)
 	c.hooks = o.hooks
 	c.noise.handshakeDone.Store(true)
 	c.offer(h, o)

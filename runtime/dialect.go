@@ -69,7 +69,7 @@ func handshakeError(method string, err error) error {
 		e.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 		return e
 	case errors.Is(err, context.DeadlineExceeded):
-		return protocol.Errorf(protocol.HandshakeTimeout, "no answer to %s within start_timeout; raise it under [runtime] if the extension is only slow to start", method)
+		return protocol.Errorf(protocol.HandshakeTimeout, "no answer to %s within start_timeout", method)
 	}
 	return err
 }

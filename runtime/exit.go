@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -155,18 +156,36 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 	if cause == nil {
 		cause = protocol.Errorf(protocol.ShuttingDown, "it was stopped")
 	}
-	line := ""
+	line, noise := "", ""
 	if cause.Evidence != nil {
 		line = cause.Evidence.Line
 	}
 	select {
 	case <-c.connDone:
-		line = cmp.Or(line, c.noise.partial)
+		line, noise = cmp.Or(line, c.noise.partial), c.noise.last
 	default:
 	}
 	cause.Evidence = c.endpoint.evidence()
-	cause.Evidence.Line = line
+	if cause.Evidence.Line = line; cause.Kind == protocol.HandshakeTimeout {
+		cause.Evidence.Line = cmp.Or(line, noise)
+		c.explainSilence(cause)
+	}
 	return withExtension(c.spec, cause)
+}
+
+// explainSilence completes the error of a handshake without an answer: what the child wrote
+// explains more than its time.
+func (c *child) explainSilence(fault *protocol.Error) {
+	fault.Message += fmt.Sprintf(" (%v)", c.spec.Options.StartTimeout)
+	switch {
+	case fault.Evidence.Line != "":
+		fault.Kind = protocol.HandshakeInvalid
+		fault.Message += "; it wrote text to stdout instead: state the arguments that make it serve its protocol on stdio, and have it log to stderr"
+	case len(fault.Evidence.Stderr) > 0:
+		fault.Message += "; its last lines on stderr may say what it waits for, such as the network or a login"
+	default:
+		fault.Message += "; raise start_timeout if it is only slow to start"
+	}
 }
 
 // copyError returns a copy of the final error, which the caller may change.

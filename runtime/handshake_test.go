@@ -30,6 +30,49 @@ func TestH1NeverAnswers(t *testing.T) {
 	wantKind(t, late, protocol.NotReady)
 }
 
+// What a child wrote before it fell silent explains more than the time that has passed.
+func TestH1SilenceIsExplained(t *testing.T) {
+	fault(t)
+	for script, want := range map[string]struct {
+		kind       protocol.Kind
+		says, line string
+	}{
+		"read; hang": {protocol.HandshakeTimeout, "(100ms); raise start_timeout", ""},
+		"err connecting to db.example:5432; hang":     {protocol.HandshakeTimeout, "(100ms); its last lines on stderr", ""},
+		"out Usage: server --stdio | --http; hang":    {protocol.HandshakeInvalid, "it wrote text to stdout instead", "Usage: server --stdio | --http"},
+		"err starting; out listening on :8080; hang;": {protocol.HandshakeInvalid, "it wrote text to stdout instead", "listening on :8080"},
+	} {
+		s := spec(t, script)
+		s.Options.StartTimeout = 100 * time.Millisecond
+		err := launch(t, s).end(want.kind)
+		if !strings.Contains(err.Message, want.says) || err.Evidence.Line != want.line {
+			t.Errorf("%s: %s, evidence %+v", script, err.Message, err.Evidence)
+		}
+	}
+}
+
+// What an MCP server writes on stderr before the end of its handshake is loud if the
+// handshake fails or takes long, and quiet if it succeeds at once.
+func TestStderrBeforeTheHandshake(t *testing.T) {
+	fault(t)
+	const handshake = `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; `
+	logOf := func(script string, timeout time.Duration, run func(Spec)) string {
+		s := mcpSpec(t, script, protocol.MCP20251125)
+		if s.Options.StartTimeout = timeout; timeout < patience {
+			s.slowStart = timeout / 100
+		}
+		log := logTo(&s)
+		run(s)
+		return log.String()
+	}
+	failed := logOf("err no API key; exit 3", patience, func(s Spec) { launch(t, s).end(protocol.ChildExited) })
+	wantContains(t, failed, `level=WARN msg="no API key"`)
+	fine := logOf("err who is there?; "+handshake+"echo", patience, func(s Spec) { start(t, s).stop() })
+	wantContains(t, fine, `level=DEBUG msg="who is there?"`)
+	waited := logOf("err loading; hang", 200*time.Millisecond, func(s Spec) { launch(t, s).end(protocol.HandshakeTimeout) })
+	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=2ms start_timeout=200ms")
+}
+
 func TestH2ExitBeforeHandshake(t *testing.T) {
 	fault(t)
 	for script, want := range map[string]string{

@@ -57,7 +57,7 @@ type Spec struct {
 	ToolsChanged func()
 
 	// Shortened by tests; 0 is the default.
-	writeTimeout, probeTimeout, pingTimeout, exitGrace time.Duration
+	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart time.Duration
 }
 
 // Instance is one run of an extension. A new run needs a new Instance.

@@ -81,6 +81,7 @@ func (b *Standby) watch(p *idleProcess) {
 	b.mu.Unlock()
 	if mine {
 		p.proc.Stdout.Close()
+		p.startLog.release(slog.LevelError)
 		b.spec.Logger.Warn("the process kept ready ended before anybody connected", "exit", p.proc.Exit().String(), "pid", p.proc.PID())
 	}
 }

@@ -2,8 +2,6 @@ package runtime
 
 import (
 	"context"
-	"log/slog"
-	"sync/atomic"
 
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
@@ -27,9 +25,9 @@ func (l local) exit() string                 { return l.Exit().String() }
 
 // idleProcess is a running process without a connection yet.
 type idleProcess struct {
-	proc          *process.Process
-	handshakeDone atomic.Pointer[atomic.Bool] // set at the end of the handshake; nil before a child takes the process
-	taken         chan struct{}               // closed when a Standby has handed the process over
+	proc     *process.Process
+	startLog *startLog
+	taken    chan struct{} // closed when a Standby has handed the process over
 }
 
 // startProcess starts the process of s.
@@ -38,17 +36,11 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &idleProcess{taken: make(chan struct{})}
-	probed := handshakeIsNoisy(s)
+	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: handshakeIsNoisy(s)}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
 		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
-		StderrLine: func(l process.Line) {
-			if is := p.handshakeDone.Load(); probed && (is == nil || !is.Load()) {
-				l.Level = min(l.Level, slog.LevelDebug)
-			}
-			logStderr(s.Logger, l)
-		},
+		StderrLine: p.startLog.line,
 	})
 	return p, err
 }
@@ -70,7 +62,7 @@ func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 		}
 	}
 	c := newChild(s, d, local{p.proc})
-	p.handshakeDone.Store(&c.noise.handshakeDone)
+	c.startLog = p.startLog
 	if c.traits.oneCall {
 		c.noise.onNoise = func(line []byte) { c.slot.failCall(notAnswer(line)) }
 	}

@@ -177,7 +177,7 @@ func (g *Group[S]) onFailure(sl *slot[S], err error, replaced bool) {
 	if !started || !replaced {
 		delay, ok = sl.policy.failed(g.now(), healthy)
 	}
-	if errors.Is(err, ErrPermanent) || !ok {
+	if errors.Is(err, ErrPermanent) || !ok || !started && !g.st.starts.until.IsZero() {
 		g.fail(sl, err, false)
 		if sl.next.IsZero() {
 			return

@@ -92,10 +92,13 @@ func (d *Destination) prepare(s *runtime.Spec, key string) {
 func (d *Destination) Start(ctx context.Context) error {
 	err := d.check(ctx)
 	d.broken.Store(&err)
-	return err
+	if err != nil {
+		return err
+	}
+	return d.try(ctx)
 }
 
-// NeedsStart reports true: [Destination.Start] starts no instance.
+// NeedsStart reports true: [Destination.Start] starts the process on standby.
 func (d *Destination) NeedsStart() bool { return true }
 
 func (d *Destination) check(ctx context.Context) error {
@@ -110,6 +113,15 @@ func (d *Destination) check(ctx context.Context) error {
 
 // Unusable returns why the configuration of the destination cannot be used; nil when it can.
 func (d *Destination) Unusable() error { return d.unusable }
+
+// try starts an instance where the host is to see whether destinations can start. One that
+// needs variables of its clients cannot be tried.
+func (d *Destination) try(ctx context.Context) error {
+	if !d.Env.StartLazy || len(d.Config.EnvFromHeaders) > 0 {
+		return nil
+	}
+	return d.Unit.Start(ctx)
+}
 
 // Failure returns why the destination cannot run at all; nil when it can.
 func (d *Destination) Failure() error {
@@ -280,7 +292,11 @@ func logConnection(log *slog.Logger, e supervisor.Event) {
 	case supervisor.Shutdown, supervisor.Idle:
 		log.LogAttrs(ctx, slog.LevelInfo, "stopped")
 	case supervisor.Failed:
-		log.LogAttrs(ctx, slog.LevelError, "failed", slog.String("reason", protocol.Reason(e.Err)))
+		attrs := []slog.Attr{slog.String("reason", protocol.Reason(e.Err))}
+		if words := protocol.LastWords(e.Err); words != "" {
+			attrs = append(attrs, slog.String("last_words", words))
+		}
+		log.LogAttrs(ctx, slog.LevelError, "unavailable: it keeps failing, and refuses connections for a while", append(attrs, slog.Time("next_try", e.Next))...)
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, string(e.State))
 	}

@@ -22,6 +22,7 @@ type Env struct {
 	Self        string               // the program that command = "exthost" names; "" searches PATH
 	Version     string               // of the host
 	Environ     []string             // that children are started from
+	StartLazy   bool                 // a destination starts an instance at once, to see whether it can
 	Redactor    *redact.Redactor     // masks the secrets of all units
 	Tap         *wiretap.Hub
 	// SecretsChanged is called when a unit has other secrets than before.

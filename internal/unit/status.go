@@ -94,8 +94,14 @@ func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
 		kind = protocol.SpawnFailed
 	}
 	text := StartFailed + protocol.Reason(err)
-	if words := protocol.LastWords(err); words != "" {
+	switch words := protocol.LastWords(err); {
+	case words != "" && kind == protocol.HandshakeTimeout: // they say more than the time
+		text = StartFailed + "its last words: " + words + "; " + protocol.Reason(err)
+	case words != "":
 		text += "; its last words: " + words
+	}
+	if e := protocol.EvidenceOf(err); e != nil && e.Line != "" {
+		text += "; its last line on stdout: " + e.Line
 	}
 	return protocol.Diagnostic{Level: protocol.LevelError, Code: string(kind), Extension: u.ID(), Path: u.Candidate.Path, Message: text}
 }

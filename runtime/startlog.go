@@ -1,0 +1,80 @@
+package runtime
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/process"
+)
+
+// startLog logs what a process writes on stderr. Servers of MCP may complain about requests
+// of the handshake that they do not know, so their lines are held until the outcome of the
+// handshake is known: they matter only if the handshake fails or takes long.
+type startLog struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards what follows
+	holding bool
+	held    []process.Line
+	lost    int // lines before the held ones
+}
+
+// maxHeld bounds the lines that are held.
+const maxHeld = 50
+
+// line logs or holds a line.
+func (s *startLog) line(l process.Line) {
+	s.mu.Lock()
+	holding := s.holding
+	if holding {
+		if len(s.held) == maxHeld {
+			s.held, s.lost = s.held[1:], s.lost+1
+		}
+		s.held = append(s.held, l)
+	}
+	s.mu.Unlock()
+	if !holding {
+		logStderr(s.log, l)
+	}
+}
+
+// release logs the held lines at their own levels, or below if most is below, and holds no
+// more.
+func (s *startLog) release(most slog.Level) {
+	if s == nil { // the end of a connection to a remote server, which has no stderr
+		return
+	}
+	s.mu.Lock()
+	held, lost := s.held, s.lost
+	s.holding, s.held, s.lost = false, nil, 0
+	s.mu.Unlock()
+	for i, l := range held {
+		if l.Level = min(l.Level, most); i == 0 {
+			l.Dropped += lost
+		}
+		logStderr(s.log, l)
+	}
+}
+
+// slowStart is the time after which a handshake that goes on is logged, for the first time.
+const slowStart = 5 * time.Second
+
+// announceWait logs that the handshake goes on, less and less often, until ctx ends.
+func (c *child) announceWait(ctx context.Context) {
+	for wait := cmp.Or(c.spec.slowStart, slowStart); ; wait *= 2 {
+		if pause(ctx, time.Until(c.startedAt.Add(wait))); ctx.Err() != nil {
+			return
+		}
+		c.startLog.release(slog.LevelError)
+		attrs := []slog.Attr{slog.Duration("for", wait), slog.Duration("start_timeout", c.spec.Options.StartTimeout)}
+		text := "still waiting for the answer to the handshake"
+		if t := &c.spec.Manifest.Transport; t.Downloads() {
+			text += "; " + filepath.Base(t.CommandLine()[0]) + " may be installing the package"
+		}
+		c.spec.Logger.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
+	}
+}
