@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -126,10 +127,9 @@ func (r Runtime) Resolve(t Transport) Options {
 		activation = ActivationLazy
 	}
 	start := 10 * time.Second
-	switch {
-	case t.Downloads():
+	if t.Downloads() {
 		start = 120 * time.Second
-	case t.Kind == KindStdio && t.Protocol == ProtocolMCP: // servers in Python and Node load for that long on a busy machine
+	} else if t.Kind == KindStdio && t.Protocol == ProtocolMCP { // servers in Python and Node load long on a busy machine
 		start = 60 * time.Second
 	}
 	call := durationOr(r.CallTimeout, 30*time.Second)
@@ -199,11 +199,7 @@ func (t Transport) Downloads() bool {
 	}
 	name := path.Base(strings.ReplaceAll(command, `\`, "/"))
 	name, _, _ = strings.Cut(strings.ToLower(name), ".") // npx.cmd, uvx.exe
-	switch name {
-	case "npx", "bunx", "pnpx", "uvx", "pipx":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"npx", "bunx", "pnpx", "uvx", "pipx"}, name)
 }
 
 func valueOr[T any](p *T, def T) T {
