@@ -127,8 +127,9 @@ func (g *Group[S]) wait(ctx context.Context, done func() bool) error {
 // Start starts the slots of an eager group and waits until one of them is Ready or
 // all have Failed; the error joins the errors of all. A slot whose first start
 // fails is Failed at once. After the first Ready slot the others go on starting.
-// When ctx ends first, Start returns ctx.Err() and the start goes on. In a group
-// that starts on demand, Start does nothing.
+// When ctx ends first, Start returns ctx.Err() and the start goes on. A start that a
+// call has begun before counts as the first. In a group that starts on demand, Start
+// does nothing.
 func (g *Group[S]) Start(ctx context.Context) error {
 	if g.o.onDemand() {
 		return nil
@@ -136,8 +137,11 @@ func (g *Group[S]) Start(ctx context.Context) error {
 	p := g.st.pools[""] // fixed since NewGroup
 	g.update(p, func() {
 		for _, sl := range p.slots {
-			if sl.state == Idle {
+			switch sl.state {
+			case Idle:
 				g.spawn(sl, true)
+			case Spawning:
+				sl.asked = true
 			}
 		}
 	})
@@ -193,18 +197,20 @@ func (g *Group[S]) outcome(ctx context.Context, slots []*slot[S], firstIsEnough 
 // startError is the error of a requested start; nil if the slot was Ready, even when
 // the instance has died since.
 func (sl *slot[S]) startError() error {
-	switch sl.state {
-	case Failed:
+	switch {
+	case sl.state == Failed:
 		return sl.err
-	case Draining, Shutdown:
+	case sl.state == Draining, sl.state == Shutdown, sl.pool.released:
 		return errShuttingDown
 	}
 	return nil
 }
 
 // Release ends the slot of key in a PerKey group: calls in flight get DrainTimeout to
-// end, waiting calls are refused. Release does not wait. A later call with that key
-// gets a new slot. In other groups Release does nothing.
+// end, waiting calls are refused. A start that is under way may end first, one at a time
+// in a group: it may be an installation that every later start would begin again.
+// Release does not wait. A later call with that key gets a new slot. In other groups
+// Release does nothing.
 func (g *Group[S]) Release(key string) {
 	if g.o.Mode != PerKey {
 		return
@@ -218,13 +224,19 @@ func (g *Group[S]) Release(key string) {
 
 // remove takes p out of the table and ends its slot.
 func (g *Group[S]) remove(p *pool[S], drain time.Duration) {
+	mayLinger := !slices.ContainsFunc(g.st.slots, (*slot[S]).lingers)
 	p.released = true
 	delete(g.st.pools, p.key)
 	for _, sl := range p.slots {
-		g.stop(sl, drain, Shutdown)
+		if !mayLinger || !sl.lingers() {
+			g.stop(sl, drain, Shutdown)
+		}
 	}
 	g.serveQueue(p)
 }
+
+// lingers reports whether sl ends its start though its key was released.
+func (sl *slot[S]) lingers() bool { return sl.pool.released && sl.state == Spawning }
 
 // Stop ends the group for good: new calls are refused, calls in flight get up to
 // drain to end, then the context of every instance ends. Stop waits until all

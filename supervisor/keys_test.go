@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -256,4 +257,61 @@ func TestFixedNeedsASlot(t *testing.T) {
 		}
 	}()
 	Fixed(0)
+}
+
+// A session that ends during its start does not end the start, which may install the
+// program: one start of the group goes on, and its instance stops once it is ready.
+func TestReleasedStartGoesOn(t *testing.T) {
+	inBubble(t, Options{Mode: PerKey, MaxInstances: 4}, func(t *testing.T, w *world) {
+		first := w.acquire("0")
+		lingering := w.take()
+		w.Release("0")
+		first.refused(t, protocol.ShuttingDown)
+		for _, key := range []string{"1", "2", "3"} {
+			w.acquire(key)
+			f := w.take()
+			w.Release(key)
+			synctest.Wait()
+			if !f.stopped.Load() || lingering.stopped.Load() {
+				t.Fatalf("%s: stopped %v, the start that goes on: stopped %v", key, f.stopped.Load(), lingering.stopped.Load())
+			}
+		}
+		lingering.becomeReady()
+		if s := w.Status(); !lingering.stopped.Load() || len(s) != 0 {
+			t.Errorf("stopped %v, %+v", lingering.stopped.Load(), s)
+		}
+		failing := w.acquire("4")
+		f := w.take()
+		w.Release("4")
+		failing.refused(t, protocol.ShuttingDown)
+		f.die(errCrash)
+		time.Sleep(time.Hour)
+		w.noneBorn() // nobody wants it any more
+		if s := w.Status(); len(s) != 0 {
+			t.Errorf("after a failed start: %+v", s)
+		}
+		w.acquire("5")
+		w.take()
+		w.Release("5") // Stop ends it
+	})
+}
+
+// A start that a call has begun is the first start: its failure is final.
+func TestStartAfterACall(t *testing.T) {
+	inBubble(t, Options{Restart: Restart{MaxAttempts: 5}}, func(t *testing.T, w *world) {
+		early := w.acquire("")
+		f := w.take()
+		started := w.async(func() error { return w.Start(t.Context()) })
+		select {
+		case err := <-started:
+			t.Fatalf("Start returned before the instance was ready: %v", err)
+		default:
+		}
+		f.die(errCrash)
+		if err := <-started; err == nil {
+			t.Error("Start of an instance that crashed")
+		}
+		early.refused(t, protocol.Failed)
+		w.wantState(Failed)
+	})
 }

@@ -134,6 +134,10 @@ func (g *Group[S]) onReady(sl *slot[S], inst *instance[S], service S) {
 		sl.pool.readySince = g.now()
 	}
 	g.st.starts.reset()
+	if sl.pool.released {
+		g.stop(sl, 0, Shutdown)
+		return
+	}
 	sl.asked, sl.lastUsed = false, g.now()
 	g.setState(sl, Ready)
 	if g.o.IdleTimeout > 0 {
@@ -151,6 +155,9 @@ func (g *Group[S]) onExit(sl *slot[S], err error, replaced bool) {
 		g.startFailed(err)
 	}
 	switch {
+	case sl.pool.released:
+		sl.afterDrain = Shutdown
+		g.onDrained(sl)
 	case was == Draining:
 		g.onDrained(sl)
 	case was == Spawning && asked:

@@ -95,7 +95,7 @@ var matrix = map[Mode]map[State]map[string]State{
 	},
 	PerKey: {
 		Idle:       {"call": Spawning, "start": Idle, "restart": Idle, "release": gone, "time": Idle, "stop": Shutdown},
-		Spawning:   {"call": Spawning, "start": Spawning, "restart": Spawning, "release": gone, "time": Spawning, "stop": Shutdown, "ready": Ready, "die": Restarting, "permanent": Failed},
+		Spawning:   {"call": Spawning, "start": Spawning, "restart": Spawning, "release": Spawning, "time": Spawning, "stop": Shutdown, "ready": Ready, "die": Restarting, "permanent": Failed},
 		Ready:      {"call": Ready, "start": Ready, "restart": Spawning, "release": gone, "time": gone, "stop": Shutdown, "ready": Ready, "die": Restarting, "permanent": Failed},
 		Restarting: {"call": Restarting, "start": Restarting, "restart": Spawning, "release": gone, "time": Restarting, "stop": Shutdown, "ready": Restarting},
 		Draining:   {"call": Draining, "start": Draining, "restart": Draining, "release": Draining, "time": Spawning, "stop": Draining, "ready": Draining, "die": Spawning, "permanent": Spawning},
