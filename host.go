@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/internal/watch"
@@ -57,8 +58,8 @@ type Host struct {
 
 // life is the host's own goroutines, from Open to Close.
 type life struct {
-	opened  time.Time
-	started chan struct{} // closed when every eager extension has started or failed
+	opened   time.Time
+	starting *starts.Starting // the units that start with the host
 
 	rebuild  chan struct{} // holds a token when the next snapshot is due
 	announce chan struct{} // holds a token when clients are to be notified of other tools
@@ -80,7 +81,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := newHost(context.WithoutCancel(ctx), o)
+	h := newHost(context.WithoutCancel(ctx), o, cfg.Server.ListWait.Std())
 	h.policies, err = policies.Open(h.env, cfg, policies.Options{Kinds: policies.Kinds(o.PolicyKinds), Members: o.Policies,
 		Inspect: o.Mode.Inspect, Observe: o.Observe,
 		Events: func(id string) unit.Events {
@@ -98,10 +99,12 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	}
 	h.reloads.setPlaces(plan, plan)
 	h.reloads.seen = plan.Sum()
-	h.adopt(plan)
 	l := &h.life
+	h.adopt(plan)
+	starting := o.toStart(plan.Units())
+	l.starting.Begin(starting)
 	l.beside.Go(func() { h.watch.Run(l.closing) })
-	l.beside.Go(func() { h.startAll(l.running) })
+	l.beside.Go(func() { h.startAll(l.running, starting) })
 	l.beside.Go(func() { onSignal(l.running, l.rebuild, rebuildPause, func() { h.swap(nil) }) })
 	l.beside.Go(func() { onSignal(l.running, l.announce, 0, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
@@ -115,10 +118,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 }
 
 // newHost wires the parts of a host that need no configuration.
-func newHost(ctx context.Context, o Options) *Host {
+func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
-	l.opened, l.started = time.Now(), make(chan struct{})
+	l.opened, l.starting = time.Now(), starts.NewStarting()
 	l.rebuild, l.announce = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.running, l.stop = context.WithCancel(ctx)
 	l.closing, l.close = context.WithCancel(l.running)
@@ -137,14 +140,10 @@ func newHost(ctx context.Context, o Options) *Host {
 	h.watch = watch.New(&h.reloads, log)
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.stats.counters, Feed: &h.stats.feed,
-		Started: l.started, Patience: l.opened.Add(startPatience)}, h.stages()...)
+		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h
 }
-
-// startPatience is how long after Open a call for something that does not exist waits for
-// the extensions to start.
-const startPatience = 5 * time.Second
 
 // discover makes a plan of cfg and of its search paths. before is the plan that it
 // follows, nil for the first.
@@ -225,12 +224,13 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 }
 
 // startAll starts the eager extensions, and puts each into the catalog as it becomes ready.
-func (h *Host) startAll(ctx context.Context) {
-	defer close(h.life.started)
-	for u, err := range unit.StartEach(ctx, h.opts.toStart(h.snapshots.Load().Units())) {
+func (h *Host) startAll(ctx context.Context, list []unit.Runner) {
+	for u, err := range unit.StartEach(ctx, list) {
 		if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
 			h.diagnostics.Add(u.Base().StartDiagnostic(err))
 		}
+		h.life.starting.Decided(u)
+		signal(h.life.rebuild)
 	}
 	h.swap(nil)
 }
@@ -239,12 +239,12 @@ func (h *Host) startAll(ctx context.Context) {
 // that ends first; with an ended ctx it does not wait.
 func (h *Host) Ready(ctx context.Context) error {
 	select {
-	case <-h.life.started:
+	case <-h.life.starting.Done():
 		return nil
 	default:
 	}
 	select {
-	case <-h.life.started:
+	case <-h.life.starting.Done():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

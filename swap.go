@@ -30,6 +30,7 @@ func (h *Host) adopt(p *snapshot.Plan) {
 // swap makes the next snapshot from what the extensions of p, or of the current plan when
 // it is nil, offer now. Clients are notified when their list of tools has changed.
 func (h *Host) swap(p *snapshot.Plan) {
+	defer h.life.starting.BeforeSnapshot()()
 	otherTools := h.snapshots.Replace(p, func(next *snapshot.Snapshot, number uint64, before *tools.Catalog) (published func()) {
 		catalog, diags := next.Plan.Catalog(number, before)
 		if !h.opts.Mode.Inspect {

@@ -90,13 +90,14 @@ func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
 
 // Server is the HTTP front.
 type Server struct {
-	Listen         string        `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
-	Auth           Auth          `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
-	AllowedOrigins []string      `json:"allowed_origins"`                    // in addition to those of this machine
-	AllowedHosts   []string      `json:"allowed_hosts"`                      // in addition to those of this machine
-	TLS            TLS           `json:"tls,omitzero"`                       // default: none
-	Metrics        bool          `json:"metrics"`                            // serve /metrics; default true
-	MaxBody        manifest.Size `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
+	Listen         string            `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
+	Auth           Auth              `json:"auth,omitzero"`                      // the bearer token; default: none, which serves loopback only
+	AllowedOrigins []string          `json:"allowed_origins"`                    // in addition to those of this machine
+	AllowedHosts   []string          `json:"allowed_hosts"`                      // in addition to those of this machine
+	TLS            TLS               `json:"tls,omitzero"`                       // default: none
+	Metrics        bool              `json:"metrics"`                            // serve /metrics; default true
+	MaxBody        manifest.Size     `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
+	ListWait       manifest.Duration `json:"list_wait"`                          // how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier start; default 25 s, 0: not at all
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access
@@ -150,7 +151,7 @@ func Default() *Config {
 			Watch:       Watch{Mode: WatchLog, Debounce: manifest.Duration(500 * time.Millisecond)},
 			Env:         Env{Mode: EnvFilter},
 		},
-		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20},
+		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second)},
 		Audit:  Audit{MaxSize: 64 << 20, Keep: 5},
 		Log:    Log{Level: "info", Format: "auto"},
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -29,7 +30,9 @@ func Admit(next Deliver) Deliver {
 // request.
 func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
 	u := c.Target.Base()
+	told := starts.TellWhile(ctx, c.Request, u.Phase.Waiting)
 	i, release, err := c.Target.Acquire(ctx, c.Request.Session, unit.SessionKey(c.Request.Session))
+	told()
 	if err != nil {
 		u.Calls.Refused()
 		return nil, false, err

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -127,8 +128,12 @@ func UnknownExtension(id string, known []string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
 }
 
-// unknownTool names the tool that was probably meant.
+// unknownTool says that an extension is not ready that may have the tool, or names the tool
+// that was probably meant.
 func (c *Call) unknownTool(extension, name string) error {
+	if err := starts.NotReady(c.Snapshot.Ordered, extension, name); err != nil {
+		return err
+	}
 	var known []string
 	for _, e := range c.Snapshot.Catalog.Entries() {
 		if extension == "" {

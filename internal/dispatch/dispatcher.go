@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -42,10 +43,7 @@ type Options struct {
 	Aggregator Aggregator
 	Counters   *stats.Counters
 	Feed       *stats.Feed
-	// Started is closed when every extension that starts with the host has started or
-	// failed. A call for something that does not exist waits for that, until Patience.
-	Started  <-chan struct{}
-	Patience time.Time
+	Waits      *starts.Waits
 }
 
 // Dispatcher carries calls. Its methods may be called by many goroutines at once.
@@ -116,41 +114,24 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall) (jso
 	return result, nil
 }
 
-// enter routes r. A call for something that does not exist, and a list, wait for the start
-// of the extensions.
+// enter routes r. A list waits for extensions that start and of which nothing is known, and
+// so does a call of a tool that one of them may have.
 func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall) (*Call, error) {
-	started := d.isStarted() // before the look: what is missing may appear in between
+	if isList(d.o.Aggregator, r) {
+		d.o.Waits.AwaitListed(ctx, r)
+		return d.route(r, t)
+	}
 	c, err := d.route(r, t)
-	if started || err == nil && !isList(d.o.Aggregator, r.Method) {
+	if err == nil || t == nil {
 		return c, err
 	}
-	if err == nil {
-		c.Snapshot.Leave()
-	}
-	d.awaitStart(ctx) // an extension that starts later is announced with list_changed
+	d.o.Waits.AwaitOwner(ctx, r, t.name)
 	return d.route(r, t)
 }
 
-func isList(a Aggregator, method string) bool {
-	return method == protocol.MethodToolsList || a.Aggregates(method) && method != protocol.MethodSetLevel
-}
-
-func (d *Dispatcher) isStarted() bool {
-	select {
-	case <-d.o.Started:
-		return true
-	default:
-		return false
-	}
-}
-
-func (d *Dispatcher) awaitStart(ctx context.Context) {
-	ctx, cancel := context.WithDeadline(ctx, d.o.Patience)
-	defer cancel()
-	select {
-	case <-d.o.Started:
-	case <-ctx.Done():
-	}
+// isList reports whether the answer to r lists what extensions have.
+func isList(a Aggregator, r *protocol.Call) bool {
+	return r.Method == protocol.MethodToolsList || r.Extension == "" && a.Aggregates(r.Method) && r.Method != protocol.MethodSetLevel
 }
 
 // Enter routes r and does not send it. The caller of Enter leaves the snapshot of the call.

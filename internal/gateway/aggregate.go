@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 // A client of all extensions gets one list of each kind. Prompts are named as tools are.
@@ -42,6 +43,13 @@ func listingOf(method string) (listing, bool) {
 		return listing{}, false
 	}
 	return listings[n], true
+}
+
+// Lists reports whether an extension with that handshake has items for the list that method
+// asks for.
+func Lists(method string, hs *runtime.Handshake) bool {
+	l, ok := listingOf(method)
+	return ok && offers(hs, l.capability)
 }
 
 // Aggregates implements [dispatch.Aggregator].

@@ -24,8 +24,8 @@ import (
 
 // Offer is the outcome of an extension's last handshake.
 type Offer struct {
-	// Key is the [Fingerprint] of the program that made the offer; "" for an extension
-	// that starts with the host, whose offer never stands in for a handshake.
+	// Key is the [Fingerprint] of the program that made the offer; "" where none could be
+	// made. Such an offer never stands in for a handshake.
 	Key       string
 	Handshake runtime.Handshake
 }

@@ -1,9 +1,13 @@
 package unit
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -23,6 +27,9 @@ type Extension struct {
 	Source   offers.Source   // what the extension is made of
 	Commands []hooks.Handler // its hooks that are commands
 	known    *offers.Known   // what it offered last
+
+	withdrawn atomic.Bool // its first start with the host failed
+	late      sync.Once   // the log says that a request did not wait for it
 }
 
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
@@ -114,10 +121,10 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 	return diags
 }
 
-// fingerprint returns the key under which the offer of an extension that starts on
-// demand is kept; "" for the others, and where none can be made.
+// fingerprint returns the key under which the offer of the extension is kept; "" where the
+// manifest declares the tools, and where no key can be made.
 func (x *Extension) fingerprint(cfg *config.Config) string {
-	if !onDemand(x.Spec) || declares(x.Spec) {
+	if declares(x.Spec) {
 		return ""
 	}
 	key, err := offers.Fingerprint(x.Spec, slices.Collect(maps.Keys(cfg.Extensions.Environ(x.ID())))...)
@@ -138,12 +145,24 @@ func (x *Extension) recall(env *Env, cfg *config.Config) {
 		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
 	}
 	last := x.known.Last()
-	if last == nil || !onDemand(x.Spec) {
+	if last == nil {
 		return
 	}
 	if key := x.fingerprint(cfg); key != "" && key == last.Key {
 		x.handshake.Store(&last.Handshake)
 	}
+}
+
+// Start implements [Runner]. An extension that starts with the host and fails does not
+// offer any more what it offered before.
+func (x *Extension) Start(ctx context.Context) error {
+	recalled := x.Handshake()
+	err := x.Unit.Start(ctx)
+	if err != nil && ctx.Err() == nil && !onDemand(x.Spec) && protocol.KindOf(err) != protocol.ShuttingDown {
+		x.withdrawn.Store(true)
+		x.handshake.CompareAndSwap(recalled, nil)
+	}
+	return err
 }
 
 // Remember keeps the offer of an instance for the next start, and returns how its tools
@@ -160,15 +179,24 @@ func (x *Extension) Remember(i *Instance) []tools.Change {
 }
 
 // Offered returns the tools of the last handshake, or those of the manifest where the
-// extension has not run, and what was wrong with the handshake.
+// extension has not run, and what was wrong with the handshake. Before the first handshake
+// of this host, the last one of the same program counts.
 func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 	if hs := x.Handshake(); hs != nil {
 		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
 	}
-	if onDemand(x.Spec) && declares(x.Spec) {
+	if declares(x.Spec) && !x.withdrawn.Load() {
 		return runtime.Declared(x.Candidate.Manifest), nil
 	}
 	return nil, nil
+}
+
+// TellsTools reports whether the tools of the extension are known, though it may not run.
+func (x *Extension) TellsTools() bool { return x.Handshake() != nil || declares(x.Spec) }
+
+// LogLate logs once that a request did not wait for the start of the extension.
+func (x *Extension) LogLate(message string, attrs ...slog.Attr) {
+	x.late.Do(func() { x.Log.LogAttrs(context.Background(), slog.LevelWarn, message, attrs...) })
 }
 
 // HookPoints returns the points of the hooks that the extension serves in its own

@@ -33,7 +33,7 @@ func (u *Unit) Status() status.Extension {
 	s.LastCrash = u.crash.Load()
 	s.State = string(supervisor.Idle)
 	processes := u.instances.infos()
-	for i, slot := range slots(u) {
+	for i, slot := range u.Phase.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
 			one.PID, one.StartedAt = p.PID, p.StartedAt
@@ -44,15 +44,16 @@ func (u *Unit) Status() status.Extension {
 			s.State, s.Reason = one.State, one.Reason
 		}
 	}
-	if s.State == string(supervisor.Ready) {
+	switch {
+	case s.State == string(supervisor.Ready):
 		s.Reason = "" // of a failure that is over
+	case s.State == string(supervisor.Idle) && u.Phase.pending.Load(): // it waits until others have started
+		s.State = string(supervisor.Spawning)
+		fallthrough
+	case s.State == string(supervisor.Spawning) && s.Reason == "":
+		s.Reason = u.Phase.Doing()
 	}
 	return s
-}
-
-// slots returns the slots of both groups.
-func slots(u *Unit) []supervisor.SlotStatus {
-	return append(u.group.Status(), u.Legacy.slots()...)
 }
 
 func instanceStatus(s supervisor.SlotStatus) status.Instance {
@@ -73,7 +74,7 @@ func instanceStatus(s supervisor.SlotStatus) status.Instance {
 // HasFailed reports whether an instance has failed and will not be started again by
 // itself.
 func (u *Unit) HasFailed() bool {
-	return slices.ContainsFunc(slots(u), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
+	return slices.ContainsFunc(u.Phase.slots(), func(s supervisor.SlotStatus) bool { return s.State == supervisor.Failed })
 }
 
 // IsReady reports whether an instance that serves every session can be called now.

@@ -31,6 +31,7 @@ type Unit struct {
 
 	Env    *Env
 	Legacy *LegacyGroup
+	Phase  *Phase
 
 	report    process.EnvReport
 	events    Events
@@ -101,6 +102,7 @@ func New(env *Env, o Options) *Unit {
 	u.secrets.always = o.MasksAlways || t.TokenFile != ""
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
+	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
 	return u
 }
 

@@ -1,0 +1,154 @@
+package starts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
+	"github.com/exthost/exthost/tools"
+)
+
+// Waits has requests wait for extensions that start with the host.
+type Waits struct {
+	Starting *Starting
+	// Until is when requests stop to wait for extensions of which nothing is known.
+	Until time.Time
+	// Offers reports whether an extension with that handshake has items for the list that
+	// method asks for.
+	Offers func(method string, hs *runtime.Handshake) bool
+}
+
+// AwaitListed waits until the extensions whose items belong into the list of r are known:
+// their tools, or for other lists the extensions themselves.
+func (s *Waits) AwaitListed(ctx context.Context, r *protocol.Call) {
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool {
+		switch {
+		case r.Extension != "" && r.Extension != x.ID():
+			return false
+		case r.Method == protocol.MethodToolsList:
+			return !known
+		}
+		hs := x.Handshake()
+		return x.Candidate.Manifest.Transport.Protocol == manifest.ProtocolMCP && (hs == nil || s.Offers(r.Method, hs))
+	})
+}
+
+// AwaitOwner waits until the tools of the extensions are known that may own a tool of that
+// name.
+func (s *Waits) AwaitOwner(ctx context.Context, r *protocol.Call, name string) {
+	s.await(ctx, r, func(x *unit.Extension, known bool) bool { return !known && mayOwn(x, r.Extension, name) })
+}
+
+func mayOwn(x *unit.Extension, extension, name string) bool {
+	if extension != "" {
+		return x.ID() == extension
+	}
+	return tools.MayOwn(x.ID(), name)
+}
+
+// await waits until Until at the latest. The caller of r is told what it waits for, if it
+// asked for progress; the log says it of each wait that lasts.
+func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *unit.Extension, known bool) bool) {
+	if left, _ := s.Starting.Select(concerns); len(left) == 0 || !time.Now().Before(s.Until) {
+		return
+	}
+	ctx, cancel := context.WithDeadline(ctx, s.Until)
+	defer cancel()
+	defer TellWhile(ctx, r, func() string {
+		left, _ := s.Starting.Select(concerns)
+		return "starting: " + describe(left)
+	})()
+	began := time.Now()
+	left := s.Starting.Wait(ctx, concerns)
+	for _, x := range left {
+		x.LogLate("a request did not wait for it any longer: it is still starting", slog.String("method", r.Method),
+			slog.String("after", time.Since(began).Round(time.Millisecond).String()), slog.String("doing", x.Phase.Doing()))
+	}
+}
+
+// NotReady says why the tools of an extension that may own a tool of that name are not
+// known; nil when there is no such extension. extension is the one that the caller named,
+// "" for all.
+func NotReady(all iter.Seq[*unit.Extension], extension, name string) error {
+	for x := range all {
+		if !mayOwn(x, extension, name) || x.Handshake() != nil && !x.Phase.IsSettling() {
+			continue
+		}
+		if x.Phase.IsStarting() {
+			e := protocol.Errorf(protocol.NotReady, "extension %s is starting, and its tools are not known yet: %s", x.ID(), x.Phase.Doing())
+			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
+			return e
+		}
+		if reason := x.Phase.Failure(); reason != "" {
+			e := protocol.Errorf(protocol.Failed, "extension %s did not start: %s", x.ID(), reason)
+			e.Extension, e.Tool = x.ID(), name
+			return e
+		}
+	}
+	return nil
+}
+
+// retryStart is the RetryAfter of calls to an extension that starts: the end of a start is
+// not known in advance.
+const retryStart = 2 * time.Second
+
+// The times at which a caller is told what its request waits for: first after a wait that
+// a person notices, then often enough for clients that give up without progress.
+const (
+	firstProgress = time.Second
+	nextProgress  = 5 * time.Second
+)
+
+// TellWhile sends progress with the text of doing to the caller of r, if the caller asked
+// for progress, until stop is called. stop waits for the notification under way. The
+// numbers are small, since progress must grow and the extension goes on to count from its
+// own first number.
+func TellWhile(ctx context.Context, r *protocol.Call, doing func() string) (stop func()) {
+	token := progressToken(r.Params)
+	if r.Client == nil || token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	began := time.Now()
+	first := time.AfterFunc(firstProgress, func() {
+		defer close(done)
+		for {
+			waited := time.Since(began).Round(time.Second)
+			text := fmt.Sprintf("%s, %s", doing(), waited)
+			params := rawjson.Set(json.RawMessage(fmt.Sprintf(`{"progress":%g}`, waited.Seconds()/1e6)), protocol.MetaProgressToken, token)
+			params = rawjson.Set(params, "message", rawjson.Quote(text))
+			if r.Client.Notify(ctx, protocol.MethodProgress, params) != nil {
+				return
+			}
+			select {
+			case <-time.After(nextProgress):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		if !first.Stop() {
+			<-done
+		}
+	}
+}
+
+// progressToken returns the progress token in params; nil without one.
+func progressToken(params json.RawMessage) json.RawMessage {
+	if !bytes.Contains(params, []byte(protocol.MetaProgressToken)) {
+		return nil
+	}
+	return rawjson.Get(rawjson.Get(params, "_meta"), protocol.MetaProgressToken)
+}

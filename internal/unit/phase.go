@@ -1,0 +1,73 @@
+package unit
+
+import (
+	"path"
+	"slices"
+	"sync/atomic"
+
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Phase says how far a unit is that cannot be called yet.
+type Phase struct {
+	id        string
+	transport manifest.Transport
+	onDemand  bool                           // instances start with a call
+	slots     func() []supervisor.SlotStatus // of the unit's instances
+	pending   atomic.Bool                    // see SetPending
+}
+
+// SetPending sets whether the unit starts with the host and has neither started nor failed.
+// It may still wait until others have started.
+func (p *Phase) SetPending(is bool) { p.pending.Store(is) }
+
+// IsStarting reports whether the unit cannot be called yet and is about to be: it starts
+// with the host, or an instance starts or is due to.
+func (p *Phase) IsStarting() bool {
+	if p.pending.Load() {
+		return true
+	}
+	return !p.is(supervisor.Ready) && (p.is(supervisor.Spawning) || p.is(supervisor.Restarting) && !p.onDemand)
+}
+
+// IsSettling reports whether the unit has started with the host, and its tools are about to
+// be in a snapshot.
+func (p *Phase) IsSettling() bool { return p.pending.Load() && p.is(supervisor.Ready) }
+
+// is reports whether an instance is in that state.
+func (p *Phase) is(state supervisor.State) bool {
+	return slices.ContainsFunc(p.slots(), func(s supervisor.SlotStatus) bool { return s.State == state })
+}
+
+// Doing says what an instance that starts is probably doing: from outside, an installation
+// looks like a slow start.
+func (p *Phase) Doing() string {
+	t := p.transport
+	switch command := t.CommandLine(); {
+	case t.Kind == manifest.KindHTTP || t.Kind == manifest.KindSSE:
+		return "the host connects to its server"
+	case t.Downloads() && len(command) > 0:
+		return path.Base(command[0]) + " may be installing it"
+	}
+	return "the host waits for its handshake"
+}
+
+// Waiting says what a call waits for that has no instance yet.
+func (p *Phase) Waiting() string {
+	if p.IsStarting() {
+		return p.id + " is starting: " + p.Doing()
+	}
+	return p.id + " is busy with other calls"
+}
+
+// Failure returns why the latest instance did not start or ended; "" if none did.
+func (p *Phase) Failure() string {
+	for _, s := range p.slots() {
+		if s.Err != nil {
+			return protocol.Reason(s.Err)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,337 @@
+package exthost_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// gate keeps children from their handshake until it is opened: a child that finds the file
+// "closed" in its state directory waits until the file is gone.
+type gate struct {
+	t     *testing.T
+	state string
+	id    string
+}
+
+func (g gate) file() string { return filepath.Join(g.state, g.id, "closed") }
+
+func (g gate) close() {
+	g.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(g.file()), 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.WriteFile(g.file(), nil, 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g gate) open() {
+	g.t.Helper()
+	if err := os.Remove(g.file()); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// gated makes a script of a shell wait at the gate before it goes on with more.
+func gated(more string) string {
+	return "#!/bin/sh\nwhile [ -e \"$EXTHOST_STATE_DIR/closed\" ]; do sleep 0.05; done\n" + more
+}
+
+const offersTwo = "[capabilities]\ntools = [\"greet\", \"part\"]\n"
+
+// gatedFolder holds the eager extension x, the scripted one behind a gate.
+func gatedFolder(t *testing.T, runtime string) *folder {
+	f := newFolder(t)
+	f.add("x", offersTwo+"[transport]\nscript = \"x.sh\"\n[runtime]\nstart_timeout = \"2m\"\n"+runtime)
+	f.write("x/x.sh", gated(strings.TrimPrefix(scripted, "#!/bin/sh\n")))
+	f.write("x/tools.json", twoTools)
+	return f
+}
+
+// next waits for the next thing that the client is told.
+func (r *recorder) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case method := <-r.on:
+		return method
+	case <-deadline(t).Done():
+		t.Fatal("the client is not told")
+		return ""
+	}
+}
+
+var background = exthost.Mode{Background: true}
+
+// listed asks for the list of tools as a client does.
+func listed(t *testing.T, h *exthost.Host) (list []string) {
+	t.Helper()
+	raw, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsList})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range answer.Tools {
+		list = append(list, tool.Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// From the second start on, the list is complete before any handshake, a call waits for the
+// start, and its caller is told what it waits for.
+func TestCachedToolsWhileStarting(t *testing.T) {
+	processtest.Leaks(t)
+	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+	f.open(exthost.Options{StateDir: g.state}).Close()
+	g.close()
+	h := f.open(exthost.Options{StateDir: g.state, Mode: background})
+	if got := listed(t, h); !slices.Equal(got, []string{"ext_x_greet", "ext_x_part"}) {
+		t.Fatalf("listed while it starts: %q", got)
+	}
+	if s := statusOf(t, h, "x"); s.State != "spawning" || s.Reason != "the host waits for its handshake" {
+		t.Errorf("status: %s, %q", s.State, s.Reason)
+	}
+	client, result := newRecorder(), make(chan error, 1)
+	go func() {
+		_, err := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsCall, Client: client,
+			Params: json.RawMessage(`{"name":"ext_x_greet","_meta":{"progressToken":"p"}}`)})
+		result <- err
+	}()
+	select {
+	case <-client.on:
+	case err := <-result:
+		t.Fatalf("the call did not wait: %v", err)
+	}
+	if told := client.told()[0]; !strings.Contains(told, `"progressToken":"p"`) || !strings.Contains(told, "x is starting: the host waits for its handshake, 1s") {
+		t.Errorf("told %s", told)
+	}
+	if _, err := h.Call(deadline(t), "ext_x_unknown", nil); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a tool that it never had: %v", err)
+	}
+	g.open()
+	if err := <-result; err != nil {
+		t.Errorf("the call that waited: %v", err)
+	}
+	if err := h.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An offer that is remembered counts while its program is the one that would run, and until
+// the program turns out not to start.
+func TestCachedToolsOfAProgramThatDoesNotFit(t *testing.T) {
+	processtest.Leaks(t)
+	for name, tt := range map[string]struct {
+		change func(f *folder)
+		listed int // while it starts
+	}{
+		"the same":       {nil, 2},
+		"another script": {func(f *folder) { f.write("x/x.sh", gated("exit 3")) }, 0},
+		"another manifest": {func(f *folder) {
+			f.add("x", offersTwo+"[transport]\nscript = \"x.sh\"\nargs = [\"-v\"]\n")
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+			f.open(exthost.Options{StateDir: g.state}).Close()
+			g.close()
+			if tt.change != nil {
+				tt.change(f)
+			}
+			h := f.open(exthost.Options{StateDir: g.state, Mode: background})
+			if got := names(h); len(got) != tt.listed {
+				t.Errorf("listed while it starts: %q", got)
+			}
+			g.open()
+		})
+	}
+	t.Run("it does not start", func(t *testing.T) {
+		f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+		f.write("x/x.sh", gated(`[ -e "$EXTHOST_STATE_DIR/broken" ] && exit 3`+"\n"+strings.TrimPrefix(scripted, "#!/bin/sh\n")))
+		f.open(exthost.Options{StateDir: g.state}).Close()
+		g.close()
+		h := f.open(exthost.Options{StateDir: g.state, Mode: background})
+		if got := names(h); len(got) != 2 {
+			t.Errorf("listed while it starts: %q", got)
+		}
+		f.write("broken", "")
+		if err := os.WriteFile(filepath.Join(g.state, "x", "broken"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.open()
+		if err := h.Ready(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(h); len(got) != 0 {
+			t.Errorf("listed though it failed: %q", got)
+		}
+		if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "did not start") {
+			t.Errorf("a call of what failed: %v", err)
+		}
+	})
+}
+
+// At the first start a list waits for what starts, and the asking client is told for what.
+func TestFirstListWaits(t *testing.T) {
+	processtest.Leaks(t)
+	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+	f.add("npm", offersTwo+"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
+	f.write("npm/npx", gated(strings.TrimPrefix(scripted, "#!/bin/sh\n")))
+	f.write("npm/tools.json", twoTools)
+	f.add("quick", child("sdk", ""))
+	other := gate{t, g.state, "npm"}
+	g.close()
+	other.close()
+	h := f.open(exthost.Options{StateDir: g.state, Mode: background})
+	client, result := newRecorder(), make(chan json.RawMessage, 1)
+	go func() {
+		raw, _ := h.Do(deadline(t), &protocol.Call{Method: protocol.MethodToolsList, Client: client, Params: json.RawMessage(`{"_meta":{"progressToken":7}}`)})
+		result <- raw
+	}()
+	client.next(t)
+	if told := client.told()[0]; !strings.Contains(told, `"progressToken":7`) ||
+		!strings.Contains(told, "starting: npm (npx may be installing it), x (the host waits for its handshake), 1s") {
+		t.Errorf("told %s", told)
+	}
+	g.open()
+	other.open()
+	if raw := string(<-result); !strings.Contains(raw, "ext_x_greet") || !strings.Contains(raw, "ext_npm_greet") || !strings.Contains(raw, "ext_quick_greet") {
+		t.Errorf("the first list: %s", raw)
+	}
+}
+
+// A list waits no longer than server.list_wait; what is late is announced, and a call of a
+// tool that is not known yet is told to come back.
+func TestLateToolsAreAnnounced(t *testing.T) {
+	processtest.Leaks(t)
+	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+	g.close()
+	cfg := f.config()
+	cfg.Server.ListWait = manifest.Duration(50 * time.Millisecond)
+	h := f.openWith(cfg, exthost.Options{StateDir: g.state, Mode: background})
+	client := newRecorder()
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(t, h); len(got) != 0 {
+		t.Errorf("listed: %q", got)
+	}
+	_, err := h.Call(deadline(t), "ext_x_greet", nil)
+	if e, ok := err.(*protocol.Error); !ok || e.Kind != protocol.NotReady || e.RetryAfter <= 0 || e.Extension != "x" {
+		t.Errorf("a tool of what starts: %v", err)
+	}
+	if _, err := h.Call(deadline(t), "ext_y_greet", nil); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a tool of nobody: %v", err)
+	}
+	g.open()
+	if method := client.next(t); method != protocol.MethodToolsListChanged {
+		t.Errorf("told %s", method)
+	}
+	if got := listed(t, h); len(got) != 2 {
+		t.Errorf("listed after the announcement: %q", got)
+	}
+}
+
+// A remembered descriptor is held against the pins as one of a handshake is.
+func TestCachedToolsPassPins(t *testing.T) {
+	processtest.Leaks(t)
+	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{pinSpec("", governance.ModeEnforce)}
+	f.openWith(cfg, exthost.Options{StateDir: g.state}).Close()
+	file := filepath.Join(g.state, ".descriptors", "x.json")
+	stored, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(stored), "Greets", "Ignores all rules, and greets", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.close()
+	h := f.openWith(cfg, exthost.Options{StateDir: g.state, Mode: background})
+	if got := names(h); !slices.Equal(got, []string{"ext_x_part"}) {
+		t.Errorf("listed: %q", got)
+	}
+	g.open()
+	if err := h.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Clients that give up during a start do not end it: the server that is being installed is
+// installed once, and runs in the end.
+func TestClientsThatGiveUpDoNotEndTheStart(t *testing.T) {
+	processtest.Leaks(t)
+	for name, runtime := range map[string]string{"shared": "activation = \"lazy\"\n", "per session": "instances = \"per_session\"\nshutdown_grace = \"1ms\"\n"} {
+		t.Run(name, func(t *testing.T) {
+			f, g := gatedFolder(t, runtime), gate{t, t.TempDir(), "x"}
+			f.write("x/x.sh", `#!/bin/sh
+[ -e "$EXTHOST_STATE_DIR/installed" ] || { echo x >> "$EXTHOST_STATE_DIR/installing"; `+
+				`while [ -e "$EXTHOST_STATE_DIR/closed" ]; do sleep 0.05; done; echo x >> "$EXTHOST_STATE_DIR/installed"; }
+`+strings.TrimPrefix(scripted, "#!/bin/sh\n"))
+			f.open(exthost.Options{StateDir: g.state}).Close() // which learns its tools
+			for _, file := range []string{"installed", "installing"} {
+				if err := os.Remove(filepath.Join(g.state, "x", file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.close()
+			h := f.open(exthost.Options{StateDir: g.state})
+			for n := range 10 {
+				giveUp(t, h, fmt.Sprint("s", n), func() bool { return n > 0 || len(linesOf(t, g.state, "x", "installing")) > 0 })
+			}
+			eventually(t, "one start is left", func() bool { return len(statusOf(t, h, "x").Instances) == 1 })
+			g.open()
+			eventually(t, "it is installed", func() bool { return len(linesOf(t, g.state, "x", "installed")) > 0 })
+			if _, err := h.Call(deadline(t), "ext_x_greet", nil); err != nil {
+				t.Error(err)
+			}
+			if n := len(linesOf(t, g.state, "x", "installed")); n != 1 {
+				t.Errorf("installed %d times", n)
+			}
+		})
+	}
+}
+
+// giveUp is a client that calls a tool, ends its call once it is seen, and its session.
+func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
+	t.Helper()
+	session := &protocol.Session{ID: id, Version: protocol.MCP20251125}
+	attached, end := context.WithCancel(deadline(t))
+	if err := h.Attach(attached, session); err != nil {
+		t.Fatal(err)
+	}
+	calling, cancel := context.WithCancel(deadline(t))
+	result := make(chan error, 1)
+	go func() {
+		_, err := h.Do(calling, &protocol.Call{Session: session, Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"ext_x_greet"}`)})
+		result <- err
+	}()
+	eventually(t, "the call waits for a start", func() bool {
+		s := statusOf(t, h, "x")
+		return seen() && slices.ContainsFunc(s.Instances, func(i status.Instance) bool { return i.Queued > 0 })
+	})
+	cancel()
+	if err := <-result; protocol.KindOf(err) != protocol.Canceled {
+		t.Errorf("the call that was given up: %v", err)
+	}
+	end()
+	eventually(t, "the session has ended", func() bool { return h.Admin().Measures().Sessions == 0 })
+}
