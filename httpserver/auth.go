@@ -38,18 +38,17 @@ const (
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
-	token   *[sha256.Size]byte        // nil: there is none
-	own     *[sha256.Size]byte        // the operator's token; nil: there is none
-	oauth   http.Handler              // requires an access token; nil: none is accepted
-	pages   bool                      // the dashboard is served
-	private bool                      // every request needs a token
-	admits  func(ctx context.Context) // is told of requests that are let in
-	next    http.Handler
+	token  *[sha256.Size]byte        // nil: there is none
+	own    *[sha256.Size]byte        // the operator's token; nil: there is none
+	oauth  http.Handler              // requires an access token; nil: none is accepted
+	pages  bool                      // the dashboard is served
+	admits func(ctx context.Context) // is told of requests that are let in
+	next   http.Handler
 }
 
-func (s *Server) newDoorman(private bool, next http.Handler) *doorman {
+func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, private: private, admits: s.conns.Admit, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -73,7 +72,7 @@ func sumOf(token string) *[sha256.Size]byte {
 
 // ServeHTTP passes a request on or answers that its token is missing or wrong. A
 // configured token is required on loopback too, where other users of the machine are
-// callers; a private port always requires one; public paths require none, see isOpen.
+// callers; public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
@@ -85,7 +84,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.admit(w, r, tokenCaller)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
-	case d.token == nil && !d.private:
+	case d.token == nil:
 		d.admit(w, r, "")
 	default:
 		unauthorized(w, "a valid token is required: Authorization: Bearer …")

@@ -180,7 +180,7 @@ func TestBridgeCannotRun(t *testing.T) {
 }
 
 // A destination has its own port, or the next free one if that is taken. The port needs
-// a token.
+// the token that the server needs.
 func TestBridgePorts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -189,7 +189,7 @@ func TestBridgePorts(t *testing.T) {
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
 	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio, Port: port}, "e": {Type: config.DestinationStdio}},
-		Options{OperatorToken: "made-at-start"})
+		Options{OperatorToken: "made-at-start", Token: "made-at-start"})
 	listens := map[string]string{}
 	eventually(t, func() bool {
 		for _, d := range h.Status().Destinations {

@@ -20,9 +20,8 @@ type guard struct {
 	next    http.Handler
 }
 
-// newGuard returns the guard of a listener. private means that every request needs a
-// token, exposed that other machines can connect.
-func (s *Server) newGuard(listen string, private, exposed bool, next http.Handler) (*guard, error) {
+// newGuard returns the guard of a listener. exposed means that other machines can connect.
+func (s *Server) newGuard(listen string, exposed bool, next http.Handler) (*guard, error) {
 	o := &s.options
 	g := &guard{hosts: map[string]bool{"localhost": true}, origins: o.AllowedOrigins, cross: http.NewCrossOriginProtection()}
 	for _, host := range append(slices.Clone(o.AllowedHosts), listen) {
@@ -40,7 +39,7 @@ func (s *Server) newGuard(listen string, private, exposed bool, next http.Handle
 			"%s can be reached from other machines: set a token, or listen on 127.0.0.1", listen)
 	}
 	g.next = s.meterBodies(next)
-	g.doorman = s.newDoorman(private, g.next)
+	g.doorman = s.newDoorman(g.next)
 	return g, nil
 }
 

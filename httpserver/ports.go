@@ -90,7 +90,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 	if _, got, _ := net.SplitHostPort(address); d.Port != 0 && got != strconv.Itoa(d.Port) {
 		log.Warn("the port of the destination is taken, and the next free one is used", "port", d.Port, "listens", address)
 	}
-	guard, err := p.server.newGuard(address, true, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guard, err := p.server.newGuard(address, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.server.serveExtension(w, r, d.Name, strings.TrimPrefix(r.URL.Path, "/"))
 	}))
 	if err != nil { // an invalid allowed origin, which Serve has refused before

@@ -28,7 +28,7 @@ type Options struct {
 	Admin   http.Handler      // the operator's API, see [Admin], below /api/v1, with the dashboard on /ui; nil: no such routes
 
 	Listen         string   // host:port; default 127.0.0.1:7800
-	OperatorToken  string   // valid everywhere, as the only one for the API and, without Token, for the ports of destinations; required with Admin
+	OperatorToken  string   // valid everywhere, and as the only one for the API; required with Admin
 	OAuth          *OAuth   // access tokens that are valid everywhere but for the API; nil takes none
 	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
@@ -101,7 +101,7 @@ func New(o Options) *Server {
 // called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.endStreams()
-	guard, err := s.newGuard(s.options.Listen, false, !isLoopback(l.Addr()), s.routes)
+	guard, err := s.newGuard(s.options.Listen, !isLoopback(l.Addr()), s.routes)
 	if err == nil {
 		err = s.ReloadTLS()
 	}
