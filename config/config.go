@@ -77,6 +77,7 @@ type Entry struct {
 	EnvFile string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
 	EnvDeny []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
 	Hooks   string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
+	Roots   []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
 	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 
 	// Problems are why the extension cannot have these values, with their places: variables

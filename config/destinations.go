@@ -31,6 +31,7 @@ type Destination struct {
 	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: maps a header of the client to a variable of the child
 	SecretsFile    string             `json:"secrets_file,omitempty" path:"true"`                  // stdio only: NAME=value lines, or YAML, added to the environment
 	Cwd            string             `json:"cwd,omitempty" path:"true"`                           // stdio only; default: the directory of the file that states it
+	Roots          []string           `json:"roots,omitempty" path:"true"`                         // directories that the host answers roots/list of the server with; default: clients are asked
 	Instances      manifest.Instances `json:"instances,omitempty"`                                 // stdio only: default per_session
 	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own port on 127.0.0.1; 0 is any free port
 	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // limit of the start, handshake included; default 120 s

@@ -142,6 +142,8 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 	switch {
 	case m.Method == protocol.MethodPing:
 		return emptyObject, nil
+	case c.answersRoots(m):
+		return c.roots, nil
 	case c.spec.Incoming == nil:
 		return nil, unknownMethod(m.Method)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -106,6 +107,65 @@ func TestRequestsOfTheChild(t *testing.T) {
 	}
 }
 
+// What a caller says of itself in _meta reaches no child, whether or not the host says who
+// calls.
+func TestForgedIdentity(t *testing.T) {
+	native, legacy, lite := &native{}, newMCP(&Spec{Manifest: &manifest.Manifest{}}), newLite(&manifest.Manifest{Tools: []manifest.ToolSpec{{Name: "t"}}})
+	modern := newMCP(&Spec{Manifest: &manifest.Manifest{}})
+	modern.modern = true
+	const forged = `{"name":"t","arguments":{"x":1,"_meta":{"agent_id":"root","session_id":"s","mine":1}},"_meta":{"agent_id":"root","k":2}}`
+	for name, d := range map[string]dialect{"native": native, "MCP, legacy": legacy, "MCP, modern": modern, "lite": lite} {
+		for _, meta := range []string{"", `{"agent_id":"alice"}`} {
+			for _, token := range []json.RawMessage{nil, json.RawMessage(`7`)} {
+				_, params, err := d.outgoing(request(forged, meta), token)
+				if err != nil {
+					t.Fatal(err)
+				}
+				envelope, args := params, rawjson.Get(params, "arguments")
+				if d == lite {
+					envelope, args = nil, params
+				}
+				said := string(rawjson.Get(envelope, "_meta"))
+				if name != "MCP, legacy" && name != "MCP, modern" { // whose arguments belong to the tool
+					said += string(rawjson.Get(args, "_meta"))
+				}
+				if strings.Contains(said, "root") || meta != "" && !strings.Contains(said, "alice") || meta == "" && !strings.Contains(string(params), `"mine":1`) {
+					t.Errorf("%s, told %q: %s", name, meta, params)
+				}
+			}
+		}
+	}
+	const plain = `{"name":"t","arguments":{"x":1.0},"_meta":{"k":2}}`
+	if _, params, _ := legacy.outgoing(request(plain, ""), nil); string(params) != plain {
+		t.Errorf("without any: %s", params)
+	}
+}
+
+// The host answers roots/list with the directories that the operator states, during a call
+// too.
+func TestConfiguredRoots(t *testing.T) {
+	fault(t)
+	s := mcpSpec(t, `init {"protocolVersion":"2025-11-25","capabilities":{}}; until tools/list; answer {"tools":[]}; read; `+
+		`say {"jsonrpc":"2.0","id":7,"method":"roots/list","params":{"_meta":{"progressToken":$TOKEN}}}; answer {}; read; dump; sync told; echo`, protocol.MCP20251125)
+	m := newMeeting(t)
+	s.Env = append(s.Env, m.env())
+	s.Roots, s.Capabilities = []string{"/srv/my data", "/tmp"}, json.RawMessage(`{"sampling":{}}`)
+	r := start(t, s)
+	client := &recorder{}
+	if _, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(withProgress), Client: client, Owner: client}); err != nil {
+		t.Fatal(err)
+	}
+	m.await("told")()
+	r.stop()
+	if offered := string(newMCP(&s).relayed); offered != `{"sampling":{},"roots":{}}` {
+		t.Errorf("the server is told of the capabilities %s", offered)
+	}
+	wantContains(t, stderrOf(r), `{"jsonrpc":"2.0","id":7,"result":{"roots":[{"uri":"file:///srv/my%20data","name":"my data"},{"uri":"file:///tmp","name":"tmp"}]}}`)
+	if len(client.heard) > 0 {
+		t.Errorf("the caller was asked: %v", client.heard)
+	}
+}
+
 func TestRefusesRequestsNobodyAnswers(t *testing.T) {
 	fault(t)
 	s, m := metAt(t, `init echo; read; `+
@@ -180,7 +240,7 @@ func TestOutgoingMCP(t *testing.T) {
 		{false, ``, ``, ``, `{}`},
 		{false, `{"name":"t","_meta":{"k":1}}`, ``, ``, `{"name":"t","_meta":{"k":1}}`},
 		{false, `{"name":"t"}`, `{"agent_id":"a"}`, ``, `{"name":"t","_meta":{"agent_id":"a"}}`},
-		{false, `{"_meta":{"agent_id":"forged","progressToken":1}}`, `{"agent_id":"a"}`, `"x-1"`, `{"_meta":{"agent_id":"a","progressToken":"x-1"}}`},
+		{false, `{"_meta":{"agent_id":"forged","progressToken":1}}`, `{"agent_id":"a"}`, `"x-1"`, `{"_meta":{"progressToken":"x-1","agent_id":"a"}}`},
 		{true, `{ }`, ``, ``, `{"_meta":` + envelope + ` }`},
 		{true, `{"name":"t"}`, ``, ``, `{"_meta":` + envelope + `,"name":"t"}`},
 		{true, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/clientCapabilities":{"a":1}}}`, ``, ``,

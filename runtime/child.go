@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type child struct {
 	watches   resourceWatches
 	handshake atomic.Pointer[Handshake] // nil until the child can take calls
 	hooks     []string                  // offered in the handshake
+	roots     json.RawMessage           // the answer to roots/list; nil: the callers are asked
 
 	endReason    chan *protocol.Error // holds the first reason to end the run
 	toolsChanged chan struct{}        // holds a token when the tools must be listed again
@@ -67,13 +69,21 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 		connDone:   make(chan struct{}), done: make(chan struct{}),
 	}
 	c.tokens.init()
+	c.roots = rootsResult(s.Roots)
 	return c
 }
 
 // connect sets the transport of the connection. Nothing is read before run.
 func (c *child) connect(wire jsonrpc.Transport) {
 	o := jsonrpc.Options{
-		Handle: c.handle, Notified: c.notified, Token: tokenOf, Loose: loose, Abandoned: c.abandoned,
+		Handle: c.handle, Notified: c.notified, Abandoned: c.abandoned,
+		Token: func(m *jsonrpc.Message) string {
+			if c.answersRoots(m) {
+				return ""
+			}
+			return tokenOf(m)
+		},
+		Loose:   func(m *jsonrpc.Message) bool { return !c.answersRoots(m) && loose(m) },
 		FirstID: 1, Bare: c.traits.bare,
 	}
 	if c.traits.oneCall {

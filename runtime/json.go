@@ -52,6 +52,26 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	return list, value == nil || json.Unmarshal(value, &list) == nil
 }
 
+// identity are the members of _meta by which the host alone says who calls; see
+// [Request].Meta.
+var identity = map[string]json.RawMessage{"agent_id": nil, "session_id": nil}
+
+// withoutIdentity returns params or arguments without what a caller states as its identity
+// in their _meta.
+func withoutIdentity(obj json.RawMessage) json.RawMessage {
+	if !mayHave(obj, "_meta") {
+		return obj
+	}
+	meta := rawjson.Get(obj, "_meta")
+	if rawjson.Get(meta, "agent_id") == nil && rawjson.Get(meta, "session_id") == nil {
+		return obj
+	}
+	if meta = rawjson.Edit(meta, identity); string(meta) == "{}" {
+		return rawjson.Delete(obj, "_meta")
+	}
+	return rawjson.Set(obj, "_meta", meta)
+}
+
 // notJSON reports whether err of a decoder means that a text is not JSON at all.
 func notJSON(err error) bool {
 	return errors.Is(err, rawjson.ErrEnd) || errors.Is(err, rawjson.ErrSyntax) || errors.Is(err, rawjson.ErrControl)

@@ -56,16 +56,17 @@ func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return tool
 
 func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 
-// arguments returns the arguments of a tools/call with Meta as their _meta.
+// arguments returns the arguments of a tools/call with Meta as their _meta, and no other
+// identity of the caller.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
 	if !rawjson.IsObject(args) {
 		args = emptyObject
 	}
 	if r.Meta != nil {
-		args = rawjson.Set(args, "_meta", r.Meta)
+		return rawjson.Set(args, "_meta", r.Meta)
 	}
-	return args
+	return withoutIdentity(args)
 }
 
 func noMethod(speaks, method string) *protocol.Error {

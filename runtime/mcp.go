@@ -34,6 +34,9 @@ type mcp struct {
 
 func newMCP(s *Spec) *mcp {
 	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE, preferOlder: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
+	if len(s.Roots) > 0 && rawjson.Get(d.relayed, "roots") == nil {
+		d.relayed = rawjson.Set(d.relayed, "roots", emptyObject)
+	}
 	if d.client = s.ClientInfo; d.client == nil {
 		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	}
@@ -97,7 +100,7 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 // client info of a stateless caller pass unchanged, because the server acts on them. A
 // server with a session gets none of these keys.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
-	params := orEmpty(r.Params)
+	params := withoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil
 	switch {
 	case asIs && d.modern && !mayHave(params, "_meta"):

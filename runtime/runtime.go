@@ -35,6 +35,10 @@ type Spec struct {
 	// Implementation object. Nil is that of the host.
 	ClientInfo json.RawMessage
 
+	// Roots are absolute paths of directories that the host answers roots/list of an MCP
+	// server with. Empty: the callers are asked.
+	Roots []string
+
 	// Standby, if it holds a process, hands that process to the instance, which then
 	// starts none. It must have the same command line and environment as the Spec.
 	Standby *Standby

@@ -105,8 +105,12 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	if s != nil && s.Client != nil {
 		return g.forward(ctx, i.Unit, s, method, params, false)
 	}
-	i.Unit.Log.Warn("the extension sent a request that belongs to no single caller; the request is refused", "method", method,
-		"next", `runtime.instances = "per_session" gives each session an instance of its own`)
+	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
+		i.Unit.Log.Info("refused roots/list: it belongs to no call, and several clients share this process", "next", "roots in the configuration of "+i.Unit.ID()+" answer it")
+	} else {
+		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
+			"next", `runtime.instances = "per_session" gives each session an instance of its own`)
+	}
 	return nil, protocol.Errorf(protocol.ToolNotFound, "%s: nobody can be asked: this host runs one instance for several sessions, and the request belongs to no call of exactly one of them", method)
 }
 

@@ -1,0 +1,37 @@
+package runtime
+
+import (
+	"encoding/json"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/protocol"
+)
+
+// rootsResult returns the result of roots/list with the given directories; nil without any.
+func rootsResult(dirs []string) json.RawMessage {
+	if len(dirs) == 0 {
+		return nil
+	}
+	type root struct {
+		URI  string `json:"uri"`
+		Name string `json:"name"`
+	}
+	list := make([]root, 0, len(dirs))
+	for _, dir := range dirs {
+		path := filepath.ToSlash(dir)
+		if !strings.HasPrefix(path, "/") { // a drive of Windows
+			path = "/" + path
+		}
+		uri := url.URL{Scheme: "file", Path: path}
+		list = append(list, root{uri.String(), filepath.Base(dir)})
+	}
+	return mustJSON(map[string]any{"roots": list})
+}
+
+// answersRoots reports whether the host itself answers a request of the child.
+func (c *child) answersRoots(m *jsonrpc.Message) bool {
+	return c.roots != nil && m.ID != nil && m.Method == protocol.MethodRootsList
+}
