@@ -85,3 +85,31 @@ func TestPeopleAreAskedLast(t *testing.T) {
 		t.Errorf("a person is asked about a tool that is held back: %+v", asked)
 	}
 }
+
+// A request that two readers read in two ways reaches nobody while a policy decides about
+// requests: not by any method, and not if the schema of the tool cannot be used.
+func TestAmbiguousRequestsAreRefused(t *testing.T) {
+	processtest.Leaks(t)
+	allow := member("allow", governance.Authorization, decider(func(governance.Flow, *governance.Exchange) governance.Decision { return governance.Decision{} }))
+	f := newFolder(t).add("x", rich("older", ""))
+	f.add("y", "[transport]\nkind = \"exec\"\n[[tools]]\nname = \"t\"\ncommand = [\"cat\"]\ninput_schema = {type = \"object\", properties = {a = {\"$ref\" = \"https://example.com/a\"}}}\n")
+	h := f.open(exthost.Options{Policies: []governance.Member{allow}})
+	w := overStreamable(t, h, "/mcp", false)
+	for id, tt := range []struct{ method, params, twin string }{
+		{"resources/read", `"uri":"test://secret","uri":"test://note"`, "uri"},
+		{"resources/read", `"uri":"test://note","URI":"test://secret"`, "URI"},
+		{"prompts/get", `"name":"ext_x_p","arguments":{"a":"1","\u0061":"2"}`, "a"},
+		{"completion/complete", `"ref":{"type":"ref/prompt","name":"ext_x_p","Name":"q"},"argument":{"name":"x","value":""}`, "Name"},
+		{"resources/subscribe", `"uri":"test://note","uri":"test://note"`, "uri"},
+		{"tools/call", `"name":"ext_y_t","arguments":{"a":1,"a":2}`, "a"},
+		{"tools/call", `"name":"ext_x_ask","arguments":{"for":"roots","For":"sampling"}`, "For"},
+	} {
+		got := w.request(t, id+1, tt.method, tt.params)
+		if !strings.Contains(got, "invalid_arguments") || !strings.Contains(got, `\"`+tt.twin+`\"`) {
+			t.Errorf("%s: %s", tt.method, got)
+		}
+	}
+	if n := statusOf(t, h, "y").Calls; n != 0 {
+		t.Errorf("%d calls reached y", n)
+	}
+}

@@ -50,7 +50,7 @@ var house = map[string]struct {
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest", "internal/display", "internal/schema"}, "a worker: names and validates, calls nothing"},
 	"hooks":                {[]string{"protocol", "internal/inflight", "internal/process", "internal/rawjson", "internal/glob"}, "a worker: ordered callbacks"},
-	"governance":           {[]string{"protocol", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
+	"governance":           {[]string{"governance/internal/strictjson", "protocol", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
 	"governance/builtin":   {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/display", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
 	"governance/pins":      {[]string{"protocol"}, "compares descriptors with what was approved"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -45,6 +46,11 @@ func (r *exchangeRun) check(flow Flow, action Action, to json.RawMessage) (json.
 		return nil, fmt.Errorf("%s is not an object", what)
 	}
 	x := r.x
+	if flow == Request && action == Modify {
+		if err := strictjson.NoTwins(to); err != nil {
+			return nil, fmt.Errorf("%s is ambiguous: %w", what, err)
+		}
+	}
 	switch {
 	case action == Respond:
 	case flow == Request && x.Method == protocol.MethodToolsCall && x.ToChild:
@@ -61,23 +67,18 @@ func (r *exchangeRun) check(flow Flow, action Action, to json.RawMessage) (json.
 // sameCall checks that a changed tools/call names the same tool. Authorization has decided
 // about that name and does not run again.
 func sameCall(before, after json.RawMessage) error {
-	seen := make(map[string]json.RawMessage)
-	for key, value := range rawjson.Members(after) {
+	for key := range rawjson.Members(after) {
 		for _, own := range []string{"name", "arguments"} {
-			if !strings.EqualFold(key, own) {
-				continue
+			if key != own && strings.EqualFold(key, own) { // some extensions decode member names case-insensitively
+				return fmt.Errorf("the request it returns has a member %q in place of %q", key, own)
 			}
-			if _, twice := seen[own]; twice || key != own { // some extensions decode member names case-insensitively
-				return fmt.Errorf("the request it returns has a member %q beside %q", key, own)
-			}
-			seen[own] = value
 		}
 	}
 	was, _ := rawjson.Text(rawjson.Get(before, "name"))
-	if is, _ := rawjson.Text(seen["name"]); is != was {
+	if is, _ := rawjson.Text(rawjson.Get(after, "name")); is != was {
 		return fmt.Errorf("the request it returns calls %q instead of %q", is, was)
 	}
-	if arguments := bytes.TrimSpace(seen["arguments"]); len(arguments) > 0 && arguments[0] != '{' {
+	if arguments := bytes.TrimSpace(rawjson.Get(after, "arguments")); len(arguments) > 0 && arguments[0] != '{' {
 		return errors.New("the request it returns has arguments that are not an object")
 	}
 	return nil

@@ -233,9 +233,9 @@ func TestG4WhatContentMayNotReturn(t *testing.T) {
 		{"too large", `{"name":"work","arguments":{"a":"` + strings.Repeat("a", 200) + `"}}`, "over the limit of 200"},
 		{"another tool", `{"name":"rm","arguments":{}}`, `calls "rm" instead of "work"`},
 		{"no tool", `{"arguments":{}}`, `calls "" instead of "work"`},
-		{"two tools", `{"name":"work","name":"rm"}`, `a member "name" beside`},
-		{"two spellings", `{"name":"work","Name":"rm"}`, `a member "Name" beside`},
-		{"a folded spelling", `{"name":"work","argumentſ":{}}`, `a member "argumentſ" beside`},
+		{"two tools", `{"name":"work","name":"rm"}`, `the member "name" stands there twice`},
+		{"two spellings", `{"name":"work","Name":"rm"}`, `the member "Name" stands beside "name"`},
+		{"a folded spelling", `{"name":"work","argumentſ":{}}`, `a member "argumentſ" in place of "arguments"`},
 		{"arguments of another shape", `{"name":"work","arguments":[1]}`, "arguments that are not an object"},
 	}
 	for _, tt := range tests {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/governance/internal/strictjson"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -95,6 +96,11 @@ func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) error {
 	r.changed, r.asks = false, nil
 	defer r.dropAsks()
+	if flow == Request && len(members) > 0 {
+		if err := strictjson.NoTwins(r.x.Request); err != nil {
+			return protocol.Errorf(protocol.InvalidArguments, "the params of %s are ambiguous: %w", r.x.Method, err)
+		}
+	}
 	if err := r.each(ctx, flow, members, remaining, again); err != nil {
 		return err
 	}
