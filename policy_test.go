@@ -214,3 +214,23 @@ func TestReloadOfAClosedHost(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+// A denial is one whatever stands beside it, and an optional policy that has decided is not
+// skipped because the rest of its answer cannot be read.
+func TestOptionalPolicyThatHasDecided(t *testing.T) {
+	processtest.Leaks(t)
+	for answer, kind := range map[string]protocol.Kind{
+		`{"decision":"deny","reason":"not you","retry_after":"2s"}`: protocol.Rejected,
+		`{"decision":"deny","request":{},"because":1}`:              protocol.Rejected,
+		`{"decision":"ask","expiry":"soon"}`:                        protocol.GovernanceUnavailable,
+		`{"verdict":"deny"}`:                                        "",
+	} {
+		s := governance.Spec{Name: "guard", Category: governance.Authorization, Kind: governance.KindNative, Cmd: []string{"sh", "-c",
+			`read -r line; echo '{"jsonrpc":"2.0","id":0,"result":{}}'; while read -r line; do id=${line#*'"id":'}; echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":` + answer + `}'; done`}}
+		s.Normalize()
+		h, _ := governed(t, exthost.Options{}, s)
+		if err := greet(t, h, "Ada"); protocol.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %q", answer, err, kind)
+		}
+	}
+}

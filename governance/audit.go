@@ -3,6 +3,7 @@ package governance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -76,10 +77,10 @@ func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *
 	*remaining -= e.took
 	err := e.err
 	if err == nil {
-		err = r.checkAction(Request, m, &e.Decision, new(Step))
+		err = m.decided(r.checkAction(Request, m, &e.Decision, new(Step)))
 	}
 	switch {
-	case err != nil && !m.spec.Required:
+	case err != nil && !m.spec.Required && !errors.Is(err, ErrDecided):
 		return r.x.Request, true
 	case err == nil && e.Action == Allow:
 		return r.x.Request, true

@@ -60,10 +60,10 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	shadowed := m.shadowed || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
 	err := e.err
 	if err == nil {
-		err = r.checkAction(flow, m, &e.Decision, &s)
+		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
 	}
 	if err != nil {
-		return r.policyFailed(ctx, m, s, err, shadowed)
+		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !errors.Is(err, ErrDecided))
 	}
 	s.Action, s.Code, s.Reason = e.Action, e.Code, e.Reason
 	if shadowed && e.Action != Allow {
@@ -87,6 +87,14 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	}
 	r.recordStep(m, s)
 	return nil
+}
+
+// decided returns err, the error in a decision of m, as one of a policy that has decided.
+func (m *member) decided(err error) error {
+	if err == nil || m.spec.Category == Observability || m.spec.Category == Audit {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDecided, err)
 }
 
 // checkAction returns an error for an action that m may not take. It ignores changes by
@@ -127,8 +135,8 @@ func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) er
 	return err
 }
 
-// policyFailed ends the exchange when m is required and could not decide.
-func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err error, shadowed bool) error {
+// policyFailed ends the exchange because m could not decide, unless m is ignored.
+func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err error, ignored bool) error {
 	if ctx.Err() != nil {
 		s.Reason = ctx.Err().Error()
 		r.recordStep(m, s)
@@ -137,7 +145,7 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 	s.Outcome, s.Reason = PluginError, err.Error()
 	r.recordStep(m, s)
 	m.warnError(r.p.o.Log, err, s.Flow)
-	if shadowed || !m.spec.Required {
+	if ignored {
 		return nil
 	}
 	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide: %w", m.spec.Name, err)

@@ -3,6 +3,7 @@ package governance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -82,6 +83,10 @@ const DefaultExpiry = 5 * time.Minute
 type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }
+
+// ErrDecided is wrapped by the error of a policy that stated a decision other than [Allow]
+// in a form that cannot be read. The exchange then ends even if the policy is not required.
+var ErrDecided = errors.New("it has decided, and the decision cannot be carried out")
 
 // Visibler is a policy that also decides which tools a caller sees in lists. Visible is
 // called for each tool of a list, so it must be quick.

@@ -70,7 +70,7 @@ func (c cell) want() effect {
 	switch does := c.does; {
 	case does == Fail, does == Hang, does == Malformed && content:
 		e.Outcome = governance.PluginError
-		if acts && c.spec.Required {
+		if acts && (c.spec.Required || does == Malformed) {
 			c.refuse(&e, protocol.GovernanceUnavailable, governance.CodeUnavailable)
 		}
 	case does == Deny && acts:

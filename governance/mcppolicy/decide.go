@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +46,8 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 			return governance.Decision{Action: governance.Modify, JSON: a.Result.Modified}, nil
 		}
 		if body, err = h.merge(x, body, i, a.Result.Modified); err != nil {
-			return governance.Decision{}, protocol.Errorf(protocol.InvalidResponse, "the modified_payload of %s cannot be used: %w", h.name, err)
+			return governance.Decision{}, fmt.Errorf("%w: %w", governance.ErrDecided,
+				protocol.Errorf(protocol.InvalidResponse, "the modified_payload of %s cannot be used: %w", h.name, err))
 		}
 	}
 	if flow == governance.Request && !x.Notify {
@@ -116,11 +119,11 @@ type answer struct {
 }
 
 type result struct {
-	Continue   *bool             `json:"continue_processing"` // absent means true, by the plugin API
-	Modified   json.RawMessage   `json:"modified_payload"`
-	Violation  json.RawMessage   `json:"violation"`
-	Headers    map[string]string `json:"http_headers"`
-	RetryDelay float64           `json:"retry_delay_ms"`
+	Continue   *bool           `json:"continue_processing"` // absent means true, by the plugin API
+	Modified   json.RawMessage `json:"modified_payload"`
+	Violation  json.RawMessage `json:"violation"`
+	Headers    json.RawMessage `json:"http_headers"`
+	RetryDelay json.RawMessage `json:"retry_delay_ms"`
 }
 
 type pluginError struct {
@@ -184,31 +187,31 @@ func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.C
 // denial converts a result that stops the exchange.
 func (a *answer) denial() governance.Decision {
 	var v struct {
-		Reason, Description, Code string
-		Details                   json.RawMessage
-		Headers                   map[string]string `json:"http_headers"`
+		Reason, Description, Code, Details json.RawMessage
+		Headers                            json.RawMessage `json:"http_headers"`
 	}
 	_ = json.Unmarshal(a.Result.Violation, &v) // an unknown form still denies
-	reason, more := strings.TrimSpace(v.Reason), strings.TrimSpace(v.Description)
+	text := func(raw json.RawMessage) string { s, _ := rawjson.Text(raw); return strings.TrimSpace(s) }
+	reason, more := text(v.Reason), text(v.Description)
 	if reason == "" || more == reason {
 		reason, more = more, ""
 	}
 	if more != "" {
 		reason += ": " + more
 	}
-	d := governance.Decision{Action: governance.Deny, Code: v.Code, Reason: reason}
+	d := governance.Decision{Action: governance.Deny, Code: text(v.Code), Reason: reason}
 	if details := string(v.Details); details != "null" && details != "{}" {
 		d.Data = v.Details
 	}
-	for _, headers := range []map[string]string{v.Headers, a.Result.Headers} {
-		for name, value := range headers {
-			if n, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "Retry-After") {
+	for _, headers := range []json.RawMessage{v.Headers, a.Result.Headers} {
+		for name, value := range rawjson.Members(headers) {
+			if n, err := strconv.ParseUint(text(value), 10, 31); err == nil && strings.EqualFold(name, "Retry-After") {
 				d.RetryAfter = time.Duration(n) * time.Second
 			}
 		}
 	}
-	if d.RetryAfter == 0 && a.Result.RetryDelay > 0 {
-		d.RetryAfter = time.Duration(a.Result.RetryDelay) * time.Millisecond
+	if n, err := strconv.ParseFloat(string(a.Result.RetryDelay), 64); err == nil && d.RetryAfter == 0 && n > 0 && n < math.MaxInt32 {
+		d.RetryAfter = time.Duration(n) * time.Millisecond
 	}
 	return d
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,11 +26,50 @@ var (
 	members   = []string{"decision", "code", "reason", "data", "retry_after", "expiry", "request", "response"}
 )
 
-// decode decodes a [protocol.DecideResult] strictly.
+// decode decodes a [protocol.DecideResult]. A denial stays one whatever stands beside it. All
+// else is decoded strictly: an error wraps [governance.ErrDecided] when the answer states a
+// decision other than allow.
 func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
 	if answer, err = rawjson.Object(answer); err != nil {
 		return d, err
 	}
+	decided := false
+	for name, value := range rawjson.Members(answer) {
+		if !strings.EqualFold(name, "decision") || string(value) == "null" {
+			continue
+		}
+		word, _ := rawjson.Text(value)
+		if strings.EqualFold(strings.TrimSpace(word), protocol.DecisionDeny) {
+			return denial(answer), nil
+		}
+		decided = decided || word != protocol.DecisionAllow
+	}
+	if d, err = decodeStrictly(flow, answer); err != nil && decided {
+		return governance.Decision{}, fmt.Errorf("%w: %w", governance.ErrDecided, err)
+	}
+	return d, err
+}
+
+// denial returns the denial in answer with the side fields that can be read.
+func denial(answer json.RawMessage) governance.Decision {
+	d := governance.Decision{Action: governance.Deny, Data: rawjson.Get(answer, "data")}
+	d.Code, _ = rawjson.Text(rawjson.Get(answer, "code"))
+	d.Reason, _ = rawjson.Text(rawjson.Get(answer, "reason"))
+	after := rawjson.Get(answer, "retry_after")
+	if text, ok := rawjson.Text(after); ok {
+		d.RetryAfter, _ = time.ParseDuration(text)
+		after = json.RawMessage(text)
+	}
+	if n, err := strconv.ParseFloat(string(after), 64); err == nil {
+		d.RetryAfter, _ = seconds("retry_after", n)
+	}
+	d.RetryAfter = max(d.RetryAfter, 0)
+	return d
+}
+
+// decodeStrictly decodes an answer that is no denial. An unknown or repeated member is an
+// error.
+func decodeStrictly(flow governance.Flow, answer json.RawMessage) (d governance.Decision, err error) {
 	has := make(map[string]bool)
 	for name, value := range rawjson.Members(answer) {
 		_, seen := has[name]
@@ -53,9 +93,6 @@ func decode(flow governance.Flow, answer json.RawMessage) (d governance.Decision
 		return d, fmt.Errorf("%q is no decision%s; say one of %s", r.Decision, suggest(r.Decision, decisions), strings.Join(decisions, ", "))
 	}
 	d = governance.Decision{Action: action, Code: r.Code, Reason: r.Reason, Data: r.Data}
-	if d.RetryAfter, err = seconds("retry_after", r.RetryAfter); err != nil {
-		return governance.Decision{}, err
-	}
 	if d.Expiry, err = seconds("expiry", r.Expiry); err != nil {
 		return governance.Decision{}, err
 	}

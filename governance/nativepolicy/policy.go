@@ -1,6 +1,6 @@
 // Package nativepolicy asks policies that answer governance/decide over the native
-// protocol. Only an explicit "allow" allows, and an answer with an unknown member is an
-// error.
+// protocol. Only an explicit "allow" allows. A denial is one whatever stands beside it; any
+// other answer with an unknown member is an error.
 package nativepolicy
 
 import (

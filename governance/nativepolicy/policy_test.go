@@ -30,6 +30,7 @@ func (s *script) Call(_ context.Context, method string, params json.RawMessage) 
 
 func TestDecisions(t *testing.T) {
 	const request, response = governance.Request, governance.Response
+	deny := governance.Decision{Action: governance.Deny}
 	for _, tt := range []struct {
 		flow   governance.Flow
 		answer string
@@ -54,9 +55,12 @@ func TestDecisions(t *testing.T) {
 		{request, `{"decision":"alow"}`, governance.Decision{}, `"alow" is no decision (allow?)`},
 		{request, `{"decision":"Allow"}`, governance.Decision{}, `"Allow" is no decision (allow?)`},
 		{request, `{"decision":true}`, governance.Decision{}, "cannot unmarshal bool"},
-		{request, `{"decision":"deny","decision":"allow"}`, governance.Decision{}, "it says decision twice"},
+		{request, `{"decision":"deny","decision":"allow"}`, deny, ""},
+		{request, `{"decision":"allow","Decision":" DENY "}`, deny, ""},
+		{request, `{"decision":"ask","decision":"allow"}`, governance.Decision{}, "it says decision twice"},
 		{request, `{"Decision":"allow"}`, governance.Decision{}, `"Decision" has no meaning in it (decision?)`},
-		{request, `{"decision":"deny","reson":"r"}`, governance.Decision{}, `"reson" has no meaning in it (reason?)`},
+		{request, `{"decision":"deny","reson":"r","request":{},"code":7,"reason":["r"]}`, deny, ""},
+		{request, `{"decision":"ask","reson":"r"}`, governance.Decision{}, `"reson" has no meaning in it (reason?)`},
 		{request, `{"decision":"modify"}`, governance.Decision{}, "modify in the request flow needs a request"},
 		{request, `{"decision":"modify","request":null}`, governance.Decision{}, "modify in the request flow needs a request"},
 		{request, `{"decision":"modify","response":{}}`, governance.Decision{}, "modify in the request flow needs a request"},
@@ -66,8 +70,11 @@ func TestDecisions(t *testing.T) {
 		{request, `{"decision":"respond"}`, governance.Decision{}, "respond in the request flow needs a response"},
 		{response, `{"decision":"respond","response":{}}`, governance.Decision{}, "respond is for the request flow"},
 		{response, `{"decision":"ask","response":{}}`, governance.Decision{}, "ask in the response flow goes without a response"},
-		{request, `{"decision":"deny","retry_after":-1}`, governance.Decision{}, "retry_after is a number of seconds"},
-		{request, `{"decision":"deny","retry_after":"1m"}`, governance.Decision{}, "cannot unmarshal string"},
+		{request, `{"decision":"deny","retry_after":-1}`, deny, ""},
+		{request, `{"decision":"deny","retry_after":"1m"}`, governance.Decision{Action: governance.Deny, RetryAfter: time.Minute}, ""},
+		{request, `{"decision":"deny","retry_after":"2"}`, governance.Decision{Action: governance.Deny, RetryAfter: 2 * time.Second}, ""},
+		{request, `{"decision":"deny","retry_after":"-2h"}`, deny, ""},
+		{request, `{"decision":"ask","expiry":-1}`, governance.Decision{}, "expiry is a number of seconds"},
 	} {
 		p := nativepolicy.New(governance.Spec{Category: governance.Content}, &script{answer: tt.answer})
 		got, err := p.Decide(t.Context(), tt.flow, &governance.Exchange{Method: "tools/call"})
@@ -76,6 +83,10 @@ func TestDecisions(t *testing.T) {
 		}
 		if (err != nil) != (tt.fault != "") || err != nil && (!strings.Contains(err.Error(), tt.fault) || protocol.KindOf(err) != protocol.InvalidResponse) {
 			t.Errorf("%s, %s: error %v, want … %s", tt.flow, tt.answer, err, tt.fault)
+		}
+		stated := strings.Contains(tt.answer, `"decision":`) && !strings.Contains(tt.answer, `"decision":null`) && !strings.HasPrefix(tt.answer, `{"decision":"allow"`)
+		if err != nil && errors.Is(err, governance.ErrDecided) != stated {
+			t.Errorf("%s, %s: %v; it states a decision: %t", tt.flow, tt.answer, err, stated)
 		}
 	}
 }
