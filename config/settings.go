@@ -15,7 +15,7 @@ func (l *loader) variables() *strict.Node {
 	root := &strict.Node{Kind: strict.Map}
 	known := map[string]bool{}
 	for _, leaf := range settable() {
-		name := variable(leaf.Path)
+		name := "EXTHOST_" + strings.ToUpper(strings.ReplaceAll(leaf.Path, ".", "_"))
 		known[name] = true
 		if value := l.environ[name]; value != "" {
 			set(root, leaf.Path, &strict.Node{Pos: strict.Pos{Source: "env " + name}, Kind: strict.String, Text: value, Loose: true})
@@ -55,14 +55,10 @@ func sections() []string {
 	return names
 }
 
-func variable(path string) string {
-	return "EXTHOST_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
-}
-
 // settable returns every scalar and list of scalars that every configuration has.
-func settable() []strict.Leaf { return strict.Leaves(Default(), never) }
-
-func never(string, string) bool { return false }
+func settable() []strict.Leaf {
+	return strict.Leaves(Default(), func(string, string) bool { return false })
+}
 
 // flags returns the tree that the flags state.
 func (l *loader) flags() *strict.Node {

@@ -101,7 +101,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 			continue
 		}
 		r.Dirs = append(r.Dirs, linksOn(root)...)
-		w := newWalk(ctx, o, root, i)
+		w := &walk{ctx: ctx, o: o, root: root, index: i}
 		if err := w.run(); err != nil {
 			return nil, err
 		}

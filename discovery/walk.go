@@ -41,10 +41,6 @@ type walk struct {
 	dirs         []string // directories that were searched, or whose manifest was read
 }
 
-func newWalk(ctx context.Context, o Options, r root, index int) *walk {
-	return &walk{ctx: ctx, o: o, root: r, index: index}
-}
-
 // run walks the root. Its only error is ctx's.
 func (w *walk) run() error {
 	conf := fastwalk.DefaultConfig

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/protocol"
@@ -62,8 +64,8 @@ type child struct {
 // newChild returns a child without a connection.
 func newChild(s *Spec, d dialect, b endpoint) *child {
 	c := &child{
-		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: newNoiseFilter(s.Logger),
-		slot: newSlot(), startedAt: time.Now(),
+		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: &noiseFilter{log: s.Logger, limit: rate.NewLimiter(1, 10)},
+		slot: &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)}, startedAt: time.Now(),
 		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1), callTimedOut: make(chan struct{}, 1),
 		unanswered: newUnanswered(),
 		connDone:   make(chan struct{}), done: make(chan struct{}),

@@ -34,10 +34,6 @@ type noiseFilter struct {
 	partial  string // the partial line at the end of the stream
 }
 
-func newNoiseFilter(log *slog.Logger) *noiseFilter {
-	return &noiseFilter{log: log, limit: rate.NewLimiter(1, 10)}
-}
-
 // line handles a line that is not a frame. An error ends the connection.
 func (n *noiseFilter) line(line []byte, err error) error {
 	n.last = cutLine(line)

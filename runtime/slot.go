@@ -21,8 +21,6 @@ type slot struct {
 	failed chan *protocol.Error // for the call in flight: takes why it fails; nil without a call
 }
 
-func newSlot() *slot { return &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)} }
-
 // failCall fails the call in flight because of a line that is not its answer. A child that
 // takes one call at a time prints the line in place of the answer.
 func (s *slot) failCall(fault *protocol.Error) {

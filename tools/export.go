@@ -44,7 +44,13 @@ var vendors = map[Format]vendor{
 	OpenAI:     {adaptOpenAI, openAITool, "[", "]"},
 	OpenAIChat: {adaptOpenAI, openAIChatTool, "[", "]"},
 	Gemini:     {inline, geminiTool, `{"functionDeclarations":[`, "]}"},
-	MCP:        {unchanged, mcpTool, `{"tools":[`, "]}"},
+	MCP: {
+		func(description string, schema json.RawMessage) (string, json.RawMessage, error) {
+			return description, schema, nil
+		},
+		func(e *Entry, _ string, _ json.RawMessage) json.RawMessage { return e.Descriptor },
+		`{"tools":[`, "]}",
+	},
 }
 
 // Export encodes the definitions of entries in a vendor's format. A vendor refuses the
@@ -84,12 +90,6 @@ func Export(f Format, entries []*Entry) (json.RawMessage, []Omission) {
 	b.WriteString(v.close)
 	return b.Bytes(), omitted
 }
-
-func unchanged(description string, schema json.RawMessage) (string, json.RawMessage, error) {
-	return description, schema, nil
-}
-
-func mcpTool(e *Entry, _ string, _ json.RawMessage) json.RawMessage { return e.Descriptor }
 
 func anthropicTool(e *Entry, description string, schema json.RawMessage) json.RawMessage {
 	return object([]member{{"name", rawjson.Quote(e.Name)}, {"description", rawjson.Quote(description)}, {"input_schema", schema}})

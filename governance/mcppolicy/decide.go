@@ -33,7 +33,7 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		if err != nil {
 			return governance.Decision{}, err
 		}
-		if !a.proceed() {
+		if a.Result.Continue != nil && !*a.Result.Continue {
 			return a.denial(), nil
 		}
 		if a.Context != nil {
@@ -181,8 +181,6 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 	}
 	return &a, nil
 }
-
-func (a *answer) proceed() bool { return a.Result.Continue == nil || *a.Result.Continue }
 
 // denial converts a result that stops the exchange.
 func (a *answer) denial() governance.Decision {

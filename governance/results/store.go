@@ -123,7 +123,8 @@ func (s *Store) reserve(handle string, e entry) error {
 	if err := s.sweepLocked(e.since); err != nil {
 		return err
 	}
-	for _, old := range s.byAgeLocked() {
+	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return s.entries[a].since.Compare(s.entries[b].since) })
+	for _, old := range oldest {
 		if s.size+e.size <= s.o.Quota {
 			break
 		}
@@ -135,10 +136,6 @@ func (s *Store) reserve(handle string, e entry) error {
 	s.size += e.size
 	s.scheduleLocked()
 	return nil
-}
-
-func (s *Store) byAgeLocked() []string {
-	return slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return s.entries[a].since.Compare(s.entries[b].since) })
 }
 
 func (s *Store) file(handle string) string { return filepath.Join(s.o.Dir, prefix+handle) }

@@ -44,10 +44,7 @@ func probePlaceholders(_ context.Context, s *subject) error {
 			}
 		}
 	}
-	if err := issues(Fail, failures); err != nil {
-		return err
-	}
-	return issues(Hint, hints)
+	return verdict(failures, hints)
 }
 
 // optionLike returns arguments whose value of name begins with a dash.

@@ -49,10 +49,7 @@ func probeManifest(_ context.Context, s *subject) error {
 	if s.status.Description == "" && !strings.Contains(s.status.ID, ".") {
 		hints = append(hints, "[plugin] has no description, by which an operator chooses")
 	}
-	if err := issues(Fail, failures); err != nil {
-		return err
-	}
-	return issues(Hint, hints)
+	return verdict(failures, hints)
 }
 
 func probeStart(ctx context.Context, s *subject) error {
@@ -125,10 +122,7 @@ func probeDescriptions(_ context.Context, s *subject) error {
 			hints = append(hints, fmt.Sprintf("%q is little to know of %s: say what it does and when to use it", own, e.Tool))
 		}
 	}
-	if err := issues(Fail, failures); err != nil {
-		return err
-	}
-	return issues(Hint, hints)
+	return verdict(failures, hints)
 }
 
 func probeParameters(_ context.Context, s *subject) error {
@@ -162,10 +156,7 @@ func probeSchemas(_ context.Context, s *subject) error {
 			hints = append(hints, e.Tool+` takes anything: a schema without properties says so better with "additionalProperties": false`)
 		}
 	}
-	if err := issues(Fail, failures); err != nil {
-		return err
-	}
-	return issues(Hint, hints)
+	return verdict(failures, hints)
 }
 
 func probeVendors(_ context.Context, s *subject) error {
@@ -201,8 +192,5 @@ func probeAnnotations(_ context.Context, s *subject) error {
 			hints = append(hints, e.Tool+" does not say whether it only reads (readOnlyHint): clients ask before each call")
 		}
 	}
-	if err := issues(Fail, failures); err != nil {
-		return err
-	}
-	return issues(Hint, hints)
+	return verdict(failures, hints)
 }

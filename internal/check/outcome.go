@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,4 +65,9 @@ func issues(outcome Outcome, lines []string) error {
 		return nil
 	}
 	return &outcomeError{outcome, strings.Join(lines, "\n")}
+}
+
+// verdict is the outcome of a probe with these failures and, without failures, hints.
+func verdict(failures, hints []string) error {
+	return cmp.Or(issues(Fail, failures), issues(Hint, hints))
 }

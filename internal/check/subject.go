@@ -217,8 +217,3 @@ func (s *subject) sample() (*fixtureCall, error) {
 	}
 	return nil, errNothingToCall
 }
-
-// skipNoCall is the skip of a probe that needs a call; it tells how to allow one.
-func skipNoCall() error {
-	return skipf(`nothing may be called: name a harmless call in %s, {"calls": [{"tool": "…", "arguments": {…}}]}, or annotate a tool with readOnlyHint and give its parameters examples`, fixtureName)
-}

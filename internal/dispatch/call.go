@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/unit"
@@ -51,7 +52,7 @@ func (c *Call) arguments() json.RawMessage {
 	if len(now) == len(c.params) && &now[0] == &c.params[0] {
 		return c.parsed.arguments
 	}
-	return toolArguments(now)
+	return tools.Arguments(rawjson.Get(now, "arguments"))
 }
 
 // route finds the target of r, whose params, of a tool call, are t. On an error the

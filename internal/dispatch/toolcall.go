@@ -66,8 +66,3 @@ func (t *toolCall) params(tool string) json.RawMessage {
 	out = append(rawjson.AppendText(append(out, `{"name":`...), tool), `,"arguments":`...)
 	return append(append(out, t.arguments...), '}')
 }
-
-// toolArguments returns the arguments in params.
-func toolArguments(params json.RawMessage) json.RawMessage {
-	return tools.Arguments(rawjson.Get(params, "arguments"))
-}

@@ -86,7 +86,8 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 
 // Close implements [jsonrpc.Transport]. It waits for all requests to end.
 func (c *client) Close() error {
-	c.end()
+	c.fail(jsonrpc.ErrClosed)
+	<-c.tasks.Close()
 	c.http.CloseIdleConnections()
 	return nil
 }

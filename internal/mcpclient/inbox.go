@@ -50,9 +50,3 @@ func (b *inbox) fail(cause error) {
 func (b *inbox) closedError() error {
 	return fmt.Errorf("%w: %w", jsonrpc.ErrClosed, context.Cause(b.ctx))
 }
-
-// end ends the transport and waits for its goroutines.
-func (b *inbox) end() {
-	b.fail(jsonrpc.ErrClosed)
-	<-b.tasks.Close()
-}

@@ -3,7 +3,6 @@ package policies
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,9 +19,6 @@ type pinning struct {
 	name   string
 	shadow bool // reports changed tools and withholds none
 }
-
-// pinsFile is the file of pins whose policy names none.
-func pinsFile(stateDir string) string { return filepath.Join(stateDir, "pins.json") }
 
 // PinsToolsOf reports whether a policy pins the tools of an extension.
 func (set *Set) PinsToolsOf(extension string) bool {

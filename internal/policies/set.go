@@ -3,6 +3,7 @@ package policies
 import (
 	"cmp"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 
@@ -76,7 +77,7 @@ func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
 		if err := os.MkdirAll(s.env.StateDir, 0o700); err != nil {
 			return nil, err
 		}
-		if err := p.Open(pinsFile(s.env.StateDir)); err != nil {
+		if err := p.Open(filepath.Join(s.env.StateDir, "pins.json")); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +93,8 @@ func (set *Set) Changed(before *Set) []string {
 	names := []string{}
 	for _, lists := range [][2][]governance.Member{{before.Members, set.Members}, {set.Members, before.Members}} {
 		for _, m := range lists[0] {
-			if !hasMember(lists[1], m) && !slices.Contains(names, m.Spec.Name) {
+			same := func(other governance.Member) bool { return sameMember(m, other) }
+			if !slices.ContainsFunc(lists[1], same) && !slices.Contains(names, m.Spec.Name) {
 				names = append(names, m.Spec.Name)
 			}
 		}

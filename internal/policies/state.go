@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -206,9 +205,4 @@ func (s *State) Close(ctx context.Context) error {
 		errs = append(errs, store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// hasMember reports whether list has a member that is the same policy with the same spec.
-func hasMember(list []governance.Member, m governance.Member) bool {
-	return slices.ContainsFunc(list, func(other governance.Member) bool { return sameMember(m, other) })
 }

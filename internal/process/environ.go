@@ -48,8 +48,8 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			continue
 		}
 		secret := secretName(v.name()) || passwordURL(v.value())
-		pass := !injectsCode(v.name()) && !denied[key] &&
-			(asked[key] || !secret && (p.Mode != "allowlist" || harmless(v.name())))
+		pass := !codeInjection.MatchString(v.name()) && !denied[key] &&
+			(asked[key] || !secret && (p.Mode != "allowlist" || harmlessNames.MatchString(v.name())))
 		switch {
 		case !pass:
 			delete(vars, key)

@@ -28,8 +28,6 @@ var (
 func secretName(name string) bool {
 	return secretSuffix.MatchString(name) || secretPart.MatchString(name)
 }
-func injectsCode(name string) bool { return codeInjection.MatchString(name) }
-func harmless(name string) bool    { return harmlessNames.MatchString(name) }
 
 // Secrets returns the values in env that look like secrets by the rules of [Environ], and
 // so must not be shown.

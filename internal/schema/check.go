@@ -123,7 +123,7 @@ func (k *Schema) Check(args json.RawMessage) []Fault {
 	case err == nil:
 		return nil
 	case errors.As(err, &invalid):
-		return explain(k.doc.root, value, invalid)
+		return explainer{k.doc.root, value}.problems(invalid) // none for an endlessly recursive schema: the arguments are not at fault
 	}
 	return []Fault{{Expected: "arguments that can be checked", Got: err.Error()}}
 }

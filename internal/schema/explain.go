@@ -21,12 +21,6 @@ type explainer struct {
 	value  any // the decoded arguments
 }
 
-// explain returns the faults of err. An endlessly recursive schema yields none, because the
-// arguments are not at fault.
-func explain(schema, value any, err *jsonschema.ValidationError) []Fault {
-	return explainer{schema, value}.problems(err)
-}
-
 func (x explainer) problems(err *jsonschema.ValidationError) []Fault {
 	path := pointer(err.InstanceLocation)
 	got := x.at(err.InstanceLocation)

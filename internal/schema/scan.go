@@ -20,8 +20,6 @@ const (
 	maxExponent    = 1000
 )
 
-func notJSON(err error) error { return fmt.Errorf("not valid JSON: %w", err) }
-
 // scanner scans JSON text that rawjson.Check has accepted. It checks the rest: size, depth,
 // duplicate keys and the size of numbers.
 type scanner struct {
@@ -36,7 +34,7 @@ type scanner struct {
 // enforces max and rejects duplicate keys, which two readers may resolve differently.
 func decode(data []byte, max bounds) (any, *scanner, error) {
 	if err := rawjson.Check(data); err != nil {
-		return nil, nil, notJSON(err)
+		return nil, nil, fmt.Errorf("not valid JSON: %w", err)
 	}
 	s := &scanner{data: data, max: max}
 	v, err := s.value(0)

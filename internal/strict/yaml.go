@@ -27,7 +27,8 @@ func YAML(src *Source, r *Report) *Node {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		r.Add(yamlErrorPos(src.file, err), "", "not valid YAML: %s", yamlMessage(err))
+		line, _ := strconv.Atoi(yamlLine.FindStringSubmatch(err.Error())[1])
+		r.Add(Pos{File: src.file, Line: line}, "", "not valid YAML: %s", yamlMessage(err))
 		return nil
 	}
 	if len(doc.Content) == 0 { // nothing but comments
@@ -41,11 +42,6 @@ func YAML(src *Source, r *Report) *Node {
 }
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
-
-func yamlErrorPos(file string, err error) Pos {
-	line, _ := strconv.Atoi(yamlLine.FindStringSubmatch(err.Error())[1])
-	return Pos{File: file, Line: line}
-}
 
 func yamlMessage(err error) string { return yamlLine.ReplaceAllString(err.Error(), "") }
 

@@ -2,7 +2,6 @@ package dev
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -121,13 +120,6 @@ func patient(r manifest.Runtime) manifest.Runtime {
 	r.StartTimeout, r.CallTimeout, r.MaxCallTimeout = &never, &never, &never
 	r.Restart.MaxAttempts, r.Restart.BaseBackoff, r.Restart.MaxBackoff = &again, &soon, &soon
 	return r
-}
-
-// relayed has the host run a relay in place of each extension, with a socket in dir.
-func relayed(dir string) func(id string, argv []string) []string {
-	return func(id string, argv []string) []string {
-		return append([]string{"exthost", "attach", "--relay", filepath.Join(dir, id+".sock"), "--"}, argv...)
-	}
 }
 
 // attachTick is the interval at which a session looks for attached extensions.

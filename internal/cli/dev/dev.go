@@ -66,7 +66,9 @@ func (s *session) run(ctx context.Context) error {
 			return err
 		}
 		defer os.RemoveAll(sockets)
-		o.Mode.Command = relayed(sockets)
+		o.Mode.Command = func(id string, argv []string) []string { // a relay in place of each extension
+			return append([]string{"exthost", "attach", "--relay", filepath.Join(sockets, id+".sock"), "--"}, argv...)
+		}
 	}
 	cfg, err := s.config()
 	if err != nil {
