@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds every wait of a test; none is expected to last.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // binDir holds the programs that tests have built.
 var binDir string

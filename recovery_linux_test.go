@@ -25,7 +25,7 @@ func TestRecovery(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	h := newFolder(t).add("x", runs(program)+tireless+"healthy_after = \"0s\"\n").open(exthost.Options{})
-	stormtest.Claim(t, "p99 from kill to ready", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
+	stormtest.Claim(t, "p99 from kill to ready", 50*time.Millisecond, func() (time.Duration, string) {
 		var took stormtest.Durations
 		for range stormtest.Sized(20, 1000) {
 			pid := pidOf(t, h, "x")
@@ -45,7 +45,7 @@ func TestRecovery(t *testing.T) {
 }
 
 // many is how many extensions a host has that has many.
-const many = 100
+var many = stormtest.Sized(5, 100)
 
 // manySubjects is a folder of them.
 func manySubjects(t *testing.T, program string) *folder {
@@ -63,7 +63,7 @@ func TestManyStart(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	f := manySubjects(t, program)
-	stormtest.Claim(t, "start of a host to that of its processes", 4.0, 40.0, func() (float64, string) {
+	stormtest.Claim(t, "start of a host to that of its processes", 4.0, func() (float64, string) {
 		var bare, hosted stormtest.Durations
 		for range stormtest.Sized(1, 5) {
 			bare = append(bare, startBare(t, program))
@@ -162,7 +162,7 @@ func TestManyIdle(t *testing.T) {
 	program := subject(t)
 	processtest.Leaks(t)
 	one, f := newFolder(t).add("first", runs(program)), manySubjects(t, program)
-	stormtest.Claim(t, "KiB of the host for each idle extension", 80, 200, func() (int, string) {
+	stormtest.Claim(t, "KiB of the host for each idle extension", 80, func() (int, string) {
 		small, big := hostMemory(t, one.dir), hostMemory(t, f.dir)
 		return (big - small) / (many - 1), fmt.Sprintf("%d KiB with one, %d KiB with %d", small, big, many)
 	})

@@ -146,7 +146,7 @@ func TestX5Shutdown(t *testing.T) {
 			if x.willing {
 				limit, atOnce = 100*time.Millisecond, 1
 			}
-			stormtest.Claim(t, x.name+", longest shutdown", limit, 10*time.Second, func() (time.Duration, string) {
+			stormtest.Claim(t, x.name+", longest shutdown", limit, func() (time.Duration, string) {
 				took := x.ends(t, program, rounds, atOnce)
 				return took.Quantile(1), took.String()
 			})
@@ -166,7 +166,7 @@ func TestX1CloseKeepsItsDeadline(t *testing.T) {
 	for i := range 8 {
 		f.add(fmt.Sprintf("x%d", i), runs(program, "stubborn")+"[runtime]\nshutdown_grace = \"1h\"\n")
 	}
-	stormtest.Claim(t, "longest shutdown", 5*time.Second, 10*time.Second, func() (time.Duration, string) {
+	stormtest.Claim(t, "longest shutdown", 5*time.Second, func() (time.Duration, string) {
 		h := f.open(exthost.Options{})
 		var calls sync.WaitGroup
 		for i := range 8 {

@@ -3,6 +3,7 @@ package discovery
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,13 +21,19 @@ func TestGate(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(bin, "folder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(bin) // an empty element of PATH is not the working directory
+	if err := os.Mkdir(filepath.Join(bin, "relative"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "relative", "local"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(bin) // relative and empty elements of PATH do not count
 	host := Host{
 		LookupEnv: func(name string) (string, bool) {
 			v, ok := map[string]string{"SET": "x", "EMPTY": ""}[name]
 			return v, ok
 		},
-		Path: "/nonexistent" + string(filepath.ListSeparator) + bin,
+		Path: strings.Join([]string{"/nonexistent", "", "relative", "./relative", bin}, string(filepath.ListSeparator)),
 		OS:   "linux", Arch: "amd64", Version: "1.0.0-rc.1",
 	}
 	hint := map[string]string{"ffmpeg": "apt install ffmpeg"}
@@ -40,6 +47,7 @@ func TestGate(t *testing.T) {
 		{"bins", manifest.Requires{Bins: []string{"ffmpeg", "data", "folder"}, Hint: hint}, "", []string{
 			"the program ffmpeg is not on PATH, or not executable; apt install ffmpeg",
 			"the program data is not on PATH, or not executable", "the program folder is not on PATH, or not executable"}},
+		{"relative PATH", manifest.Requires{Bins: []string{"local"}}, "", []string{"the program local is not on PATH, or not executable"}},
 		{"env", manifest.Requires{Env: []string{"EMPTY", "UNSET"}}, "", []string{"the variable EMPTY is set, but empty", "the variable UNSET is not set"}},
 		{"os and arch", manifest.Requires{OS: []string{"darwin", "windows"}, Arch: []string{"arm64"}}, "", []string{
 			"the operating system is linux, and it runs on darwin, windows only", "the architecture is amd64, and it runs on arm64 only"}},

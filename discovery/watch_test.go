@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // told waits until the watcher signals a change.
 func told(t *testing.T, w *Watcher, of string) {

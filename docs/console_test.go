@@ -11,7 +11,7 @@ import (
 )
 
 // patience bounds every wait of a test; none is expected to last.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // usualPort is where the pages say that the host serves. The tests take any free
 // port and put it in its place.

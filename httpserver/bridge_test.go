@@ -132,7 +132,7 @@ func TestBridgeKilledChild(t *testing.T) {
 		}
 		return took
 	}
-	stormtest.Claim(t, "p99 from kill to the client's error", 50*time.Millisecond, 5*time.Second, func() (time.Duration, string) {
+	stormtest.Claim(t, "p99 from kill to the client's error", 50*time.Millisecond, func() (time.Duration, string) {
 		var took stormtest.Durations
 		for i := range stormtest.Sized(20, 200) {
 			took = append(took, kill(i))

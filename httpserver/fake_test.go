@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait of the tests. No test depends on the duration of a wait.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	if os.Getenv(processtest.ScriptVar) != "" {

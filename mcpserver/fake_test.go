@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait of the tests. No test depends on the duration of a wait.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // fake is a backend with scripted tools.
 type fake struct {

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait of a test. No wait is expected to take that long.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // meeting is the test's side of the script verb sync.
 type meeting struct {

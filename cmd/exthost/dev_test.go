@@ -250,7 +250,7 @@ func TestDevLatency(t *testing.T) {
 			p50 := took.Quantile(0.5)
 			t.Logf("%s: save to new answer: %v, of which the program's own start and end are %v; the aim is %v", tt.lang,
 				took, floor.Round(time.Millisecond), tt.bound)
-			if p50 > 20*tt.bound {
+			if stormtest.Full && p50 > 20*tt.bound {
 				t.Errorf("p50 is %v", p50)
 			}
 		})

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait for the program.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // project is a working directory with these files, manifests among them.
 func project(t *testing.T, files map[string]string) string {

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for an event; no test waits that long.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // policy is a service under test and its call of Serve.
 type policy struct {

@@ -65,8 +65,8 @@ tools = ["echo", "wait"]
 command = %q
 env = { %s = %q, GORACE = "atexit_sleep_ms=0" }
 [runtime]
-shutdown_grace = "500ms"
-start_timeout = "3s"
+shutdown_grace = "5s"
+start_timeout = "60s"
 `, path, processtest.ScriptVar, "native "+fault)
 }
 

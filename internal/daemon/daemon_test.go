@@ -23,7 +23,7 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
 	processtest.Main(m, map[string]processtest.Verb{

@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds every wait of a test; no wait takes that long.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // program is the exthost under test, built from this checkout.
 var program string

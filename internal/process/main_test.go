@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 var verbs = map[string]processtest.Verb{}
 
 // patience bounds waits for expected events. No test waits that long.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // child is a scripted process and its output.
 type child struct {

@@ -70,6 +70,11 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 				"JSON three deep":   quote(quote(quote(text))),
 				"escaped":           escapeAll(text),
 				"escaped in a text": quote(`{"x":` + escapeAll(text) + `}`),
+				"escaped two deep":  quote(quote(`{"x":` + escapeAll(text) + `}`)),
+				"escaped in three":  quote(quote(quote(`{"x":` + escapeAll(text) + `}`))),
+				"a key of a text":   `{` + quote(text) + `:"x"}`,
+				"an escaped key":    `{` + escapeAll(text) + `:"x"}`,
+				"key of an escape":  `{` + quote(text) + `:"\u0078"}`,
 				"base64":            `{"blob":` + quote(base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
 				"base64 of JSON":    `[` + quote(base64.RawURLEncoding.EncodeToString([]byte(padded(`{"x":`+escapeAll(text)+`}`)))) + `]`,
 				"a data URL":        `{"url":` + quote("data:text/plain;base64,"+base64.StdEncoding.EncodeToString([]byte(padded(text)))) + `}`,
@@ -80,6 +85,38 @@ func TestPlantedSecretsAreFound(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestEscapes: a pair of surrogates is one character of twelve bytes, half a pair is none.
+func TestEscapes(t *testing.T) {
+	for raw, want := range map[string]struct {
+		r    rune
+		size int
+	}{
+		`\ud83d\ude00x`: {'😀', 12}, `\ud83dx`: {utf8.RuneError, 6}, `\ud83d\u0041`: {utf8.RuneError, 6}, `\ude00\ud83d`: {utf8.RuneError, 6},
+		`\u00e9\u00e9`: {'é', 6}, `\nx`: {'\n', 2}, `\/x`: {'/', 2}, `\u00`: {utf8.RuneError, 2}, `\x`: {utf8.RuneError, 1}, `\`: {utf8.RuneError, 1},
+	} {
+		if r, size := decodeEscape([]byte(raw)); r != want.r || size != want.size {
+			t.Errorf("%s: %q of %d bytes, want %q of %d", raw, r, size, want.r, want.size)
+		}
+	}
+	if size, says := unescapeOne([]byte(`\ud83d\ude00x`)); size != 12 || says != 4 {
+		t.Errorf("a pair has %d bytes and says %d", size, says)
+	}
+}
+
+// TestNestingIsBounded: JSON is searched in strings within strings, and not for ever.
+func TestNestingIsBounded(t *testing.T) {
+	raw := `{"x":` + escapeAll(awsKey) + `}`
+	for range maxNesting {
+		raw = quote(raw)
+	}
+	if _, found, _ := Default().JSON(t.Context(), []byte(raw)); len(found) != 1 {
+		t.Errorf("in %d strings: %v", maxNesting, found)
+	}
+	if _, found, _ := Default().JSON(t.Context(), []byte(quote(raw))); len(found) != 0 {
+		t.Errorf("in %d strings: %v", maxNesting+1, found)
 	}
 }
 

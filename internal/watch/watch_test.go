@@ -21,7 +21,7 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // fakeHost watches one directory for files named *.txt, and finds changes as the test
 // says.

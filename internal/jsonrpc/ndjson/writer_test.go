@@ -50,7 +50,11 @@ func TestW7BlockedPeer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	accepted, blocked := 0, make(chan error)
 	for ; l.out.queued() <= maxUnwritten; accepted++ {
-		if err := l.Write(ctx, request(accepted, 100_000)); err != nil {
+		size := 100_000
+		if accepted == 0 {
+			size = 3 << 20 // the pipe takes a part; the rest counts against the bound while it is being written
+		}
+		if err := l.Write(ctx, request(accepted, size)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,6 +80,23 @@ func TestW7BlockedPeer(t *testing.T) {
 	l.Close()
 	if rest, err := io.ReadAll(scan); err != nil || len(rest) > 0 {
 		t.Errorf("after the accepted frames: %.60q, %v", rest, err)
+	}
+}
+
+// brokenSink takes n bytes of the first frame and breaks.
+type brokenSink struct{ n int }
+
+func (s brokenSink) try([]byte) (int, error)                  { return s.n, syscall.EPIPE }
+func (s brokenSink) write([]byte, time.Duration) (int, error) { return 0, syscall.EPIPE }
+
+// TestPartialWriteIsWritten: the peer may act on a frame of which it has got a part.
+func TestPartialWriteIsWritten(t *testing.T) {
+	for n, written := range map[int]bool{0: false, 1: true} {
+		l, _ := osPipe(t, Options{})
+		l.out.sink = brokenSink{n}
+		if err := l.Write(t.Context(), request(1, 10)); !errors.Is(err, syscall.EPIPE) || jsonrpc.Written(err) != written {
+			t.Errorf("after %d bytes: %v, written %t", n, err, jsonrpc.Written(err))
+		}
 	}
 }
 
