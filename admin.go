@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/internal/journal"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -41,6 +42,7 @@ func (h *Host) Status() status.Status {
 func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
+	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients())
 	memory := process.SessionMemory()
 	processes := slices.Clone(s.Extensions)
 	for _, p := range s.Policies {
@@ -68,7 +70,7 @@ func (a Admin) Measures() status.Measures {
 	for _, p := range m.Status.Policies {
 		m.Policies = append(m.Policies, h.policies.Stats.Measures(p.Name)...)
 	}
-	h.stats.counters.Describe(&m)
+	h.stats.past.Describe(&m)
 	return m
 }
 
@@ -215,6 +217,12 @@ func (a Admin) Questions() []Question { return a.h.policies.Approvals.List() }
 // QuestionsChanged returns a channel that is closed when [Admin.Questions] changes, other
 // than by expiry.
 func (a Admin) QuestionsChanged() <-chan struct{} { return a.h.policies.Approvals.Changed() }
+
+// Past is what a host remembers of calls that have ended.
+type Past = stats.Past
+
+// Past returns what the host remembers of calls that have ended.
+func (a Admin) Past() *Past { return &a.h.stats.past }
 
 // Pins returns the tools that policies have pinned, by policy, extension and tool.
 func (a Admin) Pins() []status.Pin { return a.h.snapshots.Load().Policies.Pins() }

@@ -81,7 +81,7 @@ var house = map[string]struct {
 	"internal/watch":                {[]string{"config", "discovery", "internal/nearest", "internal/offers", "manifest", "protocol", "runtime", "status"}, "asks its host through an interface"},
 	"internal/snapshot":             {[]string{"config", "discovery", "governance/results", "hooks", "internal/bridge", "internal/policies", "internal/unit", "internal/watch", "manifest", "protocol", "status", "tools"}, "holds units, policies and tools; calls none"},
 	"internal/dispatch":             {[]string{"governance", "governance/results", "hooks", "internal/bridge", "internal/inflight", "internal/nearest", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "carries a call; knows no sessions"},
-	"internal/gateway":              {[]string{"governance", "internal/dispatch", "internal/inflight", "internal/rawjson", "internal/snapshot", "internal/unit", "manifest", "protocol", "runtime", "tools"}, "puts sessions before dispatch; reaches the host through an interface"},
+	"internal/gateway":              {[]string{"governance", "internal/dispatch", "internal/inflight", "internal/rawjson", "internal/snapshot", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "tools"}, "puts sessions before dispatch; reaches the host through an interface"},
 	"httpserver/internal/conns":     {nil, "bounds connections, whatever they ask for"},
 	"httpserver/internal/dashboard": {nil, "serves files"},
 	"httpserver/internal/metrics":   {[]string{"", "governance", "supervisor", "status"}, "reads the measures of a host"},
@@ -90,7 +90,7 @@ var house = map[string]struct {
 	"": {[]string{"config", "discovery", "governance", "governance/approval", "governance/results", "hooks", "internal/bridge", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/offers", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"},
 		"wires the rooms"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire", "internal/jsonrpc/ndjson"}, "serves any Backend, so never the root"},
-	"httpserver": {[]string{"", "status", "mcpserver", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/conns", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},
+	"httpserver": {[]string{"", "status", "mcpserver", "governance/audit", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/conns", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},
 
 	"internal/check":    {[]string{"", "status", "manifest", "protocol", "runtime", "supervisor", "tools", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/nearest", "internal/display", "internal/rawclient"}, "a helper of the program above the workers: drives extensions, as the host and by hand"},
 	"internal/scaffold": {[]string{"manifest", "sdk/node", "sdk/python"}, "a helper of the program: writes files"},

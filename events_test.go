@@ -50,8 +50,8 @@ func TestCallEvents(t *testing.T) {
 	h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Policies: []governance.Member{refuse}})
 	next := eavesdrop(t, h, status.EventCall)
 	trace := `"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`
-	session := &protocol.Session{ID: "s1", Caller: "ada"}
-	for _, tt := range []struct {
+	session := &protocol.Session{ID: "s1", Caller: "ada", Version: protocol.MCP20260728, ClientInfo: json.RawMessage(`{"name":"agent","version":"2"}`)}
+	for n, tt := range []struct {
 		params string
 		want   status.CallEvent
 	}{
@@ -65,6 +65,7 @@ func TestCallEvents(t *testing.T) {
 		if e.Kind != status.EventCall || e.Call.Took <= 0 || e.Call.Decision == "" || time.Since(e.Time) > time.Hour {
 			t.Errorf("%+v %+v", e, e.Call)
 		}
+		tt.want.ID, tt.want.Client, tt.want.Protocol = uint64(n+1), "agent 2", protocol.MCP20260728
 		tt.want.Extension, tt.want.Method, tt.want.Caller, tt.want.Session = "x", protocol.MethodToolsCall, "ada", "s1"
 		got := *e.Call
 		got.Took, got.Decision = 0, ""

@@ -51,8 +51,8 @@ type Host struct {
 
 	diagnostics *diagnostics.Log
 	stats       struct {
-		counters stats.Counters
-		feed     stats.Feed
+		past stats.Past
+		feed stats.Feed
 	}
 }
 
@@ -128,18 +128,18 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units = unit.NewRegistry(secrets)
+	h.units, h.stats.past.Mask = unit.NewRegistry(secrets), secrets.String
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
 		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy,
 	}
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)
-	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
+	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
 	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
-	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Counters: &h.stats.counters, Feed: &h.stats.feed,
+	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
 	return h

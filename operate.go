@@ -87,7 +87,7 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 // configuration still keeps the extension from running: its allowlist, or an owner that is
 // disabled.
 func (a Admin) Enable(ctx context.Context, id string) error {
-	if err := a.setDisabled(ctx, id, false); err != nil {
+	if err := setDisabled(ctx, a, id, false); err != nil {
 		return err
 	}
 	for _, x := range a.h.Status().Extensions {
@@ -100,9 +100,9 @@ func (a Admin) Enable(ctx context.Context, id string) error {
 
 // Disable stops an extension, now and from now on: it adds the id to extensions.disabled by
 // [Options].Disable, and reloads. Calls in flight may end, within its drain_timeout.
-func (a Admin) Disable(ctx context.Context, id string) error { return a.setDisabled(ctx, id, true) }
+func (a Admin) Disable(ctx context.Context, id string) error { return setDisabled(ctx, a, id, true) }
 
-func (a Admin) setDisabled(ctx context.Context, id string, disabled bool) error {
+func setDisabled(ctx context.Context, a Admin, id string, disabled bool) error {
 	if a.h.opts.Disable == nil {
 		return protocol.Errorf(protocol.ConfigInvalid, "the configuration of this host is not to be changed from here: change extensions.disabled where it comes from")
 	}

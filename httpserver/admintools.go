@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/tools"
@@ -72,6 +73,7 @@ type Tool struct {
 	Tool        string          `json:"tool"`      // its name in the extension
 	Description string          `json:"description"`
 	Tokens      int             `json:"tokens"`               // its approximate size in a model's context
+	Use         *status.ToolUse `json:"use,omitempty"`        // nil before the first call
 	Descriptor  json.RawMessage `json:"descriptor,omitempty"` // as MCP clients get it; of /tools/{name} alone
 }
 
@@ -117,7 +119,11 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 
 func getTools(h *exthost.Host, r *http.Request) (any, error) {
 	selected, hidden := entries(h, r)
-	return NewToolList(selected, hidden), nil
+	list := NewToolList(selected, hidden)
+	for i, e := range selected {
+		list.Tools[i].Use = h.Admin().Past().Use(e.Extension, e.Name)
+	}
+	return list, nil
 }
 
 // NewToolList returns a list of tools without their descriptors.
@@ -142,6 +148,14 @@ func exportTools(h *exthost.Host, r *http.Request) (any, error) {
 	return out, nil
 }
 
+// orObject returns the arguments of a body; {} for an empty one.
+func orObject(body []byte) []byte {
+	if len(body) == 0 {
+		return []byte("{}")
+	}
+	return body
+}
+
 // startWait is how long a request for an unknown tool waits for extensions that start.
 const startWait = 5 * time.Second
 
@@ -158,17 +172,25 @@ func getTool(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool %q", name)
 	}
 	t := ToolOf(e)
-	t.Descriptor = e.Descriptor
+	t.Descriptor, t.Use = e.Descriptor, h.Admin().Past().Use(e.Extension, e.Name)
 	return t, nil
 }
 
 func callTool(h *exthost.Host, r *http.Request) (any, error) {
 	arguments, err := readBody(r, "the arguments")
+	if err == nil && len(arguments) > 0 && !json.Valid(arguments) {
+		err = protocol.Errorf(protocol.InvalidArguments, "the arguments are not JSON")
+	}
 	if err != nil {
 		return nil, err
 	}
-	result, err := h.Call(r.Context(), r.PathValue("name"), arguments)
-	return json.RawMessage(result), err
+	name, _ := json.Marshal(r.PathValue("name")) // a string always encodes
+	params := slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), orObject(arguments), []byte(`}`))
+	call := protocol.Call{Method: protocol.MethodToolsCall, Params: params}
+	if caller := mcpserver.CallerOf(r.Context()); caller != "" {
+		call.Session = &protocol.Session{Caller: caller}
+	}
+	return h.Do(r.Context(), &call)
 }
 
 func readBody(r *http.Request, what string) (json.RawMessage, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -23,6 +24,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -53,6 +55,8 @@ func schemaName(t reflect.Type) string {
 	case reflect.TypeFor[status.Extension](), reflect.TypeFor[status.Instance](), reflect.TypeFor[status.Policy](), reflect.TypeFor[status.Audit](),
 		reflect.TypeFor[status.Destination](), reflect.TypeFor[status.Host](), reflect.TypeFor[status.Watch]():
 		return t.Name() + "Status"
+	case reflect.TypeFor[audit.Record](), reflect.TypeFor[audit.Payload]():
+		return "Audit" + t.Name()
 	}
 	return t.Name()
 }
@@ -62,7 +66,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	t.Helper()
 	t.Chdir("..") // the generator finds comments by import path below the module's root
 	g := generator{&jsonschema.Reflector{Mapper: mapType, Namer: schemaName, AllowAdditionalProperties: true}, make(object)}
-	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal"} {
+	for _, dir := range []string{".", "status", "httpserver", "protocol", "governance", "supervisor", "manifest", "tools", "internal/journal", "governance/audit"} {
 		if err := g.AddGoComments("github.com/exthost/exthost", dir); err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +274,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
 		"/approvals/{id}/approve": func() string { return question(t, h) }, "/approvals/{id}/deny": func() string { return question(t, h) },
-		"/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
+		"/calls/{id}": func() string { return fmt.Sprint(h.Admin().Past().Calls(1)[0].ID) }, "/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
 	}
 	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
 	var answer string

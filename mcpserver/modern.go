@@ -25,6 +25,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		return
 	}
 	session := by.session(meta.Version, e.extension, meta.Capabilities)
+	session.ClientInfo = meta.ClientInfo
 	err := checkModern(r.Header, &meta, m)
 	if err == nil {
 		err = e.checkMirrored(r.Header, session, m)

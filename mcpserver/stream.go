@@ -92,6 +92,7 @@ func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.Raw
 		return nil, err
 	}
 	session := s.requester.session(meta.Version, s.extension, meta.Capabilities)
+	session.ClientInfo = meta.ClientInfo
 	if m.Method == protocol.MethodListen {
 		return s.listen(ctx, session, m)
 	}

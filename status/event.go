@@ -41,11 +41,14 @@ type Event struct {
 
 // CallEvent is one exchange with an extension that has ended.
 type CallEvent struct {
+	ID        uint64        `json:"id"` // the number of the call since the host was opened
 	Extension string        `json:"extension,omitempty"`
 	Tool      string        `json:"tool,omitempty"` // the registered name
 	Method    string        `json:"method"`
 	Caller    string        `json:"caller,omitempty"`
 	Session   string        `json:"session,omitempty"`
+	Client    string        `json:"client,omitempty"`   // name and version, as the client states them
+	Protocol  string        `json:"protocol,omitempty"` // the client's revision of MCP; "" for calls of the program itself
 	Outcome   Outcome       `json:"outcome"`
 	Message   string        `json:"message,omitempty"` // of the error, at most 512 bytes
 	Policy    string        `json:"policy,omitempty"`  // that rejected it

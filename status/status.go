@@ -24,6 +24,7 @@ type Status struct {
 	Audit        *Audit                `json:"audit,omitempty"`        // nil: no record is kept
 	Questions    int                   `json:"questions,omitempty"`    // approvals that wait for an answer
 	Destinations []Destination         `json:"destinations,omitempty"` // by name
+	Clients      []Client              `json:"clients,omitempty"`      // the sessions, then clients without one; none unless the operating system was asked
 	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
 }
 

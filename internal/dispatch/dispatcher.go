@@ -41,7 +41,7 @@ type Aggregator interface {
 type Options struct {
 	Snapshots  *snapshot.Store
 	Aggregator Aggregator
-	Counters   *stats.Counters
+	Past       *stats.Past
 	Feed       *stats.Feed
 	Waits      *starts.Waits
 }
@@ -100,11 +100,11 @@ func (d *Dispatcher) CallTool(ctx context.Context, tool string, arguments json.R
 func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall) (json.RawMessage, error) {
 	c, err := d.enter(ctx, r, t)
 	if err != nil {
-		d.o.Counters.UnknownTarget(err)
+		d.o.Past.UnknownTarget(err)
 		return nil, err
 	}
 	defer c.Snapshot.Leave()
-	began := d.o.Feed.Clock()
+	began := time.Now()
 	result, err := d.deliver(ctx, c, c.Exchange.Request)
 	d.count(c, began, err)
 	if err != nil {
@@ -161,31 +161,28 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 	return trace, err
 }
 
-// count counts a call that has ended, and tells listeners of a call that began while
-// there were some.
+// count hands a call that has ended to those who count and keep calls, and to listeners.
 func (d *Dispatcher) count(c *Call, began time.Time, err error) {
-	outcome := stats.OutcomeOf(c.Exchange.Response, err)
-	if c.Target != nil {
-		c.Target.Base().Calls.Requested(outcome)
-	}
-	switch {
-	case c.entry != nil:
-		d.o.Counters.Call(c.entry.Extension, c.entry.Name, outcome)
-	case c.IsToolCall():
-		d.o.Counters.Call(c.Exchange.Extension, "", outcome) // of a destination, whose tools are not in the catalog
-	}
-	if began.IsZero() {
-		return
-	}
 	x := &c.Exchange
-	event := &status.CallEvent{
-		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: outcome,
+	e := stats.Ended{Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
+		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
 		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: time.Since(began),
+	}}
+	if s := c.Request.Session; s != nil {
+		e.ClientInfo, e.Protocol = s.ClientInfo, s.Version
 	}
 	if protocol.KindOf(err) == protocol.Rejected {
-		event.Policy, event.Code = x.Verdict.Policy, x.Verdict.Code
+		e.Policy, e.Code = x.Verdict.Policy, x.Verdict.Code
 	}
-	d.o.Feed.Call(event, err)
+	if c.Target != nil {
+		c.Target.Base().Calls.Requested(e.Outcome)
+	}
+	e.ID = d.o.Past.End(&e)
+	if d.o.Feed.Readers() > 0 {
+		event := e.CallEvent
+		event.Client = stats.ClientName(e.ClientInfo)
+		d.o.Feed.Call(&event, err)
+	}
 }
 
 func (d *Dispatcher) newCall() *Call {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // Sessions are the attached sessions of clients.
@@ -53,6 +56,16 @@ func (l *Sessions) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.attached)
+}
+
+// Clients describes the attached sessions, by their ids.
+func (l *Sessions) Clients() []status.Client {
+	list := []status.Client{}
+	for _, s := range l.all() {
+		list = append(list, status.Client{Name: stats.ClientName(s.ClientInfo), Caller: s.Caller, Session: s.ID, Protocol: s.Version, Extension: s.Extension})
+	}
+	slices.SortFunc(list, func(a, b status.Client) int { return strings.Compare(a.Session, b.Session) })
+	return list
 }
 
 // ByKey returns the session of an instance's key; nil when there is none.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
@@ -58,7 +59,10 @@ type Counters struct {
 type toolKey struct{ extension, tool string }
 
 // toolCounters has one counter for each of [outcomes], and room for more.
-type toolCounters [32]atomic.Int64
+type toolCounters struct {
+	ended [32]atomic.Int64
+	tally
+}
 
 // hookKey leaves out the handler's name, which may be a whole command line.
 type hookKey struct {
@@ -67,15 +71,26 @@ type hookKey struct {
 	outcome   governance.Outcome
 }
 
-// Call counts a call of a tool. Tool is "" for the calls to a destination, whose tools are
-// not in the catalog.
-func (c *Counters) Call(extension, tool string, o status.Outcome) {
-	c.tools.get(toolKey{extension, tool})[max(0, slices.Index(outcomes, o))].Add(1)
+// call counts a call of a tool, which an instance had for the duration served. Tool is ""
+// for the calls to a destination, whose tools are not in the catalog.
+func (c *Counters) call(extension, tool string, o status.Outcome, served time.Duration) {
+	t := c.tools.get(toolKey{extension, tool})
+	t.ended[max(0, slices.Index(outcomes, o))].Add(1)
+	t.add(o, served)
+}
+
+// Use returns the use of a tool of an extension; nil when it was never called.
+func (c *Counters) Use(extension, tool string) *status.ToolUse {
+	t := c.tools.all()[toolKey{extension, tool}]
+	if t == nil {
+		return nil
+	}
+	return &status.ToolUse{Calls: t.calls.Load(), Denied: t.denied.Load(), Errors: t.errors.Load(), ToolErrors: t.toolErrors.Load(), Latency: t.took.Latency()}
 }
 
 // UnknownTarget counts a call of something that does not exist. It has no label: the
 // name in the call is the caller's free choice.
-func (c *Counters) UnknownTarget(err error) { c.Call("", "", OutcomeOf(nil, err)) }
+func (c *Counters) UnknownTarget(err error) { c.call("", "", OutcomeOf(nil, err), 0) }
 
 // Hook counts one run of a handler.
 func (c *Counters) Hook(e *hooks.Event, s hooks.Step) {
@@ -94,7 +109,7 @@ func (c *Counters) Hook(e *hooks.Event, s hooks.Step) {
 func (c *Counters) Describe(m *status.Measures) {
 	for key, counts := range c.tools.all() {
 		for i, outcome := range outcomes {
-			if n := counts[i].Load(); n > 0 {
+			if n := counts.ended[i].Load(); n > 0 {
 				m.Calls = append(m.Calls, status.CallMeasure{Extension: key.extension, Tool: key.tool, Outcome: outcome, Count: n})
 			}
 		}

@@ -14,14 +14,6 @@ import (
 // Feed hands events to listeners. Its zero value has no listeners.
 type Feed struct{ broadcast.Hub[status.Event] }
 
-// Clock returns the time while somebody listens, and the zero time otherwise.
-func (f *Feed) Clock() (now time.Time) {
-	if f.Readers() > 0 {
-		now = time.Now()
-	}
-	return now
-}
-
 // Send gives e to all listeners. It does not wait for them.
 func (f *Feed) Send(e status.Event) {
 	e.Time = time.Now()
@@ -63,9 +55,13 @@ const maxMessage = 512
 // shortened.
 func (f *Feed) Call(c *status.CallEvent, err error) {
 	if err != nil {
-		m := protocol.Reason(err)
-		m, _ = redact.Default().Text(m[:min(len(m), 2*maxMessage)]) // mask first: a cut could hide a part of a secret from the mask
-		c.Message = strings.ToValidUTF8(m[:min(len(m), maxMessage)], "")
+		c.Message = maskedReason(protocol.Reason(err))
 	}
 	f.Send(status.Event{Kind: status.EventCall, Call: c})
+}
+
+// maskedReason masks first: a cut could hide a part of a secret from the mask.
+func maskedReason(reason string) string {
+	masked, _ := redact.Default().Text(reason[:min(len(reason), 2*maxMessage)])
+	return strings.ToValidUTF8(masked[:min(len(masked), maxMessage)], "")
 }

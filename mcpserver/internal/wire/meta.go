@@ -30,6 +30,7 @@ func Negotiate(requested string) string {
 type Meta struct {
 	Version      string          // "" for a legacy request
 	Capabilities json.RawMessage // of the client
+	ClientInfo   json.RawMessage // nil when the client says nothing of itself
 	WantsLogs    bool            // as notifications/message
 }
 
@@ -41,6 +42,8 @@ func ReadMeta(params json.RawMessage) (m Meta) {
 			_ = json.Unmarshal(value, &m.Version) // a value that is no string counts as missing
 		case protocol.MetaClientCapabilities:
 			m.Capabilities = value
+		case protocol.MetaClientInfo:
+			m.ClientInfo = value
 		case protocol.MetaLogLevel:
 			m.WantsLogs = true
 		}

@@ -1,0 +1,93 @@
+package httpserver
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// pastOperations concern what has happened, and the configuration in force.
+var pastOperations = []operation{
+	{method: "GET", path: "/calls", summary: "The latest calls that ended, newest first, without their payloads; 256 are kept",
+		query:  []parameter{{"last", "how many; default all"}},
+		answer: callList{}, handle: getCalls},
+	{method: "GET", path: "/calls/{id}", summary: "One of these calls, with the beginning of its params and result, secrets masked",
+		answer: status.PastCall{}, handle: getCall},
+	{method: "GET", path: "/history", summary: "How many calls ended in each step of the last hour, and how long they took",
+		answer: status.History{}, handle: getHistory},
+	{method: "GET", path: "/audit", summary: "The latest records of the audit log, oldest first; none without an audit log",
+		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
+			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},
+		answer: auditList{}, handle: getAudit},
+	{method: "GET", path: "/config", summary: "The configuration in force, secrets masked",
+		answer: map[string]any{}, handle: getConfig},
+}
+
+// The answers of the operations that list.
+type (
+	callList struct {
+		Calls []status.PastCall `json:"calls"`
+	}
+	auditList struct {
+		Records []audit.Record `json:"records"`
+	}
+)
+
+func getCalls(h *exthost.Host, r *http.Request) (any, error) {
+	last, err := number(r, "last", math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	return callList{h.Admin().Past().Calls(last)}, nil
+}
+
+func getCall(h *exthost.Host, r *http.Request) (any, error) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q", r.PathValue("id"))
+	}
+	return h.Admin().Past().Call(id)
+}
+
+func getHistory(h *exthost.Host, _ *http.Request) (any, error) {
+	return h.Admin().Past().History(), nil
+}
+
+// defaultRecords is the default number of records of the audit log in a list, and
+// maxRecords the bound: each may have 5 KiB.
+const defaultRecords, maxRecords = 100, 1000
+
+func getAudit(h *exthost.Host, r *http.Request) (any, error) {
+	last, err := number(r, "last", defaultRecords)
+	if err != nil {
+		return nil, err
+	}
+	q := audit.Query{Last: min(max(last, 1), maxRecords), Tool: r.FormValue("tool"), Caller: r.FormValue("caller"), Extension: r.FormValue("extension")}
+	if q.Denied, err = boolean(r, "denied"); err != nil {
+		return nil, err
+	}
+	if err := q.Check(); err != nil {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%w", err)
+	}
+	list := auditList{Records: []audit.Record{}}
+	log := h.Status().Audit
+	if log == nil {
+		return list, nil
+	}
+	for record, err := range audit.Read(r.Context(), log.Path, q) {
+		if err != nil {
+			return nil, protocol.Errorf(protocol.ConfigInvalid, "the audit log cannot be read: %w; exthost audit verify says where it is broken", err)
+		}
+		list.Records = append(list.Records, record)
+	}
+	return list, nil
+}
+
+func getConfig(h *exthost.Host, _ *http.Request) (any, error) {
+	return h.Config().Redacted(), nil
+}

@@ -1,0 +1,174 @@
+package stats
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Bounds of what is kept of calls.
+const (
+	keptCalls = 256     // the latest
+	maxText   = 4 << 10 // shown of a payload, in bytes
+	ahead     = 1 << 10 // kept beyond it: a secret on its edge is seen whole
+	maxClient = 1 << 10 // of what a client says about itself, in bytes
+)
+
+// Past is what a host remembers of calls that have ended: counts by tool, counts over the
+// last hour, and the latest calls with what they carried. Its zero value is ready.
+type Past struct {
+	Counters
+	Mask func(string) string // masks the secrets that the host knows; nil masks none
+
+	series series
+
+	mu    sync.Mutex // guards what follows
+	ended uint64     // calls so far
+	ring  [keptCalls]kept
+}
+
+// Ended is a call that has ended.
+type Ended struct {
+	status.CallEvent
+	Entry             bool          // Tool is in the catalog
+	Err               error         // nil when the call succeeded
+	Served            time.Duration // how long an instance had the call; 0 when none had
+	ClientInfo        json.RawMessage
+	Request, Response json.RawMessage
+}
+
+// kept is a call in the ring, whose buffers are used again.
+type kept struct {
+	at                time.Time
+	event             status.CallEvent
+	reason            string
+	client            []byte
+	request, response payload
+}
+
+// payload is the beginning of a payload.
+type payload struct {
+	text  []byte
+	bytes int
+}
+
+func (p *payload) keep(raw json.RawMessage) {
+	p.text, p.bytes = append(p.text[:0], raw[:min(len(raw), maxText+ahead)]...), len(raw)
+}
+
+// End takes over a call that has ended, and returns its number.
+func (p *Past) End(e *Ended) uint64 {
+	if e.Method == protocol.MethodToolsCall {
+		tool := "" // of a destination, whose tools are not in the catalog
+		if e.Entry {
+			tool = e.Tool
+		}
+		p.call(e.Extension, tool, e.Outcome, e.Served)
+	}
+	now := time.Now()
+	p.series.at(now).add(e.Outcome, e.Served)
+	reason := ""
+	if e.Err != nil {
+		reason = protocol.Reason(e.Err)
+		reason = strings.Clone(reason[:min(len(reason), 2*maxMessage)])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended++
+	k := &p.ring[p.ended%keptCalls]
+	k.at, k.event, k.reason = now, e.CallEvent, reason
+	k.event.ID = p.ended
+	k.client = append(k.client[:0], e.ClientInfo[:min(len(e.ClientInfo), maxClient)]...)
+	k.request.keep(e.Request)
+	k.response.keep(e.Response)
+	return p.ended
+}
+
+// Calls returns the last n calls that are kept, the newest first, without their payloads.
+func (p *Past) Calls(n int) []status.PastCall {
+	list := []status.PastCall{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
+		list = append(list, p.ring[id%keptCalls].past())
+	}
+	return list
+}
+
+// Call returns a call by its number, with its payloads. A call that is not kept is a
+// tool_not_found error.
+func (p *Past) Call(id uint64) (status.PastCall, error) {
+	p.mu.Lock()
+	k := &p.ring[id%keptCalls]
+	if id == 0 || k.event.ID != id {
+		p.mu.Unlock()
+		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound, "call %d is not among the last %d, which are kept", id, keptCalls)
+	}
+	call, request, response := k.past(), k.request.copy(), k.response.copy()
+	p.mu.Unlock()
+	call.Request = p.excerpt(request)
+	if call.Outcome == status.OutcomeOK || call.Outcome == status.OutcomeToolError {
+		call.Response = p.excerpt(response)
+	}
+	return call, nil
+}
+
+func (k *kept) past() status.PastCall {
+	c := status.PastCall{Time: k.at, CallEvent: k.event}
+	c.Client, c.Message = ClientName(k.client), maskedReason(k.reason)
+	return c
+}
+
+func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
+
+// excerpt masks before it cuts: a cut could hide a part of a secret from the mask.
+func (p *Past) excerpt(of payload) *status.Excerpt {
+	text := string(of.text)
+	if p.Mask != nil {
+		text = p.Mask(text)
+	}
+	text, _ = redact.Default().Text(text)
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	return &status.Excerpt{Text: text, Bytes: of.bytes, Cut: of.bytes > maxText}
+}
+
+// History returns the counts of the last hour.
+func (p *Past) History() status.History { return p.series.history(time.Now()) }
+
+// Clients returns who made calls without a session among the latest, the latest first, and
+// notes in sessions the last calls of those.
+func (p *Past) Clients(sessions []status.Client) []status.Client {
+	bySession := make(map[string]int, len(sessions))
+	for i, c := range sessions {
+		bySession[c.Session] = i
+	}
+	known := make(map[status.Client]bool)
+	for _, call := range p.Calls(keptCalls) {
+		c := status.Client{Name: call.Client, Caller: call.Caller, Protocol: call.Protocol, Session: call.Session}
+		if i, ok := bySession[call.Session]; ok && sessions[i].LastCall == nil {
+			sessions[i].LastCall = &call.Time
+		}
+		if c.Session != "" || c.Protocol == "" || known[c] { // of a session, or of a Go program
+			continue
+		}
+		known[c] = true
+		c.LastCall = &call.Time
+		sessions = append(sessions, c)
+	}
+	return sessions
+}
+
+// ClientName returns the name and version in MCP's clientInfo; "" without a name.
+func ClientName(clientInfo []byte) string {
+	var info struct{ Name, Version string }
+	if json.Unmarshal(clientInfo, &info) != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(info.Name[:min(len(info.Name), 128)]+" "+info.Version[:min(len(info.Version), 64)]), "")
+}

@@ -1,0 +1,109 @@
+package stats
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+func endedCall(outcome status.Outcome) *Ended {
+	return &Ended{CallEvent: status.CallEvent{Extension: "x", Tool: "ext_x_t", Method: protocol.MethodToolsCall, Outcome: outcome}, Entry: true, Served: 20 * time.Millisecond}
+}
+
+// The latest calls are kept with what they carried; older ones are not, and their payloads
+// do not appear in others, whose buffers they were.
+func TestLatestCallsAreKept(t *testing.T) {
+	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
+	long := `{"text":"` + strings.Repeat("l", maxText-len(`{"text":"`)-3) + `canary"}`
+	var last uint64
+	for range keptCalls {
+		e := endedCall(status.OutcomeOK)
+		e.Request, e.Response = json.RawMessage(long), json.RawMessage(`{"token":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)
+		last = p.End(e)
+	}
+	call, err := p.Call(1)
+	if err != nil || len(call.Request.Text) != maxText || !strings.HasSuffix(call.Request.Text, "l***") || call.Request.Bytes != len(long) || !call.Request.Cut {
+		t.Errorf("%+v, %v", call.Request, err)
+	}
+	if strings.Contains(call.Response.Text, "ghp_0123") || call.Response.Cut {
+		t.Errorf("%+v", call.Response)
+	}
+	failed := endedCall("rejected")
+	failed.Request, failed.Err = json.RawMessage(`{}`), errors.New("no "+strings.Repeat("x", 9999))
+	id := p.End(failed)
+	if call, err := p.Call(id); id != last+1 || err != nil || call.Request.Text != `{}` || call.Response != nil || len(call.Message) != maxMessage {
+		t.Errorf("%d: %+v, %v", id, call, err)
+	}
+	for _, gone := range []uint64{0, 1, id + 1} {
+		if _, err := p.Call(gone); protocol.KindOf(err) != protocol.ToolNotFound {
+			t.Errorf("call %d: %v", gone, err)
+		}
+	}
+	list := p.Calls(1000)
+	if len(list) != keptCalls || list[0].ID != id || list[0].Request != nil || list[keptCalls-1].ID != 2 || len(p.Calls(3)) != 3 {
+		t.Errorf("%d calls are listed, the first %+v", len(list), list[0])
+	}
+	if diff := cmp.Diff(&status.ToolUse{Calls: keptCalls + 1, Denied: 1}, p.Use("x", "ext_x_t"), cmp.Transformer("", func(u *status.ToolUse) status.ToolUse {
+		timeless := *u
+		timeless.Latency = nil
+		return timeless
+	})); diff != "" {
+		t.Error(diff)
+	}
+	if u := p.Use("x", "ext_x_t"); u.Latency == nil || u.Latency.P50 < 15*time.Millisecond || p.Use("x", "other") != nil {
+		t.Errorf("%+v", u)
+	}
+}
+
+// The history has a point for each step with calls, of one hour, and forgets older ones.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Past
+		p.End(endedCall(status.OutcomeOK))
+		time.Sleep(seriesStep)
+		for _, outcome := range []status.Outcome{status.OutcomeOK, status.OutcomeToolError, "rejected", "governance_unavailable", "overloaded", "invalid_arguments"} {
+			p.End(endedCall(outcome))
+		}
+		got := p.History()
+		if len(got.Points) != 2 || got.Points[0].Calls != 1 || got.Points[1].Time.Sub(got.Points[0].Time) != got.Step {
+			t.Fatalf("%+v", got)
+		}
+		point := got.Points[1]
+		if point.Calls != 6 || point.Denied != 2 || point.Errors != 2 || point.ToolErrors != 1 || point.Latency == nil {
+			t.Errorf("%+v", point)
+		}
+		time.Sleep(seriesSteps*seriesStep - seriesStep)
+		p.End(endedCall(status.OutcomeOK)) // in the place of the first
+		if got := p.History(); len(got.Points) != 2 || got.Points[0].Calls != 6 || got.Points[1].Calls != 1 {
+			t.Errorf("an hour later: %+v", got)
+		}
+	})
+}
+
+// Clients are the sessions and those without one that have called, each once.
+func TestClients(t *testing.T) {
+	var p Past
+	for _, c := range []struct{ session, caller, protocol, info string }{
+		{"s1", "ada", "2025-11-25", `{"name":"claude","version":"2"}`},
+		{"", "bob", "2026-07-28", `{"name":"agent","version":"1"}`},
+		{"", "bob", "2026-07-28", `{"name":"agent","version":"1"}`},
+		{"gone", "eve", "2025-11-25", `{"name":"old"}`},
+		{"", "", "", ""}, // of a Go program
+	} {
+		e := endedCall(status.OutcomeOK)
+		e.Session, e.Caller, e.Protocol, e.ClientInfo = c.session, c.caller, c.protocol, json.RawMessage(c.info)
+		p.End(e)
+	}
+	got := p.Clients([]status.Client{{Name: "claude 2", Caller: "ada", Session: "s1", Protocol: "2025-11-25"}, {Session: "quiet"}})
+	if len(got) != 3 || got[0].LastCall == nil || got[1].LastCall != nil || got[2].Name != "agent 1" || got[2].Caller != "bob" || got[2].LastCall == nil {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,76 @@
+package stats
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/status"
+)
+
+// The steps of a series, which cover an hour.
+const (
+	seriesStep  = 10 * time.Second
+	seriesSteps = 360
+)
+
+// tally counts calls by what became of them.
+type tally struct {
+	calls, denied, errors, toolErrors atomic.Int64
+	took                              Histogram
+}
+
+// add counts a call; served is how long an instance had it, 0 when none had.
+func (t *tally) add(o status.Outcome, served time.Duration) {
+	t.calls.Add(1)
+	switch {
+	case o == status.OutcomeOK:
+	case o == status.OutcomeToolError:
+		t.toolErrors.Add(1)
+	case o.IsDenial():
+		t.denied.Add(1)
+	default:
+		t.errors.Add(1)
+	}
+	if served > 0 {
+		t.took.Record(served)
+	}
+}
+
+// series counts calls in steps of time. Its zero value is ready.
+type series struct {
+	steps [seriesSteps]atomic.Pointer[step] // by number, modulo their count
+}
+
+// step is one of them.
+type step struct {
+	number int64 // of steps since 1970
+	tally
+}
+
+// at returns the step of that time, which takes the place of one that is an hour older.
+func (s *series) at(now time.Time) *step {
+	number := now.UnixNano() / int64(seriesStep)
+	place := &s.steps[number%seriesSteps]
+	for {
+		old := place.Load()
+		if old != nil && old.number >= number { // a clock set back counts in the last step
+			return old
+		}
+		if place.CompareAndSwap(old, &step{number: number}) {
+			return place.Load()
+		}
+	}
+}
+
+// history returns the steps of the hour before now that have calls.
+func (s *series) history(now time.Time) status.History {
+	h := status.History{Step: seriesStep, Points: []status.Point{}}
+	last := now.UnixNano() / int64(seriesStep)
+	for number := last - seriesSteps + 1; number <= last; number++ {
+		if b := s.steps[number%seriesSteps].Load(); b != nil && b.number == number && b.calls.Load() > 0 {
+			h.Points = append(h.Points, status.Point{Time: time.Unix(0, number*int64(seriesStep)), Calls: b.calls.Load(), Denied: b.denied.Load(),
+				Errors: b.errors.Load(), ToolErrors: b.toolErrors.Load(), Latency: b.took.Latency()})
+		}
+	}
+	return h
+}
