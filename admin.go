@@ -211,12 +211,12 @@ func (a Admin) Trace(id string) (Trace, error) {
 // Question is a question of a policy or a hook to a person: may this call be made, once?
 type Question = approval.Question
 
-// Questions returns the questions that wait for an answer, the oldest first.
+// Questions returns the questions that wait for an answer, the oldest first. [Admin.Events]
+// tells of each change.
 func (a Admin) Questions() []Question { return a.h.policies.Approvals.List() }
 
-// QuestionsChanged returns a channel that is closed when [Admin.Questions] changes, other
-// than by expiry.
-func (a Admin) QuestionsChanged() <-chan struct{} { return a.h.policies.Approvals.Changed() }
+// Config returns the configuration in force, as a file would state it, with secrets masked.
+func (a Admin) Config() map[string]any { return a.h.snapshots.Load().Config.Redacted() }
 
 // Past is what a host remembers of calls that have ended.
 type Past = stats.Past

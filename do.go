@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
@@ -112,9 +111,6 @@ func (h *Host) Describe(ctx context.Context, s *protocol.Session) (protocol.Desc
 func (h *Host) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	return h.gateway.Mirrored(s, tool)
 }
-
-// Config returns the configuration in force, which must not be changed.
-func (h *Host) Config() *config.Config { return h.snapshots.Load().Config }
 
 // Serves reports whether there is an extension or destination of that id that may run here.
 func (h *Host) Serves(id string) bool { return h.snapshots.Load().Target(id) != nil }

@@ -89,5 +89,5 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 func getConfig(h *exthost.Host, _ *http.Request) (any, error) {
-	return h.Config().Redacted(), nil
+	return h.Admin().Config(), nil
 }

@@ -322,13 +322,13 @@ func question(t *testing.T, h *exthost.Host) string {
 		_, _ = h.Call(context.Background(), "ext_kit_fail", nil)
 	}()
 	t.Cleanup(func() { get(t, ended, "the call that was asked about") })
-	for {
-		changed := h.Admin().QuestionsChanged()
-		if list := h.Admin().Questions(); len(list) > 0 {
-			return list[0].ID
+	for e := range h.Admin().Events(t.Context(), status.EventApprovals) {
+		if len(*e.Approvals) > 0 {
+			return (*e.Approvals)[0].ID
 		}
-		get(t, changed, "the question")
 	}
+	t.Fatal("nobody was asked")
+	return ""
 }
 
 // TestEventsAreAsDocumented validates an event of each kind.
