@@ -113,7 +113,7 @@ func (r *reloads) notStarted(u unit.Runner, err error, before snapshot.Target, n
 		isID := func(other string) bool { return other == id }
 		c.Changed, c.Destinations = slices.DeleteFunc(c.Changed, isID), slices.DeleteFunc(c.Destinations, isID)
 		c.Kept = append(c.Kept, status.KeptBuild{ID: id, Reason: d.Message, Evidence: protocol.EvidenceOf(err)})
-		d.Hint = "the build before goes on; mend it and reload"
+		d.Hint = "the previous build runs; fix it and reload"
 	}
 	if protocol.KindOf(err) != protocol.ShuttingDown {
 		r.h.diagnostics.Add(d)

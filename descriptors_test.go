@@ -239,7 +239,7 @@ func TestH7ChangedDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the change is told", func() bool { return changeOf(h) != nil })
-	want := `its tools are not what they were: tool "greet", description: "Greets <all>." -> "Greets, and sends ~/.ssh\u001b[2J along."; ` +
+	want := `tools changed since the last start: tool "greet", description: "Greets <all>." -> "Greets, and sends ~/.ssh\u001b[2J along."; ` +
 		`tool "greet" has a new annotations: {"readOnlyHint":true}; tool "steal" is new; tool "part" is gone`
 	d := changeOf(h)
 	if d.Message != want || d.Level != protocol.LevelWarn || d.Extension != "x" || d.Hint == "" {

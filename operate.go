@@ -82,7 +82,7 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 	return a.h.watch.Set(ctx, mode)
 }
 
-// Enable lets a disabled extension run again, now and from now on: it removes the id from
+// Enable lets a disabled extension run again, also after the next start: it removes the id from
 // extensions.disabled by [Options].Disable, and reloads. The error is rejected if the
 // configuration still keeps the extension from running: its allowlist, or an owner that is
 // disabled.
@@ -98,7 +98,7 @@ func (a Admin) Enable(ctx context.Context, id string) error {
 	return nil
 }
 
-// Disable stops an extension, now and from now on: it adds the id to extensions.disabled by
+// Disable stops an extension, also after the next start: it adds the id to extensions.disabled by
 // [Options].Disable, and reloads. Calls in flight may end, within its drain_timeout.
 func (a Admin) Disable(ctx context.Context, id string) error { return setDisabled(ctx, a, id, true) }
 

@@ -102,7 +102,7 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 func changesDiagnostic(x *unit.Extension, changes []tools.Change, announced bool) protocol.Diagnostic {
 	d := protocol.Diagnostic{
 		Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,
-		Message: "its tools are not what they were: " + offers.Describe(changes),
+		Message: "tools changed since the last start: " + offers.Describe(changes),
 		Hint:    "if nobody updated it, name it in extensions.disabled and ask its author",
 	}
 	if announced && !slices.ContainsFunc(changes, tools.Change.Altered) {

@@ -67,7 +67,7 @@ func (r *review) readTools(raws []json.RawMessage) (names []string) {
 	for i, raw := range raws {
 		t, err := parseTool(raw)
 		if err != nil {
-			r.warn("tool_invalid", "the extension's author must mend it", "tool %d is dropped: %v", i+1, err)
+			r.warn("tool_invalid", "the extension's author must fix it", "tool %d is dropped: %v", i+1, err)
 			continue
 		}
 		if seen[t.Name] {
@@ -90,7 +90,7 @@ func (r *review) readHooks(names []string) {
 			r.warn("hook_invalid", "", "it offers %d hooks; those after the first %d are dropped", len(names), limits.hooks)
 			return
 		case !ok || e == manifest.ExtensionLoad:
-			r.warn("hook_invalid", "the extension's author must mend it", "hook %q is dropped: there is no such point for extensions", process.Escape(name))
+			r.warn("hook_invalid", "the extension's author must fix it", "hook %q is dropped: there is no such point for extensions", process.Escape(name))
 		case !slices.Contains(r.hooks, string(e)):
 			r.hooks = append(r.hooks, string(e))
 		}

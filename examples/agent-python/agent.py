@@ -28,7 +28,7 @@ import time
 import urllib.error
 import urllib.request
 
-INSTRUCTIONS = "Use the tools that you are offered. When one fails, read why: mend the call, or do without it and say so."
+INSTRUCTIONS = "Use the tools that you are offered. When one fails, read why: correct the call, or do without it and say so."
 
 
 class Failure(Exception):

@@ -34,7 +34,7 @@ func load(path string) (table, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		line := 1 + bytes.Count(text[:offset(err, len(text))], []byte("\n"))
-		return nil, fmt.Errorf("pins: %s:%d: %w; mend it, or remove the file to pin all tools anew", path, line, err)
+		return nil, fmt.Errorf("pins: %s:%d: %w; fix it, or remove the file to pin all tools again", path, line, err)
 	}
 	if f.Version != version {
 		return nil, fmt.Errorf("pins: %s has version %d, this host writes %d", path, f.Version, version)

@@ -187,7 +187,7 @@ func (d *Destination) unable() error {
 	if err == nil {
 		return nil
 	}
-	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; mend that, then exthost restart %s", protocol.Reason(err), d.ID())
+	refusal := protocol.Errorf(protocol.Failed, "it cannot run: %s; fix that, then exthost restart %s", protocol.Reason(err), d.ID())
 	refusal.RetryAfter = cooldown
 	return refusal
 }

@@ -50,6 +50,6 @@ func (e *Expected) apply(r *Result) {
 			r.Detail = reason + "\n" + r.Detail
 		}
 	default:
-		r.Outcome, r.Detail = Fail, fmt.Sprintf("it passes by now; take %s out of %s", r.Probe, e.path)
+		r.Outcome, r.Detail = Fail, fmt.Sprintf("it passes now; remove %s from %s", r.Probe, e.path)
 	}
 }

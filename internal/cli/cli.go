@@ -52,22 +52,35 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 
 // root is the command tree.
 func root(c *console.Console, onHangup *hangup) *cobra.Command {
-	cmd := console.Group("exthost", "Run extensions for LLM agent loops",
-		serve.Command(c, onHangup.set),
-		inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c), inspect.Validate(c), inspect.Doctor(c), inspect.Schema(c), inspect.Config(c), inspect.Version(c),
-		operate.Status(c), operate.Restart(c), operate.Reload(c), operate.Watch(c), operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Logs(c),
-		govern.Policy(c), govern.Approve(c), govern.Deny(c), govern.Audit(c), govern.Hooks(c),
-		author.Init(c), author.Check(c), author.Import(c),
-		dev.Dev(c), dev.Attach(c), dev.Tap(c),
-		extension())
-	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them\n" +
+	cmd := console.Group("exthost", "Run extensions for LLM agent loops")
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
+		{"Operate the running exthost:", []*cobra.Command{operate.Status(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Watch(c),
+			operate.Enable(c), operate.Disable(c), operate.Allow(c)}},
+		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
+		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), author.Import(c)}},
+		{"Check and configure:", []*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},
+	} {
+		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, sub := range g.commands {
+			sub.GroupID = g.title
+		}
+		cmd.AddCommand(g.commands...)
+	}
+	cmd.AddCommand(inspect.Version(c), extension())
+	cmd.Version = inspect.VersionText()
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +
 		"alive and serves their tools to agent loops over MCP or as a Go library.\n\n" +
-		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid\n" +
-		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing,\n" +
-		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or\n" +
+		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid " +
+		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing, " +
+		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or " +
 		"cancellation and 9 for checks that failed."
-	cmd.Example = "  exthost serve                             serve the tools on http://127.0.0.1:7800/mcp\n" +
-		"  exthost doctor --runtime                  start every extension once and say what is wrong\n" +
+	cmd.Example = "  exthost serve              serve the tools on http://127.0.0.1:7800/mcp\n" +
+		"  exthost doctor --runtime   start every extension once and say what is wrong\n" +
 		"  exthost call ext_notes_add text='buy milk'"
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.PersistentPreRunE = func(*cobra.Command, []string) error { return c.CheckFlags() }
@@ -77,6 +90,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	cmd.SetFlagErrorFunc(console.FlagError)
 	cmd.SetHelpCommand(help())
 	c.AddFlags(cmd)
+	console.FitHelp(cmd)
 	return cmd
 }
 

@@ -103,10 +103,10 @@ func (p pinning) withhold(u *unit.Unit, changed []string) (names []string, diags
 		return nil, nil
 	}
 	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
-		Message: fmt.Sprintf("not what they were when policy %s pinned them, and held back: %s", p.name, strings.Join(changed, ", ")),
+		Message: fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, strings.Join(changed, ", ")),
 		Hint:    "exthost policy pins shows the changes, exthost policy pins approve " + u.ID() + " lets them pass"}
 	if p.shadow {
-		d.Message = fmt.Sprintf("not what they were when policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, strings.Join(changed, ", "))
+		d.Message = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, strings.Join(changed, ", "))
 		changed = nil
 	}
 	return changed, append(diags, d)

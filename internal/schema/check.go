@@ -33,7 +33,7 @@ const schemaURL = "mem:///schema.json"
 
 // errTooCostly is the value of panics in callbacks of the schema library, which cannot be
 // stopped in another way.
-var errTooCostly = errors.New("more than can be checked; the tool's schema is too expensive for it, which its author must mend")
+var errTooCostly = errors.New("more than can be checked; the tool's schema is too expensive, which its author must fix")
 
 // Compile compiles a schema. [Schema.Err] returns the error.
 func Compile(doc Document) (k *Schema) {

@@ -77,7 +77,7 @@ func logEvent(u *Unit, e supervisor.Event) {
 		// The caller that waits for the start reports the error.
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
-			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "mend it, then exthost restart "+u.ID()))
+			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "fix it, then exthost restart "+u.ID()))
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))

@@ -31,7 +31,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	}
 	var err error
 	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
-		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; mend extensions.entries.%s.config", err, c.ID)
+		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
 	var report process.EnvReport
 	if c.Owner != "" || remote(c.Manifest) { // an MCP server as other clients configure it, or one elsewhere

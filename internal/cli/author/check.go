@@ -137,7 +137,7 @@ func nothingToCheck(s status.Status, dir string) error {
 		}
 	}
 	if lines != nil {
-		return &console.Error{Code: console.ExitInvalid, Text: "the manifest is invalid, nothing was started\n" + strings.Join(lines, "\n"), Hint: "exthost check, once it is mended"}
+		return &console.Error{Code: console.ExitInvalid, Text: "the manifest is invalid, nothing was started\n" + strings.Join(lines, "\n"), Hint: "exthost check, once it is fixed"}
 	}
 	if len(s.Extensions) == 0 {
 		return &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("there is no %s in %s", manifest.FileName, dir), Hint: "exthost init NAME --lang python, which makes one"}

@@ -29,7 +29,7 @@ func Import(c *console.Console) *cobra.Command {
 	var f importing
 	cmd := &cobra.Command{
 		Use:   "import FILE…",
-		Short: "Turn the MCP servers of other programs into extensions or destinations",
+		Short: "Turn MCP servers of other programs into extensions",
 		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex and Gemini configure MCP\n" +
 			"servers, and show the same servers as extensions or destinations; --write writes them.\n" +
 			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are\n" +

@@ -124,7 +124,7 @@ func NextCommand(e *protocol.Error) string {
 	case e.Kind == protocol.InvalidArguments && e.Tool != "":
 		return "exthost tools schema " + e.Tool
 	case e.Kind == protocol.Failed && e.Extension != "":
-		return "mend it, then exthost restart " + e.Extension
+		return "fix it, then exthost restart " + e.Extension
 	case e.Kind == protocol.CallTimeout && e.Extension != "":
 		return "exthost restart " + e.Extension + " if it hangs; raise call_timeout under [runtime] if it is only slow"
 	case KindCode(e.Kind) == ExitExtension && e.Kind != protocol.ExtensionError && e.Extension != "":

@@ -21,9 +21,10 @@ type Document struct {
 	Value any      // for json and yaml
 	Names []string // for name, one a line; nil: there is no such form
 	Rows  [][]string
-	Wrap  bool   // wrap the last cell of a row to the terminal instead of cutting it
-	Text  string // for table where Rows is nil
-	Code  int    // the exit code when the data says that something failed; 0: nothing did
+	Drop  []string // titles of columns that a narrow terminal lacks, the first to go first
+	Wrap  bool     // wrap the last cell of a row to the terminal instead of cutting it
+	Text  string   // for table where Rows is nil
+	Code  int      // the exit code when the data says that something failed; 0: nothing did
 }
 
 // Print prints d in the form of --output. With a Code it returns the error of that.
@@ -50,7 +51,7 @@ func (c *Console) print(d Document) error {
 		_, err := fmt.Fprintln(c.Out, strings.TrimSuffix(d.Text, "\n"))
 		return err
 	}
-	return writeLines(c.Out, Grid(d.Rows, Width(c.Out), d.Wrap))
+	return writeLines(c.Out, c.Layout(d.Wrap, d.Drop...).Grid(d.Rows))
 }
 
 func (c *Console) printJSON(d Document) error {
@@ -164,58 +165,4 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	}
 	node := &yaml.Node{}
 	return node, node.Encode(token) // true, false or null
-}
-
-// Grid aligns rows in columns, made safe for a terminal. A line that is longer than
-// width is cut or, with fold, continued below; width 0 is no limit.
-func Grid(rows [][]string, width int, fold bool) []string {
-	var widths []int
-	for i, row := range rows {
-		rows[i] = make([]string, len(row))
-		for j, cell := range row {
-			rows[i][j] = Safe(cell)
-			if j == len(widths) {
-				widths = append(widths, 0)
-			}
-			if j < len(row)-1 { // the last cell has no right edge
-				widths[j] = max(widths[j], len([]rune(rows[i][j])))
-			}
-		}
-	}
-	var lines []string
-	for _, row := range rows {
-		lines = append(lines, line(row, widths, width, fold)...)
-	}
-	return lines
-}
-
-// LeastRoom is the width of the last cell on a terminal that is too narrow.
-const LeastRoom = 10
-
-func line(row []string, widths []int, width int, fold bool) []string {
-	if len(row) == 0 {
-		return []string{""}
-	}
-	var b strings.Builder
-	indent := 0
-	for j, cell := range row[:len(row)-1] {
-		fmt.Fprintf(&b, "%-*s  ", widths[j], cell)
-		indent += widths[j] + 2
-	}
-	last, room := row[len(row)-1], 0
-	if width > 0 {
-		room = max(width-indent, LeastRoom)
-	}
-	if !fold {
-		return []string{strings.TrimRight(b.String()+Cut(last, room), " ")}
-	}
-	lines := Wrap(last, room)
-	for i := range lines {
-		if i == 0 {
-			lines[i] = strings.TrimRight(b.String()+lines[i], " ")
-		} else {
-			lines[i] = strings.Repeat(" ", indent) + lines[i]
-		}
-	}
-	return lines
 }

@@ -31,6 +31,14 @@ func (c *Console) Paint(colour Colour, s string) string {
 	return colour.Paint(s)
 }
 
+// PaintOut colours s where stdout shows colours.
+func (c *Console) PaintOut(colour Colour, s string) string {
+	if !c.ColoursOn(c.Out) {
+		return s
+	}
+	return colour.Paint(s)
+}
+
 // ColoursOn reports whether w shows colours: --color decides, then NO_COLOR and
 // CLICOLOR_FORCE, then whether w is a terminal.
 func (c *Console) ColoursOn(w io.Writer) bool {

@@ -53,23 +53,6 @@ func TestFormsAreSafe(t *testing.T) {
 	}
 }
 
-func TestGrid(t *testing.T) {
-	rows := [][]string{{"ID", "WHAT"}, {"longer", "one two three four five six"}, {"x", ""}, {"a line of its own, and a long one"}}
-	for _, test := range []struct {
-		width int
-		fold  bool
-		want  []string
-	}{
-		{0, false, []string{"ID      WHAT", "longer  one two three four five six", "x", "a line of its own, and a long one"}},
-		{30, false, []string{"ID      WHAT", "longer  one two three four fi…", "x", "a line of its own, and a long…"}},
-		{30, true, []string{"ID      WHAT", "longer  one two three four", "        five six", "x", "a line of its own, and a long", "one"}},
-	} {
-		if diff := cmp.Diff(test.want, Grid(rows, test.width, test.fold)); diff != "" {
-			t.Errorf("at %d columns:\n%s", test.width, diff)
-		}
-	}
-}
-
 func TestColours(t *testing.T) {
 	for _, test := range []struct {
 		flag, noColor, force string

@@ -27,15 +27,15 @@ func Attach(c *console.Console) *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "attach SOCKET [-- COMMAND [ARG...]]",
-		Short: "Run an extension here and attach it to an exthost dev --attach elsewhere",
+		Short: "Run an extension here, for exthost dev --attach elsewhere",
 		Long: "Run the extension that an exthost dev --attach waits for, in its directory and with its\n" +
 			"environment. Its stdin and stdout are connected to the host, its stderr to this terminal.\n" +
 			"COMMAND runs in place of the extension's own command: a debugger that runs the extension and\n" +
 			"listens on a port for its user. When the command ends, attach again. exthost dev prints\n" +
 			"SOCKET.",
 		Example: "  exthost attach /tmp/exthost-attach-1/weather.sock\n" +
-			"  exthost attach /tmp/exthost-attach-1/weather.sock -- python3 -m debugpy --listen 5678 --wait-for-client main.py\n" +
-			"  exthost attach /tmp/exthost-attach-1/weather.sock -- node --inspect-brk main.mjs",
+			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    python3 -m debugpy --listen 5678 --wait-for-client main.py\n" +
+			"  exthost attach /tmp/exthost-attach-1/weather.sock -- \\\n    node --inspect-brk main.mjs",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if socket != "" {
 				return relay(cmd.Context(), c, socket, args)

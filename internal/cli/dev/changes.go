@@ -54,7 +54,7 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 	for id := range b.broken {
 		if !slices.ContainsFunc(c.Kept, func(k status.KeptBuild) bool { return k.ID == id }) {
 			delete(b.broken, id)
-			b.print("%s %s is mended: what runs is what is saved", b.paint(console.Green, "●"), console.Safe(id))
+			b.print("%s %s is fixed: the saved build runs", b.paint(console.Green, "●"), console.Safe(id))
 		}
 	}
 }

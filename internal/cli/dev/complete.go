@@ -1,12 +1,10 @@
 package dev
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/toolcall"
-	"github.com/exthost/exthost/tools"
 )
 
 // complete is the tab key.
@@ -42,7 +40,7 @@ func (p *prompt) candidates(line string) (word string, candidates []string) {
 	if words := strings.Fields(line); len(words) == 0 || len(words) == 1 && word != "" {
 		all = p.known()
 	} else if e := p.lookup(words[0]); e != nil {
-		all = argumentsFor(e, word, words[1:])
+		all = toolcall.Complete(toolcall.Params(e.InputSchema), word, words[1:])
 	}
 	for _, c := range all {
 		if strings.HasPrefix(c, word) {
@@ -50,20 +48,4 @@ func (p *prompt) candidates(line string) (word string, candidates []string) {
 		}
 	}
 	return word, candidates
-}
-
-// argumentsFor are the keys that a call lacks or, in a word with a key, its values.
-func argumentsFor(e *tools.Entry, word string, given []string) (all []string) {
-	key, _, hasValue := strings.Cut(word, "=")
-	for _, param := range toolcall.Params(e.InputSchema) {
-		switch {
-		case hasValue && param.Name == key:
-			for _, value := range param.Values {
-				all = append(all, key+"="+value)
-			}
-		case !hasValue && !slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, param.Name+"=") }):
-			all = append(all, param.Name+"=")
-		}
-	}
-	return all
 }

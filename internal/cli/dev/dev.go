@@ -23,7 +23,7 @@ func Dev(c *console.Console) *cobra.Command {
 	s := session{console: c}
 	cmd := &cobra.Command{
 		Use:   "dev [DIR]",
-		Short: "Work on an extension: run it, swap it at every save, call its tools at a prompt",
+		Short: "Run an extension, swap it at every save, call its tools",
 		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. When\n" +
 			"you save its manifest, its command file or a file that [dev] watch names, the new build\n" +
 			"replaces the running one; if the new build is broken, the running one stays and the error is\n" +

@@ -19,7 +19,7 @@ func Tap(c *console.Console) *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use:   "tap [ID]",
-		Short: "Show the messages between the running exthost and its extensions as they pass",
+		Short: "Show the messages between host and extensions as they pass",
 		Long: "Show every message between the exthost that serves this directory and its extensions, or one\n" +
 			"of them, a line each: > marks messages of the host, < those of the extension. Secrets that\n" +
 			"the extension was given are masked. For an extension that runs a command for each call, the\n" +

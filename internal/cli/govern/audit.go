@@ -26,7 +26,7 @@ func Audit(c *console.Console) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show the audit log: who called what, with which outcome; verify its chain",
+		Short: "Show who called what, with which outcome; verify the log",
 		Long: "Show the records of the audit log, the oldest first, from its files: no exthost has to run.\n" +
 			"-f follows new records. --verify instead checks the chain of hashes through all files: the\n" +
 			"exit code is 1 when a line was changed, removed or inserted.",
@@ -107,7 +107,7 @@ func printAudit(ctx context.Context, c *console.Console, paths []string, q audit
 		if err != nil {
 			return err
 		}
-		line := auditLine(&r)
+		line := auditLine(c, &r)
 		if c.Output == "json" {
 			text, err := json.Marshal(r)
 			if err != nil {
@@ -187,8 +187,8 @@ func followAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[
 }
 
 // auditLine is a record for a person.
-func auditLine(r *audit.Record) string {
-	line := fmt.Sprintf("%s %-10s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Outcome, cmp.Or(r.Tool, r.Method))
+func auditLine(c *console.Console, r *audit.Record) string {
+	line := cmp.Or(r.Tool, r.Method)
 	for _, part := range []struct{ name, value string }{
 		{"caller", r.Caller}, {"policy", r.Policy}, {"code", r.Code}, {"approved_by", r.ApprovedBy}, {"failure", r.Failure}, {"error", r.Error}, {"id", r.ID},
 	} {
@@ -203,7 +203,15 @@ func auditLine(r *audit.Record) string {
 	if r.Replayed {
 		line += " replayed"
 	}
-	return console.Safe(line)
+	outcome := fmt.Sprintf("%-10s", console.Safe(string(r.Outcome)))
+	colour := console.Red
+	switch r.Outcome {
+	case audit.OK, audit.Answered:
+		colour = console.Green
+	case audit.ToolError:
+		colour = console.Yellow
+	}
+	return c.PaintOut(console.Dim, r.Time.Local().Format("2006-01-02 15:04:05.000")) + " " + c.PaintOut(colour, outcome) + " " + console.Safe(line)
 }
 
 // verification is the result for one log.

@@ -91,7 +91,7 @@ func hooksImport(c *console.Console) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Turn the hooks of Claude Code's settings into a hooks section of our configuration",
+		Short: "Turn Claude Code's hooks into a hooks section",
 		Long: "Read a settings.json of Claude Code, or the hooks.json of one of its plugins, and print its\n" +
 			"hooks in the form of our configuration. Claude Code runs command lines in a shell, so they\n" +
 			"are given to sh -c; there a hook that fails denies nothing, so on_error is allow. Settings\n" +

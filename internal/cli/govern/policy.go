@@ -26,7 +26,7 @@ func Policy(c *console.Console) *cobra.Command {
 func policyList(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the policies in the order they are asked, with what they decided",
+		Short: "List the policies in their order, with what they decided",
 		Long: "List the policies in the order they are asked. If an exthost runs for this directory, the\n" +
 			"list includes their decisions so far; for a policy in shadow mode, how often it would have\n" +
 			"acted.",
@@ -36,11 +36,7 @@ func policyList(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names := []string{}
-			for _, p := range list {
-				names = append(names, p.Name)
-			}
-			return c.Print(console.Document{Kind: "policies", Value: console.OrEmpty(list), Names: names, Rows: hosts.PolicyRows(list)})
+			return c.Print(hosts.PolicyDocument(list))
 		},
 	}
 }
@@ -71,7 +67,7 @@ func policyTest(c *console.Console) *cobra.Command {
 			"{\"tool\", \"arguments\", \"caller\", \"session\"}, or \"method\" and \"params\" in place of the first\n" +
 			"two. No person is asked and nothing is recorded, but policies that count do count the call.\n" +
 			"The exit code is 6 when the call would be denied.",
-		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}, \"caller\": \"ada\"}' | exthost policy test -",
+		Example: "  echo '{\"tool\": \"ext_notes_add\", \"arguments\": {\"text\": \"x\"}}' |\n    exthost policy test -",
 		Args:    console.One("a file with a call, or - for stdin"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readCall(c, args[0])
@@ -82,7 +78,7 @@ func policyTest(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.Print(console.Document{Kind: "test", Value: result, Text: traceText(result.Trace, console.Width(c.Out))}); err != nil || result.Error == nil {
+			if err := c.Print(console.Document{Kind: "test", Value: result, Text: traceText(result.Trace, c.Layout(true, traceDrop...))}); err != nil || result.Error == nil {
 				return err
 			}
 			return result.Error.Err()
@@ -129,7 +125,7 @@ func policyPins(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "pins",
-		Short: "Show the tools that have changed since they were pinned, and approve changes",
+		Short: "Show the tools that changed since they were pinned",
 		Long: "Show the tools that a policy of builtin: pin holds back because their descriptors differ\n" +
 			"from those first seen, with the differences; --all shows all that are pinned.",
 		Example: "  exthost policy pins\n  exthost policy pins approve notes add",
@@ -139,7 +135,7 @@ func policyPins(c *console.Console) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "also tools that have not changed")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "approve ID [TOOL]",
-		Short: "Approve a changed tool of an extension, or all of them, and pin the current descriptors",
+		Short: "Approve a changed tool, or all of an extension, and pin them",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
 				return console.Usagef("exthost policy pins", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())

@@ -52,7 +52,7 @@ func explain(ctx context.Context, c *console.Console, id string) error {
 	if err != nil {
 		return explainFromAudit(ctx, c, id, absent(err, "exthost policy explain"))
 	}
-	return c.Print(console.Document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: traceText(t, console.Width(c.Out))})
+	return c.Print(console.Document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: traceText(t, c.Layout(true, traceDrop...))})
 }
 
 func listDecisions(ctx context.Context, c *console.Console, last int, shadow bool) error {
@@ -76,7 +76,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
 	}
-	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows})
+	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows, Drop: []string{"TIME", "ID"}})
 }
 
 // ignored reports whether a policy would have acted, but its decision did not count.
@@ -109,8 +109,11 @@ func verdict(t exthost.Trace) (result, why string) {
 	return "ok", ""
 }
 
+// traceDrop are the columns of a decision that a narrow terminal lacks.
+var traceDrop = []string{"CATEGORY", "TOOK"}
+
 // traceText is a decision for a person.
-func traceText(t exthost.Trace, width int) string {
+func traceText(t exthost.Trace, layout console.Layout) string {
 	result, why := verdict(t)
 	lines := []string{
 		fmt.Sprintf("decision  %s, %s", t.ID, t.Time.Local().Format(time.RFC3339)),
@@ -125,6 +128,7 @@ func traceText(t exthost.Trace, width int) string {
 	for i := range lines {
 		lines[i] = console.Safe(lines[i])
 	}
+	lines[2] = layout.Colour(verdictColour(t), lines[2])
 	if len(t.Steps) == 0 {
 		return strings.Join(append(lines, "no policy was asked"), "\n")
 	}
@@ -132,7 +136,17 @@ func traceText(t exthost.Trace, width int) string {
 	for _, s := range t.Steps {
 		rows = append(rows, []string{string(s.Flow), string(s.Category), s.Policy, decision(s), console.Span(s.Latency), stepReason(s)})
 	}
-	return strings.Join(append(lines, console.Grid(rows, width, true)...), "\n")
+	return strings.Join(append(lines, layout.Grid(rows)...), "\n")
+}
+
+func verdictColour(t exthost.Trace) console.Colour {
+	switch {
+	case t.Verdict.Action == governance.Deny:
+		return console.Red
+	case t.Failure != "":
+		return console.Yellow
+	}
+	return console.Green
 }
 
 func subject(t exthost.Trace) []string {
@@ -185,7 +199,7 @@ func explainFromAudit(ctx context.Context, c *console.Console, id string, notKep
 	if paths, err := auditPaths(c, false); err == nil && console.ExitCode(notKept) == console.ExitNotFound {
 		for r, err := range readAudits(ctx, paths, audit.Query{}) {
 			if err == nil && r.ID == id {
-				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(&r)})
+				return c.Print(console.Document{Kind: "record", Value: r, Names: []string{r.ID}, Text: "no host remembers it; the audit log says:\n" + auditLine(c, &r)})
 			}
 		}
 	}

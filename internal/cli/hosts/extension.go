@@ -67,7 +67,7 @@ func BrokenManifest(s status.Status, id string) error {
 	if lines == nil {
 		return nil
 	}
-	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is mended"}
+	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed"}
 }
 
 // RunsAs is the transport of an extension and, where it has one, the protocol.
@@ -113,9 +113,26 @@ func Prospects(i status.Instance, now time.Time) (notes []string) {
 	return notes
 }
 
+// PolicyLayout is a layout with the columns of [PolicyRows] that a narrow terminal lacks.
+func PolicyLayout(l console.Layout) console.Layout {
+	l.Fold, l.Drop = true, policyDrop
+	return l
+}
+
+var policyDrop = []string{"P50", "CATEGORY", "TYPE", "P95", "MODE"}
+
+// PolicyDocument is a document with a row for each policy.
+func PolicyDocument(policies []status.Policy) console.Document {
+	names := []string{}
+	for _, p := range policies {
+		names = append(names, p.Name)
+	}
+	return console.Document{Kind: "policies", Value: console.OrEmpty(policies), Names: names, Rows: PolicyRows(policies), Drop: policyDrop, Wrap: true}
+}
+
 // PolicyRows are a table with a row for each policy.
 func PolicyRows(policies []status.Policy) [][]string {
-	rows := [][]string{{"POLICY", "CATEGORY", "IS", "MODE", "STATE", "ASKED", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
+	rows := [][]string{{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "CALLS", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
 	for _, p := range policies {
 		var asked, denied, failed, shadow int64
 		p50, p95 := "-", "-"

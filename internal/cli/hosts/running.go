@@ -217,6 +217,6 @@ func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Con
 	case absent != nil || !sameFlags(c, r.Info.Scope):
 		return nil, nil, err
 	}
-	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken by now, and the exthost that runs goes on with what it was", Hint: "exthost validate says where"})
+	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken, and the running exthost keeps the previous one", Hint: "exthost validate says where"})
 	return r, config.Default(), err
 }

@@ -36,7 +36,7 @@ func Call(c *console.Console) *cobra.Command {
 			"  exthost call ext_notes_search limit=5 -o json\n" +
 			"  echo '{\"text\": \"buy milk\"}' | exthost call ext_notes_add -d -",
 		Args:              console.AtLeastOne("exthost tools list", "exthost call needs the name of a tool"),
-		ValidArgsFunction: completeCall(c),
+		ValidArgsFunction: hosts.CompleteCall(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("timeout") && timeout <= 0 {
 				return console.Usagef("", "--timeout %s: it has to be more than nothing", timeout)
@@ -242,24 +242,4 @@ func printFailure(c *console.Console, err error) error {
 		return unprinted
 	}
 	return err
-}
-
-// completeCall completes the tool, then the keys of its arguments.
-func completeCall(c *console.Console) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, word string) (keys []string, _ cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return hosts.CompleteTool(c)(cmd, args, word)
-		}
-		h := hosts.Peek(cmd.Context(), c)
-		if h == nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer h.Close()
-		if e, ok := h.Tools().Lookup(args[0]); ok {
-			for key := range rawjson.Members(rawjson.Get(e.InputSchema, "properties")) {
-				keys = append(keys, key+"=")
-			}
-		}
-		return keys, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
 }

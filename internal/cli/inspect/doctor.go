@@ -28,7 +28,7 @@ func Doctor(c *console.Console) *cobra.Command {
 	var handshake bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the configuration and every extension; --runtime also starts each one",
+		Short: "Check the configuration and what every extension needs",
 		Long: "Check the configuration, every manifest and the requirements of every extension; --runtime\n" +
 			"also starts each extension, shakes hands with it and stops it again. The exit code is 9 when\n" +
 			"a check fails; a check that is skipped because something is missing is no failure.",
@@ -46,7 +46,7 @@ func Doctor(c *console.Console) *cobra.Command {
 			}
 			rows := findingRows(findings, failed, handshake)
 			if _, err := hosts.Find(cmd.Context()); err == nil {
-				rows = append(rows, []string{"an exthost runs for this directory; how its extensions fare says exthost status"})
+				rows = append(rows, []string{"a host is running in this directory; exthost status shows its extensions"})
 			}
 			return c.Print(console.Document{Kind: "findings", Value: findings, Rows: rows, Wrap: true, Code: code})
 		},

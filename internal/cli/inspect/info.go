@@ -66,7 +66,7 @@ type extensionInfo struct {
 func Info(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "info ID",
-		Short: "Show one extension: its tools, requirements, environment and faults",
+		Short: "Show one extension: tools, requirements, environment, faults",
 		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
 			"are withheld from it and which secret-like ones are passed. If an exthost runs for this\n" +
 			"directory, show its processes and their last crash; else start the extension and stop it\n" +

@@ -49,7 +49,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		row("last words", words...)
 	}
 	if i.running && i.State == string(supervisor.Failed) {
-		row("next", "mend it, then exthost restart "+i.ID)
+		row("next", "fix it, then exthost restart "+i.ID)
 	}
 	row("requires", i.requirements()...)
 	row("config", compact(i.Config))
@@ -120,7 +120,7 @@ func (i *extensionInfo) callsMade() string {
 	text := fmt.Sprintf("%d, %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools",
 		max(i.Requests, i.Calls+i.Refused), i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors) // a policy's process has calls alone
 	if i.Latency != nil {
-		text += fmt.Sprintf("; half within %s, 95%% within %s", console.Span(i.Latency.P50), console.Span(i.Latency.P95))
+		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(i.Latency.P50), console.Span(i.Latency.P95))
 	}
 	return text
 }

@@ -24,7 +24,7 @@ import (
 func Validate(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [DIR | plugin.toml ...]",
-		Short: "Check manifests, or without arguments the whole configuration, starting nothing",
+		Short: "Check manifests and the configuration, starting nothing",
 		Long: "Check the manifests given and those below a folder given, or the configuration and every\n" +
 			"manifest it finds, and print all errors and warnings with file, line and column. The exit\n" +
 			"code is 3 when there is an error.",
@@ -107,7 +107,7 @@ func Schema(c *console.Console) *cobra.Command {
 			return err
 		}}
 	}
-	return console.Group("schema", "Print the JSON Schema of plugin.toml or of the host's configuration",
+	return console.Group("schema", "Print the JSON Schema of plugin.toml or the configuration",
 		sub("manifest", "The JSON Schema of plugin.toml", manifest.Schema),
 		sub("config", "The JSON Schema of exthost.yaml and exthost.toml", config.Schema))
 }
@@ -116,7 +116,7 @@ func Schema(c *console.Console) *cobra.Command {
 func Config(c *console.Console) *cobra.Command {
 	var origin bool
 	show := &cobra.Command{
-		Use: "show", Short: "Print the configuration in force; --origin says where each value comes from", Args: console.NoArgs,
+		Use: "show", Short: "Print the configuration, --origin with its sources", Args: console.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, origins, err := hosts.Load(c)
 			if err != nil {
@@ -143,7 +143,11 @@ func Version(c *console.Console) *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version", Args: console.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := exthost.Version()
-			text := fmt.Sprintf("exthost %s %s %s/%s", v, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
-			return c.Print(console.Document{Kind: "version", Value: v, Names: []string{v}, Text: text})
+			return c.Print(console.Document{Kind: "version", Value: v, Names: []string{v}, Text: VersionText()})
 		}}
+}
+
+// VersionText is the version with the platform and toolchain of this program.
+func VersionText() string {
+	return fmt.Sprintf("exthost %s %s %s/%s", exthost.Version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }

@@ -19,19 +19,19 @@ import (
 
 // Enable lets a disabled extension run again.
 func Enable(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "enable", "Let a disabled extension run again, now and from now on",
+	return ruleCommand(c, "enable", "Let a disabled extension run again (persists)",
 		"Take an extension out of extensions.disabled", enable)
 }
 
 // Disable stops an extension.
 func Disable(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "disable", "Stop an extension, now and from now on",
+	return ruleCommand(c, "disable", "Stop an extension (persists)",
 		"Put an extension into extensions.disabled", disable)
 }
 
 // Allow puts an extension into the allowlist.
 func Allow(c *console.Console) *cobra.Command {
-	return ruleCommand(c, "allow", "Put an extension into the allowlist, now and from now on",
+	return ruleCommand(c, "allow", "Put an extension into the allowlist (persists)",
 		"Put an extension into extensions.allowlist. An empty allowlist allows everything and stays empty", allow)
 }
 
@@ -40,10 +40,11 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 	return &cobra.Command{
 		Use: verb + " ID", Short: short,
 		Long: does + ".\n" +
-			"The command edits the configuration file that states the list, else that of this directory,\n" +
-			"and keeps comments and order; without a file it makes exthost.yaml. The exthost that serves\n" +
-			"this directory applies the change at once; calls in flight may end first. A server of an\n" +
-			"extension is OWNER.SERVER.",
+			"The command edits the file of --config. Without that flag it edits the configuration file " +
+			"that states the list, else the file of this directory, and makes exthost.yaml if there is " +
+			"none. Comments and order stay. The exthost that serves this directory with the same --config " +
+			"applies the change at once; calls in flight may end first. A server of an extension is " +
+			"OWNER.SERVER.",
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ func Logs(c *console.Console) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
 		Use:   "logs [ID]",
-		Short: "Show the latest log of the running exthost, with the stderr of its extensions",
+		Short: "Show the log, with the stderr of the extensions",
 		Long: "Show the latest records of the log of the exthost that serves this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
 			"256 of each extension, info and above; debug is shown only with -f.",
@@ -78,16 +79,15 @@ func printRecord(c *console.Console, data []byte) error {
 	}
 	text := console.SafeJSON(data) // one record, one line
 	if c.Output == "table" {
-		text = logLine(&record)
+		text = logLine(c, &record)
 	}
 	_, err := fmt.Fprintln(c.Out, text)
 	return err
 }
 
 // logLine is a record for a person.
-func logLine(r *exthost.LogRecord) string {
+func logLine(c *console.Console, r *exthost.LogRecord) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %-5s ", console.Stamp(r.Time), r.Level)
 	if r.Extension != "" {
 		b.WriteString(r.Extension + ": ")
 	}
@@ -100,5 +100,12 @@ func logLine(r *exthost.LogRecord) string {
 		}
 		fmt.Fprintf(&b, " %s=%s", key, text)
 	}
-	return console.Safe(b.String())
+	level := fmt.Sprintf("%-5s", r.Level)
+	switch {
+	case r.Level >= slog.LevelError:
+		level = c.PaintOut(console.Red, level)
+	case r.Level >= slog.LevelWarn:
+		level = c.PaintOut(console.Yellow, level)
+	}
+	return c.PaintOut(console.Dim, console.Stamp(r.Time)) + " " + level + " " + console.Safe(b.String())
 }

@@ -33,7 +33,7 @@ func Reload(c *console.Console) *cobra.Command {
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
 			change, err := reload(ctx, r, dryRun)
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
-				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "mend it, then exthost reload; until then everything goes on as it was"}
+				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "fix it, then exthost reload; until then nothing changes"}
 			}
 			if err != nil {
 				return err
@@ -92,7 +92,7 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 		verbs = []string{"would add", "would replace", "would remove", "would retry", "would keep", "would change"}
 	}
 	verb := func(colour console.Colour, i int) string {
-		return c.Paint(colour, fmt.Sprintf("%-*s", len(verbs[1]), verbs[i]))
+		return c.PaintOut(colour, fmt.Sprintf("%-*s", len(verbs[1]), verbs[i]))
 	}
 	for i, ids := range [][]string{change.Added, change.Changed, change.Removed, change.Retried} {
 		for _, id := range ids {
@@ -125,7 +125,7 @@ func notReloaded(change status.Change, broken int) error {
 	case len(lines) > 0:
 		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
 	case len(change.Kept)+broken > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept)+broken, "extension") + " cannot be used yet", Hint: "mend what is said above, then exthost reload"}
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept)+broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func notReloaded(change status.Change, broken int) error {
 func Restart(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart ID",
-		Short: "Restart one extension of the running exthost; also one that has failed",
+		Short: "Restart one extension, also one that has failed",
 		Long: "Have the exthost that serves this directory replace the processes of one extension and\n" +
 			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
 			"called, or prints why it cannot.",

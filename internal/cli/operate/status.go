@@ -48,41 +48,45 @@ func Status(c *console.Console) *cobra.Command {
 				names = append(names, d.ID)
 			}
 			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Status: s}
-			table := statusTable(all, time.Now(), console.Width(c.Out))
+			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		}),
 	}
 }
 
-// statusTable is the status for a terminal of the given width. Width 0 is no terminal:
-// a row is one line, with its note in the last column.
-func statusTable(s runningStatus, now time.Time, width int) []string {
+// statusTable is the status as a table. Without a width, a row is one line, with its note
+// in the last column.
+func statusTable(s runningStatus, now time.Time, layout console.Layout) []string {
+	width := layout.Width
 	lines := console.Wrap(fmt.Sprintf("exthost %s, pid %d, up %s, %s, %s", s.Version, s.Host.PID, console.Span(now.Sub(s.Host.StartedAt).Truncate(time.Second)), console.Bytes(s.Host.RSS), cmp.Or(s.Serves, "starting")), width)
 	held := "processes held by " + s.Containment.String()
 	if len(s.Containment.Lacks) > 0 {
 		held += "; not by " + strings.Join(s.Containment.Lacks, "; not by ")
 	}
+	if url, ok := hosts.Dashboard(s.Serves); ok {
+		lines = append(lines, console.Wrap("dashboard at "+url+", which exthost ui opens", width)...)
+	}
 	lines = append(append(lines, console.Wrap(held, width)...), "")
 	rows := []statusRow{{cells: statusColumns}}
 	if width == 0 {
-		rows[0].notes = []string{"NOTE"}
+		rows[0].notes = []string{"NOTE"} // the title of the column
 	}
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
 		if slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
-			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; mend it, then exthost restart "+x.ID)
+			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; fix it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
 	}
 	for _, d := range s.Destinations {
 		rows = append(rows, destinationRows(d, s.Diagnostics, now)...)
 	}
-	lines = append(lines, layOut(rows, width)...)
+	lines = append(lines, layOut(rows, layout)...)
 	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
 		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of faults that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
 	}
 	if len(s.Policies) > 0 {
-		lines = append(append(lines, ""), console.Grid(hosts.PolicyRows(s.Policies), width, true)...)
+		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
 	}
 	if s.Audit != nil {
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
@@ -103,42 +107,26 @@ var statusColumns = []string{"ID", "STATE", "PID", "UP", "CALLS", "DENIED", "ERR
 var expendable = []string{"UP", "BREAKER", "PID", "P50", "RESTARTS", "RSS", "P95", "TOOL_ERRORS"}
 
 // layOut aligns the rows and puts the notes below them.
-func layOut(rows []statusRow, width int) (lines []string) {
+func layOut(rows []statusRow, layout console.Layout) (lines []string) {
 	cells := make([][]string, len(rows))
 	for i, r := range rows {
 		cells[i] = slices.Clone(r.cells)
-		if width == 0 {
+		if layout.Width == 0 {
 			cells[i] = append(cells[i], strings.Join(r.notes, "; "))
 		}
 	}
-	for _, title := range expendable {
-		if width == 0 || widest(console.Grid(cells, 0, false)) <= width {
-			break
-		}
-		column := slices.Index(cells[0], title)
-		for i := range cells {
-			cells[i] = slices.Delete(cells[i], column, column+1)
-		}
-	}
-	for i, line := range console.Grid(cells, 0, false) {
+	for i, line := range layout.Grid(cells) {
 		lines = append(lines, line)
-		if width == 0 {
+		if layout.Width == 0 {
 			continue
 		}
 		for _, note := range rows[i].notes {
-			for _, part := range console.Wrap(console.Safe(note), max(width-4, console.LeastRoom)) {
+			for _, part := range console.Wrap(console.Safe(note), max(layout.Width-4, console.LeastRoom)) {
 				lines = append(lines, "    "+part)
 			}
 		}
 	}
 	return lines
-}
-
-func widest(lines []string) (n int) {
-	for _, l := range lines {
-		n = max(n, len([]rune(l)))
-	}
-	return n
 }
 
 // extensionRows are the row of an extension, and one for each of several instances.
@@ -173,12 +161,12 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
-		notes = append(notes, "its tools are not what they were: exthost info "+x.ID)
+		notes = append(notes, "tools changed since the last start: exthost info "+x.ID)
 	}
 	if x.State != status.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return hosts.Concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
 	}) {
-		notes = append(notes, "its manifest is broken by now, and what runs is from before: exthost info "+x.ID)
+		notes = append(notes, "the manifest is broken, and the previous build runs: exthost info "+x.ID)
 	}
 	if f := x.LastFailure; f != nil && f.Kind == protocol.CallTimeout && now.Sub(f.Time) < time.Minute {
 		notes = append(notes, fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", console.Span(now.Sub(f.Time)), x.ID))
@@ -213,7 +201,7 @@ func (r *statusRow) fill(i status.Instance, now time.Time) {
 	}
 	notes = append(notes, hosts.Prospects(i, now)...)
 	if i.Queued > 0 {
-		notes = append(notes, fmt.Sprintf("%d calls wait", i.Queued))
+		notes = append(notes, console.Plural(i.Queued, "call")+" queued")
 	}
 	if len(notes) > 0 {
 		r.notes = []string{strings.Join(notes, "; ")}

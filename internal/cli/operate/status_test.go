@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -39,9 +41,9 @@ func TestStatusTable(t *testing.T) {
 		"processes held by process group + guardian; not by cookie sweep: no /proc",
 		"",
 		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
-		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls wait; its tools are not what they were: exthost info one; its manifest is broken by now, and what runs is from before: exthost info one",
+		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools changed since the last start: exthost info one; the manifest is broken, and the previous build runs: exthost info one",
 		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; mend it, then exthost restart two",
+		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; fix it, then exthost restart two",
 		"  0|ready|8|5s|||||||-|0|closed",
 		"  1|failed|-|-|||||||-|0|closed|spent",
 		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|-|it died; next try with the next call; a call timed out 12s ago: exthost restart lazy if it hangs",
@@ -49,7 +51,7 @@ func TestStatusTable(t *testing.T) {
 		"",
 		"not run, because of faults that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
 	}
-	lines := statusTable(s, now, 0)
+	lines := statusTable(s, now, console.Layout{})
 	if len(lines) != len(want) {
 		t.Errorf("%d lines, want %d", len(lines), len(want))
 	}
@@ -65,17 +67,19 @@ func TestStatusTable(t *testing.T) {
 			t.Errorf("line %d: %s", i, got)
 		}
 	}
-	narrow := statusTable(s, now, 60)
-	if widest(narrow) > 60 {
-		t.Errorf("wider than 60:\n%s", strings.Join(narrow, "\n"))
+	narrow := statusTable(s, now, console.Layout{Width: 60, Drop: expendable})
+	for _, line := range narrow {
+		if utf8.RuneCountInString(line) > 60 {
+			t.Errorf("wider than 60: %s", line)
+		}
 	}
 	wantNarrow := []string{
 		"ID     STATE       CALLS  DENIED       ERRORS   TOOL_ERRORS",
 		"one    ready       1200   150 (12.5%)  12 (1%)  20 (1.67%)",
-		"    3 calls wait",
-		"    its tools are not what they were: exthost info one",
-		"    its manifest is broken by now, and what runs is from",
-		"    before: exthost info one",
+		"    3 calls queued",
+		"    tools changed since the last start: exthost info one",
+		"    the manifest is broken, and the previous build runs:",
+		"    exthost info one",
 		"back   restarting  0      0            0        0",
 	}
 	if diff := cmp.Diff(wantNarrow, narrow[4:11]); diff != "" {

@@ -22,7 +22,7 @@ var watchWords = []string{"on", "off", "log", "reload", "status"}
 func Watch(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch on|off|log|reload|status",
-		Short: "Switch on or off whether the running exthost looks for changes on disk",
+		Short: "Switch on or off the watch for changes on disk",
 		Long: "Have the exthost that serves this directory look for changes of extensions and of its\n" +
 			"configuration: log reports changes, reload applies them, on uses extensions.watch.mode. The\n" +
 			"setting holds until that exthost ends; to keep it, set extensions.watch in the\n" +
@@ -67,14 +67,14 @@ func watchText(c *console.Console, s status.Watch) string {
 	}
 	lines := []string{fmt.Sprintf("watching %s: after %s of quiet %s", console.Count(s.Directories, "folder"), s.Debounce, what)}
 	if s.Polling != "" {
-		lines = append(lines, c.Paint(console.Yellow, "polling")+" every two seconds: "+console.Safe(s.Polling))
+		lines = append(lines, c.PaintOut(console.Yellow, "polling")+" every two seconds: "+console.Safe(s.Polling))
 	}
 	if s.Changes > 0 {
 		lines = append(lines, fmt.Sprintf("%s so far, the last %s ago", console.Count(s.Changes, "change"), console.Span(time.Since(s.LastChange))))
 	}
 	for line := range strings.SplitSeq(s.LastProblem, "\n") {
 		if line != "" {
-			lines = append(lines, c.Paint(console.Red, "✗")+" "+console.Safe(console.NearbyText(line)))
+			lines = append(lines, c.PaintOut(console.Red, "✗")+" "+console.Safe(console.NearbyText(line)))
 		}
 	}
 	return strings.Join(lines, "\n")

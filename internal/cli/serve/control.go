@@ -104,10 +104,6 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 	}
 }
 
-// tokenName is the file in the state directory with the operator's token, which exists
-// while a host serves HTTP. No extension's id begins with a dot.
-const tokenName = ".operator-token"
-
 // operatorToken authenticates the operator at the API and the dashboard of one run.
 type operatorToken struct {
 	text string
@@ -116,12 +112,12 @@ type operatorToken struct {
 
 // newOperatorToken makes a token and writes it to a file that only this user can read.
 func newOperatorToken() (operatorToken, error) {
-	dir, err := exthost.DefaultStateDir()
+	file, err := hosts.TokenFile()
 	if err != nil {
 		return operatorToken{}, err
 	}
-	t := operatorToken{text: rand.Text(), file: filepath.Join(dir, tokenName)}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	t := operatorToken{text: rand.Text(), file: file}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return t, err
 	}
 	if err := os.Remove(t.file); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a host that was killed
@@ -139,6 +135,9 @@ func newOperatorToken() (operatorToken, error) {
 func (t operatorToken) forget() {
 	if kept, err := os.ReadFile(t.file); err == nil && string(kept) == t.text+"\n" {
 		_ = os.Remove(t.file) // a token that stays has no use any more
+		if page, err := hosts.DashboardFile(); err == nil {
+			_ = os.Remove(page) // it holds the token
+		}
 	}
 }
 

@@ -57,6 +57,22 @@ func Params(schema json.RawMessage) (params []Param) {
 	return params
 }
 
+// Complete are the keys of params that a call lacks or, for a word with a key, its values.
+func Complete(params []Param, word string, given []string) (all []string) {
+	key, _, hasValue := strings.Cut(word, "=")
+	for _, param := range params {
+		switch {
+		case hasValue && param.Name == key:
+			for _, value := range param.Values {
+				all = append(all, key+"="+value)
+			}
+		case !hasValue && !slices.ContainsFunc(given, func(g string) bool { return strings.HasPrefix(g, param.Name+"=") }):
+			all = append(all, param.Name+"=")
+		}
+	}
+	return all
+}
+
 // choicesOf are the values of an enum, as users type them.
 func choicesOf(property json.RawMessage) (choices []string) {
 	var in struct{ Enum []json.RawMessage }

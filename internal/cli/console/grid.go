@@ -1,0 +1,146 @@
+package console
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Layout is how a table is laid out. The zero value is for a file: as wide as it is,
+// without colours.
+type Layout struct {
+	Width int                                  // of the terminal; 0: no limit
+	Fold  bool                                 // continue a long last cell below, instead of cutting it
+	Drop  []string                             // titles of columns that a narrow terminal lacks, the first to go first
+	Paint func(colour Colour, s string) string // nil: no colours; see [Layout.Colour]
+}
+
+// Layout is the layout of tables on stdout.
+func (c *Console) Layout(fold bool, drop ...string) Layout {
+	return Layout{Width: Width(c.Out), Fold: fold, Drop: drop, Paint: c.PaintOut}
+}
+
+// Colour colours s where the table has colours.
+func (l Layout) Colour(colour Colour, s string) string {
+	if l.Paint == nil {
+		return s
+	}
+	return l.Paint(colour, s)
+}
+
+// LeastRoom is the width of the last cell on a terminal that is too narrow, and
+// enoughRoom the width for which columns are dropped.
+const (
+	LeastRoom  = 10
+	enoughRoom = 30
+)
+
+// Grid aligns rows in columns, made safe for a terminal. The first row may hold titles,
+// in capitals. Words for states have the colour of their meaning.
+func (l Layout) Grid(rows [][]string) []string {
+	safe := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, cell := range row {
+			safe[i] = append(safe[i], Safe(cell))
+		}
+	}
+	widths := l.dropColumns(safe)
+	var lines []string
+	for i, row := range safe {
+		lines = append(lines, l.lines(row, widths, i == 0 && isTitles(row))...)
+	}
+	return lines
+}
+
+// dropColumns removes columns until the table fits, and returns the widths of the rest.
+func (l Layout) dropColumns(rows [][]string) (widths []int) {
+	drop := l.Drop
+	for {
+		var last int
+		widths, last = measure(rows)
+		need := min(last, enoughRoom)
+		for _, w := range widths {
+			need += w + 2
+		}
+		if l.Width == 0 || need <= l.Width || len(drop) == 0 {
+			return widths
+		}
+		column, whole := slices.Index(rows[0], drop[0]), len(rows[0])
+		drop = drop[1:]
+		for i, row := range rows {
+			if column >= 0 && len(row) == whole { // a shorter row is a line of its own
+				rows[i] = slices.Delete(row, column, column+1)
+			}
+		}
+	}
+}
+
+// measure returns the widths of all columns but the last cells, and that of the widest
+// last cell of a whole row.
+func measure(rows [][]string) (widths []int, last int) {
+	for _, row := range rows {
+		for j, cell := range row[:max(len(row)-1, 0)] {
+			if j == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[j] = max(widths[j], len([]rune(cell)))
+		}
+		if len(row) > 1 {
+			last = max(last, len([]rune(row[len(row)-1])))
+		}
+	}
+	return widths, last
+}
+
+func (l Layout) lines(row []string, widths []int, titles bool) []string {
+	if len(row) == 0 {
+		return []string{""}
+	}
+	paint := func(cell string) string {
+		if titles {
+			return l.Colour(Bold, cell)
+		}
+		word, _, _ := strings.Cut(cell, " ")
+		if colour := meanings[strings.TrimSuffix(word, ":")]; colour != "" && (word == cell || strings.HasSuffix(word, ":")) {
+			return l.Colour(colour, word) + strings.TrimPrefix(cell, word)
+		}
+		return cell
+	}
+	var b strings.Builder
+	indent := 0
+	for j, cell := range row[:len(row)-1] {
+		b.WriteString(paint(cell) + strings.Repeat(" ", widths[j]-len([]rune(cell))+2))
+		indent += widths[j] + 2
+	}
+	last, room := row[len(row)-1], 0
+	if l.Width > 0 {
+		room = max(l.Width-indent, LeastRoom)
+	}
+	parts := []string{Cut(last, room)}
+	if l.Fold {
+		parts = Wrap(last, room)
+	}
+	lines := make([]string, len(parts))
+	for i, part := range parts {
+		if i == 0 {
+			lines[i] = strings.TrimRight(b.String()+paint(part), " ")
+		} else {
+			lines[i] = strings.Repeat(" ", indent) + paint(part)
+		}
+	}
+	return lines
+}
+
+// isTitles reports whether a row holds titles: words in capitals.
+func isTitles(row []string) bool {
+	return len(row) > 1 && !slices.ContainsFunc(row, func(cell string) bool { return strings.ContainsFunc(cell, unicode.IsLower) })
+}
+
+// meanings are the colours of words that tell a state or a result.
+var meanings = map[string]Colour{
+	"ready": Green, "ok": Green, "pass": Green, "approved": Green,
+	"failed": Red, "fail": Red, "error": Red, "denied": Red, "deny": Red, "open": Red,
+	"restarting": Yellow, "spawning": Yellow, "draining": Yellow, "skipped": Yellow, "skip": Yellow, "hint": Yellow,
+	"warn": Yellow, "half_open": Yellow, "ask": Yellow, "known": Yellow,
+	"disabled": Dim, "info": Dim,
+}

@@ -1,0 +1,49 @@
+package console
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGrid(t *testing.T) {
+	rows := [][]string{{"ID", "WHAT"}, {"longer", "one two three four five six"}, {"x", ""}, {"a line of its own, and a long one"}}
+	for _, test := range []struct {
+		width int
+		fold  bool
+		want  []string
+	}{
+		{0, false, []string{"ID      WHAT", "longer  one two three four five six", "x", "a line of its own, and a long one"}},
+		{30, false, []string{"ID      WHAT", "longer  one two three four fi…", "x", "a line of its own, and a long…"}},
+		{30, true, []string{"ID      WHAT", "longer  one two three four", "        five six", "x", "a line of its own, and a long", "one"}},
+	} {
+		if diff := cmp.Diff(test.want, Layout{Width: test.width, Fold: test.fold}.Grid(rows)); diff != "" {
+			t.Errorf("at %d columns:\n%s", test.width, diff)
+		}
+	}
+}
+
+// TestGridDropsColumns: a narrow terminal lacks columns before its last cell is cut.
+func TestGridDropsColumns(t *testing.T) {
+	for width, want := range map[int][]string{
+		0:  {"ID   PID   STATE   NOTE", "kit  4711  failed  the process ended: exit status 3", "1 extension"},
+		45: {"ID   STATE   NOTE", "kit  failed  the process ended: exit status 3", "1 extension"},
+		30: {"ID   NOTE", "kit  the process ended: exit …", "1 extension"},
+	} {
+		rows := [][]string{{"ID", "PID", "STATE", "NOTE"}, {"kit", "4711", "failed", "the process ended: exit status 3"}, {"1 extension"}}
+		if diff := cmp.Diff(want, Layout{Width: width, Drop: []string{"PID", "STATE", "NONE"}}.Grid(rows)); diff != "" {
+			t.Errorf("at %d columns:\n%s", width, diff)
+		}
+	}
+}
+
+// TestGridColours: titles are bold, words for a state have a colour, and columns stay
+// aligned; a word in a sentence has none.
+func TestGridColours(t *testing.T) {
+	paint := func(c Colour, s string) string { return "<" + string(c) + " " + s + ">" }
+	rows := [][]string{{"STATE", "NOTE"}, {"ok", "failed once"}, {"failed", "error: no file"}, {"nice", "x"}}
+	want := []string{"<1 STATE>   <1 NOTE>", "<32 ok>      failed once", "<31 failed>  <31 error:> no file", "nice    x"}
+	if diff := cmp.Diff(want, Layout{Paint: paint}.Grid(rows)); diff != "" {
+		t.Error(diff)
+	}
+}

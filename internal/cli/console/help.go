@@ -1,0 +1,48 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is the number of columns of help texts, which every terminal has.
+const helpWidth = 80
+
+// FitHelp wraps the help of cmd and of all commands below it to 80 columns.
+func FitHelp(cmd *cobra.Command) {
+	cobra.AddTemplateFunc("wrappedFlags", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(helpWidth) })
+	cmd.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "wrappedFlags .LocalFlags",
+		".InheritedFlags.FlagUsages", "wrappedFlags .InheritedFlags").Replace(cmd.UsageTemplate()))
+	fitLong(cmd)
+}
+
+func fitLong(cmd *cobra.Command) {
+	cmd.Long = reflow(cmd.Long)
+	for _, sub := range cmd.Commands() {
+		fitLong(sub)
+	}
+}
+
+// reflow wraps the paragraphs of a text. Empty and indented lines stay as they are.
+func reflow(text string) string {
+	var lines, paragraph []string
+	end := func() {
+		if paragraph != nil {
+			lines = append(lines, Wrap(strings.Join(paragraph, " "), helpWidth)...)
+			paragraph = nil
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || line[0] == ' ' {
+			end()
+			lines = append(lines, line)
+			continue
+		}
+		paragraph = append(paragraph, line)
+	}
+	end()
+	return strings.Join(lines, "\n")
+}

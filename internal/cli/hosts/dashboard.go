@@ -1,0 +1,30 @@
+package hosts
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/exthost/exthost"
+)
+
+// Dashboard is the address of the dashboard of a host that serves at an address for
+// clients; false for a host on stdio, or one that starts.
+func Dashboard(serves string) (url string, ok bool) {
+	base, ok := strings.CutSuffix(serves, "/mcp")
+	return base + "/ui/", ok
+}
+
+// TokenFile is the file with the operator's token, which exists while a host serves
+// HTTP. No extension's id begins with a dot.
+func TokenFile() (string, error) { return inState(".operator-token") }
+
+// DashboardFile is the file that opens the dashboard in a browser.
+func DashboardFile() (string, error) { return inState(".dashboard.html") }
+
+func inState(name string) (string, error) {
+	dir, err := exthost.DefaultStateDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, name), nil
+}

@@ -1,0 +1,111 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io/fs"
+	"os"
+	"os/exec"
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+)
+
+// UI opens the dashboard.
+func UI(c *console.Console) *cobra.Command {
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Open the dashboard of the running exthost in a browser",
+		Long: "Open the dashboard of the exthost that serves this directory, signed in with the operator's " +
+			"token of this run, and print its address. Without a terminal, or with --print, only print " +
+			"the address. The address contains the token: give it to nobody.",
+		Example: "  exthost ui\n  exthost ui --print",
+		Args:    console.NoArgs,
+		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			url, token, err := signIn(r)
+			if err != nil {
+				return err
+			}
+			signedIn := url + "#token=" + token
+			if !printOnly && console.IsTerminal(c.Out) {
+				if err := browse(ctx, signedIn); err != nil {
+					c.Warn("no browser was opened: %s", console.Safe(err.Error()))
+				}
+			}
+			return c.Print(console.Document{Kind: "dashboard", Names: []string{signedIn}, Text: signedIn, Value: struct {
+				URL   string `json:"url"`
+				Token string `json:"token"`
+			}{url, token}})
+		}),
+	}
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, open no browser")
+	return cmd
+}
+
+// signIn is the address of the dashboard and the operator's token.
+func signIn(r *hosts.Running) (url, token string, err error) {
+	url, ok := hosts.Dashboard(r.Info.Serves)
+	if !ok {
+		return "", "", &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("the running exthost (pid %d) serves %s, and has no dashboard", r.Info.PID, r.Info.Serves), Hint: "exthost serve, which serves HTTP"}
+	}
+	file, err := hosts.TokenFile()
+	if err != nil {
+		return "", "", err
+	}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", &console.Error{Code: console.ExitNotFound, Text: "the operator's token is gone: there is no " + file, Hint: "start exthost serve again, which makes one"}
+	}
+	return url, strings.TrimSpace(string(data)), err
+}
+
+// browserPatience is how long the program that opens the browser may take to fail.
+const browserPatience = 2 * time.Second
+
+// browse opens a page in the user's browser. The token is handed over in a file that only
+// this user can read: other users see the arguments of a program.
+func browse(ctx context.Context, url string) error {
+	opener := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[goruntime.GOOS]
+	if opener == nil {
+		opener = []string{"xdg-open"}
+		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+			return errors.New("there is no display")
+		}
+	}
+	page, err := hosts.DashboardFile()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(page); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(page, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\">\n", html.EscapeString(url))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	browser := exec.Command(opener[0], append(opener[1:], page)...)
+	if err := browser.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- browser.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(browserPatience): // the opener became the browser, which outlives this command
+	case <-ctx.Done():
+	}
+	return nil
+}
