@@ -147,7 +147,7 @@ func TestDev(t *testing.T) {
 	s.save("plugin.toml", "[plugin\n")
 	s.said.await(t, "plugin.toml:2:1")
 	s.save("plugin.toml", scriptManifest) // as it was
-	s.said.await(t, "● hello is mended: what runs is what is saved\n")
+	s.said.await(t, "● hello is fixed: the saved build runs\n")
 
 	for _, c := range [][2]string{
 		{"hallo", `there is no tool "hallo", did you mean "hello"?`},

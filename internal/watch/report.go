@@ -54,6 +54,6 @@ func LogUnused(log *slog.Logger, c *status.Change) {
 		log.LogAttrs(context.Background(), slog.LevelWarn, "not reloaded, the build before goes on", slog.String("extension", k.ID), slog.String("reason", k.Reason))
 	}
 	for _, section := range c.Restart {
-		log.Warn("changed, and takes effect when exthost is started again", "section", section)
+		log.Warn("changed, and takes effect when the host is started again", "section", section)
 	}
 }

@@ -21,7 +21,7 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.Err != nil {
-		b.print("%snot reloaded, everything goes on as it was: %s", b.paint(console.Red, "✗ "), console.SafeText(message(r.Err)))
+		b.print("%snot reloaded, nothing changes: %s", b.paint(console.Red, "✗ "), console.SafeText(message(r.Err)))
 		return
 	}
 	c, s, shown := r.Change, b.host.Status(), !r.Change.Empty()

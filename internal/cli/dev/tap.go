@@ -20,7 +20,7 @@ func Tap(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tap [ID]",
 		Short: "Show the messages between host and extensions as they pass",
-		Long: "Show every message between the exthost that serves this directory and its extensions, or one\n" +
+		Long: "Show every message between the host of this directory and its extensions, or one\n" +
 			"of them, a line each: > marks messages of the host, < those of the extension. Secrets that\n" +
 			"the extension was given are masked. For an extension that runs a command for each call, the\n" +
 			"command and its output are shown. Ctrl-C ends it.",

@@ -25,11 +25,11 @@ func Approve(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "approve [ID]",
 		Short: "Approve a call that waits; without an id, list the calls that wait",
-		Long: "Approve one call of the running exthost, once. If its caller still waits, the call is made\n" +
+		Long: "Approve one call of the running host, once. If its caller still waits, the call is made\n" +
 			"at once; else when the same caller makes the same call again before the approval expires.\n" +
 			"Without an id, list the calls that wait.",
 		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
-		Args:              console.AtMostOne("the id of a question"),
+		Args:              console.AtMostOne("the id of an approval request"),
 		ValidArgsFunction: completeQuestion(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			if len(args) == 0 {
@@ -45,9 +45,9 @@ func Deny(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:               "deny ID [REASON ...]",
 		Short:             "Refuse a call that waits for an approval",
-		Long:              "Refuse a call of the running exthost that waits for approval. The caller is told the reason.",
+		Long:              "Refuse a call of the running host that waits for approval. The caller is told the reason.",
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
-		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of a question"),
+		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of an approval request"),
 		ValidArgsFunction: completeQuestion(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			return answer(ctx, c, r, args[0], "deny", strings.Join(args[1:], " "))

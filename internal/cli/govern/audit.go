@@ -27,7 +27,7 @@ func Audit(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show who called what, with which outcome; verify the log",
-		Long: "Show the records of the audit log, the oldest first, from its files: no exthost has to run.\n" +
+		Long: "Show the records of the audit log, the oldest first, from its files: no host has to run.\n" +
 			"-f follows new records. --verify instead checks the chain of hashes through all files: the\n" +
 			"exit code is 1 when a line was changed, removed or inserted.",
 		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit --verify",

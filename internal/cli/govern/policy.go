@@ -27,7 +27,7 @@ func policyList(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the policies in their order, with what they decided",
-		Long: "List the policies in the order they are asked. If an exthost runs for this directory, the\n" +
+		Long: "List the policies in the order they are asked. If a host is running in this directory, the\n" +
 			"list includes their decisions so far; for a policy in shadow mode, how often it would have\n" +
 			"acted.",
 		Args: console.NoArgs,

@@ -19,7 +19,7 @@ import (
 func Extension(s status.Status, id string) (status.Extension, error) {
 	x, err := Worker(s, id)
 	if err == nil && !slices.ContainsFunc(s.Extensions, func(x status.Extension) bool { return x.ID == id }) {
-		err = &console.Error{Code: console.ExitNotFound, Text: id + " is no extension: it is stated in the configuration, and changed there", Hint: "exthost config show --origin says where"}
+		err = &console.Error{Code: console.ExitNotFound, Text: id + " is no extension; the configuration states it", Hint: "exthost config show --origin says where"}
 	}
 	return x, err
 }

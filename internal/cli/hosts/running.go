@@ -41,7 +41,7 @@ func Find(ctx context.Context) (*Running, error) {
 	}
 	info, err := daemon.Find(ctx, state)
 	if errors.Is(err, daemon.ErrNotRunning) {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no exthost is running for " + Here(), Hint: "exthost serve"}
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no host is running in " + Here(), Hint: "exthost serve"}
 	}
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("the running exthost (pid %d) answers what this one cannot read: %w; restart it if it is another version", r.Info.PID, err)
+		return fmt.Errorf("the running host (pid %d) answers what this one cannot read: %w; restart it if it is another version", r.Info.PID, err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 	var failed struct{ Error *httpserver.Fault }
 	data, err := io.ReadAll(resp.Body)
 	if err != nil || json.Unmarshal(data, &failed) != nil || failed.Error == nil {
-		return nil, fmt.Errorf("the running exthost (pid %d) answers %s to %s; restart it if it is another version", r.Info.PID, resp.Status, path)
+		return nil, fmt.Errorf("the running host (pid %d) answers %s to %s; restart it if it is another version", r.Info.PID, resp.Status, path)
 	}
 	return nil, failed.Error.Err()
 }
@@ -176,9 +176,9 @@ func (r *Running) lost(ctx context.Context, err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
-		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running exthost (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
+		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
 	}
-	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running exthost (pid %d) went away before it answered: %v", r.Info.PID, err), Hint: "exthost status"}
+	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running host (pid %d) went away before it answered: %v", r.Info.PID, err), Hint: "exthost status"}
 }
 
 // Scope says which extensions a command is about. A running host with another scope
@@ -217,6 +217,6 @@ func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Con
 	case absent != nil || !sameFlags(c, r.Info.Scope):
 		return nil, nil, err
 	}
-	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken, and the running exthost keeps the previous one", Hint: "exthost validate says where"})
+	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken, and the running host keeps the previous one", Hint: "exthost validate says where"})
 	return r, config.Default(), err
 }

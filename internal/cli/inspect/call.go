@@ -28,7 +28,7 @@ func Call(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [key=value | key:=JSON ...]",
 		Short: "Call one tool and print its result",
-		Long: "Call a tool of the exthost that runs for this directory; if none runs, start the extension\n" +
+		Long: "Call a tool of the host that runs in this directory; if none runs, start the extension\n" +
 			"that has the tool for this one call. Print the text of the result, or with -o json all of\n" +
 			"it. Arguments are key=value pairs, typed by the tool's schema (key:=JSON gives the value in\n" +
 			"JSON, a repeated key makes a list), laid over -d JSON, or -d - for stdin.",

@@ -68,7 +68,7 @@ func Info(c *console.Console) *cobra.Command {
 		Use:   "info ID",
 		Short: "Show one extension: tools, requirements, environment, faults",
 		Long: "Show what the manifest and the handshake of one extension say, which environment variables\n" +
-			"are withheld from it and which secret-like ones are passed. If an exthost runs for this\n" +
+			"are withheld from it and which secret-like ones are passed. If a host is running in this\n" +
 			"directory, show its processes and their last crash; else start the extension and stop it\n" +
 			"again.",
 		Args:              console.One("the id of an extension"),

@@ -21,7 +21,7 @@ import (
 )
 
 // askedHost tells in the help of these commands which host answers.
-const askedHost = "The exthost that runs for this directory answers; if none runs, every extension is\n" +
+const askedHost = "The host that runs in this directory answers; if none runs, every extension is\n" +
 	"started and stopped again."
 
 // Tools lists, exports and describes tools.
@@ -29,7 +29,7 @@ func Tools(c *console.Console) *cobra.Command {
 	list := toolsList(c)
 	schema := &cobra.Command{
 		Use: "schema TOOL", Short: "Print one tool's descriptor as MCP clients get it", Args: console.One("the name of a tool"),
-		Long:              "Print the descriptor of one tool as MCP clients get it. The exthost that runs for this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
+		Long:              "Print the descriptor of one tool as MCP clients get it. The host that runs in this\ndirectory answers; if none runs, the extension that has the tool is started and stopped\nagain.",
 		ValidArgsFunction: hosts.CompleteTool(c),
 		RunE:              func(cmd *cobra.Command, args []string) error { return toolSchema(cmd.Context(), c, args[0]) },
 	}

@@ -42,7 +42,7 @@ func ruleCommand(c *console.Console, verb, short, does string, rule func(ctx con
 		Long: does + ".\n" +
 			"The command edits the file of --config. Without that flag it edits the configuration file " +
 			"that states the list, else the file of this directory, and makes exthost.yaml if there is " +
-			"none. Comments and order stay. The exthost that serves this directory with the same --config " +
+			"none. Comments and order stay. The host of this directory that runs with the same --config " +
 			"applies the change at once; calls in flight may end first. A server of an extension is " +
 			"OWNER.SERVER.",
 		Args:              console.One("the id of an extension"),
@@ -165,7 +165,7 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 	case x.running == nil:
 		later = "from the next exthost serve on"
 	case x.running.Info.Scope != hosts.Scope(x.console, x.cfg):
-		later = fmt.Sprintf("from its next start on: the exthost that runs here (pid %d) has another --config or --extensions", x.running.Info.PID)
+		later = fmt.Sprintf("from its next start on: the host that runs here (pid %d) has another --config or --extensions", x.running.Info.PID)
 	default:
 		if err := x.apply(ctx, r); err != nil {
 			return err
@@ -181,7 +181,7 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 func (x *subject) apply(ctx context.Context, r *ruling) error {
 	if _, err := reload(ctx, x.running, false); err != nil {
 		if _, ok := errors.AsType[*console.Error](err); !ok {
-			err = fmt.Errorf("written to %s, and the running exthost did not take it: %w", console.NearbyPath(r.String()), err)
+			err = fmt.Errorf("written to %s, but the running host did not apply it: %w", console.NearbyPath(r.String()), err)
 		}
 		return err
 	}

@@ -25,7 +25,7 @@ func Logs(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [ID]",
 		Short: "Show the log, with the stderr of the extensions",
-		Long: "Show the latest records of the log of the exthost that serves this directory, or those of\n" +
+		Long: "Show the latest records of the log of the host of this directory, or those of\n" +
 			"one extension or policy:NAME, with its stderr; -f follows new ones. The host keeps the last\n" +
 			"256 of each extension, info and above; debug is shown only with -f.",
 		Example:           "  exthost logs -f notes --level debug\n  exthost logs --level error -o json",

@@ -23,8 +23,8 @@ func Reload(c *console.Console) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "reload",
-		Short: "Apply changes of folders and files to the running exthost",
-		Long: "Have the exthost that serves this directory apply the current content of its folders and\n" +
+		Short: "Apply changes of folders and files to the running host",
+		Long: "Have the host of this directory apply the current content of its folders and\n" +
 			"files. New and changed extensions start beside the running ones and then replace them;\n" +
 			"removed ones end after their calls. A broken one changes nothing: the previous build goes\n" +
 			"on. The same as SIGHUP. The exit code is 3 while a manifest is broken, and 7 when an\n" +
@@ -109,7 +109,7 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
 	}
 	for _, section := range change.Restart {
-		fmt.Fprintf(&b, "%s has changed and takes effect when exthost is started again\n", section)
+		fmt.Fprintf(&b, "%s has changed and takes effect when the host is started again\n", section)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -135,7 +135,7 @@ func Restart(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart ID",
 		Short: "Restart one extension, also one that has failed",
-		Long: "Have the exthost that serves this directory replace the processes of one extension and\n" +
+		Long: "Have the host of this directory replace the processes of one extension and\n" +
 			"forget its failures. Calls in flight may end first. Returns when the new process can be\n" +
 			"called, or prints why it cannot.",
 		Args:              console.One("the id of an extension"),

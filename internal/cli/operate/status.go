@@ -30,8 +30,8 @@ type runningStatus struct {
 func Status(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show what the running exthost of this directory does",
-		Long: "Show the extensions of the exthost that serves this directory: processes, calls and how\n" +
+		Short: "Show the running host of this directory",
+		Long: "Show the extensions of the host of this directory: processes, calls and how\n" +
 			"long they took, memory, restarts, breakers, and why something does not run.",
 		Example: "  exthost status\n  exthost status -o json",
 		Args:    console.NoArgs,
@@ -74,7 +74,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
 		if slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
-			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" says more; fix it, then exthost restart "+x.ID)
+			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
 	}
@@ -83,7 +83,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	}
 	lines = append(lines, layOut(rows, layout)...)
 	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
-		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of faults that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
+		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
 	}
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
@@ -92,7 +92,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
 	}
 	if s.Questions > 0 {
-		lines = append(lines, "", fmt.Sprintf("calls that wait for an approval: %d, exthost approve lists them", s.Questions))
+		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.Questions))
 	}
 	return lines
 }

@@ -43,13 +43,13 @@ func TestStatusTable(t *testing.T) {
 		"ID|STATE|PID|UP|CALLS|DENIED|ERRORS|TOOL_ERRORS|P50|P95|RSS|RESTARTS|BREAKER|NOTE",
 		"one|ready|7|1h30m|1200|150 (12.5%)|12 (1%)|20 (1.67%)|350µs|12.3ms|3 GiB|2|closed|3 calls queued; tools changed since the last start: exthost info one; the manifest is broken, and the previous build runs: exthost info one",
 		"back|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try in 1.5s; breaker open, next probe in 3s",
-		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two says more; fix it, then exthost restart two",
+		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two shows more; fix it, then exthost restart two",
 		"  0|ready|8|5s|||||||-|0|closed",
 		"  1|failed|-|-|||||||-|0|closed|spent",
 		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|-|it died; next try with the next call; a call timed out 12s ago: exthost restart lazy if it hangs",
 		"gated|skipped|-|-|0|0|0|0|-|-|-|0|-|no ffmpeg",
 		"",
-		"not run, because of faults that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
+		"not run, because of errors that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",
 	}
 	lines := statusTable(s, now, console.Layout{})
 	if len(lines) != len(want) {

@@ -23,8 +23,8 @@ func UI(c *console.Console) *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Open the dashboard of the running exthost in a browser",
-		Long: "Open the dashboard of the exthost that serves this directory, signed in with the operator's " +
+		Short: "Open the dashboard of the running host in a browser",
+		Long: "Open the dashboard of the host of this directory, signed in with the operator's " +
 			"token of this run, and print its address. Without a terminal, or with --print, only print " +
 			"the address. The address contains the token: give it to nobody.",
 		Example: "  exthost ui\n  exthost ui --print",
@@ -54,7 +54,7 @@ func UI(c *console.Console) *cobra.Command {
 func signIn(r *hosts.Running) (url, token string, err error) {
 	url, ok := hosts.Dashboard(r.Info.Serves)
 	if !ok {
-		return "", "", &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("the running exthost (pid %d) serves %s, and has no dashboard", r.Info.PID, r.Info.Serves), Hint: "exthost serve, which serves HTTP"}
+		return "", "", &console.Error{Code: console.ExitNotFound, Text: fmt.Sprintf("the running host (pid %d) serves %s, and has no dashboard", r.Info.PID, r.Info.Serves), Hint: "exthost serve, which serves HTTP"}
 	}
 	file, err := hosts.TokenFile()
 	if err != nil {

@@ -23,9 +23,9 @@ func Watch(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch on|off|log|reload|status",
 		Short: "Switch on or off the watch for changes on disk",
-		Long: "Have the exthost that serves this directory look for changes of extensions and of its\n" +
+		Long: "Have the host of this directory look for changes of extensions and of its\n" +
 			"configuration: log reports changes, reload applies them, on uses extensions.watch.mode. The\n" +
-			"setting holds until that exthost ends; to keep it, set extensions.watch in the\n" +
+			"setting holds until that host ends; to keep it, set extensions.watch in the\n" +
 			"configuration. status shows the current setting.",
 		Example:   "  exthost watch reload\n  exthost watch status -o json",
 		ValidArgs: watchWords,

@@ -59,7 +59,7 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 }
 
 func alreadyRunning(i daemon.Info) error {
-	e := &console.Error{Code: console.ExitFailed, Text: "another exthost serves " + hosts.Here() + " and keeps its state", Hint: "exthost status"}
+	e := &console.Error{Code: console.ExitFailed, Text: "another host serves " + hosts.Here() + " and keeps its state", Hint: "exthost status"}
 	if i.PID > 0 {
 		e.Text += fmt.Sprintf(": pid %d, %s", i.PID, cmp.Or(i.Serves, "starting"))
 		e.Hint += fmt.Sprintf("; kill %d ends it", i.PID)
@@ -150,13 +150,13 @@ func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
 	}
 	c, err := h.Admin().Reload(ctx)
 	if err != nil {
-		log.Error("not reloaded, everything goes on as it was", "error", err)
+		log.Error("not reloaded, nothing changes", "error", err)
 		return
 	}
 	for _, k := range c.Kept {
 		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
 	}
 	for _, section := range c.Restart {
-		log.Warn("changed, and takes effect when exthost is started again", "section", section)
+		log.Warn("changed, and takes effect when the host is started again", "section", section)
 	}
 }

@@ -73,22 +73,26 @@ func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Du
 
 // extension is a line about an extension, and details below.
 func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags []protocol.Diagnostic) {
-	mark, what := g.c.Paint(console.Green, "●"), console.Plural(len(entries), "tool")
+	mark, state := g.c.Paint(console.Green, "●"), ""
 	switch {
 	case x.State == status.StateDisabled:
-		mark, what = g.c.Paint(console.Dim, "○"), x.State
+		mark, state = g.c.Paint(console.Dim, "○"), x.State
 	case x.State == status.StateSkipped:
-		mark, what = g.c.Paint(console.Yellow, "○"), "skipped"
+		mark, state = g.c.Paint(console.Yellow, "○"), "skipped"
 	case x.State == string(supervisor.Spawning):
-		mark, what = g.c.Paint(console.Yellow, "◌"), "still starting"
+		mark, state = g.c.Paint(console.Yellow, "◌"), "still starting"
 	case x.State == string(supervisor.Idle) && x.Transport != manifest.KindExec:
-		what += ", lazy"
+		state = "lazy"
 	case x.State == string(supervisor.Idle):
 	case x.State != string(supervisor.Ready):
-		mark, what = g.c.Paint(console.Red, "✗"), x.State
+		mark, state = g.c.Paint(console.Red, "✗"), x.State
 	}
+	what := cmp.Or(state, console.Plural(0, "tool"))
 	if len(entries) > 0 {
-		what = fmt.Sprintf("%-9s ~%s tokens%s", console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)), strings.TrimPrefix(what, console.Plural(len(entries), "tool")))
+		what = fmt.Sprintf("%-9s ~%s tokens", console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)))
+		if state != "" {
+			what += ", " + state
+		}
 	}
 	fmt.Fprintf(&g.b, "  %s %-*s  %-8s %-12s  %s\n", mark, g.longest, x.ID, x.Version, hosts.RunsAs(x), what)
 	if x.State == status.StateDisabled {
