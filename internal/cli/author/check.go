@@ -2,6 +2,7 @@ package author
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,12 @@ func Check(c *console.Console) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			began := time.Now()
 			results, err := checkAll(cmd.Context(), c, append(args, ".")[0], expected)
 			if err != nil {
 				return err
 			}
-			if err := printResults(c, results, form); err != nil {
+			if err := printResults(c, results, form, time.Since(began)); err != nil {
 				return err
 			}
 			if check.Failed(results) > 0 {
@@ -91,9 +93,14 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string)
 	}
 	var results []check.Result
 	for _, x := range s.Extensions {
+		stop := c.Progress(func() string { return "checking " + x.ID })
 		found, err := check.Run(ctx, h, x, o)
+		stop()
 		if protocol.KindOf(err) == protocol.RequirementMissing && len(s.Extensions) > 1 {
 			found, err = []check.Result{{Extension: x.ID, Probe: "start", About: "the host starts it", Outcome: check.Skip, Detail: x.Reason}}, nil
+		}
+		if protocol.KindOf(err) == protocol.RequirementMissing {
+			err = &console.Error{Code: console.ExitGated, Text: fmt.Sprintf("extension %s is %s: %s", x.ID, x.State, x.Reason), Hint: cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID), Cause: err}
 		}
 		if err != nil {
 			return nil, err
@@ -148,7 +155,8 @@ func nothingToCheck(s status.Status, dir string) error {
 // reportForms are the forms of the report in addition to those of -o.
 var reportForms = map[string]func(io.Writer, []check.Result) error{"tap": check.TAP, "junit": check.JUnit}
 
-func printResults(c *console.Console, results []check.Result, form string) error {
+// printResults prints the report of a check that took this long, starts included.
+func printResults(c *console.Console, results []check.Result, form string, took time.Duration) error {
 	if write := reportForms[form]; write != nil {
 		var b bytes.Buffer
 		if err := write(&b, results); err != nil {
@@ -157,12 +165,12 @@ func printResults(c *console.Console, results []check.Result, form string) error
 		_, err := io.WriteString(c.Out, console.SafeText(b.String()))
 		return err
 	}
-	return c.Print(console.Document{Kind: "checks", Value: console.OrEmpty(results), Rows: resultRows(results), Wrap: true})
+	return c.Print(console.Document{Kind: "checks", Value: console.OrEmpty(results), Rows: resultRows(results, took), Wrap: true})
 }
 
 // resultRows are the report for a person: a row for each probe, then a summary.
-func resultRows(results []check.Result) (rows [][]string) {
-	last, summary := "", []string{summaryOf(results)}
+func resultRows(results []check.Result, took time.Duration) (rows [][]string) {
+	last, summary := "", []string{summaryOf(results) + ", in " + console.Span(took)}
 	for len(results) > 0 {
 		r, n := results[0], sameLine(results)
 		results = results[n:]
@@ -193,10 +201,8 @@ func resultRows(results []check.Result) (rows [][]string) {
 // summaryOf counts results by their outcome.
 func summaryOf(results []check.Result) string {
 	counts := make(map[check.Outcome]int)
-	var took time.Duration
 	for _, r := range results {
 		counts[r.Outcome]++
-		took += r.Took
 	}
 	summary := fmt.Sprintf("%d passed, %d failed", counts[check.Pass]+counts[check.Hint], counts[check.Fail])
 	for _, o := range []struct {
@@ -207,7 +213,7 @@ func summaryOf(results []check.Result) string {
 			summary += fmt.Sprintf(", %d %s", n, o.words)
 		}
 	}
-	return summary + ", in " + took.Round(time.Millisecond).String()
+	return summary
 }
 
 // sameLine is the number of results at the beginning that share one line: many probes

@@ -105,8 +105,10 @@ func Prospects(i status.Instance, now time.Time) (notes []string) {
 		notes = append(notes, "next try with the next call")
 	}
 	switch {
+	case i.NextProbe != nil && i.NextProbe.After(now):
+		notes = append(notes, "breaker open, next probe in "+console.Span(i.NextProbe.Sub(now)))
 	case i.NextProbe != nil:
-		notes = append(notes, "breaker open, next probe in "+console.Span(max(0, i.NextProbe.Sub(now))))
+		notes = append(notes, "breaker open, the next call is a probe")
 	case i.Breaker != "" && i.Breaker != "closed":
 		notes = append(notes, "breaker "+strings.ReplaceAll(i.Breaker, "_", " "))
 	}

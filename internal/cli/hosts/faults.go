@@ -94,7 +94,7 @@ func UnknownTool(s status.Status, name string) error {
 				Hint: "exthost policy pins, then exthost policy pins approve " + x.ID}
 		}
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
-			return unavailable(name, x, s.Diagnostics)
+			return unavailable(name, x, s)
 		}
 	}
 	for _, d := range s.Diagnostics {
@@ -124,20 +124,29 @@ func nearestOwner(name string, ids []string) string {
 	return ""
 }
 
+// Remedy is the latest hint of the diagnostics about an extension that cannot run; "":
+// there is none.
+func Remedy(s status.Status, x status.Extension) (hint string) {
+	for _, d := range s.Diagnostics {
+		if Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
+			hint = d.Hint
+		}
+	}
+	return hint
+}
+
 // unavailable is the error about a tool of an extension that offers none.
-func unavailable(name string, x status.Extension, diags []protocol.Diagnostic) error {
+func unavailable(name string, x status.Extension, s status.Status) error {
 	e := &console.Error{Code: console.ExitExtension, Hint: "exthost info " + x.ID}
 	switch x.State {
 	case status.StateSkipped:
 		e.Code = console.ExitGated
-		for _, d := range diags {
+		for _, d := range s.Diagnostics {
 			if Concerns(d, x) && d.Level == protocol.LevelError {
 				e.Code = console.KindCode(protocol.Kind(d.Code))
 			}
-			if Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
-				e.Hint = d.Hint
-			}
 		}
+		e.Hint = cmp.Or(Remedy(s, x), e.Hint)
 	case status.StateDisabled:
 		e.Code, e.Hint = console.ExitDenied, "exthost enable "+x.ID
 		if strings.Contains(x.Reason, "allowlist") {

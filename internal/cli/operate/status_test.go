@@ -32,7 +32,7 @@ func TestStatusTable(t *testing.T) {
 				Instances: []status.Instance{{State: "ready", Reason: "an old story", PID: 7, StartedAt: now.Add(-90 * time.Minute), RSS: 3 << 30, Breaker: "closed", Queued: 3}}},
 			{ID: "back", State: "restarting", Reason: "it died", Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &soon, Breaker: "open", NextProbe: &later}}},
 			{ID: "two", State: "ready", Containment: "pid namespace", Instances: []status.Instance{{Key: "0", State: "ready", PID: 8, StartedAt: now.Add(-5 * time.Second), Breaker: "closed"}, {Key: "1", State: "failed", Reason: "spent", Breaker: "closed"}}},
-			{ID: "lazy", State: "restarting", LastFailure: &status.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout}, Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &past}}},
+			{ID: "lazy", State: "restarting", LastFailure: &status.Failure{Time: now.Add(-12 * time.Second), Kind: protocol.CallTimeout}, Instances: []status.Instance{{State: "restarting", Reason: "it died", NextRetry: &past, Breaker: "open", NextProbe: &past}}},
 			{ID: "gated", State: "skipped", Reason: "no ffmpeg"},
 		}}}
 	s.Containment = status.Containment{Holds: []string{"process group", "guardian"}, Lacks: []string{"cookie sweep: no /proc"}}
@@ -46,7 +46,7 @@ func TestStatusTable(t *testing.T) {
 		"two|ready|-|-|0|0|0|0|-|-|-|0|-|held by a pid namespace too; exthost info two shows more; fix it, then exthost restart two",
 		"  0|ready|8|5s|||||||-|0|closed",
 		"  1|failed|-|-|||||||-|0|closed|spent",
-		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|-|it died; next try with the next call; a call timed out 12s ago: exthost restart lazy if it hangs",
+		"lazy|restarting|-|-|0|0|0|0|-|-|-|0|open|it died; next try with the next call; breaker open, the next call is a probe; a call timed out 12s ago: exthost restart lazy if it hangs",
 		"gated|skipped|-|-|0|0|0|0|-|-|-|0|-|no ffmpeg",
 		"",
 		"not run, because of errors that exthost validate shows: /x/typo/plugin.toml, /x/syntax/plugin.toml",

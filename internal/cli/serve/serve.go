@@ -129,6 +129,9 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 	var welcome sync.WaitGroup
 	welcome.Go(func() { r.welcome(serving, h, f) })
 	err := f.serve(serving, h)
+	if ctx.Err() != nil {
+		r.log.Info("stopping", "reason", context.Cause(ctx).Error())
+	}
 	stop()
 	welcome.Wait()
 	if errors.Is(err, context.Canceled) {
