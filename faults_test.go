@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -64,7 +65,7 @@ name = "run"
 // S7: many extensions start at once, and one that hangs among them delays none.
 func TestS7ManyStartAtOnce(t *testing.T) {
 	processtest.Leaks(t)
-	const many = 200
+	many := stormtest.Sized(20, 200)
 	f := newFolder(t)
 	for i := range many {
 		f.add(fmt.Sprintf("x%03d", i), `[capabilities]

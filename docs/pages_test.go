@@ -99,7 +99,7 @@ func (r *runner) fail(format string, args ...any) {
 func (r *runner) require(needs string) {
 	for name := range strings.SplitSeq(needs, ",") {
 		if _, err := exec.LookPath(name); name != "" && err != nil {
-			r.Skipf("the rest of the page needs %s", name)
+			r.Skipf("NOT TESTED: %s from line %d on needs %s, which is missing", r.Name(), r.at.line, name)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func TestYAMLLoads(t *testing.T) {
 			t.Fatalf("%v\n%s", diags, r.YAML())
 		}
 		want := r.Hooks
-		want[1].Command[0] = filepath.Join(filepath.Dir(path), "check")
+		want[1].Command[0] = filepath.Join(base, "check")
 		if diff := cmp.Diff(want, cfg.Hooks); diff != "" || len(diags) > 0 {
 			t.Errorf("%s: %s %v", name, diff, diags)
 		}

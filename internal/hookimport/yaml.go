@@ -2,10 +2,11 @@ package hookimport
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // YAML returns the hooks section of the host's configuration.
@@ -37,12 +38,8 @@ func (r *Result) YAML() []byte {
 // scalar quotes text as a YAML scalar in which the configuration replaces no variables. A
 // JSON string is such a scalar.
 func scalar(text string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(strings.ReplaceAll(text, "${", "$${")) // a string always encodes
 	var out strings.Builder
-	for _, r := range strings.TrimSpace(b.String()) {
+	for _, r := range string(rawjson.Quote(strings.ReplaceAll(text, "${", "$${"))) {
 		switch {
 		case unicode.IsPrint(r):
 			out.WriteRune(r)
