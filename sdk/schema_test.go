@@ -2,6 +2,8 @@ package sdk
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -53,6 +55,24 @@ func TestSchemaOf(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", name, tt.got, tt.want)
 		}
 	}
+}
+
+type tree struct {
+	Name     string           `json:"name"`
+	Children map[string]*tree `json:"children"`
+}
+
+// A struct that contains itself has no schema without references.
+func TestRecursiveInput(t *testing.T) {
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "field Root.Children ") || !strings.Contains(text, "contains its own type") {
+			t.Errorf("panicked with %s", text)
+		}
+	}()
+	schemaOf[struct {
+		Root []tree `json:"root"`
+	}]()
+	t.Error("no panic")
 }
 
 func schema[T any]() string { return string(schemaOf[T]()) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/invopop/jsonschema"
 
@@ -39,7 +40,8 @@ type Tool struct {
 // it is an object, structured content; a struct makes the output schema too. An error of
 // f becomes a result with isError; an [*Error] becomes a JSON-RPC error.
 //
-// AddTool panics when the name is invalid or taken, and when In makes no input schema.
+// AddTool panics when the name is invalid or taken, and when In makes no input schema: it is
+// not a struct, or a field contains its own type.
 func AddTool[In, Out any](x *Extension, t Tool, f func(ctx context.Context, in In) (Out, error)) {
 	if t.InputSchema == nil {
 		t.InputSchema = schemaOf[In]()
@@ -122,6 +124,9 @@ func schemaOf[T any]() json.RawMessage {
 	if reflect.TypeFor[T]().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("sdk: %v is not a struct", reflect.TypeFor[T]()))
 	}
+	if field := recursiveField(reflect.TypeFor[T](), nil); field != "" {
+		panic(fmt.Sprintf("sdk: field %s of %v contains its own type, and a schema without $ref has no end; state the schema of the tool, or make the field a json.RawMessage", field, reflect.TypeFor[T]()))
+	}
 	r := jsonschema.Reflector{Anonymous: true, DoNotReference: true}
 	s := r.ReflectFromType(reflect.TypeFor[T]())
 	s.Version = ""
@@ -130,4 +135,33 @@ func schemaOf[T any]() json.RawMessage {
 		panic("sdk: " + err.Error())
 	}
 	return data
+}
+
+// recursiveField returns the path of a field of t that contains a type it is within; "" if
+// there is none. within are the structs around t.
+func recursiveField(t reflect.Type, within []reflect.Type) string {
+	if _, own := reflect.PointerTo(t).MethodByName("JSONSchema"); own || t.Kind() != reflect.Struct {
+		return ""
+	}
+	within = append(slices.Clip(within), t)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		inner := f.Type
+		for containers := []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map}; slices.Contains(containers, inner.Kind()); {
+			if inner == inner.Elem() { // type List []List
+				return f.Name
+			}
+			inner = inner.Elem()
+		}
+		if slices.Contains(within, inner) {
+			return f.Name
+		}
+		if rest := recursiveField(inner, within); rest != "" {
+			return f.Name + "." + rest
+		}
+	}
+	return ""
 }
