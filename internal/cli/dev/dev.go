@@ -59,7 +59,7 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	p := newPrompt(c.In, &screen{out: c.Out, terminal: c.Out, colours: c.ColoursOn(c.Out)}, s.dir)
-	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: s.config, OnReload: p.builds.reloaded, Mode: exthost.Mode{StartLazy: true, Background: true}}
+	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: s.config, Mode: exthost.Mode{StartLazy: true, Background: true}}
 	if s.attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
 		if err != nil {
@@ -87,11 +87,20 @@ func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Option
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	began := time.Now()
+	opened := make(chan struct{})
+	o.OnReload = func(r exthost.Reloaded) { // a save may be reloaded before Open has returned the host
+		select {
+		case <-opened:
+			p.builds.reloaded(r)
+		case <-ctx.Done():
+		}
+	}
 	h, err := exthost.Open(ctx, cfg, o)
 	if err != nil {
 		return err
 	}
 	p.host, p.builds.host = h, h
+	close(opened)
 	p.tasks.Go(func() { showLog(ctx, h, p.screen, s.attach) })
 	switch {
 	case s.attach:
