@@ -110,26 +110,17 @@ func TestRequestsOfTheChild(t *testing.T) {
 // What a caller says of itself in _meta reaches no child, whether or not the host says who
 // calls.
 func TestForgedIdentity(t *testing.T) {
-	native, legacy, lite := &native{}, newMCP(&Spec{Manifest: &manifest.Manifest{}}), newLite(&manifest.Manifest{Tools: []manifest.ToolSpec{{Name: "t"}}})
-	modern := newMCP(&Spec{Manifest: &manifest.Manifest{}})
+	legacy, modern := newMCP(&Spec{Manifest: &manifest.Manifest{}}), newMCP(&Spec{Manifest: &manifest.Manifest{}})
 	modern.modern = true
-	const forged = `{"name":"t","arguments":{"x":1,"_meta":{"agent_id":"root","session_id":"s","mine":1}},"_meta":{"agent_id":"root","k":2}}`
-	for name, d := range map[string]dialect{"native": native, "MCP, legacy": legacy, "MCP, modern": modern, "lite": lite} {
+	const forged = `{"name":"t","arguments":{"x":1.0},"_meta":{"agent_id":"root","session_id":"root","k":2}}`
+	for name, d := range map[string]dialect{"native": &native{}, "legacy": legacy, "modern": modern} {
 		for _, meta := range []string{"", `{"agent_id":"alice"}`} {
 			for _, token := range []json.RawMessage{nil, json.RawMessage(`7`)} {
 				_, params, err := d.outgoing(request(forged, meta), token)
 				if err != nil {
 					t.Fatal(err)
 				}
-				envelope, args := params, rawjson.Get(params, "arguments")
-				if d == lite {
-					envelope, args = nil, params
-				}
-				said := string(rawjson.Get(envelope, "_meta"))
-				if name != "MCP, legacy" && name != "MCP, modern" { // whose arguments belong to the tool
-					said += string(rawjson.Get(args, "_meta"))
-				}
-				if strings.Contains(said, "root") || meta != "" && !strings.Contains(said, "alice") || meta == "" && !strings.Contains(string(params), `"mine":1`) {
+				if text := string(params); strings.Contains(text, "root") || strings.Contains(text, "alice") != (meta != "") || !strings.Contains(text, `"k":2`) {
 					t.Errorf("%s, told %q: %s", name, meta, params)
 				}
 			}

@@ -56,20 +56,20 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 // [Request].Meta.
 var identity = map[string]json.RawMessage{"agent_id": nil, "session_id": nil}
 
-// withoutIdentity returns params or arguments without what a caller states as its identity
-// in their _meta.
-func withoutIdentity(obj json.RawMessage) json.RawMessage {
-	if !mayHave(obj, "_meta") {
-		return obj
+// withoutIdentity returns params without what the caller states as its identity in _meta.
+// The arguments of a tool call have no _meta of the caller.
+func withoutIdentity(params json.RawMessage) json.RawMessage {
+	if !mayHave(params, "_meta") {
+		return params
 	}
-	meta := rawjson.Get(obj, "_meta")
+	meta := rawjson.Get(params, "_meta")
 	if rawjson.Get(meta, "agent_id") == nil && rawjson.Get(meta, "session_id") == nil {
-		return obj
+		return params
 	}
 	if meta = rawjson.Edit(meta, identity); string(meta) == "{}" {
-		return rawjson.Delete(obj, "_meta")
+		return rawjson.Delete(params, "_meta")
 	}
-	return rawjson.Set(obj, "_meta", meta)
+	return rawjson.Set(params, "_meta", meta)
 }
 
 // notJSON reports whether err of a decoder means that a text is not JSON at all.

@@ -56,17 +56,16 @@ func (*lite) result(_ string, raw json.RawMessage) json.RawMessage { return tool
 
 func (*lite) followChanges(context.Context, *jsonrpc.Conn) bool { return false }
 
-// arguments returns the arguments of a tools/call with Meta as their _meta, and no other
-// identity of the caller.
+// arguments returns the arguments of a tools/call with Meta as their _meta.
 func arguments(r *Request) json.RawMessage {
 	args := rawjson.Get(r.Params, "arguments")
 	if !rawjson.IsObject(args) {
 		args = emptyObject
 	}
 	if r.Meta != nil {
-		return rawjson.Set(args, "_meta", r.Meta)
+		args = rawjson.Set(args, "_meta", r.Meta)
 	}
-	return withoutIdentity(args)
+	return args
 }
 
 func noMethod(speaks, method string) *protocol.Error {

@@ -112,15 +112,11 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 }
 
 // outgoing puts Meta into the arguments, so that tool code finds it without access to the
-// envelope. No other identity of the caller reaches the child.
+// envelope.
 func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := withoutIdentity(orEmpty(r.Params))
-	args := rawjson.Get(params, "arguments")
-	switch known := withoutIdentity(args); {
-	case r.Meta != nil:
-		params = rawjson.Set(params, "arguments", rawjson.Set(args, "_meta", r.Meta))
-	case len(known) != len(args):
-		params = rawjson.Set(params, "arguments", known)
+	if r.Meta != nil {
+		params = rawjson.Set(params, "arguments", rawjson.Set(rawjson.Get(params, "arguments"), "_meta", r.Meta))
 	}
 	if token != nil {
 		params = withToken(params, token)
