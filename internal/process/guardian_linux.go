@@ -160,6 +160,7 @@ func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 func Reenter() {
 	switch os.Args[0] {
 	case guardianName:
+		Conceal()
 		runGuardian(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
 	case initName:
 		initMain(os.NewFile(3, "host"), os.Args[1:])

@@ -77,7 +77,8 @@ func startInNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Pro
 	if uid != 0 {
 		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within the namespace, to mount /proc; the init drops it
 	}
-	return os.StartProcess(program, argv, attr)
+	revealed(func() { proc, err = os.StartProcess(program, argv, attr) })
+	return proc, err
 }
 
 func newInitConn() (*initConn, *os.File, error) {
