@@ -186,6 +186,16 @@ function mismatch(schema, values) {
   return undefined;
 }
 
+/** The text of an unexpected error with its causes: "fetch failed" alone does not say why. */
+function explain(error) {
+  let message = String(error);
+  for (let cause = error?.cause, n = 0; cause && n < 5; cause = cause.cause, n++) {
+    const reason = cause.message || cause.code || String(cause); // an AggregateError may have no message
+    if (!message.includes(reason)) message += `: ${reason}`;
+  }
+  return message;
+}
+
 /** The context of a call, and messages to its caller. */
 class Context {
   #extension; #envelope; #params;
@@ -366,7 +376,7 @@ export class Extension {
     const expected = error instanceof ToolError;
     if (expected && error.code !== undefined) return this.#refuse(id, error.code, error.message, error.data);
     if (!expected && !cancelled) console.error(error);
-    const message = cancelled ? "cancelled" : expected ? error.message : String(error);
+    const message = cancelled ? "cancelled" : expected ? error.message : explain(error);
     return encodeFailure ? this.#answer(id, encodeFailure(message)) : this.#refuse(id, INTERNAL_ERROR, message);
   }
 }

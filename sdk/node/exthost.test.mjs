@@ -97,7 +97,8 @@ describe("tools", () => {
   test("failures", async (t) => {
     quiet(t);
     const x = new Extension();
-    const failing = { rains: new ToolError("it rains"), refuses: new ToolError("no", { code: -32001, data: [1] }), crashes: new TypeError("oh"), text: "thrown" };
+    const failing = { rains: new ToolError("it rains"), refuses: new ToolError("no", { code: -32001, data: [1] }), crashes: new TypeError("oh"),
+      fetches: new TypeError("fetch failed", { cause: new AggregateError([], "", { cause: new Error("connect ECONNREFUSED 127.0.0.1:1") }) }), text: "thrown" };
     for (const [name, error] of Object.entries(failing)) x.tool(name, "", {}, () => { throw error; });
     x.tool("nan", "", {}, () => ({ n: NaN }));
     x.tool("function", "", {}, () => () => 1);
@@ -105,6 +106,7 @@ describe("tools", () => {
     assert.equal(await host.call("rains"), result('{"content":[{"type":"text","text":"it rains"}],"isError":true}'));
     assert.match(await host.call("refuses"), /"error":\{"code":-32001,"message":"no","data":\[1\]\}/);
     assert.match(await host.call("crashes"), /"text":"TypeError: oh"\}\],"isError":true/);
+    assert.match(await host.call("fetches"), /"text":"TypeError: fetch failed: .*connect ECONNREFUSED 127.0.0.1:1"/);
     for (const name of ["text", "nan", "function"]) assert.match(await host.call(name), /"isError":true/);
     assert.match(await host.call("missing"), /"code":-32602/);
     assert.match(await host.ask("tools/call"), /"code":-32602/);
