@@ -150,7 +150,7 @@ func serverCandidate(owner Candidate, name string) Candidate {
 		Plugin:    manifest.Plugin{ID: c.ID, Version: m.Plugin.Version, Name: name, MinAgentVersion: m.Plugin.MinAgentVersion},
 		Transport: m.MCPServers[name].Transport(),
 		Requires:  m.Requires,
-		Context:   m.Context,
+		Context:   manifest.Context{Passthrough: m.Context.Passthrough || m.MCPServers[name].ContextPassthrough},
 		Runtime:   m.Runtime,
 		Meta:      m.Meta,
 	}

@@ -25,7 +25,9 @@ type Manifest struct {
 	Hooks        []HookSpec        `toml:"hooks" json:"hooks,omitempty"`
 	MCPServers   map[string]Server `toml:"mcp_servers" json:"mcp_servers,omitempty"` // by name; each runs as an extension {id}.{name}
 	Dev          Dev               `toml:"dev" json:"dev,omitzero"`
-	Meta         Meta              `toml:"meta" json:"meta,omitzero"`
+
+	OutboundBindings map[string]any `toml:"outbound_bindings" json:"outbound_bindings,omitempty"` // accepted, not supported
+	Meta             Meta           `toml:"meta" json:"meta,omitzero"`
 }
 
 // Plugin says who the extension is.
@@ -80,6 +82,8 @@ type Transport struct {
 	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, read anew for each request; relative to the extension's directory
 	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
+
+	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only
 }
 
 // CommandLine returns the words that the transport runs, as the manifest states them: the
@@ -141,6 +145,9 @@ type Server struct {
 	Cwd     string            `toml:"cwd" json:"cwd,omitempty"`                     // where it runs
 	URL     string            `toml:"url" json:"url,omitempty"`                     // of http and sse
 	Headers map[string]string `toml:"headers" json:"headers,omitempty"`             // sent with every request
+
+	ContextPassthrough bool   `toml:"context_passthrough" json:"context_passthrough,omitempty"` // as [context] passthrough, for this server
+	LogLevel           string `toml:"log_level" json:"log_level,omitempty"`                     // accepted, not supported
 }
 
 // Transport returns the transport that runs the server.

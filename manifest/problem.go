@@ -139,7 +139,8 @@ func (s Server) Complete() (done Server, guess string) {
 	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s.Type)) {
 	case "http", "streamablehttp":
 		s.Type = KindHTTP
-	case "":
+	case "", "auto":
+		s.Type = ""
 		switch {
 		case s.Command != "":
 			s.Type = KindStdio

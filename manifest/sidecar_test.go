@@ -94,3 +94,45 @@ func TestServerID(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysOfAnotherHost: keys that a manifest has for another host are accepted and named,
+// and nothing that it promises in vain is silent.
+func TestKeysOfAnotherHost(t *testing.T) {
+	m, diags := Parse("p", []byte(`[plugin]
+id = "hub"
+version = "0.1.0"
+[capabilities]
+tools = ["x"]
+pollers = ["inbox", "feed"]
+[transport]
+command = "./hub"
+[mcp_servers.calendar]
+transport = "auto"
+url = "https://example.com/calendar/sse"
+log_level = "info"
+context_passthrough = true
+[outbound_bindings]
+whatsapp = ["a"]
+`))
+	var got strings.Builder
+	for _, d := range diags {
+		fmt.Fprintf(&got, "%s %s\n", d.Level, d)
+	}
+	want := `warn p:6:1: capabilities.pollers has no effect: this host has tools and hooks, and no pollers, so inbox, feed stay unused
+info p:12:1: mcp_servers.calendar.log_level has no effect here; clients choose the level of each session
+info p:14:2: outbound_bindings has no effect here; this host has no channels
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("diagnostics (-want +got):\n%s", diff)
+	}
+	if m == nil {
+		t.Fatal("the manifest is refused")
+	}
+	if s := m.MCPServers["calendar"]; s.Type != KindSSE || !s.ContextPassthrough {
+		t.Errorf("server %+v", s)
+	}
+	_, diags = Parse("p", []byte("[plugin]\nid = \"n\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nkind = \"nats\"\nsubject_prefix = \"ext.n\"\n"))
+	if len(diags) != 1 || !strings.Contains(diags[0].Message, "nats is not built in yet") {
+		t.Errorf("nats: %v", diags)
+	}
+}

@@ -64,6 +64,7 @@ func (v *validator) manifest() {
 	v.hooks()
 	v.servers()
 	v.dev()
+	v.noEffect("outbound_bindings", "this host has no channels")
 }
 
 // semver is the grammar of semver.org, which has no leading v as Go's versions do.
@@ -108,7 +109,8 @@ func (v *validator) capabilities() {
 		total += len(l.names)
 		v.names("capabilities."+l.key, l.key, l.names)
 		if i >= 2 && len(l.names) > 0 {
-			v.Diagnose(protocol.LevelInfo, CodeUnsupported, v.at("capabilities."+l.key), "", "capabilities.%s has no effect: not supported", l.key)
+			v.Diagnose(protocol.LevelWarn, CodeUnsupported, v.at("capabilities."+l.key), "",
+				"capabilities.%s has no effect: this host has tools and hooks, and no %s, so %s stay unused", l.key, l.key, strings.Join(l.names, ", "))
 		}
 	}
 	for i, name := range c.Hooks {
@@ -160,6 +162,13 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	*stated = ""
 }
 
+// noEffect reports a key of another host that is accepted.
+func (v *validator) noEffect(path, instead string) {
+	if v.stated(path) {
+		v.Diagnose(protocol.LevelInfo, CodeUnsupported, v.at(path), instead, "%s has no effect here", path)
+	}
+}
+
 func (v *validator) servers() {
 	if !v.stated("mcp_servers") {
 		return // the servers of a sidecar have been checked
@@ -169,6 +178,7 @@ func (v *validator) servers() {
 		s, _ := v.m.MCPServers[name].Complete()
 		v.m.MCPServers[name] = s
 		path := "mcp_servers." + name
+		v.noEffect(path+".log_level", "clients choose the level of each session")
 		switch id := ServerID("", name); {
 		case id == "":
 			v.errorf(path, "", "%q is not a server's name: 1 to %d characters", name, MaxIDLength)

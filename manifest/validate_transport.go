@@ -24,6 +24,9 @@ func (v *validator) transport() {
 			t.Kind = KindHTTP
 		}
 	}
+	if t.Kind != KindNATS {
+		v.onlyFor("nats", "subject_prefix")
+	}
 	switch t.Kind {
 	case KindStdio:
 		v.launch(true)

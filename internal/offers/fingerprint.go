@@ -50,24 +50,26 @@ func Fingerprint(s *runtime.Spec, env ...string) (string, error) {
 // OwnFiles returns the paths that the command line names, without a program that is
 // found on PATH. A path need not exist: an editor may be about to replace the file.
 func OwnFiles(s *runtime.Spec) []string {
-	paths := commandPaths(s)
-	if t := s.Manifest.Transport; len(paths) > 0 && t.Script == "" && filepath.Base(t.CommandLine()[0]) == t.CommandLine()[0] {
-		paths = paths[1:]
-	}
-	return paths
+	return commandPaths(s, func(program string) bool {
+		return s.Manifest.Transport.Script != "" || filepath.Base(program) != program
+	})
 }
+
+// anyProgram selects every program.
+func anyProgram(string) bool { return true }
 
 // commandFiles returns the regular files among the words of the command line.
 func commandFiles(s *runtime.Spec) []string {
-	return slices.DeleteFunc(commandPaths(s), func(path string) bool {
+	return slices.DeleteFunc(commandPaths(s, anyProgram), func(path string) bool {
 		info, err := os.Stat(path)
 		return err != nil || !info.Mode().IsRegular()
 	})
 }
 
 // commandPaths reads each word of the command line as a path, whether or not there is
-// a file. It leaves out a program that is not found, which the start reports.
-func commandPaths(s *runtime.Spec) (paths []string) {
+// a file. It leaves out a program that is not found, which the start reports, and one that
+// program does not select.
+func commandPaths(s *runtime.Spec, program func(word string) bool) (paths []string) {
 	path, _ := process.Lookup(s.Env)("PATH")
 	cwd := s.Manifest.Transport.Cwd
 	if !filepath.IsAbs(cwd) {
@@ -76,6 +78,8 @@ func commandPaths(s *runtime.Spec) (paths []string) {
 	for i, word := range s.Manifest.Transport.CommandLine() {
 		file := word
 		switch {
+		case i == 0 && !program(word):
+			continue
 		case i == 0 && word == "exthost" && s.Self != "":
 			file = s.Self
 		case i == 0 && s.Manifest.Transport.Script != "":

@@ -72,6 +72,7 @@ func TestOwnFiles(t *testing.T) {
 	}{
 		{manifest.Transport{Script: "gone.sh"}, []string{"/x/gone.sh"}},
 		{manifest.Transport{Command: "sh", Args: []string{"a.sh", "/b.sh"}, Cwd: "sub"}, []string{"/x/sub/a.sh", "/b.sh"}},
+		{manifest.Transport{Command: "no-such-program", Args: []string{"a.sh", "-v"}}, []string{"/x/a.sh", "/x/-v"}},
 		{manifest.Transport{}, nil},
 	} {
 		s := &runtime.Spec{Dir: "/x", Env: []string{"PATH=/bin"}, Manifest: &manifest.Manifest{Transport: tt.transport}}
