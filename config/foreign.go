@@ -31,7 +31,7 @@ var noEffect = map[string]string{
 // adopt rewrites what other programs write in their own files into the form of this one.
 func (l *loader) adopt(root *strict.Node) {
 	bareDestinations(root)
-	l.removeNoEffect("", root)
+	l.removeNoEffect("", "", root)
 	if d := root.At("destinations"); d != nil {
 		for i := range d.Fields {
 			destination(d.Fields[i].Value)
@@ -45,19 +45,20 @@ func (l *loader) adopt(root *strict.Node) {
 	}
 }
 
-// removeNoEffect removes the keys of noEffect with a note for each.
-func (l *loader) removeNoEffect(path string, n *strict.Node) {
+// removeNoEffect removes the keys of noEffect with a note for each. path is that of n, pattern
+// the same with * for any name.
+func (l *loader) removeNoEffect(path, pattern string, n *strict.Node) {
 	n.Fields = slices.DeleteFunc(n.Fields, func(f strict.Field) bool {
-		at := strict.Join(path, f.Key)
-		if path == "extensions.entries" {
-			at = path + ".*"
+		at, like := strict.Join(path, f.Key), strict.Join(pattern, f.Key)
+		if pattern == "extensions.entries" {
+			like = pattern + ".*"
 		}
-		if instead, known := noEffect[at]; known {
-			l.report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", strict.Join(path, f.Key))
+		if instead, known := noEffect[like]; known {
+			l.report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", at)
 			return true
 		}
-		if at == "extensions" || at == "extensions.entries" || path == "extensions.entries" {
-			l.removeNoEffect(at, f.Value)
+		if like == "extensions" || like == "extensions.entries" || like == "extensions.entries.*" {
+			l.removeNoEffect(at, like, f.Value)
 		}
 		return false
 	})

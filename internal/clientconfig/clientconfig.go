@@ -1,5 +1,7 @@
-// Package clientconfig reads the MCP servers in the configurations of Claude Code, Cursor,
-// VS Code, Codex and Gemini, and writes them as extensions or destinations.
+// Package clientconfig reads the configurations of other programs: the MCP servers of Claude
+// Code, Cursor, VS Code, Codex and Gemini, the catalogs of mcpv, the plugins of ContextForge,
+// the extensions of nexo, and files of destinations. It writes servers as extensions or
+// destinations, and policies and settings as files of a configuration.
 package clientconfig
 
 import (
@@ -16,6 +18,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
+	"go.yaml.in/yaml/v3"
 )
 
 // Client is a program whose configuration can be read.
@@ -28,11 +31,16 @@ const (
 	VSCode     Client = "vscode"
 	Codex      Client = "codex"
 	Gemini     Client = "gemini"
+
+	MCPV         Client = "mcpv"         // a catalog: servers and plugins
+	ContextForge Client = "contextforge" // plugins
+	Nexo         Client = "nexo"         // extensions.yaml
+	Destinations Client = "destinations" // destinations.yml
 )
 
 // Clients returns all clients.
 func Clients() []string {
-	return []string{string(ClaudeCode), string(Codex), string(Cursor), string(Gemini), string(VSCode)}
+	return []string{string(ClaudeCode), string(Codex), string(ContextForge), string(Cursor), string(Destinations), string(Gemini), string(MCPV), string(Nexo), string(VSCode)}
 }
 
 // Options configure Read.
@@ -62,6 +70,8 @@ type Server struct {
 	Tools        []string // the tools to offer; nil: all
 	StartTimeout time.Duration
 	CallTimeout  time.Duration
+	Runtime      map[string]string // further keys of [runtime], as TOML and YAML write their values
+	Disabled     bool              // switched off in the client's file
 
 	Variables []string // variables to set in the environment, which replace secrets
 }
@@ -78,6 +88,17 @@ type Result struct {
 	Client  Client
 	Servers []Server // sorted by ID
 	Notes   []Note
+	Config  []File // files of a configuration that are no servers: policies, settings
+}
+
+// Disabled returns the ids of the servers that are switched off in the client's file, sorted.
+func (r *Result) Disabled() (ids []string) {
+	for _, s := range r.Servers {
+		if s.Disabled {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // maxFile bounds a file, in bytes.
@@ -100,22 +121,26 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 	if r.Workspace == "" {
 		r.Workspace = workspaceOf(path, o.Home)
 	}
-	servers, err := r.list(root)
+	servers, err := r.servers(root)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		r.server(name, servers[name])
 	}
+	r.allowed(root)
 	slices.SortFunc(r.result.Servers, func(a, b Server) int { return strings.Compare(a.ID, b.ID) })
 	return r.result, nil
 }
 
-// parse decodes TOML, or JSON with comments and trailing commas.
+// parse decodes TOML, YAML, or JSON with comments and trailing commas.
 func parse(path string, data []byte) (root map[string]any, err error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark, which Windows programs write
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
 		return root, toml.Unmarshal(data, &root)
+	}
+	if isYAML(path) {
+		return root, yaml.Unmarshal(data, &root)
 	}
 	plain, err := hujson.Standardize(slices.Clone(data))
 	if err != nil {
@@ -130,6 +155,8 @@ func clientOf(path string, root map[string]any) Client {
 	switch {
 	case strings.EqualFold(filepath.Ext(path), ".toml"):
 		return Codex
+	case isYAML(path):
+		return programOf(root)
 	case dir == ".cursor":
 		return Cursor
 	case dir == ".gemini":

@@ -34,6 +34,9 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := []txtar.File{file, {Name: "notes", Data: notes(r)}}
+			for _, f := range r.Config {
+				got = append(got, txtar.File{Name: "config/" + f.Path, Data: f.Data})
+			}
 			for _, f := range r.Extensions() {
 				got = append(got, txtar.File{Name: f.Path, Data: f.Data})
 				parses(t, f)
@@ -70,6 +73,9 @@ func notes(r *Result) []byte {
 			dropped = "left out: "
 		}
 		lines = append(lines, n.Server+": "+dropped+n.Message)
+	}
+	if ids := r.Disabled(); len(ids) > 0 {
+		lines = append(lines, "disabled: "+strings.Join(ids, ", "))
 	}
 	return []byte(strings.Join(lines, "\n") + "\n")
 }

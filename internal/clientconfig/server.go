@@ -76,6 +76,8 @@ func (f fields) duration(key string, unit time.Duration) time.Duration {
 		n = v
 	case int64:
 		n = float64(v)
+	case int:
+		n = float64(v)
 	}
 	delete(f, key)
 	return time.Duration(n * float64(unit))
@@ -90,7 +92,7 @@ func (f fields) flag(key string) (is, stated bool) {
 // server converts one server.
 func (r *reader) server(name string, raw map[string]any) {
 	f := fields(maps.Clone(raw))
-	s := Server{Name: name, Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
+	s := Server{Name: name, Runtime: runtimeOf(f), Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
 	if err := r.transport(&s, f); err != "" {
 		r.drop(name, "%s", err)
 		return
@@ -123,9 +125,19 @@ func (r *reader) noteUnsupported(s *Server) {
 	switch {
 	case !r.Bridge && s.EnvFile != "":
 		r.note(s.Name, "envFile is left out: an extension is given what requires.env names; a destination has secrets_file")
-	case (r.Bridge || s.needsExpansion()) && len(s.Tools) > 0:
+	case (r.Bridge || s.asServer()) && len(s.Tools) > 0:
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
+	}
+	if pkg := manifest.Unpinned(append([]string{s.Command}, s.Args...)); pkg != "" {
+		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest"))
+	}
+	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
+		r.note(s.Name, "no credentials are stated for it; if it asks for a login, give its token as the header Authorization")
+	}
+	if r.Bridge && len(s.Runtime) > 0 {
+		r.note(s.Name, "%s have no counterpart in a destination, and are left out", strings.Join(slices.Sorted(maps.Keys(s.Runtime)), ", "))
+		s.Runtime = nil
 	}
 	if r.Bridge && s.CallTimeout > 0 {
 		r.note(s.Name, "the time limit of calls is left out: destinations have that of extensions.defaults.call_timeout")
@@ -222,8 +234,8 @@ func (r *reader) limits(s *Server, f fields) {
 	s.Tools = append(f.list("enabled_tools"), f.list("includeTools")...)
 	disabled, _ := f.flag("disabled")
 	enabled, stated := f.flag("enabled")
-	if disabled || stated && !enabled {
-		r.note(s.Name, "is switched off there; extensions.disabled keeps it so here")
+	if s.Disabled = disabled || stated && !enabled; s.Disabled {
+		r.note(s.Name, "is switched off there, and stays so here")
 	}
 }
 

@@ -44,18 +44,9 @@ func (s *Server) requiredEnv() []string {
 	return slices.Compact(names)
 }
 
-// needsExpansion reports whether the command contains references. A manifest expands them
-// in [mcp_servers] only.
-func (s *Server) needsExpansion() (is bool) {
-	if s.Kind != manifest.KindStdio {
-		return false // url and headers are always expanded
-	}
-	s.eachValue(func(where, value string) string {
-		is = is || strings.Contains(value, "${") && !passedThrough(strings.TrimPrefix(where, "env."), value)
-		return value
-	})
-	return is
-}
+// asServer reports whether the program itself is named by a variable, which a manifest allows
+// in [mcp_servers] only. The extension is then {id}.server.
+func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 
 // manifest returns the plugin.toml.
 func (s *Server) manifest(from Client) []byte {
@@ -69,9 +60,12 @@ func (s *Server) manifest(from Client) []byte {
 	if len(s.Tools) > 0 {
 		line("\n[capabilities]\ntools = %s", quoteList(s.Tools))
 	}
-	if s.StartTimeout > 0 || s.CallTimeout > 0 {
+	if s.StartTimeout > 0 || s.CallTimeout > 0 || len(s.Runtime) > 0 {
 		line("\n[runtime]")
 		s.timeouts(line)
+		for _, key := range slices.Sorted(maps.Keys(s.Runtime)) {
+			line("%s = %s", key, s.Runtime[key])
+		}
 	}
 	s.transport(line)
 	return b.Bytes()
@@ -89,7 +83,7 @@ func (s *Server) timeouts(line func(string, ...any)) {
 }
 
 func (s *Server) transport(line func(string, ...any)) {
-	if s.needsExpansion() {
+	if s.asServer() {
 		line("\n[mcp_servers.server]")
 	} else {
 		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", quote(s.Kind))
@@ -120,6 +114,9 @@ func (r *Result) Destinations() []byte {
 	var b bytes.Buffer
 	b.WriteString("destinations:\n")
 	for _, s := range r.Servers {
+		if s.Disabled {
+			continue // a destination cannot be switched off
+		}
 		line := func(key, value string) { fmt.Fprintf(&b, "    %s: %s\n", key, value) }
 		fmt.Fprintf(&b, "  %s:\n", quote(s.ID))
 		line("type", s.Kind)

@@ -34,7 +34,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
 	var report process.EnvReport
-	if c.Owner != "" || remote(c.Manifest) { // an MCP server as other clients configure it, or one elsewhere
+	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // an MCP server, as other clients configure it
 		s.Env, report = e.Child(cfg, &s, nil)
 		if s.Manifest, err = Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
@@ -65,11 +65,6 @@ func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
 	t.Command, t.Args, t.Script = "", nil, ""
 	t.Cmd = e.Command(s.ID, argv)
 	return &m, nil
-}
-
-// remote reports whether m is of a server that runs elsewhere.
-func remote(m *manifest.Manifest) bool {
-	return m.Transport.Kind == manifest.KindHTTP || m.Transport.Kind == manifest.KindSSE
 }
 
 // Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced. lookup

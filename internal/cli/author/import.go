@@ -28,20 +28,26 @@ const (
 func Import(c *console.Console) *cobra.Command {
 	var f importing
 	cmd := &cobra.Command{
-		Use:   "import FILE…",
-		Short: "Turn MCP servers of other programs into extensions",
-		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex and Gemini configure MCP\n" +
-			"servers, and show the same servers as extensions or destinations; --write writes them.\n" +
+		Use:   "import [FILE…]",
+		Short: "Take over servers and policies of other programs",
+		Long: "Read the files in which Claude Code, Cursor, VS Code, Codex, Gemini, mcpv, ContextForge,\n" +
+			"nexo and files of destinations configure servers and policies, and show the same as\n" +
+			"extensions, destinations and policies; --write writes them, and adds to files that exist.\n" +
+			"Without a file, list the known files on this machine; on a terminal, ask which to import.\n" +
 			"Settings that cannot be carried over are reported on stderr. Secrets in clear text are\n" +
 			"replaced by variables, and written only with --with-secrets.",
 		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  exthost import .vscode/mcp.json --as destinations",
-		Args:    console.AtLeastOne("exthost import --help", "import needs the path of a file, such as ~/.claude.json"),
-		RunE:    func(_ *cobra.Command, args []string) error { return f.run(c, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return f.known(c, cmd.InOrStdin())
+			}
+			return f.run(c, args)
+		},
 	}
-	cmd.Flags().StringVar(&f.as, "as", asExtensions, "the form to write: extensions or destinations")
+	cmd.Flags().StringVar(&f.as, "as", "", "the form to write: extensions or destinations (default extensions; of a file of destinations, destinations)")
 	cmd.Flags().StringVar(&f.from, "from", "", "the program whose file it is: "+strings.Join(clientconfig.Clients(), ", ")+" (default: detected)")
-	cmd.Flags().StringVar(&f.to, "to", "", "with --write, the `PATH` to write to: a directory for extensions (default ./extensions), a new file for destinations (default config/destinations.yaml)")
-	cmd.Flags().BoolVar(&f.write, "write", false, "write the files; existing files are never overwritten")
+	cmd.Flags().StringVar(&f.to, "to", "", "with --write, the `PATH` to write to: a directory for extensions (default ./extensions), a file for destinations (default exthost.yaml where there is one, else config/destinations.yaml)")
+	cmd.Flags().BoolVar(&f.write, "write", false, "write the files; what existing files say already is kept")
 	cmd.Flags().BoolVar(&f.secrets, "with-secrets", false, "write secrets in clear text")
 	console.CompleteFlag(cmd, "as", []string{asExtensions, asDestinations})
 	console.CompleteFlag(cmd, "from", clientconfig.Clients())
@@ -55,6 +61,9 @@ type imported struct {
 	Servers []importServer `json:"servers"`
 	Notes   []importNote   `json:"notes"`
 	Files   []importFile   `json:"files"`
+
+	// Disabled are the ids of extensions that are switched off there. --write disables them.
+	Disabled []string `json:"disabled,omitempty"`
 }
 
 type importServer struct {
@@ -73,10 +82,12 @@ type importNote struct {
 type importFile struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
+
+	config bool // of a configuration, to which entries can be added
 }
 
 func (f importing) run(c *console.Console, paths []string) error {
-	if f.as != asExtensions && f.as != asDestinations {
+	if f.as != "" && f.as != asExtensions && f.as != asDestinations {
 		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions, asDestinations)
 	}
 	if f.from != "" {
@@ -118,7 +129,12 @@ func (f importing) read(path string) (imported, error) {
 		return imported{}, err
 	}
 	home, _ := os.UserHomeDir() // without one, servers that refer to it are left out
-	r, err := clientconfig.Read(path, data, clientconfig.Options{From: clientconfig.Client(f.from), Home: home, Secrets: f.secrets, Bridge: f.as == asDestinations})
+	o := clientconfig.Options{From: clientconfig.Client(f.from), Home: home, Secrets: f.secrets, Bridge: f.as == asDestinations}
+	r, err := clientconfig.Read(path, data, o)
+	if err == nil && r.Client == clientconfig.Destinations && f.as == "" {
+		f.as, o.Bridge = asDestinations, true
+		r, err = clientconfig.Read(path, data, o)
+	}
 	if err != nil {
 		return imported{}, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", path, err), Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is"}
 	}
@@ -129,14 +145,29 @@ func (f importing) read(path string) (imported, error) {
 	for _, n := range r.Notes {
 		out.Notes = append(out.Notes, importNote(n))
 	}
+	for _, file := range r.Config {
+		out.Files = append(out.Files, importFile{Path: configFile(file.Path), Text: string(file.Data), config: true})
+	}
 	if f.as == asDestinations {
-		out.Files = append(out.Files, importFile{f.target(), string(r.Destinations())})
+		if len(r.Servers) > 0 {
+			out.Files = append(out.Files, importFile{Path: f.target(), Text: string(r.Destinations()), config: true})
+		}
 		return out, nil
 	}
+	out.Disabled = r.Disabled()
 	for _, file := range r.Extensions() {
-		out.Files = append(out.Files, importFile{filepath.Join(f.target(), filepath.FromSlash(file.Path)), string(file.Data)})
+		out.Files = append(out.Files, importFile{Path: filepath.Join(f.target(), filepath.FromSlash(file.Path)), Text: string(file.Data)})
 	}
 	return out, nil
+}
+
+// configFile returns where a file of the configuration belongs: into exthost.yaml where there
+// is one, because then the files of config/ are not read.
+func configFile(name string) string {
+	if _, err := os.Stat("exthost.yaml"); err == nil {
+		return "exthost.yaml"
+	}
+	return filepath.Join("config", name)
 }
 
 // target is the path that --write writes to.
@@ -145,43 +176,7 @@ func (f importing) target() string {
 	case f.to != "":
 		return f.to
 	case f.as == asDestinations:
-		return filepath.Join("config", "destinations.yaml")
+		return configFile("destinations.yaml")
 	}
 	return "extensions"
-}
-
-// writeFiles writes the files. It writes none when one of them exists already.
-func (f importing) writeFiles(c *console.Console, all []imported) error {
-	var files []importFile
-	from := map[string]string{} // by path
-	for _, one := range all {
-		for _, file := range one.Files {
-			if other := from[file.Path]; other != "" {
-				return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("%s would come from %s and from %s, and nothing was written", file.Path, other, one.File), Hint: "exthost import of one file at a time; --to writes elsewhere"}
-			}
-			if _, err := os.Lstat(file.Path); err == nil {
-				return &console.Error{Code: console.ExitFailed, Text: file.Path + " is there already, and nothing was written", Hint: "exthost import without --write prints it; --to writes elsewhere"}
-			}
-			from[file.Path] = one.File
-			files = append(files, file)
-		}
-	}
-	mode := os.FileMode(0o644)
-	if f.secrets {
-		mode = 0o600
-	}
-	for _, file := range files {
-		if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file.Path, []byte(file.Text), mode); err != nil {
-			return err
-		}
-	}
-	next := "exthost doctor"
-	if f.as == asDestinations {
-		next = "exthost config show"
-	}
-	_, err := fmt.Fprintf(c.Err, "%s written below %s\n  next: %s\n", console.Plural(len(files), "file"), console.Safe(f.target()), next)
-	return err
 }

@@ -164,6 +164,9 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 			f.Hints = append(f.Hints, hint)
 		}
 	}
+	if pkg := manifest.Unpinned(x.Command); pkg != "" {
+		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest")))
+	}
 	switch {
 	case wrong != "" && !handshake:
 		f.fail(wrong, nil)

@@ -1,0 +1,147 @@
+package author
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/clientconfig"
+)
+
+// known lists the known files of other programs on this machine. On a terminal it asks which
+// of them to import.
+func (f importing) known(c *console.Console, in io.Reader) error {
+	home, _ := os.UserHomeDir() // without one, the files of the project are left
+	files := clientconfig.Places(".", home)
+	if len(files) == 0 {
+		return &console.Error{Code: console.ExitNotFound, Text: "no file of a known program was found here or in the home directory",
+			Hint: "exthost import FILE; " + strings.Join(clientconfig.Clients(), ", ") + " are known"}
+	}
+	rows := [][]string{{"", "FILE", "PROGRAM", "SERVERS"}}
+	var found []imported
+	for i, path := range files {
+		row := []string{strconv.Itoa(i + 1), path, "", ""}
+		one, err := f.read(path)
+		if err != nil {
+			row[2] = "no servers"
+			one = imported{File: path, Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
+		} else {
+			row[2], row[3] = one.Client, strconv.Itoa(len(one.Servers))
+		}
+		rows, found = append(rows, row), append(found, one)
+	}
+	if err := c.Print(console.Document{Kind: "import", Value: found, Names: files, Rows: rows}); err != nil {
+		return err
+	}
+	if !console.IsTerminal(in) || c.Output != "table" {
+		fmt.Fprintln(c.Err, "next: exthost import FILE shows what would be written; --write writes it")
+		return nil
+	}
+	fmt.Fprint(c.Err, "Import which? [numbers, nothing for none] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var chosen []string
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > len(files) {
+			return console.Usagef("exthost import FILE", "%q is none of the numbers 1 to %d", word, len(files))
+		}
+		chosen = append(chosen, files[n-1])
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	f.write = true
+	return f.run(c, chosen)
+}
+
+// writeFiles writes the files. A file of the configuration that exists gets what it lacks; an
+// extension that exists is kept, and named if it says something else.
+func (f importing) writeFiles(c *console.Console, all []imported) error {
+	var written []string
+	from := map[string]string{} // by path
+	for _, one := range all {
+		for _, file := range one.Files {
+			other := from[file.Path]
+			from[file.Path] = one.File
+			if other != "" && !file.config {
+				c.Note(one.File, true, fmt.Sprintf("%s comes from %s already; --to writes elsewhere", file.Path, other))
+				continue
+			}
+			changed, err := f.writeFile(c, file)
+			if err != nil {
+				return err
+			}
+			if changed {
+				written = append(written, file.Path)
+			}
+		}
+		if err := disable(c, one); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(c.Err, "%s written%s\n  next: exthost doctor\n", console.Plural(len(written), "file"), console.Safe(colon(written)))
+	return err
+}
+
+// colon puts a list behind a sentence.
+func colon(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(list, ", ")
+}
+
+// writeFile writes one file, and reports whether it is not what it was.
+func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
+	text := []byte(file.Text)
+	existing, err := os.ReadFile(file.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return false, err
+	case bytes.Equal(existing, text):
+		return false, nil
+	case !file.config:
+		c.Note(file.Path, true, "it is there already and says something else; --to writes elsewhere")
+		return false, nil
+	default:
+		var kept []string
+		if text, kept, err = clientconfig.Merge(existing, text); err != nil {
+			return false, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", file.Path, err), Hint: "exthost import without --write prints the entries; --to writes elsewhere"}
+		}
+		for _, name := range kept {
+			c.Note(file.Path, true, name+" is there already, and stays as it is")
+		}
+	}
+	mode := os.FileMode(0o644)
+	if f.secrets {
+		mode = 0o600
+	}
+	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
+		return false, err
+	}
+	return true, os.WriteFile(file.Path, text, mode)
+}
+
+// disable puts the extensions that are switched off in a file into extensions.disabled.
+func disable(c *console.Console, one imported) error {
+	for _, id := range one.Disabled {
+		if _, err := config.SetListed(hosts.LoadOptions(c), "disabled", id, true); err != nil {
+			return fmt.Errorf("%s is switched off in %s, and could not be disabled: %w", id, one.File, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package clientconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Merge adds the entries of a configuration file that this package wrote to an existing YAML
+// file, whose comments stay: maps by key, lists of tables by name. It returns the names of
+// the entries that the existing file has already, which win.
+func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
+	var have, more yaml.Node
+	if err := errors.Join(yaml.Unmarshal(existing, &have), yaml.Unmarshal(added, &more)); err != nil {
+		return nil, nil, err
+	}
+	if len(have.Content) == 0 { // nothing but comments
+		return append(bytes.TrimRight(existing, "\n"), append([]byte("\n"), added...)...), nil, nil
+	}
+	if have.Content[0].Kind != yaml.MappingNode {
+		return nil, nil, fmt.Errorf("it is no map of sections")
+	}
+	if err := merge(have.Content[0], more.Content[0], &kept, 0); err != nil {
+		return nil, nil, err
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err = errors.Join(e.Encode(&have), e.Close())
+	return b.Bytes(), kept, err
+}
+
+// merge adds the members of more to have. Sections are joined, their entries are not.
+func merge(have, more *yaml.Node, kept *[]string, depth int) error {
+	for i := 0; i+1 < len(more.Content); i += 2 {
+		key, value := more.Content[i], more.Content[i+1]
+		at := slices.IndexFunc(have.Content, func(n *yaml.Node) bool { return n.Value == key.Value })
+		for at%2 == 1 { // a value of that text, not a key
+			next := slices.IndexFunc(have.Content[at+1:], func(n *yaml.Node) bool { return n.Value == key.Value })
+			if at += next + 1; next < 0 {
+				at = -1
+			}
+		}
+		switch {
+		case at < 0:
+			have.Content = append(have.Content, key, value)
+		case depth > 0:
+			*kept = append(*kept, key.Value)
+		case have.Content[at+1].Tag == "!!null":
+			have.Content[at+1] = value
+		case have.Content[at+1].Kind != value.Kind:
+			return fmt.Errorf("line %d: %s has another form; add the entries by hand", have.Content[at+1].Line, key.Value)
+		case value.Kind == yaml.SequenceNode:
+			appendNamed(have.Content[at+1], value, kept)
+		default:
+			if err := merge(have.Content[at+1], value, kept, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// appendNamed adds the elements of more whose name have lacks.
+func appendNamed(have, more *yaml.Node, kept *[]string) {
+	name := func(n *yaml.Node) string {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "name" {
+				return n.Content[i+1].Value
+			}
+		}
+		return ""
+	}
+	for _, item := range more.Content {
+		if slices.ContainsFunc(have.Content, func(n *yaml.Node) bool { return name(n) == name(item) }) {
+			*kept = append(*kept, name(item))
+		} else {
+			have.Content = append(have.Content, item)
+		}
+	}
+}

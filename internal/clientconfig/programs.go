@@ -1,0 +1,286 @@
+package clientconfig
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/exthost/exthost/internal/shellwords"
+	"github.com/exthost/exthost/manifest"
+)
+
+func isYAML(path string) bool {
+	ext := strings.ToLower(filepath.Ext(path))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// programOf infers the program of a YAML file.
+func programOf(root map[string]any) Client {
+	_, catalog := root["servers"].([]any)
+	switch plugins, _ := root["plugins"].([]any); {
+	case catalog:
+		return MCPV
+	case root["extensions"] != nil:
+		return Nexo
+	case root["mcpServers"] != nil || root["servers"] != nil:
+		return ClaudeCode
+	case plugins != nil && !slices.ContainsFunc(plugins, func(p any) bool { return table(p)["cmd"] != nil }):
+		return ContextForge
+	case root["plugins"] != nil:
+		return MCPV
+	}
+	return Destinations
+}
+
+// servers returns the servers of a file by name, in the form that [reader.server] reads, and
+// adds what is not a server to the result.
+func (r *reader) servers(root map[string]any) (map[string]map[string]any, error) {
+	switch r.result.Client {
+	case MCPV:
+		return r.catalog(root), nil
+	case ContextForge:
+		r.unused(root, "plugins")
+		r.policies(root["plugins"])
+		return nil, nil
+	case Nexo:
+		return nil, r.settings(root)
+	case Destinations:
+		return r.destinations(root)
+	}
+	return r.list(root)
+}
+
+// destinations returns the entries of a file of destinations.
+func (r *reader) destinations(root map[string]any) (map[string]map[string]any, error) {
+	list, wrapped := root["destinations"]
+	if !wrapped {
+		list = root
+	}
+	all := make(map[string]map[string]any)
+	for name, v := range inOrder(table(list)) {
+		switch v := v.(type) {
+		case string:
+			all[name] = map[string]any{"type": manifest.KindSSE, "url": v}
+			continue
+		case map[string]any:
+			all[name] = v
+		default:
+			return nil, fmt.Errorf("%s is neither a URL nor a destination", name)
+		}
+		server := all[name]
+		if server["type"] == nil && server["command"] == nil {
+			server["type"] = manifest.KindSSE
+		}
+		if line, ok := server["command"].(string); ok {
+			words, err := shellwords.Command(line)
+			if err != nil || len(words) == 0 {
+				r.drop(name, "its command cannot be split into words: %v", err)
+				delete(all, name)
+				continue
+			}
+			server["command"] = words
+		}
+		command(server, server["command"])
+	}
+	if len(all) == 0 && len(r.result.Notes) == 0 {
+		return nil, fmt.Errorf("there are no destinations in the file")
+	}
+	return all, nil
+}
+
+// command sets the command and the arguments of a server from a list of words.
+func command(server map[string]any, list any) {
+	var words []string
+	switch list := list.(type) {
+	case []string:
+		words = list
+	case []any:
+		for _, w := range list {
+			words = append(words, fmt.Sprint(w))
+		}
+	}
+	delete(server, "command")
+	if len(words) > 0 {
+		args := make([]any, len(words)-1)
+		for i, w := range words[1:] {
+			args[i] = w
+		}
+		server["command"], server["args"] = words[0], args
+	}
+}
+
+// counterparts say what there is instead of a top-level key of another program.
+var counterparts = map[string]string{
+	"routeTimeoutSeconds": "extensions.defaults.call_timeout bounds calls", "pingIntervalSeconds": "extensions.defaults.health_interval sends pings",
+	"bootstrapMode": "extensions.defaults.activation says when extensions start", "defaultActivationMode": "extensions.defaults.activation says when extensions start",
+	"bootstrapTimeoutSeconds": "extensions.defaults.start_timeout bounds the start", "rpc": "clients connect over MCP, at server.listen",
+	"observability": "metrics are at /metrics of server.listen", "reloadMode": "extensions.watch applies changes",
+	"toolNamespaceStrategy": "tools are called ext_ID_NAME, and by their own names on /ID/mcp",
+	"plugin_dirs":           "Python classes do not run here", "plugin_settings": "plugins[].timeout and plugins[].required say it for each policy",
+}
+
+// unused notes the top-level keys that are not read.
+func (r *reader) unused(root map[string]any, read ...string) {
+	for key := range inOrder(root) {
+		switch instead := counterparts[key]; {
+		case slices.Contains(read, key):
+		case instead == "":
+			r.note("", "%s has no counterpart here, and is left out", key)
+		default:
+			r.note("", "%s is left out; %s", key, instead)
+		}
+	}
+}
+
+// catalog returns the servers of an mcpv catalog.
+func (r *reader) catalog(root map[string]any) map[string]map[string]any {
+	r.unused(root, "servers", "plugins")
+	all := make(map[string]map[string]any)
+	servers, _ := root["servers"].([]any)
+	for i, v := range servers {
+		raw := maps.Clone(table(v))
+		name, _ := raw["name"].(string)
+		if name == "" {
+			r.drop(fmt.Sprintf("servers[%d]", i), "it has no name")
+			continue
+		}
+		delete(raw, "name")
+		command(raw, raw["cmd"])
+		delete(raw, "cmd")
+		if web := table(raw["http"]); web != nil {
+			raw["url"], raw["headers"], raw["type"] = web["endpoint"], web["headers"], manifest.KindHTTP
+			for key := range inOrder(web) {
+				if key != "endpoint" && key != "headers" {
+					r.note(name, "http.%s has no counterpart here, and is left out", key)
+				}
+			}
+			delete(raw, "transport")
+		}
+		delete(raw, "http")
+		all[name] = raw
+	}
+	r.policies(root["plugins"])
+	return all
+}
+
+// runtimeOf reads the keys of a catalog's server that [runtime] has too.
+func runtimeOf(f fields) map[string]string {
+	set := make(map[string]string)
+	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
+		if d := f.duration(key, time.Second); d > 0 {
+			set[name] = quote(d.String())
+		}
+	}
+	if n, ok := f["maxConcurrent"].(int); ok && n > 0 {
+		set["max_in_flight"] = fmt.Sprint(n)
+		delete(f, "maxConcurrent")
+	}
+	switch f.text("activationMode") {
+	case "always-on":
+		set["activation"] = quote(manifest.ActivationEager)
+	case "on-demand":
+		set["activation"] = quote(manifest.ActivationLazy)
+	}
+	if f.text("strategy") == "stateful" {
+		set["instances"] = quote(string(manifest.InstancesPerSession))
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return set
+}
+
+// inProcess matches the kind of a plugin that is a Python class.
+var inProcess = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
+
+// policies adds the plugins that can run here to the configuration.
+func (r *reader) policies(list any) {
+	plugins, _ := list.([]any)
+	var kept []any
+	for i, v := range plugins {
+		p := table(v)
+		name, _ := p["name"].(string)
+		if name = cmp.Or(name, fmt.Sprintf("plugins[%d]", i)); p == nil {
+			r.drop(name, "it is no table")
+			continue
+		}
+		if kind, _ := p["kind"].(string); kind == "isolated_venv" || inProcess.MatchString(kind) {
+			r.drop(name, "%s is a Python class that runs only inside ContextForge; run it as a plugin server, with kind external and an mcp block, or take a built-in policy", kind)
+			continue
+		}
+		r.maskPlugin(name, p)
+		kept = append(kept, p)
+	}
+	if len(kept) > 0 {
+		r.config("plugins", map[string]any{"plugins": kept})
+	}
+}
+
+// maskPlugin replaces the secrets in the environment of a plugin by variables.
+func (r *reader) maskPlugin(name string, p map[string]any) {
+	for _, env := range []map[string]any{table(p["env"]), table(table(p["mcp"])["env"])} {
+		s := &Server{Name: name}
+		for key, v := range inOrder(env) {
+			if text, ok := v.(string); ok && !r.Secrets {
+				env[key] = r.maskValue(s, "env."+key, key, text)
+			}
+		}
+	}
+}
+
+// settings adds the extensions section of a nexo configuration.
+func (r *reader) settings(root map[string]any) error {
+	r.unused(root, "extensions")
+	e := table(root["extensions"])
+	if e == nil {
+		return fmt.Errorf("extensions is no table")
+	}
+	drop := func(in map[string]any, path, key, instead string) {
+		if _, stated := in[key]; stated {
+			delete(in, key)
+			r.note("", "%s.%s is left out; %s", path, key, instead)
+		}
+	}
+	drop(e, "extensions", "transport_defaults", "transport nats is not built in")
+	drop(e, "extensions", "doctor", "extensions.defaults has the timeouts")
+	for id, v := range inOrder(table(e["entries"])) {
+		drop(table(v), "extensions.entries."+id, "capabilities_grant", "policies decide what an extension may do")
+		drop(table(v), "extensions.entries."+id, "allow_external_bind", "extensions do not listen here")
+	}
+	r.config("extensions", map[string]any{"extensions": e})
+	return nil
+}
+
+// config adds a file of the configuration.
+func (r *reader) config(name string, content map[string]any) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	_ = e.Encode(content) // what was decoded can be encoded
+	r.result.Config = append(r.result.Config, File{name + ".yaml", b.Bytes()})
+}
+
+// allowed switches off the servers that Gemini's mcp.allowed and mcp.excluded keep out.
+func (r *reader) allowed(root map[string]any) {
+	if r.result.Client != Gemini {
+		return
+	}
+	lists := fields(maps.Clone(table(root["mcp"])))
+	allowed, excluded := lists.list("allowed"), lists.list("excluded")
+	for i := range r.result.Servers {
+		s := &r.result.Servers[i]
+		out := slices.Contains(excluded, s.Name) || len(allowed) > 0 && !slices.Contains(allowed, s.Name)
+		if out && !s.Disabled {
+			s.Disabled = true
+			r.note(s.Name, "mcp.allowed or mcp.excluded keeps it out there, and it is switched off here")
+		}
+	}
+}
