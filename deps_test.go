@@ -30,6 +30,7 @@ var house = map[string]struct {
 	"internal/glob":         {nil, "compares names"},
 	"internal/regular":      {nil, "reads a file"},
 	"internal/envfile":      {[]string{"internal/strict", "internal/regular"}, "reads variables; whose they are is not its matter"},
+	"internal/unpinned":     {nil, "reads a command line"},
 	"internal/shellwords":   {nil, "splits a line"},
 	"internal/strict":       {[]string{"protocol", "internal/nearest"}, "decodes any file; what a key means is not its matter"},
 	"internal/hookimport":   {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/glob"}, "reads the hooks of another program, for the command line"},
@@ -38,13 +39,13 @@ var house = map[string]struct {
 	"internal/journal":      {[]string{"internal/broadcast"}, "keeps log records"},
 	"internal/wiretap":      {[]string{"internal/broadcast"}, "shows frames, whatever they say"},
 	"internal/daemon":       {nil, "finds a running host; what is said to it is not its matter"},
-	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/rawjson", "internal/redact", "internal/shellwords"}, "a helper of the program: reads files of others"},
+	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/rawjson", "internal/redact", "internal/shellwords", "internal/unpinned"}, "a helper of the program: reads files of others"},
 	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/sse"}, "MCP's HTTP wire as messages"},
 	"internal/sse":          {nil, "frames events, whatever they hold"},
 	"internal/mcpclient":    {[]string{"protocol", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 
-	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson"}, "the model of plugin.toml"},
+	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
 	"discovery":            {[]string{"manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/inflight", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap", "internal/jsonrpc/ndjson"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
@@ -102,6 +103,7 @@ var house = map[string]struct {
 	"internal/jsonrpc/ndjson":        {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
 	"internal/rawclient":             {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson"}, "starts what the worker would start, and talks to it by hand"},
 	"manifest/internal/configschema": {nil, "checks a document"},
+	"manifest/internal/words":        {nil, "judges a word"},
 	"manifest/internal/mcpjson":      {[]string{"protocol", "internal/strict"}, "decodes servers; which are valid is not its matter"},
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/strict"
+
+	"github.com/exthost/exthost/manifest/internal/words"
 )
 
 // Problem is one error in a table that more than one kind of file may hold. The
@@ -114,7 +116,7 @@ func (s Server) Validate() []Problem {
 			p.add("url", "", "url and headers are for type http and sse")
 		}
 	case KindHTTP, KindSSE:
-		if msg := badURL(s.URL); msg != "" {
+		if msg := words.BadURL(s.URL); msg != "" {
 			p.add("url", "", "%s", msg)
 		}
 		if s.Command != "" || len(s.Args) > 0 || len(s.Env) > 0 || s.Cwd != "" {
@@ -151,28 +153,6 @@ func (s Server) Complete() (done Server, guess string) {
 		}
 	}
 	return s, guess
-}
-
-// badURL returns the error in an http url, "" for none. A url with ${VAR} cannot be
-// checked before the variable is known.
-func badURL(raw string) string {
-	if strings.Contains(raw, "${") {
-		return ""
-	}
-	u, err := url.Parse(raw)
-	switch {
-	case raw == "":
-		return "a url is needed, such as https://example.com/mcp"
-	case err != nil:
-		return fmt.Sprintf("%q is not a url", raw)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Sprintf("%q is not an http or https url", raw)
-	case u.Hostname() == "":
-		return fmt.Sprintf("%q names no host", raw)
-	case u.Fragment != "":
-		return fmt.Sprintf("%q has a fragment, which no server sees", raw)
-	}
-	return ""
 }
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")

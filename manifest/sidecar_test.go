@@ -119,8 +119,8 @@ whatsapp = ["a"]
 		fmt.Fprintf(&got, "%s %s\n", d.Level, d)
 	}
 	want := `warn p:6:1: capabilities.pollers has no effect: this host has tools and hooks, and no pollers, so inbox, feed stay unused
-info p:12:1: mcp_servers.calendar.log_level has no effect here; clients choose the level of each session
-info p:14:2: outbound_bindings has no effect here; this host has no channels
+info p:12:1: mcp_servers.calendar.log_level has no effect here
+info p:14:2: outbound_bindings has no effect here
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("diagnostics (-want +got):\n%s", diff)

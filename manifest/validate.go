@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -64,7 +65,6 @@ func (v *validator) manifest() {
 	v.hooks()
 	v.servers()
 	v.dev()
-	v.noEffect("outbound_bindings", "this host has no channels")
 }
 
 // semver is the grammar of semver.org, which has no leading v as Go's versions do.
@@ -162,14 +162,12 @@ func (v *validator) operatorsOwn(key string, stated *string, value string) {
 	*stated = ""
 }
 
-// noEffect reports a key of another host that is accepted.
-func (v *validator) noEffect(path, instead string) {
-	if v.stated(path) {
-		v.Diagnose(protocol.LevelInfo, CodeUnsupported, v.at(path), instead, "%s has no effect here", path)
-	}
-}
-
 func (v *validator) servers() {
+	for path, pos := range v.places { // keys of other hosts
+		if path == "outbound_bindings" || strings.HasPrefix(path, "mcp_servers.") && strings.HasSuffix(path, ".log_level") {
+			v.Diagnose(protocol.LevelInfo, CodeUnsupported, pos, "", "%s has no effect here", path)
+		}
+	}
 	if !v.stated("mcp_servers") {
 		return // the servers of a sidecar have been checked
 	}
@@ -178,7 +176,6 @@ func (v *validator) servers() {
 		s, _ := v.m.MCPServers[name].Complete()
 		v.m.MCPServers[name] = s
 		path := "mcp_servers." + name
-		v.noEffect(path+".log_level", "clients choose the level of each session")
 		switch id := ServerID("", name); {
 		case id == "":
 			v.errorf(path, "", "%q is not a server's name: 1 to %d characters", name, MaxIDLength)
@@ -232,7 +229,7 @@ var (
 func (v *validator) requires() {
 	r := v.m.Requires
 	for i, bin := range r.Bins {
-		if badProgram(bin) != "" || strings.ContainsAny(bin, `/\`) {
+		if words.BadProgram(bin) != "" || strings.ContainsAny(bin, `/\`) {
 			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH", bin)
 		}
 	}

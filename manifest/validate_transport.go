@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/manifest/internal/words"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -37,7 +38,7 @@ func (v *validator) transport() {
 		v.onlyFor("http and sse", remoteOnly...)
 		v.onlyFor("stdio", "protocol")
 	case KindHTTP, KindSSE:
-		if msg := badURL(t.URL); msg != "" {
+		if msg := words.BadURL(t.URL); msg != "" {
 			v.errorf("transport.url", "", "transport.url: %s", msg)
 		}
 		var p problems
@@ -174,22 +175,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // program checks the name of the program to run.
 func (v *validator) program(key, name string) {
-	if why := badProgram(name); why != "" {
+	if why := words.BadProgram(name); why != "" {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
-}
-
-// badProgram returns why a word cannot name a program, "" if it can.
-func badProgram(name string) string {
-	switch {
-	case strings.TrimSpace(name) == "":
-		return "it is empty"
-	case strings.HasPrefix(name, "-"):
-		return "a program's name does not begin with -"
-	case strings.ContainsRune(name, 0):
-		return "it has a NUL character"
-	case strings.Contains(name, "${"):
-		return "variables are for arguments, env and headers: a program has a fixed name"
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/unpinned"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -129,7 +130,7 @@ func (r *reader) noteUnsupported(s *Server) {
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
 	}
-	if pkg := manifest.Unpinned(append([]string{s.Command}, s.Args...)); pkg != "" {
+	if pkg := unpinned.Package(append([]string{s.Command}, s.Args...)); pkg != "" {
 		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest"))
 	}
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {

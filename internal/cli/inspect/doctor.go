@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/unpinned"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -164,7 +165,7 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 			f.Hints = append(f.Hints, hint)
 		}
 	}
-	if pkg := manifest.Unpinned(x.Command); pkg != "" {
+	if pkg := unpinned.Package(x.Command); pkg != "" {
 		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest")))
 	}
 	switch {

@@ -1,4 +1,5 @@
-package manifest
+// Package unpinned names the package that a command line downloads without a version.
+package unpinned
 
 import (
 	"path"
@@ -17,9 +18,9 @@ var runners = map[string]struct {
 	"npm": {[]string{"exec", "x"}, nil}, "pnpm": {[]string{"dlx"}, nil}, "yarn": {[]string{"dlx"}, nil}, "pipx": {[]string{"run"}, []string{"--spec"}},
 }
 
-// Unpinned returns the package that a command line has npx, uvx or the like download without
+// Package returns the package that a command line has npx, uvx or the like download without
 // a version, so that any later version may run; "" when there is none.
-func Unpinned(argv []string) string {
+func Package(argv []string) string {
 	if len(argv) < 2 {
 		return ""
 	}

@@ -1,11 +1,11 @@
-package manifest
+package unpinned
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestUnpinned(t *testing.T) {
+func TestPackage(t *testing.T) {
 	for line, want := range map[string]string{
 		"npx -y @modelcontextprotocol/server-memory":       "@modelcontextprotocol/server-memory",
 		"npx -y @modelcontextprotocol/server-memory@1.2.3": "",
@@ -26,7 +26,7 @@ func TestUnpinned(t *testing.T) {
 		"npx":                                              "",
 		"node server.js":                                   "",
 	} {
-		if got := Unpinned(strings.Fields(line)); got != want {
+		if got := Package(strings.Fields(line)); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
