@@ -113,3 +113,17 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 		t.Errorf("%d calls reached y", n)
 	}
 }
+
+// A denied list does not make other calls say that nothing is there.
+func TestDeniedListsAreDenials(t *testing.T) {
+	processtest.Leaks(t)
+	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "resources/list" }}
+	h := newFolder(t).add("x", rich("older", "")).open(exthost.Options{Policies: []governance.Member{member("sentinel", governance.Authorization, policy)}})
+	w := overStreamable(t, h, "/mcp", false)
+	for id := range 2 { // the second call finds that everything was just listed
+		got := w.request(t, id+1, "resources/read", `"uri":"test://note"`)
+		if !strings.Contains(got, "policy sentinel: not today") || strings.Contains(got, "no extension lists") {
+			t.Errorf("resources/read: %s", got)
+		}
+	}
+}

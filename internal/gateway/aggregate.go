@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	goruntime "runtime"
@@ -61,7 +62,8 @@ func (g *Gateway) Aggregates(method string) bool {
 // Aggregate implements [dispatch.Aggregator].
 func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if l, ok := listingOf(c.Method); ok {
-		return g.list(ctx, c, l), nil
+		list, _ := g.list(ctx, c, l)
+		return list, nil
 	}
 	return g.setLogLevels(ctx, c)
 }
@@ -69,10 +71,11 @@ func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMess
 // ToolOf implements [dispatch.Aggregator].
 func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.toolOf(c) }
 
-// list answers a list of one kind for all extensions, in one page.
-func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing) json.RawMessage {
+// list answers a list of one kind for all extensions, in one page. refused is a denial of
+// the list of an extension, nil when there was none.
+func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing) (list json.RawMessage, refused error) {
 	extensions := slices.Collect(g.o.Snapshots.Load().Ordered)
-	order, each := make([]string, len(extensions)), make([][]json.RawMessage, len(extensions))
+	order, each, errs := make([]string, len(extensions)), make([][]json.RawMessage, len(extensions)), make([]error, len(extensions))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, listsAtOnce)
 	for n, x := range extensions {
@@ -82,17 +85,23 @@ func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing) json.Ra
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			each[n] = g.listOne(ctx, c, x, l)
+			each[n], errs[n] = g.listOne(ctx, c, x, l)
 		})
 	}
 	wg.Wait()
-	items := g.owners.update(l, order, each)
-	return append(rawjson.AppendList([]byte(`{"`+l.member+`":`), items), '}')
+	var kept []string
+	for n, err := range errs {
+		if kind := protocol.KindOf(err); kind == protocol.Rejected || kind == protocol.GovernanceUnavailable {
+			kept, refused = append(kept, order[n]), cmp.Or(refused, err)
+		}
+	}
+	items := g.owners.update(l, order, each, kept)
+	return append(rawjson.AppendList([]byte(`{"`+l.member+`":`), items), '}'), refused
 }
 
 // listOne lists the things of one extension by the path of all calls. A failure costs the
 // other extensions nothing.
-func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extension, l listing) (items []json.RawMessage) {
+func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extension, l listing) (items []json.RawMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	params := rawjson.Delete(c.Params, "cursor")
@@ -100,23 +109,23 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extensi
 		result, err := g.Calls.Do(ctx, &protocol.Call{Session: c.Session, Extension: x.ID(), Method: l.method, Params: params})
 		if err != nil {
 			g.o.Log.Warn("an extension was left out of a list", "extension", x.ID(), "method", l.method, "error", err)
-			return items
+			return items, err
 		}
 		var page []json.RawMessage
 		if json.Unmarshal(rawjson.Get(result, l.member), &page) != nil {
-			return items
+			return items, nil
 		}
 		if items = append(items, page...); len(items) > maxListed {
 			g.o.Log.Warn("an extension lists more than is shown", "extension", x.ID(), "method", l.method, "limit", maxListed)
-			return items[:maxListed]
+			return items[:maxListed], nil
 		}
 		cursor := rawjson.Get(result, "nextCursor")
 		if cursor == nil || string(cursor) == "null" {
-			return items
+			return items, nil
 		}
 		params = rawjson.Set(params, "cursor", cursor)
 	}
-	return items
+	return items, nil
 }
 
 // setLogLevels carries logging/setLevel of a client of all extensions to every extension
@@ -173,7 +182,10 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	}
 	last := path[len(path)-1]
 	name, _ := rawjson.Text(rawjson.Get(holder, last))
-	id, own := g.findOwner(ctx, c.Session, kind, name)
+	id, own, err := g.findOwner(ctx, c.Session, kind, name)
+	if err != nil {
+		return nil, err
+	}
 	if id == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "no extension lists a %s %q; one that is not listed is reached at /{id}/mcp of its extension", kind, name)
 	}
@@ -190,14 +202,27 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 }
 
 // findOwner returns the extension that lists a thing, and the extension's own name for it.
-// It lists everything again for a name that it does not know.
-func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string) (extension, own string) {
+// It lists everything again for a name that it does not know. The error is the denial of a
+// list that may hold the name.
+func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string) (extension, own string, err error) {
 	extension, own = g.owners.find(kind, name)
-	if extension == "" && g.owners.mayList() {
-		for _, l := range listings {
-			g.list(ctx, &protocol.Call{Session: s}, l)
-		}
-		extension, own = g.owners.find(kind, name)
+	if extension != "" {
+		return extension, own, nil
 	}
-	return extension, own
+	caller := ""
+	if s != nil {
+		caller = s.Caller
+	}
+	if g.owners.mayList() {
+		var refused error
+		for _, l := range listings {
+			_, err := g.list(ctx, &protocol.Call{Session: s}, l)
+			refused = cmp.Or(refused, err)
+		}
+		g.owners.setRefusal(caller, refused)
+	}
+	if extension, own = g.owners.find(kind, name); extension == "" {
+		err = g.owners.refusal(caller)
+	}
+	return extension, own, err
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type owners struct {
 	resources map[string]string
 	templates []template
 	prompts   map[string]prompt // by registered name
+	refused   error             // a denial of a list when everything was last listed; nil when there was none
+	caller    string            // for whom that was
 }
 
 type template struct {
@@ -29,8 +32,9 @@ type template struct {
 type prompt struct{ extension, name string }
 
 // update takes the items of one kind that each extension of order lists, and returns those
-// that are shown.
-func (o *owners) update(l listing, order []string, each [][]json.RawMessage) (shown []json.RawMessage) {
+// that are shown. What is known of the extensions of kept, whose lists were denied to this
+// caller, stays.
+func (o *owners) update(l listing, order []string, each [][]json.RawMessage, kept []string) (shown []json.RawMessage) {
 	resources, prompts, templates := make(map[string]string), make(map[string]prompt), []template(nil)
 	for n, id := range order {
 		for _, item := range each[n] {
@@ -58,13 +62,46 @@ func (o *owners) update(l listing, order []string, each [][]json.RawMessage) (sh
 	defer o.mu.Unlock()
 	switch l.key {
 	case "uri":
+		for uri, id := range o.resources {
+			if slices.Contains(kept, id) && resources[uri] == "" {
+				resources[uri] = id
+			}
+		}
 		o.resources = resources
 	case "uriTemplate":
+		for _, t := range o.templates {
+			if slices.Contains(kept, t.extension) {
+				templates = append(templates, t)
+			}
+		}
 		o.templates = templates
 	case "name":
+		for name, p := range o.prompts {
+			if slices.Contains(kept, p.extension) && prompts[name] == (prompt{}) {
+				prompts[name] = p
+			}
+		}
 		o.prompts = prompts
 	}
 	return shown
+}
+
+// setRefusal keeps the denial of a list, met when everything was listed for caller.
+func (o *owners) setRefusal(caller string, refused error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.caller, o.refused = caller, refused
+}
+
+// refusal returns the denial that caller met when everything was last listed, nil when there
+// was none.
+func (o *owners) refusal(caller string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.caller != caller {
+		return nil
+	}
+	return o.refused
 }
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
