@@ -24,7 +24,7 @@ type Step struct {
 	Policy   string        `json:"policy"`
 	Category Category      `json:"category"`
 	Flow     Flow          `json:"flow"`
-	Again    bool          `json:"again,omitempty"` // about a change made by a hook
+	Again    bool          `json:"again,omitempty"` // about a change by a hook or a content policy
 	Outcome  Outcome       `json:"outcome"`
 	Action   Action        `json:"action,omitempty"`  // the policy's decision
 	Ignored  bool          `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category

@@ -75,7 +75,7 @@ func (r *Runner) acquire(ctx context.Context) (end func(), err error) {
 // object on stdin and answers with its exit code and stdout, like the commands of Claude
 // Code's hooks; see [Runner.Handler].
 type Command struct {
-	Handler          // all fields but Run; Name defaults to the command line
+	Handler          // all fields but Run; Name defaults to the point
 	Argv    []string // the program, relative to Dir when it contains a slash, else found on the PATH of Env, and its arguments
 	Dir     string   // the working directory, absolute
 	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
@@ -102,7 +102,7 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 		return Handler{}, err
 	}
 	cmd := &command{runner: r, dir: c.Dir}
-	c.Name = cmp.Or(c.Name, strings.Join(c.Argv, " "))
+	c.Name = cmp.Or(c.Name, string(c.Point))
 	cmd.log = r.o.Logger.With("hook", c.Name)
 	cmd.env = environment(c.Env)
 	var err error

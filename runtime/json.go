@@ -56,9 +56,9 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 // [Request].Meta.
 var identity = map[string]json.RawMessage{"agent_id": nil, "session_id": nil}
 
-// withoutIdentity returns params without what the caller states as its identity in _meta.
+// WithoutIdentity returns params without what the caller states as its identity in _meta.
 // The arguments of a tool call have no _meta of the caller.
-func withoutIdentity(params json.RawMessage) json.RawMessage {
+func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, "_meta") {
 		return params
 	}

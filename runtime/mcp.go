@@ -100,7 +100,7 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 // client info of a stateless caller pass unchanged, because the server acts on them. A
 // server with a session gets none of these keys.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
-	params := withoutIdentity(orEmpty(r.Params))
+	params := WithoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil
 	switch {
 	case asIs && d.modern && !mayHave(params, "_meta"):

@@ -114,7 +114,7 @@ func (d *native) relist(ctx context.Context, c *jsonrpc.Conn) ([]json.RawMessage
 // outgoing puts Meta into the arguments, so that tool code finds it without access to the
 // envelope.
 func (*native) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
-	params := withoutIdentity(orEmpty(r.Params))
+	params := WithoutIdentity(orEmpty(r.Params))
 	if r.Meta != nil {
 		params = rawjson.Set(params, "arguments", rawjson.Set(rawjson.Get(params, "arguments"), "_meta", r.Meta))
 	}

@@ -68,7 +68,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 			c.Snapshot.Leave()
 		}
 	}()
-	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: r.Params}
+	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params)}
 	if s := r.Session; s != nil {
 		c.Exchange.Caller, c.Exchange.Session = s.Caller, s.ID
 	}

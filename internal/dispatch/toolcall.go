@@ -7,6 +7,7 @@ import (
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -44,6 +45,7 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 	if t.name, _ = rawjson.Text(name); t.name == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, `tools/call needs params {"name": "...", "arguments": {...}}`)
 	}
+	t.rest = runtime.WithoutIdentity(t.rest)
 	t.normalize()
 	return t, nil
 }

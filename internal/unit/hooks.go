@@ -1,17 +1,25 @@
 package unit
 
 import (
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
-// HookHandler translates a hook of a file.
-func HookHandler(s *manifest.HookSpec) hooks.Handler {
-	h := hooks.Handler{Name: s.Name, Matcher: s.Matcher, Priority: s.Priority, OnError: hooks.OnError(s.OnError)}
+// HookHandler translates the n-th hook of a file. One without a name is named by its place,
+// its event and its matcher: refusals carry the name to clients, and a command line may hold
+// what is not for them.
+func HookHandler(s *manifest.HookSpec, n int) hooks.Handler {
+	name := s.Name
+	if name == "" {
+		name = strings.TrimSpace(fmt.Sprintf("%s[%d] %s", s.Event, n, s.Matcher))
+	}
+	h := hooks.Handler{Name: name, Matcher: s.Matcher, Priority: s.Priority, OnError: hooks.OnError(s.OnError)}
 	if event, ok := manifest.ParseHookEvent(s.Event); ok {
 		h.Point = hooks.Point(event)
 	}
@@ -36,7 +44,7 @@ func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []pro
 				Message: "its hook of " + spec.Event + " is dropped: the manifest does not declare it", Hint: "if it is welcome, add it to [capabilities]"})
 			continue
 		}
-		command := hooks.Command{Handler: HookHandler(spec), Argv: spec.Command, Dir: c.Dir, Env: env}
+		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env}
 		command.Extension = c.ID
 		command.Priority += c.Manifest.Plugin.Priority
 		handler, err := runner.Handler(command)

@@ -88,7 +88,11 @@ func policyTest(c *console.Console) *cobra.Command {
 
 func readCall(c *console.Console, name string) ([]byte, error) {
 	if name == "-" {
-		return io.ReadAll(c.In)
+		data, err := io.ReadAll(io.LimitReader(c.In, console.MaxInput+1))
+		if err == nil && len(data) > console.MaxInput {
+			err = console.Usagef("", "the call on stdin is over %d MiB", console.MaxInput>>20)
+		}
+		return data, err
 	}
 	return console.ReadFile(name, console.MaxInput, "exthost policy test --help")
 }

@@ -177,7 +177,7 @@ func decision(s governance.Step) string {
 		word = "would " + word
 	}
 	if s.Again {
-		word += " (again, after a hook)"
+		word += " (again, after a change)"
 	}
 	return word
 }
