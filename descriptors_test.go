@@ -1,10 +1,14 @@
 package exthost_test
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +19,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -306,5 +311,56 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 	}
 	if count != 1 {
 		t.Errorf("%d diagnostics", count)
+	}
+}
+
+// A list has the server's own descriptors byte for byte: only the name is another, and the
+// description names the extension.
+func TestListsAreThoseOfTheServer(t *testing.T) {
+	processtest.Leaks(t)
+	server := exec.CommandContext(t.Context(), exe(t))
+	server.Env = append(os.Environ(), processtest.ScriptVar+"=mcp")
+	in, inErr := server.StdinPipe()
+	out, outErr := server.StdoutPipe()
+	if err := errors.Join(inErr, outErr, server.Start()); err != nil {
+		t.Fatal(err)
+	}
+	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	fmt.Fprintf(in, "%s\n%s\n%s\n", initialize, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`)
+	var own []json.RawMessage
+	for lines := bufio.NewScanner(out); own == nil && lines.Scan(); {
+		if line := lines.Bytes(); string(rawjson.Get(line, "id")) == "2" {
+			if err := json.Unmarshal(rawjson.Get(rawjson.Get(line, "result"), "tools"), &own); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	in.Close()
+	if err := server.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	h := newFolder(t).add("srv", plays("mcp", "protocol = \"mcp\"\n")).open(exthost.Options{})
+	list, err := h.Do(deadline(t), &protocol.Call{Session: &protocol.Session{ID: "1", Version: protocol.MCP20251125}, Method: protocol.MethodToolsList})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	var listed []json.RawMessage
+	if err := json.Unmarshal(rawjson.Get(list, "tools"), &listed); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range listed {
+		got = append(got, string(tool))
+	}
+	for _, tool := range own {
+		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
+		description, _ := rawjson.Text(rawjson.Get(tool, "description"))
+		tool = rawjson.Set(tool, "name", rawjson.Quote("ext_srv_"+name))
+		want = append(want, string(rawjson.Set(tool, "description", rawjson.Quote("[ext:srv] "+description))))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+		t.Errorf("%d tools (-server +host):\n%s", len(want), diff)
 	}
 }

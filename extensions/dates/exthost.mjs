@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 32683588e2fc4714edbfdad6b22228ebc2d5409cdafb5b1e72cba9335a829163: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 360bc67a84b6a22975652b0b463c9a0c5f1db88ab13bb0c9eab3eb20b930a89d: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -187,6 +187,16 @@ function mismatch(schema, values) {
   return undefined;
 }
 
+/** The text of an unexpected error with its causes: "fetch failed" alone does not say why. */
+function explain(error) {
+  let message = String(error);
+  for (let cause = error?.cause, n = 0; cause && n < 5; cause = cause.cause, n++) {
+    const reason = cause.message || cause.code || String(cause); // an AggregateError may have no message
+    if (!message.includes(reason)) message += `: ${reason}`;
+  }
+  return message;
+}
+
 /** The context of a call, and messages to its caller. */
 class Context {
   #extension; #envelope; #params;
@@ -367,7 +377,7 @@ export class Extension {
     const expected = error instanceof ToolError;
     if (expected && error.code !== undefined) return this.#refuse(id, error.code, error.message, error.data);
     if (!expected && !cancelled) console.error(error);
-    const message = cancelled ? "cancelled" : expected ? error.message : String(error);
+    const message = cancelled ? "cancelled" : expected ? error.message : explain(error);
     return encodeFailure ? this.#answer(id, encodeFailure(message)) : this.#refuse(id, INTERNAL_ERROR, message);
   }
 }
