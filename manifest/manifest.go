@@ -159,6 +159,7 @@ func (s Server) Transport() Transport {
 // Dev is for working on the extension.
 type Dev struct {
 	Watch []string `toml:"watch" json:"watch,omitempty"` // globs, relative to the extension's directory; a change restarts it
+	Build []string `toml:"build" json:"build,omitempty"` // command line in words, run by exthost dev in the extension's directory after a change and before the restart
 }
 
 // Meta is for catalogues.

@@ -173,6 +173,35 @@ func TestDev(t *testing.T) {
 }
 
 // What is not there yet is waited for; what cannot run says why.
+// TestDevBuilds: a save runs [dev] build before the swap, so that the new program
+// answers; an error of the compiler is shown, and the previous program goes on.
+func TestDevBuilds(t *testing.T) {
+	processtest.Leaks(t)
+	project := t.TempDir()
+	if err := os.Mkdir(filepath.Join(project, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := &devSession{t: t, dir: filepath.Join(project, "x")}
+	write.save("source.txt", scriptSaying("one"))
+	write.save("plugin.toml", scriptManifest+`[dev]
+watch = ["source.txt"]
+build = ["sh", "-c", "if grep -n oops source.txt; then exit 1; fi; cp source.txt main.sh"]
+`)
+	s := startDev(t, project, "x")
+	s.said.await(t, "● hello 0.1.0 ready in ")
+	s.say("hello")
+	s.said.await(t, "one  ")
+	s.save("source.txt", scriptSaying("two"))
+	s.said.await(t, "↻ hello swapped in ")
+	s.say("hello")
+	s.said.await(t, "two  ")
+	s.save("source.txt", "oops\n")
+	s.said.await(t, "✗ not reloaded, nothing changes: sh -c ")
+	s.said.await(t, "exit status 1\n1:oops\n")
+	s.say("hello name=again")
+	s.said.await(t, "two  ")
+}
+
 func TestDevOfNothing(t *testing.T) {
 	processtest.Leaks(t)
 	project := project(t, map[string]string{"x/README.md": ""})

@@ -49,6 +49,13 @@ func devFiles(s *runtime.Spec) (files, dirs []string) {
 	return files, dirs
 }
 
+// DevFiles returns the files that the [dev] watch globs of the manifest match, sorted by
+// name.
+func DevFiles(s *runtime.Spec) []string {
+	files, _ := devFiles(s)
+	return files
+}
+
 // MatchesDev reports whether a [dev] watch glob of the manifest matches the absolute
 // path file.
 func MatchesDev(s *runtime.Spec, file string) bool {

@@ -26,7 +26,7 @@ func Dev(c *console.Console) *cobra.Command {
 		Short: "Run an extension, swap it at every save, call its tools",
 		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. When\n" +
 			"you save its manifest, its command file or a file that [dev] watch names, the new build\n" +
-			"replaces the running one; if the new build is broken, the running one stays and the error is\n" +
+			"replaces the running one, after [dev] build if there is one; if the new build is broken, the running one stays and the error is\n" +
 			"shown. The stderr of the extension and changes of its tools are shown too. At the prompt,\n" +
 			"NAME key=value… calls a tool as exthost call does; tab completes, help helps. Without a\n" +
 			"terminal, calls are read from stdin line by line. With --attach the extension is not\n" +
@@ -47,6 +47,7 @@ type session struct {
 	console *console.Console
 	dir     string
 	attach  bool // exthost attach runs the extension
+	builder builder
 }
 
 func (s *session) run(ctx context.Context) error {
@@ -58,8 +59,13 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	abs, err := filepath.Abs(s.dir)
+	if err != nil {
+		return err
+	}
+	s.builder.dir = abs
 	p := newPrompt(c.In, &screen{out: c.Out, terminal: c.Out, colours: c.ColoursOn(c.Out)}, s.dir)
-	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: s.config, Mode: exthost.Mode{StartLazy: true, Background: true}}
+	o := exthost.Options{Logger: slog.New(slog.DiscardHandler), StateDir: filepath.Join(state, ".dev"), Reread: func() (*config.Config, error) { return s.rebuilt(ctx) }, Mode: exthost.Mode{StartLazy: true, Background: true}}
 	if s.attach {
 		sockets, err := os.MkdirTemp("", "exthost-attach-") // mode 0700
 		if err != nil {
@@ -73,6 +79,9 @@ func (s *session) run(ctx context.Context) error {
 	cfg, err := s.config()
 	if err != nil {
 		return err
+	}
+	if err := s.builder.build(ctx); err != nil {
+		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))
 	}
 	leave, err := p.enterTerminal()
 	if err != nil {
@@ -119,6 +128,14 @@ func (s *session) host(ctx context.Context, cfg *config.Config, o exthost.Option
 
 // debounce is the quiet after a save; short, because an author waits.
 const debounce = manifest.Duration(10 * time.Millisecond)
+
+// rebuilt builds the extension and reads the configuration, for a reload.
+func (s *session) rebuilt(ctx context.Context) (*config.Config, error) {
+	if err := s.builder.build(ctx); err != nil {
+		return nil, err
+	}
+	return s.config()
+}
 
 // config reads the configuration and reduces it to the extension in dir.
 func (s *session) config() (*config.Config, error) {
