@@ -37,6 +37,10 @@ func (h *Host) Status() status.Status {
 	return s
 }
 
+// Variables returns the names of the environment variables that the extensions and the
+// configuration in force in h depend on, sorted.
+func Variables(h *Host) []string { return h.snapshots.Load().Variables() }
+
 // Status is [Host.Status] with what the operating system knows: the host's own process, and
 // the memory of each process.
 func (a Admin) Status() status.Status {

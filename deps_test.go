@@ -39,6 +39,7 @@ var house = map[string]struct {
 	"internal/journal":      {[]string{"internal/broadcast"}, "keeps log records"},
 	"internal/wiretap":      {[]string{"internal/broadcast"}, "shows frames, whatever they say"},
 	"internal/daemon":       {nil, "finds a running host; what is said to it is not its matter"},
+	"internal/relay":        {[]string{"internal/daemon", "protocol"}, "carries bytes between a client and a host; loads neither configuration nor engine"},
 	"internal/clientconfig": {[]string{"manifest", "internal/process", "internal/rawjson", "internal/redact", "internal/shellwords", "internal/unpinned"}, "a helper of the program: reads files of others"},
 	"internal/accesstoken":  {nil, "verifies tokens with keys; alone links a JOSE library"},
 	"internal/mcphttp":      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/sse"}, "MCP's HTTP wire as messages"},

@@ -21,6 +21,9 @@ type Config struct {
 	// Files are the absolute paths of the files that [Load] read, or would have read if
 	// they existed. A change of the configuration is a change of one of these.
 	Files []string `json:"-"`
+
+	// Variables are the names of the environment variables that the files refer to.
+	Variables []string `json:"-"`
 }
 
 // Extensions selects the extensions and sets how they run.
@@ -99,6 +102,7 @@ type Server struct {
 	Metrics        bool              `json:"metrics"`                            // serve /metrics; default true
 	MaxBody        manifest.Size     `json:"max_body" jsonschema:"minimum=1024"` // of one request, in bytes; default 16 MiB
 	ListWait       manifest.Duration `json:"list_wait"`                          // how long after its start the host keeps lists waiting for extensions that start and are not known from an earlier start; default 25 s, 0: not at all
+	IdleExit       manifest.Duration `json:"idle_exit"`                          // time without clients after which the host that exthost serve --stdio starts in the background ends; default 10 min, 0: never
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access
@@ -152,7 +156,7 @@ func Default() *Config {
 			Watch:       Watch{Mode: WatchLog, Debounce: manifest.Duration(500 * time.Millisecond)},
 			Env:         Env{Mode: EnvFilter},
 		},
-		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second)},
+		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
 		Audit:  Audit{MaxSize: 64 << 20, Keep: 5},
 		Log:    Log{Level: "info", Format: "auto"},
 	}

@@ -2,9 +2,11 @@ package config
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/governance"
@@ -44,7 +46,7 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
 	}
-	l.cfg.Files = l.looked
+	l.cfg.Files, l.cfg.Variables = l.looked, slices.Sorted(maps.Keys(l.asked))
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
@@ -74,17 +76,18 @@ type loader struct {
 	report  *strict.Report
 	decoder *strict.Decoder
 	cfg     *Config
-	read    []string      // files, in the order read
-	looked  []string      // files that were looked for, absolute
-	seen    []fs.FileInfo // of the same files
-	unset   []unset       // variables that only some extensions or destinations need
+	read    []string        // files, in the order read
+	looked  []string        // files that were looked for, absolute
+	seen    []fs.FileInfo   // of the same files
+	unset   []unset         // variables that only some extensions or destinations need
+	asked   map[string]bool // names of the variables that files refer to
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default()}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]bool{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
@@ -92,7 +95,7 @@ func newLoader(o LoadOptions) *loader {
 	}
 	l.decoder = &strict.Decoder{
 		Report:    l.report,
-		Lookup:    func(name string) (string, bool) { v, ok := l.environ[name]; return v, ok },
+		Lookup:    l.lookup,
 		Dir:       o.Dir,
 		CamelCase: "plugins",
 		Keep:      map[string]int{},
@@ -101,6 +104,13 @@ func newLoader(o LoadOptions) *loader {
 		Late:      l.late,
 	}
 	return l
+}
+
+// lookup returns a variable that a file refers to.
+func (l *loader) lookup(name string) (value string, ok bool) {
+	l.asked[name] = true
+	value, ok = l.environ[name]
+	return value, ok
 }
 
 // files reads every file, the weakest first.

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -85,8 +86,17 @@ type stdio struct {
 func (s *Server) newStdio(ctx context.Context, r io.ReadCloser, w io.WriteCloser) *stdio {
 	d := &stdio{broken: make(chan error, 1), notifications: make(chan *jsonrpc.Message, maxNotifications)}
 	d.transport = ndjson.New(r, w, ndjson.Options{MaxLineBytes: int(s.options.MaxBody), Noise: d.handleInvalid})
-	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), requester{}, "", d.send), modern: true, running: ctx, notify: d.enqueue}
+	d.streamSession = streamSession{clientSession: s.newSession(ctx, rand.Text(), requesterOf(ctx), "", d.send), modern: true, running: ctx, notify: d.enqueue}
+	d.toClient.lastID = requestsFrom()
 	return d
+}
+
+// requestsFrom is a random number below 2^51. A relay may connect its client to one session
+// after another: an answer to a request of an earlier one must not fit a request of this one.
+func requestsFrom() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:]) >> 13
 }
 
 // readAll handles messages until the end of the stream, which is no error.

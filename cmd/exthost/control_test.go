@@ -108,10 +108,10 @@ func TestSocketInRuntimeDirectory(t *testing.T) {
 	}
 }
 
-// stdioHost is exthost serve --stdio with somebody at its stdin.
+// stdioHost is exthost serve --stdio --own with somebody at its stdin.
 func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
 	t.Helper()
-	cmd := program(dir, append([]string{"serve", "--stdio"}, args...)...)
+	cmd := program(dir, append([]string{"serve", "--stdio", "--own"}, args...)...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
 	})
 }
 
-// Clients start --stdio as often as they like in one directory. The first has the
+// Clients start --stdio --own as often as they like in one directory. The first has the
 // socket, and keeps no HTTP host from serving.
 func TestManyHostsOnStdio(t *testing.T) {
 	processtest.Leaks(t)

@@ -27,7 +27,7 @@ import (
 const patience = 60 * time.Second
 
 // project is a working directory with these files, manifests among them.
-func project(t *testing.T, files map[string]string) string {
+func project(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -278,7 +278,7 @@ func TestServeExposed(t *testing.T) {
 func TestServeStdioTerminated(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
-	cmd := program(dir, "serve", "--stdio")
+	cmd := program(dir, "serve", "--stdio", "--own")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestServeStdioTerminated(t *testing.T) {
 		t.Errorf("after SIGTERM: %q", rest)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("serve --stdio ends with %v", err)
+		t.Errorf("serve --stdio --own ends with %v", err)
 	}
 }
 

@@ -4,7 +4,7 @@ model requests, and repeats until the model answers.
 
     python3 agent.py 'remember "buy milk" and say which kernel runs here'
 
-It starts `exthost serve --stdio` with the extensions and the configuration of the
+It starts `exthost serve --stdio --own` with the extensions and the configuration of the
 working directory, and uses MCP. A key in ANTHROPIC_API_KEY or OPENAI_API_KEY selects a
 real model; without a key, a scripted model is used, which needs no network.
 ANTHROPIC_BASE_URL and OPENAI_BASE_URL select other servers with the same API, EXTHOST
@@ -49,7 +49,7 @@ class Host:
         if not program:
             raise Failure("there is no exthost on PATH: go install ./cmd/exthost, or set EXTHOST to the program")
         try:  # stderr is inherited: it shows the log
-            self.process = subprocess.Popen([program, "serve", "--stdio", "--log-level", "warn"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.process = subprocess.Popen([program, "serve", "--stdio", "--own", "--log-level", "warn"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as e:
             raise Failure(f"{program}: {e.strerror}")
         self.lock = threading.Lock()  # guards pending, ids and stdin

@@ -58,7 +58,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
-		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Watch(c),
+		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
 			operate.Enable(c), operate.Disable(c), operate.Allow(c)}},
 		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
 		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), author.Import(c)}},

@@ -1,9 +1,11 @@
-// Package daemon connects the operator's commands to a running host: one lock per state
-// directory, and a unix socket that only the user can open.
+// Package daemon connects the operator's commands and the clients on stdio to running
+// hosts: locks in the state directory, and unix sockets that only the user can open.
 //
-// The lock file is in the state directory and contains the pid of the host and the path
-// of the socket. So commands find the host even if their environment has another runtime
-// directory.
+// A lock file is in the state directory and contains the pid of the host and the paths
+// of its sockets. So commands find the host even if their environment has another runtime
+// directory. A directory has several locks, one for each place: the hosts of clients whose
+// environments differ run side by side, and the first place is that of the host which
+// commands reach.
 package daemon
 
 import (
@@ -25,6 +27,9 @@ type Info struct {
 	Socket string `json:"socket,omitempty"` // path; "" before the socket is open
 	Serves string `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
 	Scope  string `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
+
+	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host takes none
+	Log     string `json:"log,omitempty"`     // file with the log of a host in the background; "": of another host
 }
 
 // RunningError is the error of Claim when another host holds the lock.
@@ -40,19 +45,37 @@ func (e *RunningError) Error() string {
 }
 
 const (
-	lockName   = ".exthost.lock" // ids of extensions do not begin with a dot, so the names do not collide
-	socketName = "control.sock"
+	// maxPlaces is the number of hosts that run for one state directory at a time.
+	maxPlaces = 16
 	// maxPath is the longest path of a unix socket on all systems: 104 bytes with the
 	// NUL on macOS, 108 on Linux.
 	maxPath = 103
 )
 
+// place is the number of one of the hosts of a state directory. Ids of extensions do not
+// begin with a dot, so the names of the files do not collide with their directories.
+type place int
+
+// file is ".exthost.lock" for the first place, ".exthost-2.lock" for the second.
+func (p place) file(name, ext string) string {
+	if p == 0 {
+		return name + ext
+	}
+	return fmt.Sprintf("%s-%d%s", name, p+1, ext)
+}
+
+func (p place) lock() string    { return p.file(".exthost", ".lock") }
+func (p place) control() string { return p.file("control", ".sock") }
+func (p place) clients() string { return p.file("clients", ".sock") } // as long as control
+
 // Daemon is a held lock and an open socket.
 type Daemon struct {
-	lock   *os.File
-	info   Info
-	socket *net.UnixListener
-	dir    string // directory made for the socket only, removed by Close; "" if there is none
+	lock    *os.File
+	place   place
+	info    Info
+	socket  *net.UnixListener
+	clients *net.UnixListener // nil before ListenClients
+	dir     string            // directory made for the sockets only, removed by Close; "" if there is none
 }
 
 // Claim takes the lock of a state directory and opens the socket. It creates the state
@@ -62,14 +85,29 @@ type Daemon struct {
 // killed. The error is a *RunningError if another host holds the lock, and wraps
 // errors.ErrUnsupported on systems without such locks.
 func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
+	return claimPlace(stateDir, runtimeDir, 0, info)
+}
+
+// ClaimNext is [Claim] of the first place that no other host has. The error is a
+// *RunningError if all are taken.
+func ClaimNext(stateDir, runtimeDir string, info Info) (*Daemon, error) {
+	for p := place(0); ; p++ {
+		d, err := claimPlace(stateDir, runtimeDir, p, info)
+		if _, running := errors.AsType[*RunningError](err); !running || p == maxPlaces-1 {
+			return d, err
+		}
+	}
+}
+
+func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error) {
 	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(filepath.Join(stateDir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(stateDir, p.lock()), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	d := &Daemon{lock: lock}
+	d := &Daemon{lock: lock, place: p}
 	err = tryLock(lock)
 	before, _ := readInfo(lock)
 	if err != nil {
@@ -79,11 +117,13 @@ func Claim(stateDir, runtimeDir string, info Info) (*Daemon, error) {
 		}
 		return nil, err
 	}
-	if path := before.Socket; path != "" && removeSocket(path) == nil { // of a host that was killed
-		_ = os.Remove(filepath.Dir(path)) // fails if the directory is not empty
+	for _, path := range []string{before.Clients, before.Socket} {
+		if path != "" && removeSocket(path) == nil { // of a host that was killed
+			_ = os.Remove(filepath.Dir(path)) // fails if the directory is not empty
+		}
 	}
 	d.info = info
-	d.info.PID, d.info.Socket = os.Getpid(), ""
+	d.info.PID, d.info.Socket, d.info.Clients = os.Getpid(), "", ""
 	if err := errors.Join(d.write(), d.listen(stateDir, runtimeDir), d.write()); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -115,25 +155,66 @@ func (d *Daemon) listen(stateDir, runtimeDir string) error {
 }
 
 func (d *Daemon) listenIn(dir string) error {
-	path := filepath.Join(dir, socketName)
-	if len(path) > maxPath {
-		return fmt.Errorf("%s: too long for the address of a socket", path)
-	}
-	if err := ensurePrivate(dir); err != nil {
-		return err
-	}
-	if err := removeSocket(path); err != nil {
-		return err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	path := filepath.Join(dir, d.place.control())
+	l, err := listenAt(path)
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return errors.Join(err, l.Close())
-	}
 	d.socket, d.info.Socket = l, path
 	return nil
+}
+
+// listenAt opens a socket. It creates the directory of the socket.
+func listenAt(path string) (*net.UnixListener, error) {
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("%s: too long for the address of a socket", path)
+	}
+	if err := ensurePrivate(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	if err := removeSocket(path); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// ListenClients opens the socket for relayed clients beside the other one, and writes its
+// path into the lock file. The listener is as that of [Daemon.Listener].
+func (d *Daemon) ListenClients(log *slog.Logger) (net.Listener, error) {
+	path := filepath.Join(filepath.Dir(d.info.Socket), d.place.clients())
+	l, err := listenAt(path)
+	if err != nil {
+		return nil, err
+	}
+	d.clients, d.info.Clients = l, path
+	if err := d.write(); err != nil {
+		return nil, err
+	}
+	return &userListener{UnixListener: l, uid: os.Geteuid(), log: log}, nil
+}
+
+// LogFile is the file for the log of a host in the background in this place.
+func (d *Daemon) LogFile() string {
+	return filepath.Join(filepath.Dir(d.lock.Name()), d.place.file(".exthost", ".log"))
+}
+
+// LogFile is the file of the latest log of a host that ran in the background for a state
+// directory, in the first place.
+func LogFile(stateDir string) string {
+	return filepath.Join(stateDir, place(0).file(".exthost", ".log"))
+}
+
+// SetLog records the file with the host's log in the lock file.
+func (d *Daemon) SetLog(path string) error {
+	d.info.Log = path
+	return d.write()
 }
 
 // ensurePrivate creates a directory with mode 0700, or sets that mode if the user owns it.
@@ -221,8 +302,11 @@ func (d *Daemon) Close() error {
 		return nil
 	}
 	var errs []error
-	if d.socket != nil {
-		if err := d.socket.Close(); !errors.Is(err, net.ErrClosed) { // the server has closed the listener already
+	for _, l := range []*net.UnixListener{d.clients, d.socket} {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // a server has closed the listener already
 			errs = append(errs, err)
 		}
 	}
@@ -252,7 +336,7 @@ func (g *userListener) Accept() (net.Conn, error) {
 		if err == nil && uid == g.uid {
 			return conn, nil
 		}
-		g.log.Warn("another user was kept from the control socket", "uid", uid, "error", err)
+		g.log.Warn("another user was kept from the socket of the host", "uid", uid, "error", err)
 		_ = conn.Close()
 	}
 }

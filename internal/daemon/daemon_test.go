@@ -113,7 +113,7 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 			if m := modeOf(t, filepath.Dir(socket)); m.Perm() != 0o700 {
 				t.Errorf("its directory has mode %v", m)
 			}
-			if m := modeOf(t, filepath.Join(tt.state, lockName)); m.Perm() != 0o600 {
+			if m := modeOf(t, filepath.Join(tt.state, place(0).lock())); m.Perm() != 0o600 {
 				t.Errorf("the lock has mode %v", m)
 			}
 			if err := d.Serves("http://127.0.0.1:7800/mcp"); err != nil {
@@ -223,7 +223,7 @@ func TestFoundWhileItWrites(t *testing.T) {
 			}
 		}
 	}()
-	f, err := os.Open(filepath.Join(state, lockName))
+	f, err := os.Open(filepath.Join(state, place(0).lock()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestFoundWhileItWrites(t *testing.T) {
 
 func TestForeignFileStays(t *testing.T) {
 	state := shortDir(t)
-	file := filepath.Join(state, socketName)
+	file := filepath.Join(state, place(0).control())
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}

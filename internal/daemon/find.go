@@ -6,16 +6,47 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // ErrNotRunning is the error of Find if no host answers for a state directory.
 var ErrNotRunning = errors.New("no exthost is running")
 
-// Find returns the Info of the host that runs with a state directory and answers on its
-// socket. The error is [ErrNotRunning] if there is none. Find leaves the files of a killed
-// host; the next Claim removes them.
+// Find returns the Info of a host that runs with a state directory and answers on its
+// socket: that of the first place, else of another one. The error is [ErrNotRunning] if
+// there is none. Find leaves the files of a killed host; the next Claim removes them.
 func Find(ctx context.Context, stateDir string) (Info, error) {
-	f, err := os.Open(filepath.Join(stateDir, lockName))
+	all, err := find(ctx, stateDir, 1)
+	if err != nil {
+		return Info{}, err
+	}
+	if len(all) == 0 {
+		return Info{}, ErrNotRunning
+	}
+	return all[0], nil
+}
+
+// FindAll is [Find] for all hosts that run with a state directory; none is no error.
+func FindAll(ctx context.Context, stateDir string) ([]Info, error) {
+	return find(ctx, stateDir, maxPlaces)
+}
+
+// find returns up to most hosts, in the order of their places.
+func find(ctx context.Context, stateDir string, most int) (all []Info, err error) {
+	for p := place(0); p < maxPlaces && len(all) < most; p++ {
+		info, err := findAt(ctx, filepath.Join(stateDir, p.lock()))
+		switch {
+		case err == nil:
+			all = append(all, info)
+		case !errors.Is(err, ErrNotRunning):
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func findAt(ctx context.Context, lock string) (Info, error) {
+	f, err := os.Open(lock)
 	if errors.Is(err, os.ErrNotExist) {
 		return Info{}, ErrNotRunning
 	}
@@ -37,8 +68,49 @@ func Find(ctx context.Context, stateDir string) (Info, error) {
 	return info, conn.Close()
 }
 
+// lockPoll is the interval at which Exclusive tries again.
+const lockPoll = 10 * time.Millisecond
+
+// Exclusive waits until no other process has it for a state directory, which it creates,
+// or ctx ends. Processes that may start a host take turns by it. release ends the turn.
+func Exclusive(ctx context.Context, stateDir string) (release func(), err error) {
+	if err := ensurePrivate(stateDir); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(stateDir, ".exthost.start"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(lockPoll)
+	defer tick.Stop()
+	for {
+		err := tryLock(f)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, errLocked) {
+			return nil, errors.Join(err, f.Close())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		}
+	}
+}
+
 // Dial connects to the socket.
 func (i Info) Dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", i.Socket)
+}
+
+// DialClients connects to the socket for relayed clients.
+func (i Info) DialClients(ctx context.Context) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", i.Clients)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }

@@ -3,6 +3,7 @@ package peertest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -31,6 +33,11 @@ func newHost(t *testing.T, extensions string) *host {
 	processtest.Leaks(t)
 	h := &host{peers: p, extensions: extensions, home: t.TempDir(), stderr: newTranscript()}
 	t.Cleanup(func() {
+		// A client on stdio has started a host in the background, unless one served HTTP.
+		out, err := h.command([]string{program, "stop"}).Output()
+		if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != console.ExitNotFound) {
+			t.Errorf("exthost stop: %v, %s", err, out)
+		}
 		if t.Failed() {
 			t.Logf("the host's stderr:\n%s", h.stderr)
 		}

@@ -52,6 +52,10 @@ func Contain(program string) *Containment {
 	return c
 }
 
+// Contained reports whether this process descends from a child of a host, and so ends with
+// that host.
+func Contained() bool { return os.Getenv(cookieVar) != "" }
+
 // initProgram is the executable for the init of a pid namespace; "" for none.
 func (c *Containment) initProgram() string {
 	if c == nil {

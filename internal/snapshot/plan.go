@@ -101,6 +101,23 @@ func (p *Plan) Units() (list []unit.Runner) {
 	return list
 }
 
+// Variables returns the names of the environment variables that the plan depends on: those
+// that the configuration refers to or passes, and those that manifests state, also of
+// extensions that lack one. Sorted, each once.
+func (p *Plan) Variables() []string {
+	names := slices.Concat(p.Config.Variables, p.Config.Extensions.Env.Pass)
+	for x := range p.Ordered {
+		names = append(names, stated(x.Candidate.Manifest)...)
+	}
+	for _, c := range p.Skipped {
+		if c.Manifest != nil {
+			names = append(names, stated(c.Manifest)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Ordered yields the extensions as discovered.
 func (p *Plan) Ordered(yield func(*unit.Extension) bool) {
 	for _, id := range p.Order {

@@ -150,7 +150,7 @@ func relay(ctx context.Context, c *console.Console, socket string, argv []string
 	}
 	defer l.Close() // and removes the socket
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	f := &feed{unheard: func() { l.Close() }}
+	f := &feed{unheard: func() { l.Close() }, attached: make(chan struct{})}
 	go f.run(c.In) // ends with stdin, or with this process
 	fmt.Fprintf(c.Err, "I! it is not started; in another terminal: exthost attach %s\n", socket)
 	conn, err := l.AcceptUnix()
@@ -188,9 +188,15 @@ func listenFor(socket string) (*net.UnixListener, error) {
 	return l, os.Chmod(socket, 0o600)
 }
 
+// maxKept bounds the messages that are kept until a process attaches. The host waits with
+// further ones.
+const maxKept = 4 << 20
+
 // feed passes on the messages of the host, and keeps them until a process attaches.
 type feed struct {
 	unheard func() // called when the host ends before a process attaches
+
+	attached chan struct{} // closed by into
 
 	mu   sync.Mutex // guards what follows
 	kept []byte
@@ -215,6 +221,11 @@ func (f *feed) run(from io.Reader) {
 // Write never fails: relay sees the end of the attached process where it reads.
 func (f *feed) Write(p []byte) (int, error) {
 	f.mu.Lock()
+	if f.to == nil && len(f.kept)+len(p) > maxKept {
+		f.mu.Unlock()
+		<-f.attached // or until this process ends
+		f.mu.Lock()
+	}
 	defer f.mu.Unlock()
 	if f.to != nil {
 		_, _ = f.to.Write(p)
@@ -230,6 +241,7 @@ func (f *feed) into(conn *net.UnixConn) {
 	defer f.mu.Unlock()
 	_, _ = conn.Write(f.kept)
 	f.kept, f.to = nil, conn
+	close(f.attached)
 	if f.end {
 		_ = conn.CloseWrite()
 	}

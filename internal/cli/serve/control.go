@@ -29,17 +29,20 @@ const overStdio = "stdio"
 
 // claim makes this process the host that the operator of the directory reaches. It
 // returns nil when another process is that host. This is an error only when two HTTP
-// hosts would share one state: clients start several hosts with --stdio.
+// hosts would share one state: clients start several hosts with --stdio --own.
 func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return nil, nil // exthost.Open fails with the same error
 	}
-	info := daemon.Info{Scope: hosts.Scope(r.console, cfg)}
+	info, runtimeDir := daemon.Info{Scope: hosts.Scope(r.console, cfg)}, os.Getenv("XDG_RUNTIME_DIR")
 	if r.stdio {
 		info.Serves = overStdio
 	}
-	d, err := daemon.Claim(state, os.Getenv("XDG_RUNTIME_DIR"), info)
+	if r.background == asHost {
+		return claimNext(state, runtimeDir, info)
+	}
+	d, err := daemon.Claim(state, runtimeDir, info)
 	if err == nil {
 		return d, nil
 	}
@@ -51,11 +54,21 @@ func (r *run) claim(cfg *config.Config) (*daemon.Daemon, error) {
 		return nil, alreadyRunning(holder.Info)
 	case running:
 		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: fmt.Sprintf("exthost serve --stdio, pid %d, runs in this directory too", holder.Info.PID),
-			Hint: "exthost status, restart and logs speak to that one"})
+			Hint: "exthost status, restart and logs speak to that one; exthost stop ends it"})
+		return claimNext(state, runtimeDir, info)
 	default:
 		r.console.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "no control socket: " + err.Error(), Hint: "exthost status, restart and logs do not reach this host"})
 	}
 	return nil, nil
+}
+
+// claimNext makes this process a host beside others of the directory.
+func claimNext(state, runtimeDir string, info daemon.Info) (*daemon.Daemon, error) {
+	d, err := daemon.ClaimNext(state, runtimeDir, info)
+	if _, running := errors.AsType[*daemon.RunningError](err); running {
+		return nil, &console.Error{Code: console.ExitFailed, Text: "too many hosts run in " + hosts.Here() + ", each with another configuration or environment", Hint: "exthost stop ends them"}
+	}
+	return d, err
 }
 
 func alreadyRunning(i daemon.Info) error {

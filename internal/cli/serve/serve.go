@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,8 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/relay"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -31,12 +34,19 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the extensions and serve their tools over MCP",
 		Long: "Run the extensions and serve their tools over MCP: over HTTP at /mcp (and /sse for old\n" +
-			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.",
+			"clients), or with --stdio on stdin and stdout. Ctrl-C stops everything.\n\n" +
+			"All clients on stdio of a directory share one host, which runs in the background and ends\n" +
+			"server.idle_exit after the last client; --own gives a client a host of its own. An exthost\n" +
+			"serve of the directory takes the clients on stdio as well. Clients with other --config,\n" +
+			"--extensions or values of the variables that extensions declare do not share a host.",
 		Example: "  exthost serve --watch\n  exthost serve --listen 127.0.0.1:0\n  claude mcp add exthost -- exthost serve --stdio",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if r.stdio && listen != "" {
+			switch {
+			case r.stdio && listen != "":
 				return console.Usagef("exthost serve --help", "--stdio and --listen exclude each other: one client on stdin, or HTTP")
+			case r.own && !r.stdio:
+				return console.Usagef("exthost serve --help", "--own is for --stdio")
 			}
 			if listen != "" {
 				r.flags = append(r.flags, config.Flag{Name: "--listen", Key: "server.listen", Values: []string{listen}})
@@ -44,12 +54,16 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 			if cmd.Flags().Changed("watch") {
 				r.flags = append(r.flags, config.Flag{Name: "--watch", Key: "extensions.watch.enabled", Values: []string{"true"}},
 					config.Flag{Name: "--watch", Key: "extensions.watch.mode", Values: []string{watch}})
+				r.watch = watch
 			}
-			return r.serve(cmd.Context())
+			return r.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "serve HTTP on `ADDR`, port 0 is any free one (default 127.0.0.1:7800)")
 	cmd.Flags().BoolVar(&r.stdio, "stdio", false, "serve one MCP client on stdin and stdout instead of HTTP")
+	cmd.Flags().BoolVar(&r.own, "own", false, "with --stdio: run a host for this client alone, which ends with the client")
+	cmd.Flags().StringVar(&r.background, "background", "", "be a part of the host in the background")
+	_ = cmd.Flags().MarkHidden("background")
 	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
 	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
@@ -59,15 +73,18 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 
 // run is one run of exthost serve.
 type run struct {
-	console       *console.Console
-	stdio, strict bool
-	flags         []config.Flag // laid over the configuration
-	onHangup      func(act func())
+	console            *console.Console
+	stdio, strict, own bool
+	background         string        // see asLauncher and asHost; "": this is neither
+	watch              string        // --watch
+	flags              []config.Flag // laid over the configuration
+	onHangup           func(act func())
 
-	log   *slog.Logger
-	began time.Time
-	level slog.Level    // of the log
-	shown slog.LevelVar // the same, once the operator is greeted
+	log     *slog.Logger
+	clients atomic.Pointer[relay.Host] // nil: no relay can connect
+	began   time.Time
+	level   slog.Level    // of the log
+	shown   slog.LevelVar // the same, once the operator is greeted
 }
 
 // front is one way to serve a host.
@@ -86,19 +103,12 @@ func (r *run) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.level = console.Level(cfg.Log.Level)
-	if r.shown.Set(r.level); r.greets() {
-		r.shown.Set(console.Silent) // the greeting tells the events of the start better
-	}
-	if r.log, err = r.console.Logger(cfg.Log, &r.shown); err != nil {
-		return err
-	}
-	d, err := r.claim(cfg)
-	if err != nil {
-		return err
-	}
+	d, err := r.begin(cfg)
 	if d != nil {
 		defer d.Close() // after an error below
+	}
+	if err != nil {
+		return err
 	}
 	f := r.stdioFront()
 	if !r.stdio {
@@ -108,19 +118,46 @@ func (r *run) serve(ctx context.Context) error {
 		defer f.operator.forget()
 	}
 	r.began = time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, PolicyKinds: hosts.PolicyKinds, Reread: r.reread, Disable: r.disabler(), Mode: exthost.Mode{Background: true}})
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, PolicyKinds: hosts.PolicyKinds, Reread: r.reread, Disable: r.disabler(),
+		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return err
 	}
 	endControl := control(d, f, host, r.log)
 	r.onHangup(func() { reload(ctx, host, f, r.log) })
-	if r.strict && host.Ready(ctx) == nil {
+	if r.strict && r.background == "" && host.Ready(ctx) == nil {
 		err = strictness(host.Status()) // which keeps the host from serving
 	}
 	if err == nil {
-		err = r.serveHost(ctx, host, f)
+		err = r.serveClients(ctx, cfg, d, host, f)
 	}
 	return errors.Join(err, host.Close(), endControl())
+}
+
+// begin opens the log and claims the directory. d may be set beside an error.
+func (r *run) begin(cfg *config.Config) (d *daemon.Daemon, err error) {
+	if r.background == asHost {
+		if d, err = r.claim(cfg); err == nil {
+			err = r.logToFile(d)
+		}
+	}
+	if err == nil {
+		err = r.openLog(cfg)
+	}
+	if err == nil && r.background == "" {
+		d, err = r.claim(cfg)
+	}
+	return d, err
+}
+
+// openLog makes the log on stderr, and the one in a file of the configuration.
+func (r *run) openLog(cfg *config.Config) (err error) {
+	r.level = console.Level(cfg.Log.Level)
+	if r.shown.Set(r.level); r.greets() {
+		r.shown.Set(console.Silent) // the greeting tells the events of the start better
+	}
+	r.log, err = r.console.Logger(cfg.Log, &r.shown)
+	return err
 }
 
 // serveHost serves until ctx ends, which is no error, or the front does.

@@ -12,8 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// descriptor is a file or a socket.
+type descriptor interface {
+	syscall.Conn
+	SetWriteDeadline(t time.Time) error
+}
+
 func newSink(w io.WriteCloser) sink {
-	f, ok := w.(*os.File)
+	f, ok := w.(descriptor)
 	if !ok || f.SetWriteDeadline(time.Time{}) != nil { // a deadline works only on a file that can be polled
 		return streamSink{w}
 	}
@@ -27,10 +33,11 @@ func newSink(w io.WriteCloser) sink {
 	return s
 }
 
-// fileSink writes to a file that does not block, such as a pipe made by os.Pipe.
+// fileSink writes to a file that does not block, such as a pipe made by os.Pipe, or to a
+// socket.
 // One goroutine at a time uses it.
 type fileSink struct {
-	f          *os.File
+	f          descriptor
 	raw        syscall.RawConn
 	once, wait func(fd uintptr) bool // bound methods, made once to save an allocation per write
 	b          []byte

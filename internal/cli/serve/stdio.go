@@ -1,0 +1,179 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/relay"
+	"github.com/exthost/exthost/mcpserver"
+)
+
+// The values of --background. A relay starts a launcher, which starts the host and ends: the
+// host is then no descendant of the client, which may kill all of its descendants.
+const (
+	asLauncher = "launcher"
+	asHost     = "host"
+)
+
+// run does what the flags say.
+func (r *run) run(ctx context.Context) error {
+	switch {
+	case r.background == asLauncher:
+		argv, err := backgroundArgv(asHost)
+		if err != nil {
+			return err
+		}
+		return relay.Launch(argv)
+	case r.background == asHost:
+		err := r.serve(ctx)
+		if e, ok := errors.AsType[*console.Error](err); ok {
+			relay.Report(&relay.Fault{Text: e.Text, Hint: e.Hint, Code: e.Code})
+		} else if err != nil {
+			relay.Report(&relay.Fault{Text: err.Error(), Code: console.ExitCode(err)})
+		}
+		return err
+	case r.stdio && !r.own && !process.Contained(): // a contained host ends with the client in any case
+		err := r.relay(ctx)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	return r.serve(ctx)
+}
+
+// backgroundArgv is the command line of this process for a part of the host in the
+// background.
+func backgroundArgv(as string) ([]string, error) {
+	program, err := relay.Program()
+	if err != nil {
+		return nil, err
+	}
+	argv := append([]string{program}, os.Args[1:]...)
+	return append(argv, "--background="+as), nil // the last one counts
+}
+
+// relay connects the client on stdio to the host of the directory.
+func (r *run) relay(ctx context.Context) error {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return err
+	}
+	argv, err := backgroundArgv(asLauncher)
+	if err != nil {
+		return err
+	}
+	client := &relay.Client{StateDir: state, Version: exthost.Version(), Flags: r.relayFlags(), Strict: r.strict, Environ: os.Environ(),
+		Start: func(ctx context.Context) error { return relay.Start(ctx, argv, daemon.LogFile(state)) },
+		Warn:  func(text string) { r.console.Warn("%s", console.Safe(text)) }}
+	err = relay.Run(ctx, relay.Options{In: r.console.In.(*os.File), Out: r.console.Out.(*os.File), Connect: client.Connect})
+	if f, ok := errors.AsType[*relay.Fault](err); ok {
+		return &console.Error{Code: f.Code, Text: f.Text, Hint: f.Hint}
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// relayFlags are the flags that select a host.
+func (r *run) relayFlags() relay.Flags {
+	f := relay.Flags{Watch: r.watch}
+	if r.console.Config != "" {
+		f.Config = absolute(r.console.Config)
+	}
+	for _, dir := range r.console.Extensions {
+		f.Extensions = append(f.Extensions, absolute(dir))
+	}
+	return f
+}
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path // without a working directory no file of it is found either
+}
+
+// logToFile has the log of a host in the background go to a file.
+func (r *run) logToFile(d *daemon.Daemon) error {
+	log, err := relay.OpenLog(d.LogFile())
+	if err != nil {
+		return err
+	}
+	r.console.Err = log
+	return d.SetLog(d.LogFile())
+}
+
+// serveClients serves f, and the clients that relays connect beside it.
+func (r *run) serveClients(ctx context.Context, cfg *config.Config, d *daemon.Daemon, h *exthost.Host, f front) error {
+	if d == nil || r.own {
+		return r.serveHost(ctx, h, f)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	listener, err := d.ListenClients(r.log)
+	if err != nil {
+		return err
+	}
+	clients, err := r.relayed(cfg, h, stop)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	r.clients.Store(clients)
+	if r.background == asHost {
+		relay.Report(nil)
+		return r.serveHost(ctx, h, front{serve: func(ctx context.Context, _ *exthost.Host) error {
+			clients.Run(ctx, listener)
+			return nil
+		}})
+	}
+	ended := make(chan struct{})
+	go func() { clients.Run(ctx, listener); close(ended) }()
+	err = r.serveHost(ctx, h, f)
+	stop()
+	<-ended
+	return err
+}
+
+// relayed is the side of the host for clients of relays.
+func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.Host, error) {
+	build, err := relay.Build()
+	if err != nil {
+		return nil, err
+	}
+	server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
+	return relay.NewHost(relay.HostOptions{
+		Build: build, Version: exthost.Version(), Flags: r.relayFlags(), Environ: os.Environ(), Log: r.log,
+		Variables: func() []string { return exthost.Variables(h) }, Stop: stop, Background: r.background == asHost, IdleExit: time.Duration(cfg.Server.IdleExit),
+		Serve: func(ctx context.Context, conn net.Conn, caller string) {
+			if err := server.ServeStdio(mcpserver.WithCaller(ctx, caller), conn, conn); err != nil && ctx.Err() == nil {
+				r.log.Debug("a client on stdio has gone", "client", caller, "error", err)
+			}
+		},
+		Strict: func(ctx context.Context) *relay.Fault {
+			if h.Ready(ctx) != nil {
+				return nil
+			}
+			if e, ok := errors.AsType[*console.Error](strictness(h.Status())); ok {
+				return &relay.Fault{Text: e.Text, Hint: e.Hint, Code: e.Code}
+			}
+			return nil
+		},
+	}), nil
+}
+
+// recheck has clients leave that depend on other variables since a reload.
+func (r *run) recheck() {
+	if clients := r.clients.Load(); clients != nil {
+		clients.Recheck()
+	}
+}

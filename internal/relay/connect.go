@@ -1,0 +1,176 @@
+package relay
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/exthost/exthost/internal/daemon"
+)
+
+// callerPrefix begins the names of relayed clients, as policies see them.
+const callerPrefix = "stdio:"
+
+const maxCaller = 64
+
+// Client is what a relay says of its client, and where it looks for hosts.
+type Client struct {
+	StateDir string // of the directory
+	Version  string // of this program
+	Flags    Flags
+	Strict   bool     // take no host in which anything is broken
+	Environ  []string // NAME=value
+	// Start starts a host in the background and returns when it takes clients.
+	Start func(ctx context.Context) error
+	// Warn tells a person something; nil tells nobody.
+	Warn func(text string)
+
+	caller string          // "" before the first Connect
+	build  string          // of the program that a host must be
+	warned map[string]bool // builds that the person knows of
+}
+
+// Connect returns a connection to a host of the directory that has taken the client: to one
+// that runs, else to a new one. Of clients that come at the same time, one starts a host.
+// The error is a *Fault if the host does not start or refuses a strict client.
+func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
+	if c.caller == "" {
+		c.caller = fmt.Sprintf("%s%d-%s", callerPrefix, os.Getpid(), strings.ToLower(rand.Text()[:8]))
+	}
+	var err error
+	if c.build, err = Installed(); err != nil {
+		return nil, err
+	}
+	if conn, _, err := c.find(ctx); conn != nil || err != nil {
+		return conn, err
+	}
+	release, err := daemon.Exclusive(ctx, c.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if conn, _, err := c.find(ctx); conn != nil || err != nil { // of a client that came first
+		return conn, err
+	}
+	if err := c.Start(ctx); err != nil {
+		return nil, err
+	}
+	conn, refused, err := c.find(ctx)
+	if conn == nil && err == nil {
+		err = &Fault{Text: "an exthost was started, and does not take this client: " + strings.Join(refused, "; "), Hint: "exthost stop, then try again", Code: 1}
+	}
+	return conn, err
+}
+
+// find asks the hosts that run, one after another. refused has their reasons.
+func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string, err error) {
+	all, err := daemon.FindAll(ctx, c.StateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, info := range all {
+		if info.Clients == "" {
+			continue
+		}
+		conn, reason, err := c.attach(ctx, info)
+		if conn != nil || ctx.Err() != nil {
+			return conn, nil, ctx.Err()
+		}
+		if f, ok := errors.AsType[*Fault](err); ok {
+			return nil, nil, f
+		}
+		if err != nil { // it has just ended
+			reason = err.Error()
+		}
+		refused = append(refused, fmt.Sprintf("pid %d: %s", info.PID, reason))
+	}
+	return nil, refused, nil
+}
+
+// attach asks one host.
+func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixConn, refused string, err error) {
+	conn, hello, err := greet(ctx, info)
+	if err != nil {
+		return nil, "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer func() {
+		if !stop() || err != nil || refused != "" {
+			_ = conn.Close()
+			conn = nil
+		}
+	}()
+	if hello.Wire != wireVersion || hello.Build != c.build {
+		c.supersede(conn, hello)
+		return conn, "it is another version, " + hello.Version, nil
+	}
+	q := request{Verb: verbAttach, Caller: c.caller, Flags: c.Flags, Strict: c.Strict, Env: parseEnviron(c.Environ).digests(hello.Nonce)}
+	if err := send(conn, q); err != nil {
+		return conn, "", err
+	}
+	timeout := helloTimeout
+	if c.Strict {
+		timeout = 0 // the extensions start first; ctx ends the wait
+	}
+	var a answer
+	if err := receive(conn, timeout, &a); err != nil {
+		return conn, "", err
+	}
+	switch {
+	case a.Fault != nil:
+		return conn, "", a.Fault
+	case !a.OK:
+		return conn, a.Refused, nil
+	}
+	return conn, "", nil
+}
+
+// greet connects to a host and reads what it says of itself.
+func greet(ctx context.Context, info daemon.Info) (*net.UnixConn, greeting, error) {
+	var hello greeting
+	conn, err := info.DialClients(ctx)
+	if err != nil {
+		return nil, hello, err
+	}
+	if err := receive(conn, helloTimeout, &hello); err != nil {
+		return nil, hello, errors.Join(err, conn.Close())
+	}
+	return conn, hello, nil
+}
+
+// supersede has the host of another program end with its last client. A client never talks
+// to such a host: it gets one of its own program, beside the other.
+func (c *Client) supersede(conn net.Conn, hello greeting) {
+	if hello.Wire == wireVersion {
+		_ = send(conn, request{Verb: verbRetire})
+	}
+	if c.warned[hello.Build] || c.Warn == nil {
+		return
+	}
+	if c.warned == nil {
+		c.warned = make(map[string]bool)
+	}
+	c.warned[hello.Build] = true
+	c.Warn(fmt.Sprintf("an exthost of another version runs in this directory, pid %d, %s; this client gets a host of version %s beside it", hello.PID, hello.Version, c.Version))
+}
+
+// Stop has a host end, and returns when its process has ended. The host of another program
+// understands it too.
+func Stop(ctx context.Context, info daemon.Info) error {
+	conn, _, err := greet(ctx, info)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if err := send(conn, request{Verb: verbStop}); err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, conn) // until the end of the process
+	return ctx.Err()
+}

@@ -1,0 +1,199 @@
+package relay
+
+import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Each connection begins with three lines of JSON: the host's greeting, the relay's
+// request and the host's answer. The client's messages follow an answer that is OK.
+
+// wireVersion changes with the meaning of these lines.
+const wireVersion = 1
+
+// maxHello bounds a line of the handshake; an environment of 1000 variables takes 60 KiB.
+const maxHello = 1 << 20
+
+// helloTimeout bounds the handshake, except the wait for the extensions of a strict client.
+const helloTimeout = 10 * time.Second
+
+// greeting is what a host says of itself.
+type greeting struct {
+	Wire    int    `json:"wire"`
+	Build   string `json:"build"`   // of the program; see Build
+	Version string `json:"version"` // the same, for people
+	PID     int    `json:"pid"`
+	Nonce   string `json:"nonce"` // the key of the digests in the request
+}
+
+// The verbs of a request.
+const (
+	verbAttach = "attach" // take this client
+	verbRetire = "retire" // end with the last client: a newer program is in use
+	verbStop   = "stop"   // end now
+)
+
+// request is what a relay asks for.
+type request struct {
+	Verb   string            `json:"verb"`
+	Caller string            `json:"caller,omitempty"` // unique name of the client, for policies
+	Flags  Flags             `json:"flags"`
+	Strict bool              `json:"strict,omitempty"` // refuse the client while anything is broken
+	Env    map[string]string `json:"env,omitempty"`    // digest of each variable, by name
+}
+
+// answer decides about a request.
+type answer struct {
+	OK      bool   `json:"ok"`
+	Refused string `json:"refused,omitempty"` // why this host is not the client's; another one may be
+	Fault   *Fault `json:"fault,omitempty"`   // why no host can be the client's
+}
+
+// Flags are the flags of exthost serve that select a host.
+type Flags struct {
+	Config     string   `json:"config,omitempty"`     // absolute path of --config
+	Extensions []string `json:"extensions,omitempty"` // absolute paths of --extensions
+	Watch      string   `json:"watch,omitempty"`      // --watch; "": the client does not mind
+}
+
+// differ returns the flag that keeps a client with the flags f from a host with the flags
+// host; "" if there is none.
+func (f Flags) differ(host Flags) string {
+	switch {
+	case f.Config != host.Config:
+		return "--config"
+	case !slices.Equal(f.Extensions, host.Extensions):
+		return "--extensions"
+	case f.Watch != "" && f.Watch != host.Watch:
+		return "--watch"
+	}
+	return ""
+}
+
+// Fault is an error with what a command line shows of it.
+type Fault struct {
+	Text string `json:"text"`
+	Hint string `json:"hint,omitempty"` // the next command
+	Code int    `json:"code"`           // exit code
+}
+
+func (f *Fault) Error() string { return f.Text }
+
+// environment is a set of variables by name.
+type environment map[string]string
+
+func parseEnviron(environ []string) environment {
+	env := make(environment, len(environ))
+	for _, kv := range environ {
+		if i := strings.Index(kv[min(1, len(kv)):], "="); i >= 0 { // on Windows a name can start with "="
+			env[envName(kv[:i+1])] = kv[i+2:]
+		}
+	}
+	return env
+}
+
+// envName is the same for all spellings of the name of a variable.
+func envName(name string) string {
+	if runtime.GOOS == "windows" {
+		return strings.ToUpper(name)
+	}
+	return name
+}
+
+// digests returns a keyed hash of each variable: the values do not leave the process.
+func (e environment) digests(nonce string) map[string]string {
+	sums := make(map[string]string, len(e))
+	for name, value := range e {
+		sums[name] = digest(nonce, name, value)
+	}
+	return sums
+}
+
+func digest(nonce, name, value string) string {
+	mac := hmac.New(sha256.New, []byte(nonce))
+	_, _ = io.WriteString(mac, name+"\x00"+value)
+	return base64.RawStdEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// located are the variables that say where the files of the configuration are.
+var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PROGRAMDATA"}
+
+// settings begins the names of the variables that set keys of the configuration.
+const settings = "EXTHOST_"
+
+// differ returns the name of a variable that has another value for a client with these
+// digests, among names, those of the configuration and located; "" if there is none.
+func (e environment) differ(sums map[string]string, nonce string, names []string) string {
+	all := slices.Concat(names, located)
+	for name := range e {
+		if strings.HasPrefix(name, settings) {
+			all = append(all, name)
+		}
+	}
+	for name := range sums {
+		if strings.HasPrefix(name, settings) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
+		value, here := e[envName(name)]
+		sum, there := sums[envName(name)]
+		if here != there || here && !hmac.Equal([]byte(sum), []byte(digest(nonce, envName(name), value))) {
+			return name
+		}
+	}
+	return ""
+}
+
+func newNonce() string { return rand.Text() }
+
+// send writes one line of the handshake.
+func send(conn net.Conn, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(helloTimeout)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(append(data, '\n')); err != nil {
+		return err
+	}
+	return conn.SetWriteDeadline(time.Time{})
+}
+
+// receive reads one line of the handshake. Nothing may follow, because each side waits for
+// the other.
+func receive(conn net.Conn, timeout time.Duration, into any) error {
+	var deadline time.Time
+	if timeout > 0 {
+		deadline = time.Now().Add(timeout)
+	}
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	r := bufio.NewReader(io.LimitReader(conn, maxHello))
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if r.Buffered() > 0 {
+		return errors.New("the other side of the relay does not wait for its turn")
+	}
+	if err := json.Unmarshal(line, into); err != nil {
+		return err
+	}
+	return conn.SetReadDeadline(time.Time{})
+}

@@ -1,0 +1,257 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// HostOptions are what a host gives its clients.
+type HostOptions struct {
+	Build, Version string   // of this program
+	Flags          Flags    // that the host was started with
+	Environ        []string // that the host was started with, NAME=value
+	Log            *slog.Logger
+
+	// Variables returns the names of the variables that extensions and configuration depend
+	// on now. A client in whose environment they differ is refused.
+	Variables func() []string
+	// Serve serves a client until it leaves or ctx ends. caller is the name that policies
+	// know it by.
+	Serve func(ctx context.Context, conn net.Conn, caller string)
+	// Strict waits until all extensions have started or failed, and returns what a strict
+	// client is refused for; nil if there is nothing.
+	Strict func(ctx context.Context) *Fault
+	// Stop ends the host when somebody asks for that. It must not wait.
+	Stop func()
+	// Background is true for a host that serves relayed clients alone: Run then returns
+	// when there were no clients for IdleExit (0: never), or when the last one has left and
+	// a newer program is in use.
+	Background bool
+	IdleExit   time.Duration
+}
+
+// Host is the side of a host: it takes the clients that relays connect.
+type Host struct {
+	HostOptions
+	env     environment
+	changed chan struct{} // has a token when open or retired changed
+
+	mu      sync.Mutex
+	open    map[*client]struct{}
+	retired bool // a newer program is in use
+}
+
+// NewHost returns a host, which takes clients while it runs.
+func NewHost(o HostOptions) *Host {
+	return &Host{HostOptions: o, env: parseEnviron(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
+}
+
+// client is a connection of a relay.
+type client struct {
+	env    map[string]string // digests
+	nonce  string
+	cancel context.CancelFunc
+}
+
+// maxClients bounds the clients of a host.
+const maxClients = 1024
+
+// Run takes clients from l until ctx ends, or the host is no longer needed, and returns when
+// all have left. It closes l.
+func (h *Host) Run(ctx context.Context, l net.Listener) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		h.idle(ctx)
+		cancel()
+	})
+	for {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			running.Go(func() { h.take(ctx, conn) })
+		case ctx.Err() != nil:
+			return
+		default:
+			h.Log.Warn("a client could not be accepted", "error", err)
+			if !pause(ctx) { // too many open files, for instance
+				return
+			}
+		}
+	}
+}
+
+// pause waits a moment, unless ctx ends.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// idle returns when there were no clients for IdleExit, or ctx ends.
+func (h *Host) idle(ctx context.Context) {
+	timer := time.NewTimer(0)
+	<-timer.C
+	for {
+		h.mu.Lock()
+		empty, retired := len(h.open) == 0, h.retired
+		h.mu.Unlock()
+		switch {
+		case empty && retired:
+			h.Log.Info("the last client has left, and a newer exthost is in use")
+			return
+		case empty && h.Background && h.IdleExit > 0:
+			timer.Reset(h.IdleExit)
+		default:
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+			h.Log.Info("there were no clients", "for", h.IdleExit.String())
+			return
+		case <-h.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// take serves one connection.
+func (h *Host) take(ctx context.Context, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	c, caller, err := h.welcome(ctx, cancel, conn)
+	if errors.Is(err, errStopped) {
+		return // and the connection stays open
+	}
+	defer h.remove(c)
+	defer conn.Close()
+	switch {
+	case err != nil && ctx.Err() == nil:
+		h.Log.Warn("a relay does not keep to its protocol", "error", err)
+	case c != nil && stop():
+		h.Serve(ctx, conn, caller)
+	}
+}
+
+// errStopped is the end of a handshake with exthost stop.
+var errStopped = errors.New("the host is stopped")
+
+// untilExit has the connections of exthost stop, which waits until the end of the process
+// closes them.
+var untilExit sync.Map
+
+// welcome is the handshake. It returns nil for a connection that is not a client.
+func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, string, error) {
+	nonce := newNonce()
+	if err := send(conn, greeting{wireVersion, h.Build, h.Version, os.Getpid(), nonce}); err != nil {
+		return nil, "", nil // somebody looked whether there is a host
+	}
+	var q request
+	if err := receive(conn, helloTimeout, &q); err != nil {
+		return nil, "", nil
+	}
+	switch q.Verb {
+	case verbAttach:
+	case verbRetire:
+		h.retire()
+		return nil, "", nil
+	case verbStop:
+		untilExit.Store(conn, struct{}{})
+		h.Log.Info("exthost stop")
+		h.Stop()
+		return nil, "", errStopped
+	default:
+		return nil, "", fmt.Errorf("it asks for %q", q.Verb)
+	}
+	if !strings.HasPrefix(q.Caller, callerPrefix) || len(q.Caller) > maxCaller {
+		return nil, "", errors.New("it does not name its client")
+	}
+	c := &client{env: q.Env, nonce: nonce, cancel: cancel}
+	a := h.admit(ctx, &q, c)
+	if err := send(conn, a); err != nil || !a.OK {
+		h.remove(c)
+		return nil, "", nil
+	}
+	return c, q.Caller, nil
+}
+
+// admit decides about a client, and adds it.
+func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
+	if flag := q.Flags.differ(h.Flags); flag != "" {
+		return answer{Refused: "its " + flag + " differs"}
+	}
+	if name := h.env.differ(q.Env, c.nonce, h.Variables()); name != "" {
+		return answer{Refused: "its variable " + name + " has another value"}
+	}
+	h.mu.Lock()
+	switch {
+	case h.retired:
+		h.mu.Unlock()
+		return answer{Refused: "it ends with its last client"}
+	case len(h.open) >= maxClients:
+		h.mu.Unlock()
+		return answer{Refused: fmt.Sprintf("it has %d clients", maxClients)}
+	}
+	h.open[c] = struct{}{}
+	h.mu.Unlock()
+	h.signal()
+	if q.Strict {
+		if f := h.Strict(ctx); f != nil {
+			return answer{Fault: f}
+		}
+	}
+	return answer{OK: true}
+}
+
+func (h *Host) remove(c *client) {
+	if c == nil {
+		return
+	}
+	h.mu.Lock()
+	delete(h.open, c)
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *Host) retire() {
+	h.mu.Lock()
+	h.retired = h.Background
+	h.mu.Unlock()
+	h.signal()
+}
+
+func (h *Host) signal() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Recheck ends the sessions of the clients for which the host is no longer the right one,
+// because the extensions depend on other variables now. Their relays find another host.
+func (h *Host) Recheck() {
+	names := h.Variables()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.open {
+		if name := h.env.differ(c.env, c.nonce, names); name != "" {
+			h.Log.Info("a client gets another host, because a variable that matters now differs", "variable", name)
+			c.cancel()
+		}
+	}
+}

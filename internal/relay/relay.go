@@ -1,0 +1,367 @@
+// Package relay lets the MCP clients of a directory share one host. A relay is the process
+// that a client starts: it passes the client's messages to a host over a unix socket, which
+// the host serves with a [Host], and passes back what the host says. It knows no more of a
+// message than its id and its method.
+//
+// A relay outlives its host. Each request in flight at the end of the host gets one error.
+// The next message of the client finds or starts another host, in which the relay opens the
+// client's session again.
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Options are what a relay connects.
+type Options struct {
+	In  io.ReadCloser  // of the client; its end is the end of the client
+	Out io.WriteCloser // to the client
+	// Connect returns a connection to a host that has taken the client.
+	Connect func(ctx context.Context) (*net.UnixConn, error)
+}
+
+// Run relays the messages of one client until In ends and the host has answered, which is
+// no error, until the client takes no more answers, or until ctx ends. An error of the first
+// Connect is returned before In is read. Run closes In and Out. A read or write that its
+// Close does not interrupt, such as that of a terminal, outlives Run.
+func Run(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &relay{ctx: ctx, connect: o.Connect, out: output{w: o.Out}, broken: make(chan error, 1), table: newTable()}
+	if _, err := r.linked(); err != nil {
+		return err
+	}
+	read := make(chan error, 1)
+	go func() { read <- r.upstream(o.In) }()
+	var err error
+	select {
+	case err = <-read:
+	case err = <-r.broken:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	cancel()
+	_, _ = o.In.Close(), o.Out.Close() // interrupts what is blocked
+	ended := make(chan struct{})
+	go func() { r.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(endTimeout):
+	}
+	return err
+}
+
+// endTimeout bounds the wait for a write to a client that does not read.
+const endTimeout = time.Second
+
+// relay is the state of one Run.
+type relay struct {
+	ctx     context.Context
+	connect func(ctx context.Context) (*net.UnixConn, error)
+	out     output
+	broken  chan error     // the first failed write to the client
+	running sync.WaitGroup // of links
+	table   *table
+	session session // used by upstream alone, but for its answer
+
+	scan  scanner // of upstream
+	noted []line  // of upstream: the lines that end in the current piece
+
+	mu   sync.Mutex
+	link *link // nil: there is none
+}
+
+// stream is a connection whose reads and writes block a thread each, where the system can
+// do that: they wake sooner than those that the poller of the Go runtime wakes.
+type stream interface {
+	io.ReadWriteCloser // Close interrupts reads and writes
+	CloseWrite() error
+}
+
+// link is a connection to a host.
+type link struct {
+	conn stream
+	in   *lineReader
+	lost chan struct{} // closed when the end of the host has been told to the client
+}
+
+// line is a line of the client that ends in a piece.
+type line struct {
+	envelope
+	text []byte // nil if its beginning was in another piece
+}
+
+// upstream passes on what the client says, until the client has left and the host has ended
+// the session.
+func (r *relay) upstream(in io.Reader) error {
+	lines := newLineReader(in, true)
+	var long *link // that has the beginning of the current line
+	for {
+		piece, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			r.leave()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if r.scan.began && long != r.current() { // the host that has its beginning is gone
+			n, ended := r.scan.scan(piece)
+			piece = piece[n:]
+			if ended {
+				r.refuse(&r.scan.env, lost())
+			}
+		}
+		if len(piece) > 0 {
+			long = r.forward(piece)
+		}
+	}
+}
+
+// forward passes on a piece, and returns the link that has it; nil if none has.
+func (r *relay) forward(piece []byte) *link {
+	r.note(piece)
+	for {
+		l, err := r.linked()
+		if r.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			for i := range r.noted {
+				r.refuse(&r.noted[i].envelope, unreachable(err))
+			}
+			return nil
+		}
+		if !r.register(l) {
+			continue // the host has ended just now
+		}
+		if _, err := l.conn.Write(piece); err != nil {
+			<-l.lost // every request has its error by now
+		}
+		return l
+	}
+}
+
+// note reads the envelopes of the lines that end in piece.
+func (r *relay) note(piece []byte) {
+	clear(r.noted)
+	r.noted = r.noted[:0]
+	for len(piece) > 0 {
+		whole := !r.scan.began
+		n, ended := r.scan.scan(piece)
+		if ended {
+			next := line{envelope: r.scan.env}
+			if whole {
+				next.text = piece[:n]
+			}
+			r.noted = append(r.noted, next)
+		}
+		piece = piece[n:]
+	}
+}
+
+// register records the noted lines as sent to l. It returns false if l has ended.
+func (r *relay) register(l *link) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.link != l {
+		return false
+	}
+	for i := range r.noted {
+		n := &r.noted[i]
+		r.table.sent(&n.envelope)
+		r.session.sent(n)
+	}
+	return true
+}
+
+func (r *relay) current() *link {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.link
+}
+
+// linked returns the link, which it makes if there is none. Only Run and then upstream call
+// it.
+func (r *relay) linked() (*link, error) {
+	if l := r.current(); l != nil {
+		return l, nil
+	}
+	conn, err := r.connect(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	in := newLineReader(conn, false)
+	if err := r.resume(conn, in); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	l := &link{in: in, lost: make(chan struct{})}
+	if l.conn, err = blocking(conn); err != nil {
+		return nil, err
+	}
+	in.r = l.conn
+	r.mu.Lock()
+	r.link = l
+	r.mu.Unlock()
+	r.running.Go(func() {
+		defer context.AfterFunc(r.ctx, func() { _ = l.conn.Close() })()
+		r.downstream(l)
+	})
+	return l, nil
+}
+
+// leave tells the host that the client has left, and waits for the end of the session.
+func (r *relay) leave() {
+	l := r.current()
+	if l == nil {
+		return
+	}
+	if l.conn.CloseWrite() == nil {
+		<-l.lost
+	}
+}
+
+// downstream passes on what the host says until its end.
+func (r *relay) downstream(l *link) {
+	var scan scanner
+	for {
+		piece, err := l.in.next()
+		if err != nil {
+			break
+		}
+		within := scan.began
+		if !within {
+			r.out.mu.Lock() // until the end of a long line
+		}
+		r.received(&scan, piece)
+		_, err = r.out.w.Write(piece)
+		if !scan.began {
+			r.out.mu.Unlock()
+		}
+		if err != nil {
+			r.out.fail(r.broken, err)
+			break
+		}
+	}
+	if scan.began { // the client drops the rest of a line that was cut off
+		_, _ = r.out.w.Write([]byte("\n"))
+		r.out.mu.Unlock()
+	}
+	r.end(l)
+}
+
+// received records the lines that end in a piece from the host.
+func (r *relay) received(scan *scanner, piece []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(piece) > 0 {
+		n, ended := scan.scan(piece)
+		if ended {
+			r.table.received(&scan.env)
+			r.session.received(&scan.env)
+		}
+		piece = piece[n:]
+	}
+}
+
+// end answers what the host of l has left unanswered.
+func (r *relay) end(l *link) {
+	_ = l.conn.Close()
+	r.mu.Lock()
+	r.link = nil
+	calls, asked := r.table.take()
+	r.session.failed(calls)
+	r.mu.Unlock()
+	for _, id := range calls {
+		r.answer(id, lost())
+	}
+	for _, id := range asked {
+		r.tell(notification{"2.0", protocol.MethodCancelled, cancelled{json.RawMessage(id), "the exthost that asked has ended"}})
+	}
+	close(l.lost)
+}
+
+// refuse answers a request that reached no host.
+func (r *relay) refuse(e *envelope, why *protocol.Error) {
+	if e.request() {
+		r.answer(e.id, why)
+	}
+}
+
+func (r *relay) answer(id string, err *protocol.Error) {
+	r.tell(response{"2.0", json.RawMessage(id), err.Wire()})
+}
+
+// tell writes a message of the relay's own to the client.
+func (r *relay) tell(message any) {
+	data, err := json.Marshal(message)
+	if err != nil {
+		return // an id that is no JSON: no client waits for it
+	}
+	if err := r.out.write(append(data, '\n')); err != nil {
+		r.out.fail(r.broken, err)
+	}
+}
+
+// lost is the error of a request whose host has ended.
+func lost() *protocol.Error {
+	e := protocol.Errorf(protocol.ShuttingDown, "the exthost that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
+	e.Outcome = "unknown"
+	return e
+}
+
+// unreachable is the error of a request for which there is no host.
+func unreachable(err error) *protocol.Error {
+	return protocol.Errorf(protocol.NotReady, "there is no exthost that could run this: %w", err)
+}
+
+// response is an answer of the relay's own.
+type response struct {
+	Version string             `json:"jsonrpc"`
+	ID      json.RawMessage    `json:"id"`
+	Error   protocol.WireError `json:"error"`
+}
+
+// notification is one of the relay's own.
+type notification struct {
+	Version string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  any    `json:"params,omitempty"`
+}
+
+type cancelled struct {
+	ID     json.RawMessage `json:"requestId"`
+	Reason string          `json:"reason"`
+}
+
+// output is the stream to the client.
+type output struct {
+	mu sync.Mutex // held by who writes a line
+	w  io.Writer
+}
+
+func (o *output) write(b []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, err := o.w.Write(b)
+	return err
+}
+
+// fail reports the first error.
+func (o *output) fail(broken chan<- error, err error) {
+	select {
+	case broken <- err:
+	default:
+	}
+}
+
+// resumeTimeout bounds the answers of a new host to what the relay repeats.
+const resumeTimeout = 30 * time.Second

@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// startTimeout bounds the start of a host until it takes clients. Its extensions may start
+// after that.
+const startTimeout = 60 * time.Second
+
+// report is what a host that was started says on its stdout, once.
+type report struct {
+	Ready bool   `json:"ready"`
+	Fault *Fault `json:"fault,omitempty"`
+}
+
+// Start runs a launcher, a process that calls [Launch], and waits for the [Report] of the
+// host. The stderr of both goes to the file log, to which it is appended. The error is a
+// *Fault if the host does not start.
+func Start(ctx context.Context, argv []string, log string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	stderr, began, err := openLog(log)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = w, stderr, detached()
+	err = cmd.Start()
+	_ = w.Close()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })()
+	line, err := bufio.NewReader(io.LimitReader(r, maxHello)).ReadBytes('\n')
+	launched := cmd.Wait() // ends as soon as the host runs
+	var said report
+	switch {
+	case ctx.Err() != nil:
+		return &Fault{Text: fmt.Sprintf("the exthost in the background does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 8}
+	case err == nil && json.Unmarshal(line, &said) == nil && said.Ready:
+		return nil
+	case said.Fault != nil:
+		return said.Fault
+	}
+	text := "the exthost in the background has ended at once"
+	if launched != nil {
+		text = "no exthost could be started in the background: " + launched.Error()
+	}
+	if tail := readTail(stderr, began); tail != "" {
+		text += "\n" + tail
+	}
+	return &Fault{Text: text, Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 1}
+}
+
+// Launch starts argv as a host that outlives this process, its session and its terminal, with
+// the stdout and stderr of this process, and does not wait for it.
+func Launch(argv []string) error {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, detached()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
+
+// Report tells the relay that has started this host whether it takes clients: err is nil,
+// or the *Fault that keeps it from that. A relay that is gone is no error.
+func Report(err error) {
+	said := report{Ready: err == nil}
+	if f, ok := errors.AsType[*Fault](err); ok {
+		said.Fault = f
+	}
+	data, err := json.Marshal(said)
+	if err == nil {
+		_, _ = os.Stdout.Write(append(data, '\n'))
+	}
+}
+
+// maxTail bounds what is shown of the log of a host that did not start.
+const maxTail = 4 << 10
+
+// readTail returns what the log says from began on.
+func readTail(log *os.File, began int64) string {
+	info, err := log.Stat()
+	if err != nil {
+		return ""
+	}
+	from := max(began, info.Size()-maxTail)
+	text, _ := io.ReadAll(io.NewSectionReader(log, from, maxTail))
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,28 @@
+package snapshot
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/exthost/exthost/manifest"
+)
+
+// reference is the beginning of ${NAME} and of ${NAME:-default}.
+var reference = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+
+// stated returns the names of the environment variables that m states: those that it
+// requires, and those that its transport refers to.
+func stated(m *manifest.Manifest) []string {
+	t := m.Transport
+	names := slices.Clone(m.Requires.Env)
+	if t.TokenEnv != "" {
+		names = append(names, t.TokenEnv)
+	}
+	for _, text := range slices.Concat([]string{t.Command, t.Cwd, t.URL}, t.Args, t.Cmd, slices.Collect(maps.Values(t.Env)), slices.Collect(maps.Values(t.Headers))) {
+		for _, match := range reference.FindAllStringSubmatch(text, -1) {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}
