@@ -28,7 +28,7 @@ func approverSpec(program, extension string, kind governance.Kind) governance.Sp
 // their start among them, in a whole host. What an extension has carried out is what
 // its policy had approved before, less the approvals that died on their way.
 func TestG1NothingRunsUnapproved(t *testing.T) {
-	kills := stormtest.Sized(100, 1_000)
+	kills := stormtest.Sized(20, 1_000)
 	program := subject(t)
 	processtest.Leaks(t)
 	random := randomly(t)

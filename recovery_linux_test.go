@@ -27,7 +27,7 @@ func TestRecovery(t *testing.T) {
 	h := newFolder(t).add("x", runs(program)+tireless+"healthy_after = \"0s\"\n").open(exthost.Options{})
 	stormtest.Claim(t, "p99 from kill to ready", 50*time.Millisecond, func() (time.Duration, string) {
 		var took stormtest.Durations
-		for range stormtest.Sized(20, 1000) {
+		for range stormtest.Sized(5, 1000) {
 			pid := pidOf(t, h, "x")
 			began := time.Now()
 			if !kill(pid) {

@@ -251,9 +251,9 @@ func (s *storm) call(extension, caller int, r *rand.Rand) {
 // TestR1KillStorm kills extensions at random moments, those of their start among
 // them. Each call has one outcome, which the journals bear out, and nothing is left.
 func TestR1KillStorm(t *testing.T) {
-	kills := stormtest.Sized(100, 10_000)
+	kills := stormtest.Sized(30, 10_000)
 	if racing() {
-		kills = stormtest.Sized(50, 2_000)
+		kills = stormtest.Sized(30, 2_000)
 	}
 	program := subject(t)
 	processtest.Leaks(t)

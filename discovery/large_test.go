@@ -15,7 +15,7 @@ import (
 )
 
 // The number of extensions and of entries.
-var largeManifests, largeEntries = stormtest.Sized(100, 1_000), stormtest.Sized(10_000, 100_000)
+var largeManifests, largeEntries = stormtest.Sized(100, 1_000), stormtest.Sized(5_000, 100_000)
 
 // largeTree builds a tree with these numbers of extensions and entries. Each extension has
 // files and directories, and as many directories have no manifest.

@@ -16,7 +16,7 @@ func newPolicy(o Restart, seed uint64) *policy {
 }
 
 // storm is how many random events the model tests run.
-var storm = stormtest.Sized(100_000, 1_000_000)
+var storm = stormtest.Sized(20_000, 1_000_000)
 
 func TestPolicyBackoff(t *testing.T) {
 	p := newPolicy(Restart{MaxAttempts: -1, Window: time.Minute, BaseBackoff: time.Second, MaxBackoff: 16 * time.Second, HealthyAfter: time.Minute}, 1)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
@@ -70,7 +71,7 @@ func native(fault string) {
 	c.calls.Wait()
 	switch {
 	case c.is("outlives stdin"):
-		select {}
+		time.Sleep(time.Hour)
 	case c.is("ends badly"):
 		os.Exit(3)
 	case c.is("leaves a process"):

@@ -95,7 +95,7 @@ func hatch(c *Containment, script string, argv []string) *Process {
 // process, so that the test sees them all.
 func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
-	rounds, limit := stormtest.Sized(10, 200), stormtest.Sized(patience, time.Second)
+	rounds, limit := stormtest.Sized(3, 200), stormtest.Sized(patience, time.Second)
 	neighbour := start(t, "out ready; hang", func(s *Spec) {
 		s.Env = append(s.Env, cookieVar+"=another.1 host.2")
 	})
