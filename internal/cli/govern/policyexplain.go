@@ -76,7 +76,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 		}
 		rows = append(rows, []string{t.ID, console.Stamp(t.Time), t.Caller, cmp.Or(t.Tool, t.Method), result, why})
 	}
-	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows, Drop: []string{"TIME", "ID"}})
+	return c.Print(console.Document{Kind: "decisions", Value: console.OrEmpty(list.Decisions), Names: names, Rows: rows, Drop: []string{"TIME", "CALLER"}})
 }
 
 // ignored reports whether a policy would have acted, but its decision did not count.

@@ -46,7 +46,7 @@ func List(c *console.Console) *cobra.Command {
 			if len(names) == 0 {
 				rows = [][]string{}
 			}
-			return c.Print(console.Document{Kind: "extensions", Value: console.OrEmpty(s.Extensions), Names: names, Rows: rows})
+			return c.Print(console.Document{Kind: "extensions", Value: console.OrEmpty(s.Extensions), Names: names, Rows: rows, Drop: []string{"VERSION", "RUNS AS"}, Wrap: true})
 		},
 	}
 }

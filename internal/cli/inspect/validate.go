@@ -57,6 +57,9 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}})
 			if err != nil || r.Stats.Manifests > 0 {
+				for _, x := range r.Candidates {
+					r.Diagnostics = append(r.Diagnostics, missingScript(x.Path, x.Manifest)...)
+				}
 				return r.Diagnostics, r.Stats.Manifests, err
 			}
 		}
@@ -64,8 +67,25 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all there are"}
 	}
-	_, found := manifest.ReadFile(path, true)
-	return found, 1, nil
+	m, found := manifest.ReadFile(path, true)
+	return append(found, missingScript(path, m)...), 1, nil
+}
+
+// missingScript is the error of a manifest whose script does not exist; nil when it does.
+// A command may be built later, so that its absence is for doctor to report.
+func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
+	if m == nil || m.Transport.Script == "" {
+		return nil
+	}
+	script := m.Transport.Script
+	if !filepath.IsAbs(script) {
+		script = filepath.Join(filepath.Dir(path), script)
+	}
+	if _, err := os.Stat(script); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: manifest.CodeInvalid, Extension: m.Plugin.ID, Path: path,
+		Message: "transport.script: there is no " + console.NearbyPath(script), Hint: "check the spelling; a script is relative to the folder of its plugin.toml"}}
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {
@@ -75,6 +95,11 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	}
 	defer h.Close()
 	s := h.Status()
+	for _, x := range s.Extensions {
+		if m, _ := manifest.ReadFile(x.Path, true); m != nil && m.Plugin.ID == x.ID { // not a server of another manifest
+			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
+		}
+	}
 	return report(c, s.Diagnostics, "the configuration and "+console.Plural(len(s.Extensions), "extension"))
 }
 
