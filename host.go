@@ -104,6 +104,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	starting := o.toStart(plan.Units())
 	l.starting.Begin(starting)
 	l.beside.Go(func() { h.watch.Run(l.closing) })
+	if plan.Exhausted() != nil {
+		h.watch.Retry()
+	}
 	l.beside.Go(func() { h.startAll(l.running, starting) })
 	l.beside.Go(func() { onSignal(l.running, l.rebuild, rebuildPause, func() { h.swap(nil) }) })
 	l.beside.Go(func() { onSignal(l.running, l.announce, 0, func() { h.gateway.NotifyToolsChanged(l.running) }) })

@@ -96,6 +96,10 @@ func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, err
 	if err != nil {
 		return nil, nil, err
 	}
+	if d := next.Exhausted(); d != nil { // trouble of the host, and no change of the disk
+		r.h.watch.Retry()
+		return nil, nil, protocol.Errorf(protocol.Overloaded, "not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
+	}
 	r.setPlaces(next, now)
 	return next, next.Follow(now), nil
 }

@@ -116,7 +116,7 @@ func Discover(ctx context.Context, o Options) (*Result, error) {
 // may still exist.
 func Hides(d protocol.Diagnostic, path string) bool {
 	switch d.Code {
-	case CodePathUnusable, CodeUnreadable, CodeLinkSkipped, CodeLinkEscapes:
+	case CodePathUnusable, CodeUnreadable, CodeLinkSkipped, CodeLinkEscapes, manifest.CodeExhausted:
 		return within(d.Path, path)
 	}
 	return false

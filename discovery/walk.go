@@ -13,6 +13,7 @@ import (
 
 	"github.com/charlievieth/fastwalk"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -50,7 +51,7 @@ func (w *walk) run() error {
 		return ctxErr
 	}
 	if err != nil { // the root was removed meanwhile
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, w.root.path, "the directory cannot be searched: %v", withoutPath(err))
+		w.unreadable(w.root.path, err)
 	}
 	return nil
 }
@@ -81,6 +82,15 @@ func (w *walk) diagnose(level protocol.Level, code, path, format string, args ..
 	w.add(protocol.Diagnostic{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
+// unreadable reports a directory that cannot be searched.
+func (w *walk) unreadable(dir string, err error) {
+	code := CodeUnreadable
+	if regular.Exhausted(err) {
+		code = manifest.CodeExhausted
+	}
+	w.diagnose(protocol.LevelWarn, code, dir, "the directory cannot be searched: %v", withoutPath(err))
+}
+
 func (w *walk) add(diags ...protocol.Diagnostic) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +104,7 @@ func (w *walk) visit(path string, d fs.DirEntry, err error) error {
 	case ctxErr != nil:
 		return ctxErr
 	case err != nil:
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, path, "the directory cannot be searched: %v", withoutPath(err))
+		w.unreadable(path, err)
 		return nil
 	}
 	isLink := d.Type()&fs.ModeSymlink != 0
@@ -156,7 +166,7 @@ func (w *walk) directory(dir string) (descend bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		return true
 	case err != nil: // then subdirectories cannot be searched either
-		w.diagnose(protocol.LevelWarn, CodeUnreadable, dir, "the directory cannot be searched: %v", withoutPath(err))
+		w.unreadable(dir, err)
 		return false
 	}
 	f := found{Candidate: Candidate{Path: path, RootIndex: w.index}}

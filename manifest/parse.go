@@ -23,6 +23,7 @@ const (
 	CodeUnreadable  = "file_unreadable"    // Error: the file cannot be opened or read
 	CodeNotRegular  = "not_regular"        // Error: a FIFO, socket, device or directory where a file belongs
 	CodeUnsupported = "not_supported"      // Info: accepted, and has no effect
+	CodeExhausted   = "host_exhausted"     // Error: the host has no descriptor left to read the file
 	CodeSidecar     = "sidecar_invalid"    // Error: .mcp.json, or one of its servers, cannot be used
 	CodeSidecarNote = "sidecar_note"       // Info: something in .mcp.json that was guessed or has no effect
 )
@@ -197,6 +198,9 @@ func readRegular(path string, followLinks bool) ([]byte, *protocol.Diagnostic) {
 		d.Message = "the file cannot be opened: " + failed.Err.Error()
 	} else if ok {
 		d.Message = "the file cannot be read: " + failed.Err.Error()
+	}
+	if regular.Exhausted(err) {
+		d.Code = CodeExhausted
 	}
 	return nil, d
 }

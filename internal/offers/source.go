@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/runtime"
 )
 
@@ -15,8 +16,10 @@ import (
 // environment add to it, the files that its command line names, and the files that
 // [dev] watch matches.
 type Source struct {
-	Sum  [sha256.Size]byte // differs between versions of the extension
-	Dirs []string          // where new files that [dev] watch matches may appear; nil without [dev] watch
+	Sum [sha256.Size]byte // differs between versions of the extension
+	// Exhausted says that the host had no descriptor left to read the files, so that Sum says nothing.
+	Exhausted bool
+	Dirs      []string // where new files that [dev] watch matches may appear; nil without [dev] watch
 
 	manifest [sha256.Size]byte // hash of the manifest alone
 	files    map[string]string // versions of the files, by path
@@ -32,7 +35,7 @@ func SourceOf(s *runtime.Spec) Source {
 	err = errors.Join(err, json.NewEncoder(h).Encode([]any{s.ID, s.Dir, s.Options, s.Config, s.Env, s.Roots}))
 	for _, file := range slices.Concat(commandFiles(s), watched) {
 		version, wrong := fileVersion(file, s.Dir)
-		src.files[file] = fmt.Sprintln(version, wrong)
+		src.files[file], src.Exhausted = fmt.Sprintln(version, wrong), src.Exhausted || regular.Exhausted(wrong)
 		fmt.Fprintln(h, file, src.files[file])
 	}
 	fmt.Fprint(h, err) // always nil with these types

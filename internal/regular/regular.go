@@ -55,3 +55,21 @@ func kind(mode fs.FileMode) string {
 	}
 	return "device"
 }
+
+// Exhausted reports whether err is a lack of this process or system, such as of file
+// descriptors, and says nothing about the file.
+func Exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
+// Spare returns an error of which [Exhausted] is true when no file can be opened at all.
+func Spare() error {
+	f, err := os.Open(os.DevNull)
+	if err == nil {
+		return f.Close()
+	}
+	if !Exhausted(err) {
+		return nil
+	}
+	return err
+}

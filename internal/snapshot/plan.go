@@ -193,6 +193,15 @@ func (p *Plan) Sum() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
+// Exhausted returns the diagnostic that the host had no descriptor left to read all files, so
+// that p is not what is on disk; nil when it had.
+func (p *Plan) Exhausted() *protocol.Diagnostic {
+	if i := slices.IndexFunc(p.Diagnostics, func(d protocol.Diagnostic) bool { return d.Code == manifest.CodeExhausted }); i >= 0 {
+		return &p.Diagnostics[i]
+	}
+	return nil
+}
+
 // Follow has p go on with the units of now that are the same, and with those whose new
 // build cannot be used. It returns how p differs from now.
 func (p *Plan) Follow(now *Plan) *status.Change {

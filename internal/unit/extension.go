@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/offers"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -56,7 +57,10 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
 		Fingerprint: func() string { return x.fingerprint(cfg) },
 	})
-	x.recall(env, cfg)
+	if err := x.recall(env, cfg); regular.Exhausted(err) || x.Source.Exhausted {
+		return nil, []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: manifest.CodeExhausted, Extension: c.ID, Path: c.Path,
+			Message: "its files cannot be read: the host has no file descriptor left"}}
+	}
 	found, err := x.addCommands(runner, spec.Env)
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}}
@@ -135,22 +139,22 @@ func (x *Extension) fingerprint(cfg *config.Config) string {
 }
 
 // recall loads the last offer of the extension. If the program is the same, the offer is
-// its handshake until it runs.
-func (x *Extension) recall(env *Env, cfg *config.Config) {
+// its handshake until it runs. The error says why the offer cannot be read.
+func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	if x.known = new(offers.Known); declares(x.Spec) {
-		return
+		return nil
 	}
-	var err error
 	if x.known, err = offers.NewCache(env.StateDir).Open(x.ID()); err != nil {
 		x.Log.Debug("what it last offered cannot be read, and it starts without", "error", err)
 	}
 	last := x.known.Last()
 	if last == nil {
-		return
+		return err
 	}
 	if key := x.fingerprint(cfg); key != "" && key == last.Key {
 		x.handshake.Store(&last.Handshake)
 	}
+	return err
 }
 
 // Start implements [Runner]. An extension that starts with the host and fails does not

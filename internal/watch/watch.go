@@ -38,6 +38,7 @@ type Watch struct {
 	log      *slog.Logger
 	requests chan request
 	applied  chan struct{} // holds a token after a reload
+	retries  chan struct{} // holds a token after a look that the host could not finish
 	ending   chan struct{} // closed when the context of Run ends
 
 	mu     sync.Mutex // guards status
@@ -59,7 +60,7 @@ type request struct {
 // New returns a Watch of h in mode off. [Watch.Run] takes the mode from h's settings.
 func New(h Host, log *slog.Logger) *Watch {
 	return &Watch{
-		host: h, log: log, requests: make(chan request), applied: make(chan struct{}, 1), ending: make(chan struct{}),
+		host: h, log: log, requests: make(chan request), applied: make(chan struct{}, 1), retries: make(chan struct{}, 1), ending: make(chan struct{}),
 		status: status.Watch{Mode: status.WatchOff},
 	}
 }
@@ -72,6 +73,7 @@ func (w *Watch) Run(ctx context.Context) {
 	w.refresh()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var again <-chan time.Time // when to look again after a token of retries
 	for {
 		timer.Stop()
 		if at, due := w.debouncer.due(); due {
@@ -93,6 +95,11 @@ func (w *Watch) Run(ctx context.Context) {
 			w.debouncer.event(time.Now())
 		case <-timer.C:
 			w.check(ctx)
+		case <-w.retries:
+			again = time.After(RetryPause)
+		case <-again:
+			again = nil
+			w.lookAgain(ctx)
 		}
 	}
 }
@@ -187,6 +194,28 @@ func (w *Watch) check(ctx context.Context) {
 	if w.watchPlaces() || found != nil {
 		w.debouncer.event(time.Now()) // finds changes in places that were not watched during the check
 	}
+}
+
+// RetryPause is the time until the host looks again after [Watch.Retry].
+const RetryPause = 2 * time.Second
+
+// Retry has the host look again after RetryPause, in every mode: the last look could not read
+// all files for want of something that the host itself lacks. It does not block.
+func (w *Watch) Retry() {
+	select {
+	case w.retries <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// lookAgain looks for changes after a failed look. In mode log it reports them; else it
+// applies them, because somebody has asked for that.
+func (w *Watch) lookAgain(ctx context.Context) {
+	if w.Status().Mode == config.WatchLog {
+		w.debouncer.event(time.Now())
+		return
+	}
+	_, _ = w.host.CatchUp(ctx, true, time.Now()) // the host logs and reports the outcome
 }
 
 // Applied takes in a reload that was carried out, whether the watch or somebody else

@@ -114,7 +114,24 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
 	}
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
-	return append(findings, finding{Check: "containment", Result: "ok", Detail: held}), nil
+	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
+	return append(findings, openFiles(process.OpenFiles())...), nil
+}
+
+// fewFiles is a limit of open files that a host with a few extensions can reach: each process
+// takes four of the host's, each connection one.
+const fewFiles = 512
+
+// openFiles says how many files the host may have open; 0: that is unknown.
+func openFiles(limit uint64) []finding {
+	if limit == 0 {
+		return nil
+	}
+	f := finding{Check: "open files", Result: "ok", Detail: fmt.Sprintf("at most %d", limit)}
+	if limit < fewFiles {
+		f.Hints = []string{"that is few for a host: raise the hard limit (ulimit -Hn, or LimitNOFILE of systemd)"}
+	}
+	return []finding{f}
 }
 
 // examineAll checks manifests, extensions, destinations and policies.
