@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
 )
 
 // hostile is a text with markup and with characters that reorder it.
@@ -114,14 +116,18 @@ func TestDashboard(t *testing.T) {
 		b.eval(`import("./store.js").then(({store, refresh}) => { // five minutes pass
 			const wave = (i, f) => Math.max(0, f * (1 + Math.sin(i / 9) * 0.4 + Math.sin(i / 3.7) * 0.2 + (i % 11 === 0) * 0.7));
 			const c = store.curves;
-			for (let i = 0; i < 140; i++) c.rate.unshift(wave(i, 22)), c.p95.unshift(i % 40 === 3 ? null : wave(i, 21e6)), c.errors.unshift(i % 23 ? 0 : 0.04), c.busy.unshift(Math.round(wave(i, 3))), c.memory.unshift(41e6 + 4e4 * i % 9e6);
+			for (let i = 0; i < 140; i++) c.rate.unshift(wave(i, 22)), c.p95.unshift(i % 40 === 3 ? null : wave(i, 21e6)), c.busy.unshift(Math.round(wave(i, 3))), c.memory.unshift(41e6 + 4e4 * i % 9e6);
 			for (const [id, a] of store.activity) for (let i = 0; i < 140; i++) a.unshift(wave(i + id.length * 7, id.includes("weather") ? 9 : 2));
+			const now = Date.now();
+			for (let i = 1; i < 300; i++) if (i % 80 > 6) store.history.points.unshift({ time: new Date(now - 10_000 * i).toISOString(), calls: Math.round(wave(i, 220)), denied: i > 100 && i < 140 ? 60 : 3, errors: i % 17 ? 0 : 20, tool_errors: 8, latency: { p50_ns: wave(i, 4e6), p95_ns: wave(i, 21e6) } });
 			refresh();
 			return 0;
 		})`)
-		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100`)
+		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100 && document.querySelector(".chart .bars").getAttribute("d").split("M").length > 30`)
 		b.shoot("overview-light")
-		b.look(1440, 900, "dark")
+		b.look(1280, 1400, "light")
+		b.shoot("overview-1280")
+		b.look(1280, 1400, "dark")
 		b.shoot("overview-dark")
 		b.phone("light", "overview-phone")
 	})
@@ -170,6 +176,17 @@ func TestDashboard(t *testing.T) {
 		b.eval(`document.querySelector("input[type=search]").focus()`)
 		b.do("Input.insertText", object{"text": "mail19 tool_4"}, nil)
 		b.await(`document.querySelectorAll(".catalog tbody tr").length === 10`)
+		b.eval(`location.hash = "#/tools/ext_kit_say"`)
+		call := `document.querySelector(".details .actions button")`
+		b.await(call + ` && document.querySelector(".details textarea")`)
+		b.eval(`document.querySelector(".details textarea").value = '{"n": 12345678901234567890}', ` + call + `.click()`)
+		b.await(call + `.textContent === "Really call it?"`)
+		b.eval(call + `.click()`)
+		b.await(`document.querySelector(".details pre[aria-label=Answer]").textContent.includes("12345678901234567890")`)
+		if c := h.Admin().Past().Calls(1)[0]; c.Tool != "ext_kit_say" || c.Caller != operatorCaller {
+			t.Errorf("the page has called %+v", c)
+		}
+		b.shoot("tool-called")
 		b.eval(`location.hash = "#/tools/ext_evil_say"`)
 		b.await(`document.querySelector(".details").innerText.includes("<b>bold</b>")`)
 		b.shoot("tool-hostile")
@@ -180,7 +197,30 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
 		b.await(`document.querySelector(".calls-table").innerText.includes("child exited") || document.querySelector(".calls-table").innerText.includes("rejected")`)
 		b.shoot("calls-light")
+		b.eval(`[...document.querySelectorAll(".calls-table tbody tr")].find((n) => n.innerText.includes("ext_evil_say")).querySelector("a").click()`)
+		b.await(`document.querySelector(".details pre[aria-label=Request]").textContent.includes("<script>window.hit=2") && document.querySelector(".details pre[aria-label=Result]").textContent.includes("<i>x</i>")`)
+		b.look(1280, 900, "dark")
+		b.shoot("call-dark")
+		b.phone("light", "call-phone")
+		b.eval(`document.querySelector(".details .close").click()`)
+		b.await(`document.querySelector(".details").hidden`)
 		b.phone("light", "calls-phone")
+		b.open(url + "#/calls") // with the calls from before the page was opened
+		b.await(`document.querySelectorAll(".calls-table tbody tr").length >= 60`)
+	})
+	t.Run("wire", func(t *testing.T) {
+		b.t = t
+		b.eval(`location.hash = "#/wire/kit"`)
+		b.await(`document.querySelector(".bar select").value === "kit"`)
+		b.await(`performance.getEntriesByType("resource").length >= 0 && document.querySelectorAll(".wire li").length === 0`)
+		eventually(t, func() bool { // the tap is open
+			call("ext_kit_say")
+			return b.eval(`document.querySelectorAll(".wire li").length > 0`) == "true"
+		})
+		b.eval(`document.querySelector(".wire summary").click()`)
+		b.await(`document.querySelector(".wire pre").textContent.length > 0`)
+		b.shoot("wire-light")
+		b.phone("dark", "wire-phone-dark")
 	})
 	t.Run("logs", func(t *testing.T) {
 		b.t = t
@@ -197,8 +237,12 @@ func TestDashboard(t *testing.T) {
 		b.shoot("governance-light")
 		b.eval(`document.querySelector(".denials td a").click()`)
 		b.await(`document.querySelector(".explained").innerText.includes("no_dying request, content: deny")`)
-		b.look(1440, 900, "dark")
+		b.eval(`document.querySelector("input[aria-label=Tool]").value = "ext_kit_die", [...document.querySelectorAll(".panel .actions button")].find((n) => n.textContent === "Test").click()`)
+		b.await(`document.querySelector(".result").innerText.includes("no_dying request, content: deny")`)
+		b.await(`document.querySelectorAll(".audit tbody tr").length > 0 || document.querySelector(".governance").innerText.includes("No audit log is kept")`)
+		b.look(1280, 1700, "dark")
 		b.shoot("governance-dark")
+		b.phone("light", "governance-phone")
 		b.look(1440, 900, "light")
 	})
 	t.Run("approvals", func(t *testing.T) {
@@ -228,6 +272,36 @@ func TestDashboard(t *testing.T) {
 		b.await(`document.querySelectorAll(".card").length === 0`)
 		if got := h.Status().Questions; got != 0 {
 			t.Errorf("%d questions are left", got)
+		}
+	})
+	t.Run("host", func(t *testing.T) {
+		b.t = t
+		attached, end := context.WithCancel(t.Context())
+		defer end()
+		if err := h.Attach(attached, &protocol.Session{ID: "s1", Caller: "ada", Version: "2025-11-25", ClientInfo: json.RawMessage(`{"name":"<b>agent</b>","version":"2"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		b.eval(`location.hash = "#/host"`)
+		b.await(`document.querySelector(".clients tbody").innerText.includes("<b>agent</b> 2") && document.querySelector(".clients tbody").innerText.includes("legacy")`)
+		b.await(`document.querySelector("pre[aria-label=Configuration]").textContent.includes("search_paths:")`)
+		b.eval(`[...document.querySelectorAll(".actions button")].find((n) => n.textContent === "Show changes").click()`)
+		b.await(`document.querySelector("pre[aria-label='Outcome of the reload']").textContent === "retried: github"`)
+		b.eval(`[...document.querySelectorAll(".actions button")].find((n) => n.textContent === "Do not watch").click()`)
+		b.await(`document.querySelector(".watch").textContent.includes("does not look for changes")`)
+		b.look(1280, 1200, "light")
+		b.shoot("host-light")
+		b.look(1280, 1200, "dark")
+		b.shoot("host-dark")
+		b.phone("dark", "host-phone-dark")
+	})
+	t.Run("every view", func(t *testing.T) {
+		b.t = t
+		for _, view := range []string{"overview", "extensions/github", "tools/ext_kit_say", "calls/1", "wire", "logs", "governance", "approvals", "host"} {
+			b.eval(`location.hash = "#/` + view + `"`)
+			b.await(`document.querySelector("h1").textContent.toLowerCase() === "` + strings.Split(view, "/")[0] + `"`)
+			if bad := b.eval(`[...document.querySelectorAll("th")].filter((n) => !n.textContent.trim()).length + [...document.querySelectorAll("pre")].filter((n) => n.tabIndex !== 0).length`); bad != "0" {
+				t.Errorf("%s: %s headers are empty or blocks out of reach for the keyboard", view, bad)
+			}
 		}
 	})
 	b.t = t
@@ -276,7 +350,7 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	b.open("http://" + addr + "/ui/#token=operators-own")
 	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".overview").innerText.includes("exthost init NAME")`)
 	b.shoot("empty-overview")
-	for _, view := range []string{"extensions", "tools", "calls", "logs", "governance", "approvals"} {
+	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host"} {
 		b.eval(`location.hash = "#/` + view + `"`)
 		b.await(`document.querySelector("main .empty:not([hidden])") !== null`)
 		b.shoot("empty-" + view)
@@ -354,4 +428,50 @@ func TestDashboardOfWhatIsNotThere(t *testing.T) {
 	}
 	b.eval(`location.hash = "#/governance/nothing"`)
 	b.await(`!document.querySelector(".explained").hidden && document.querySelector(".explained").innerText.includes("there is no decision")`)
+}
+
+// A host that was started again has another token: a page that is open asks for it, keeps
+// what it shows, and goes on with the new one.
+func TestDashboardAsksForTheNewToken(t *testing.T) {
+	h := openKit(t, exthost.Options{})
+	var started atomic.Bool // again
+	handler := func(token string) http.Handler {
+		s := New(Options{Backend: h, Admin: Admin(h), OperatorToken: token})
+		t.Cleanup(s.endStreams)
+		return s.newDoorman(s.routes)
+	}
+	first, second := handler("first-token"), handler("second-token")
+	ended, restart := context.WithCancel(t.Context())
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if started.Load() {
+			second.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(ended, cancel)()
+		first.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(web.Close)
+	t.Cleanup(web.CloseClientConnections)
+	b := openBrowser(t)
+	b.look(1280, 900, "light")
+	b.open(web.URL + "/ui/#token=first-token")
+	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelectorAll(".extensions tbody tr").length === 2`)
+	b.eval(`window.same = true, location.hash = "#/extensions/kit"`)
+	started.Store(true)
+	restart()
+	b.await(`document.querySelector("dialog.ask[open] input") && document.querySelector(".phase").textContent.includes("token")`)
+	b.shoot("asks-for-token")
+	b.phone("dark", "asks-for-token-phone-dark")
+	enter := func(token string) {
+		b.eval(`document.querySelector("dialog.ask input").value = "` + token + `", document.querySelector("dialog.ask button").click()`)
+	}
+	enter("wrong")
+	b.await(`document.querySelector("dialog.ask[open] input").value === ""`)
+	enter("second-token")
+	b.await(`!document.querySelector("dialog") && document.querySelector(".phase").textContent === "live"`)
+	if got := b.eval(`String(window.same) + location.hash`); got != `"true#/extensions/kit"` {
+		t.Errorf("the page is another one: %s", got)
+	}
 }

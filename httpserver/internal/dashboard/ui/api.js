@@ -18,12 +18,19 @@ export const dropToken = () => sessionStorage.removeItem(KEY);
 /** Unauthorized means that the host rejects the token. */
 export class Unauthorized extends Error {}
 
+let rejected = () => {};
+/** onRejected sets what is called when the host rejects the token. */
+export const onRejected = (callback) => { rejected = callback; };
+
 async function request(method, path, { body, signal } = {}) {
   const response = await fetch(ROOT + path, {
     method, body, signal, cache: "no-store",
     headers: { Authorization: "Bearer " + sessionStorage.getItem(KEY), ...(body ? { "Content-Type": "application/json" } : {}) },
   });
-  if (response.status === 401) throw new Unauthorized("the host does not take this token");
+  if (response.status === 401) {
+    rejected();
+    throw new Unauthorized("the host does not take this token");
+  }
   if (!response.ok) throw new Error(await reason(response));
   return response;
 }

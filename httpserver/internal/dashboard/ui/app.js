@@ -1,29 +1,32 @@
 // The frame around the views: routing, search and keys.
 
-import { dropToken, hasToken, setToken, takeToken } from "./api.js";
+import { dropToken, hasToken, onRejected, setToken, takeToken } from "./api.js";
 import { approvals } from "./approvals.js";
 import { calls } from "./calls.js";
 import { el, setAttr, put, setText } from "./dom.js";
 import { extensions } from "./extensions.js";
 import { count, since } from "./format.js";
 import { governance } from "./governance.js";
+import { host } from "./host.js";
 import { logs } from "./logs.js";
 import { overview } from "./overview.js";
-import { refresh, run, store, subscribe } from "./store.js";
+import { loadHistory, refresh, run, store, subscribe } from "./store.js";
 import { tools } from "./tools.js";
+import { wire } from "./wire.js";
 
 const nav = (hash) => { location.hash = hash; };
 
 const views = [
   ["overview", "Overview", overview], ["extensions", "Extensions", extensions], ["tools", "Tools", tools], ["calls", "Calls", calls],
-  ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals],
+  ["wire", "Wire", wire], ["logs", "Logs", logs], ["governance", "Governance", governance], ["approvals", "Approvals", approvals], ["host", "Host", host],
 ].map(([name, title, make]) => ({ name, title, make, badge: el("b.count", { hidden: true }) }));
 
 const links = views.map((v, i) => (v.link = el("a", { href: `#/${v.name}`, title: `${v.title} (${i + 1})` }, v.title, v.badge)));
 const dot = el("span.dot"), phase = el("span.phase"), facts = el("span.facts");
 const search = el("input", { type: "search", "aria-label": "Search", autocomplete: "off", spellcheck: "false", oninput: () => refresh() });
 const theme = el("button.theme", { type: "button", onclick: () => setTheme({ auto: "light", light: "dark", dark: "auto" }[current]) });
-const main = el("main", { tabindex: "-1", id: "main" });
+const heading = el("h1.unseen"), content = el("div");
+const main = el("main", { tabindex: "-1", id: "main" }, heading, content);
 let current = "auto", at = null, query = "";
 
 function frame() {
@@ -53,7 +56,9 @@ function show() {
   view.made ??= view.make(nav);
   if (at !== view) {
     at = view;
-    put(main, view.made.node);
+    view.made.shown?.();
+    put(content, view.made.node);
+    setText(heading, view.title);
     search.value = "";
     search.hidden = !view.made.search;
     setAttr(search, "placeholder", `${view.made.search ?? ""}  /`);
@@ -65,13 +70,9 @@ function show() {
 }
 
 function render() {
-  if (store.phase === "locked") {
-    lock("The host does not take this token: each start makes a new one.");
-    return;
-  }
   const s = store.status;
   setAttr(dot, "data-phase", store.phase);
-  setText(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again" }[store.phase]);
+  setText(phase, { connecting: "connecting", live: "live", lost: "connection lost, trying again", locked: "waits for the token" }[store.phase]);
   if (s) {
     const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
     const wanted = s.runs.filter((x) => x.state !== "disabled").length;
@@ -99,17 +100,43 @@ function setTheme(name) {
   setAttr(theme, "title", `Colours: ${current}`);
 }
 
+/** form returns the fields with which the user enters a token; done is called with one. */
+function form(why, done) {
+  const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
+  return el("form.lock", { onsubmit: (e) => { e.preventDefault(); setToken(input.value); done(); } },
+    el("img", { src: "icon.svg", alt: "", width: "44", height: "44" }), el("h1", {}, "exthost"), el("p", {}, why),
+    el("p", {}, "Open the address that exthost serve prints on its terminal, or paste the token, which is in the file that its log names."), input, el("button", { type: "submit" }, "Open"));
+}
+
 /** lock replaces the page with a form for the token. */
 function lock(why) {
   dropToken();
-  const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
-  put(document.body, el("form.lock", { onsubmit: (e) => { e.preventDefault(); setToken(input.value); location.reload(); } },
-    el("img", { src: "icon.svg", alt: "", width: "44", height: "44" }), el("h1", {}, "exthost"), el("p", {}, why),
-    el("p", {}, "Open the address that exthost serve prints on its terminal, or paste the token, which is in the file that its log names."), input, el("button", { type: "submit" }, "Open")));
-  input.focus();
+  put(document.body, form(why, () => location.reload()));
+  document.querySelector(".lock input").focus();
 }
 
-const keys = [["/", "search"], ["1 – 7", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
+let unlocking = null;
+
+/** unlock asks for another token above the page, which stays as it is. */
+function unlock() {
+  unlocking ??= new Promise((resolve) => {
+    const done = () => {
+      unlocking = null;
+      removeEventListener("hashchange", pasted);
+      dialog.remove();
+      resolve();
+    };
+    const pasted = () => { if (location.hash.startsWith("#token=")) takeToken(), done(); };
+    const dialog = el("dialog.ask", { "aria-label": "Token", oncancel: (e) => e.preventDefault() }, form("The host does not take this token: each start makes a new one.", done));
+    addEventListener("hashchange", pasted);
+    document.querySelector("dialog.ask")?.remove();
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+  return unlocking;
+}
+
+const keys = [["/", "search"], ["1 – 9", "views"], ["j k or ↓ ↑", "next and previous row"], ["Enter", "open"], ["Esc", "close, or leave the search"], ["t", "colours"], ["?", "this"]];
 
 function help() {
   const dialog = el("dialog.help", { onclose: () => dialog.remove(), onclick: (e) => { if (e.target === dialog) dialog.close(); } },
@@ -120,7 +147,7 @@ function help() {
 
 /** step moves the focus by a number of rows of the view. */
 function step(by) {
-  const rows = [...main.querySelectorAll("tbody a, .trouble .title, .card, .stages .policy a")].filter((n) => n.offsetParent);
+  const rows = [...content.querySelectorAll("tbody a, .trouble .title, .card, .stages .policy a")].filter((n) => n.offsetParent);
   if (!rows.length) return;
   const i = rows.indexOf(document.activeElement);
   rows[i < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, i + by))].focus();
@@ -154,10 +181,12 @@ if (hasToken()) {
   frame();
   render();
   subscribe(render);
-  addEventListener("hashchange", () => (store.phase === "locked" ? null : location.hash.startsWith("#token=") ? (takeToken(), location.reload()) : render()));
+  onRejected(unlock);
+  addEventListener("hashchange", () => { if (!unlocking) location.hash.startsWith("#token=") ? (takeToken(), location.reload()) : render(); });
   addEventListener("keydown", key);
   setInterval(() => store.phase === "live" && refresh(), 1000); // ages and countdowns
-  run();
+  setInterval(() => store.phase === "live" && !document.hidden && loadHistory().catch(() => {}), 10_000); // read again later
+  run(unlock);
 } else {
   lock("This dashboard is for the operator of the host.");
   addEventListener("hashchange", () => { takeToken(); if (hasToken()) location.reload(); });

@@ -2,7 +2,7 @@
 
 import { el, setAttr, setText, Rows } from "./dom.js";
 import { json, since, span } from "./format.js";
-import { action, empty, panel } from "./parts.js";
+import { action, block, empty, panel } from "./parts.js";
 import { serves } from "./store.js";
 import { get, post } from "./api.js";
 
@@ -43,7 +43,7 @@ function question(q) {
     node: el("article.card", { tabindex: "0" }, el("header", {}, el("h3", {}, q.tool || q.method), left), el("div.time", {}, bar),
       el("p.reason", {}, el("b", {}, q.policy), ` asks: ${q.reason}`),
       el("p.who", {}, `${q.caller || "an anonymous caller"}${q.session ? `, session ${q.session}` : ""}, ${since(q.since)} ago`),
-      el("pre", {}, json(q.arguments, { lines: true })), el("footer", {}, ...buttons, state)),
+      block("Arguments", json(q.arguments, { lines: true })).node, el("footer", {}, ...buttons, state)),
     update(q) {
       const rest = Date.parse(q.expires) - Date.now();
       setText(left, rest > 0 ? `${span(rest)} left` : "expired");
@@ -57,5 +57,5 @@ function question(q) {
 function pin(p) {
   const path = `/pins/${encodeURIComponent(p.extension)}/${encodeURIComponent(p.tool)}/approve`;
   return { node: el("div.trouble", {}, el("span.badge", { "data-tone": "warn" }, "changed"), el("a.title", { href: `#/extensions/${encodeURIComponent(p.extension)}` }, `${p.extension}: ${p.tool}`),
-    el("pre.text", {}, p.diff || "the approved descriptor is unknown"), action("Approve", () => post(path), { confirm: "Really approve?" })) };
+    block("Difference", p.diff || "the approved descriptor is unknown").node, action("Approve", () => post(path), { confirm: "Really approve?" })) };
 }

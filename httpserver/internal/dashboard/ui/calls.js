@@ -1,13 +1,16 @@
 // Calls that have ended, the newest first.
 
-import { el, setAttr, setText, Rows } from "./dom.js";
-import { clock, count, duration } from "./format.js";
-import { empty, matches, outcomeTone, select } from "./parts.js";
+import { el, put, setAttr, setText, Rows } from "./dom.js";
+import { clock, count, duration, json } from "./format.js";
+import { block, empty, matches, outcomeTone, select, table } from "./parts.js";
+import { facts } from "./extensions.js";
 import { store } from "./store.js";
+import { get } from "./api.js";
 
-export function calls() {
-  const body = el("tbody");
-  const rows = new Rows(body, row);
+export function calls(nav) {
+  const list = table(".calls-table", ["Time", "Call", "Outcome", "Took", "Caller", "Decision", "Note"]);
+  const rows = new Rows(list.body, (c) => row(c, nav));
+  const detail = details(nav);
   let only = "", held = null;
   const outcome = select("Outcome", [["", "every outcome"], ["bad", "not ok"], ["rejected", "rejected"], ["slow", "slower than 1 s"]], (v) => { only = v; });
   const pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => {
@@ -16,31 +19,68 @@ export function calls() {
     setText(pause, held ? "Resume" : "Pause");
   } }, "Pause");
   const missed = el("span.total");
-  const none = empty("No calls since this page was opened.", "They appear here as clients make them. For earlier calls see exthost policy explain and the audit log.");
+  const none = empty("No calls.", "They appear here as clients make them. The host keeps the last 256; earlier ones are in the audit log.");
   return {
-    node: el("div", {}, el("div.bar", {}, outcome.node, pause, missed),
-      el("table.calls-table", {}, el("thead", {}, el("tr", {}, ...["Time", "Tool", "Outcome", "Took", "Caller", "Decision", ""].map((c) => el("th", { scope: "col" }, c)))), body), none),
+    node: el("div.calls-view", {}, el("div.scroll", {}, el("div.bar", {}, outcome.node, pause, missed), list.node, none), detail.node),
     search: "Find by tool, outcome or caller",
-    update(s, { query }) {
-      const list = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? ""));
-      const top = Math.max(...list.slice(0, 200).map((c) => c.took_ns), 1);
-      rows.update(list.slice(0, 200).map((c) => ({ ...c, share: c.took_ns / top })), (c) => c.key);
+    update(s, { query, rest }) {
+      const chosen = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? "", c.client ?? ""));
+      const top = Math.max(...chosen.slice(0, 200).map((c) => c.took_ns), 1);
+      rows.update(chosen.slice(0, 200).map((c) => ({ ...c, share: c.took_ns / top })), (c) => c.key);
       setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");
-      none.hidden = list.length > 0;
+      none.hidden = chosen.length > 0;
+      detail.update(rest);
     },
   };
 }
 
 const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only === "slow" ? c.took_ns > 1e9 : c.outcome === only);
 
-function row(c) {
-  const bar = el("i.share");
+function row(c, nav) {
+  const bar = el("i.share"), href = `#/calls/${c.id}`;
   const note = [c.message, c.code, c.replayed && "sent again", c.trace_id && `trace ${c.trace_id}`].filter(Boolean).join(" · ");
   const decision = c.decision_id ? el("a.mono", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id) : null;
   return {
-    node: el("tr", { "data-tone": outcomeTone(c.outcome) }, el("td", {}, el("time", { datetime: c.time }, clock(c.time))), el("th", { scope: "row" }, c.tool || c.method),
+    node: el("tr", { "data-tone": outcomeTone(c.outcome), onclick: (e) => { if (!e.target.closest("a")) nav(href); } },
+      el("td", {}, el("time", { datetime: c.time }, clock(c.time))), el("th", { scope: "row" }, el("a", { href }, c.tool || c.method)),
       el("td", { "data-name": "Outcome" }, el("span.badge", { "data-tone": outcomeTone(c.outcome) }, c.outcome.replaceAll("_", " "))),
       el("td.took", { "data-name": "Took" }, duration(c.took_ns), bar), el("td", { "data-name": "Caller" }, c.caller || "–"), el("td", { "data-name": "Decision" }, decision), el("td.note", {}, note)),
     update(c) { bar.style.width = `${Math.max(2, 100 * c.share)}%`; },
   };
 }
+
+/** details returns the side panel about one call, with what it carried. */
+function details(nav) {
+  const title = el("h2"), body = el("div.body");
+  const close = el("button.close", { type: "button", "aria-label": "Close", onclick: () => nav("#/calls") }, "✕");
+  const node = el("aside.details", { hidden: true, "aria-label": "Call" }, el("header", {}, title, close), body);
+  let shown = "";
+  return {
+    node,
+    update(id) {
+      node.hidden = !id;
+      if (shown === id) return;
+      shown = id;
+      if (!id) return;
+      setText(title, `Call ${id}`);
+      put(body, "…");
+      get(`/calls/${encodeURIComponent(id)}`).then((c) => shown === id && (setText(title, c.tool || c.method), put(body, ...content(c))), (e) => shown === id && put(body, e.message));
+    },
+  };
+}
+
+function content(c) {
+  return [
+    c.message ? el("p.reason", { "data-tone": outcomeTone(c.outcome) }, c.message) : null,
+    facts([
+      ["outcome", c.outcome.replaceAll("_", " ")], ["ended", clock(c.time)], ["took", duration(c.took_ns)], ["method", c.method],
+      ["extension", c.extension && el("a", { href: `#/extensions/${encodeURIComponent(c.extension)}` }, c.extension)], ["caller", c.caller || "anonymous"],
+      ["client", c.client], ["protocol", c.protocol || "a call of the program itself"], ["session", c.session], ["policy", c.policy], ["code", c.code], ["trace", c.trace_id],
+      ["decision", c.decision_id && el("a", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id)], ["sent again", c.replayed && "yes"],
+    ]),
+    ...excerpt("Request", c.request), ...excerpt("Result", c.response),
+  ];
+}
+
+/** excerpt shows the beginning of a payload. */
+const excerpt = (name, of) => of?.text ? [el("h3", {}, of.cut ? `${name}, the beginning of ${count(of.bytes)} bytes` : name), block(name, json(of.text, { lines: true })).node] : [];

@@ -1,6 +1,7 @@
-// Small curves without axes.
+// Small curves without axes, and charts of the last hour with them.
 
-import { svg, setAttr } from "./dom.js";
+import { el, put, svg, setAttr } from "./dom.js";
+import { clock } from "./format.js";
 
 const WIDTH = 150, HEIGHT = 32;
 const FEWEST = 30; // points that fill the width; with fewer, the curve starts further right
@@ -37,3 +38,45 @@ function runs(points) {
 const path = (points) => runs(points).map((run) => "M" + (run.length === 1 ? [run[0], [run[0][0] + 0.5, run[0][1]]] : run).map(at).join("L")).join("");
 
 const filled = (points) => runs(points).map((run) => `M${run[0][0].toFixed(1)} ${HEIGHT}L${run.map(at).join("L")}L${run.at(-1)[0].toFixed(1)} ${HEIGHT}Z`).join("");
+
+const MINUTES = 60;
+
+/**
+ * hourChart returns {node, draw(minutes, summary)}. minutes has an object for each minute,
+ * the newest last, or null. kinds are [key, label, tone]; with stacked their bars stand on
+ * each other, else each is a line. scale formats a value for the axis.
+ */
+export function hourChart(kinds, { stacked = false, scale = String } = {}) {
+  const paths = kinds.map(([, , tone]) => svg(stacked ? "path.bars" : "path.line", { "data-tone": tone }));
+  const plot = svg("svg", { viewBox: `0 0 ${MINUTES} 100`, preserveAspectRatio: "none", role: "img" }, svg("path.grid", { d: "M0 .5H60M0 50H60M0 99.5H60" }), ...paths);
+  const high = el("span"), half = el("span"), times = el("div.times");
+  const legend = el("div.legend", {}, ...kinds.map(([, label, tone]) => el("span", { "data-tone": tone }, label)));
+  return {
+    node: el("div.chart", {}, legend, el("div.plot", {}, el("div.scale", {}, high, half, el("span", {}, "0")), plot), times),
+    draw(minutes, summary) {
+      const sum = (m) => kinds.reduce((n, [key]) => n + (m[key] ?? 0), 0);
+      const max = nice(Math.max(...minutes.filter(Boolean).map((m) => (stacked ? sum(m) : Math.max(...kinds.map(([key]) => m[key] ?? 0)))), 0));
+      put(high, scale(max));
+      put(half, scale(max / 2));
+      setAttr(plot, "aria-label", summary);
+      const now = Date.now();
+      put(times, ...[60, 45, 30, 15, 0].map((ago) => el("span", {}, clock(new Date(now - ago * 60_000).toISOString()).slice(0, 5))));
+      const base = minutes.map(() => 0);
+      kinds.forEach(([key], n) => setAttr(paths[n], "d", stacked ? bars(minutes, key, base, max) : path(minutes.map((m, i) => (m?.[key] === undefined ? null : [i + 0.5, 100 - (99 * m[key]) / max])))));
+    },
+  };
+}
+
+/** bars draws a bar for each minute above those of base, which they are added to. */
+const bars = (minutes, key, base, max) => minutes.map((m, i) => {
+  const from = base[i], value = m?.[key] ?? 0;
+  base[i] += value;
+  return value ? `M${i + 0.1} ${(100 - (99 * from) / max).toFixed(2)}V${(100 - (99 * base[i]) / max).toFixed(2)}h.8V${(100 - (99 * from) / max).toFixed(2)}Z` : "";
+}).join("");
+
+/** nice rounds up to 1, 2 or 5 times a power of ten. */
+function nice(n) {
+  if (!n) return 1;
+  const power = 10 ** Math.floor(Math.log10(n));
+  return [1, 2, 5, 10].map((f) => f * power).find((v) => v >= n);
+}

@@ -3,7 +3,7 @@
 import { el, setAttr, put, setText, Rows } from "./dom.js";
 import { curve } from "./chart.js";
 import { bytes, clock, count, duration, percent, plural, retryText, since } from "./format.js";
-import { action, badge, empty, matches, stateTone, stateBadge } from "./parts.js";
+import { action, badge, block, empty, matches, stateTone, stateBadge } from "./parts.js";
 import { failed, memory, serves } from "./store.js";
 import { post } from "./api.js";
 
@@ -124,6 +124,7 @@ function actionsFor(x) {
   if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.bridged && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
   if (serves("post", "/extensions/{id}/enable") && x.state === "disabled") list.push(action("Enable", () => post(path + "/enable")));
   list.push(el("a.button", { href: `#/logs?ext=${encodeURIComponent(x.id)}` }, "Logs"));
+  if (!["skipped", "disabled"].includes(x.state)) list.push(el("a.button", { href: `#/wire/${encodeURIComponent(x.id)}` }, "Wire"));
   return list;
 }
 
@@ -162,7 +163,7 @@ function crashDetails(x) {
     x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "Last exit") : null,
     x.last_crash ? facts([["when", `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash.reason]]) : null,
     e ? facts([["exit", e.signal || (e.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
-    e?.stderr?.length ? el("pre", {}, e.stderr.join("\n")) : null,
+    e?.stderr?.length ? block("Last output", e.stderr.join("\n")).node : null,
   ];
 }
 

@@ -1,21 +1,22 @@
 // The policies by category, their denials, and the steps of one decision.
 
 import { el, setAttr, put, setText, Rows } from "./dom.js";
-import { clock, count, duration } from "./format.js";
-import { badge, empty, matches, panel, stateBadge } from "./parts.js";
+import { clock, count, duration, json } from "./format.js";
+import { action, badge, block, empty, matches, panel, stateBadge, table } from "./parts.js";
 import { facts } from "./extensions.js";
 import { serves } from "./store.js";
-import { get } from "./api.js";
+import { get, postText } from "./api.js";
 
 const stages = ["observability", "authentication", "authorization", "rate_limiting", "validation", "content", "audit"];
 
 export function governance() {
   const columns = stages.map(stage);
   const denials = panel("Denials");
-  const list = el("tbody");
-  const rows = new Rows(list, denial);
+  const list = table(".denials", ["Time", "Call", "Policy", "Code", "Reason", "Decision"]);
+  const rows = new Rows(list.body, denial);
   const none = empty("Nothing was denied.", "Calls that policies deny appear here, with the reason.");
-  put(denials.body, el("table.denials", {}, el("thead", {}, el("tr", {}, ...["Time", "Call", "Policy", "Code", "Reason", "Decision"].map((c) => el("th", { scope: "col" }, c)))), list), none);
+  put(denials.body, list.node, none);
+  const trial = tester(), log = auditLog();
   const explained = el("div.explained", { hidden: true });
   let past = null, asked = 0;
   async function load() { // denials from before the page was opened
@@ -27,10 +28,12 @@ export function governance() {
     }
   }
   return {
-    node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained),
+    node: el("div.governance", {}, el("div.stages", {}, ...columns.map((c) => c.node)), denials.node, explained, el("div.split", {}, log.node, trial.node)),
     search: "Find denials by tool, policy, code or reason",
     update(s, { query, rest }) {
       if (!s.status) return;
+      log.update(s);
+      trial.update(s);
       if (past === null && Date.now() - asked > 10_000) load();
       for (const c of columns) c.update((s.status.policies ?? []).filter((p) => p.category === c.name));
       const known = new Set(s.denials.map((d) => d.decision_id));
@@ -103,10 +106,7 @@ function explain(box, id) {
   explaining = id;
   get(`/decisions/${encodeURIComponent(id)}`).then((t) => {
     if (explaining !== id) return;
-    const p = panel(`Decision ${t.id}`, facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["forwarded", t.sent ? "yes" : "no"],
-      ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
-      el("ol.steps", {}, ...t.steps.map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
-        el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))));
+    const p = panel(`Decision ${t.id}`, ...steps(t));
     reveal(p);
   }, (e) => explaining === id && reveal(panel(`Decision ${id}`, el("p", {}, e.message))));
   function reveal(p) {
@@ -115,4 +115,67 @@ function explain(box, id) {
     put(box, p.node);
     box.scrollIntoView({ block: "nearest" });
   }
+}
+
+/** steps returns the facts of a decision, and what each policy said. */
+const steps = (t) => [
+  facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["forwarded", t.sent ? "yes" : "no"],
+    ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
+  el("ol.steps", {}, ...(t.steps ?? []).map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
+    el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))),
+];
+
+/** tester returns a panel in which policies decide about a call that is not made. */
+function tester() {
+  const names = el("datalist", { id: "tool-names" }), tool = el("input", { list: "tool-names", "aria-label": "Tool", placeholder: "tool", autocomplete: "off", spellcheck: "false" });
+  const caller = el("input", { "aria-label": "Caller", placeholder: "caller, empty: anonymous", autocomplete: "off", spellcheck: "false" });
+  const args = el("textarea", { "aria-label": "Arguments", rows: "3", spellcheck: "false" }, "{}"), result = el("div.result");
+  const test = action("Test", async () => {
+    JSON.parse(args.value); // reports the place of a syntax error
+    const call = JSON.stringify({ tool: tool.value, caller: caller.value });
+    const r = JSON.parse(await postText("/policies/test", `${call.slice(0, -1)},"arguments":${args.value}}`));
+    put(result, el("p.reason", { "data-tone": r.error ? "bad" : "good" }, r.error ? r.error.message : "The call would be made."), ...steps(r.trace));
+  });
+  const p = panel("Test the policies", el("p.hint", {}, "The policies decide about this call. It is not made."), el("div.fields", {}, tool, caller, names), args, el("div.actions", {}, test), result);
+  let known = null;
+  return { node: p.node, update(s) {
+    if (known === s.tools) return;
+    known = s.tools;
+    put(names, ...s.tools.map((t) => el("option", { value: t.name })));
+  } };
+}
+
+/** auditLog returns a panel with the latest records of the audit log. */
+function auditLog() {
+  const p = panel("Audit log"), list = table(".audit", ["Time", "Call", "Caller", "Outcome", "Policy", "Note"]);
+  const rows = new Rows(list.body, record), none = empty("No record.", "");
+  const only = el("input", { type: "checkbox", onchange: () => load() });
+  put(p.extra, el("label", {}, only, " denied only"));
+  put(p.body, list.node, none);
+  let asked = 0, configured = null;
+  async function load() {
+    asked = Date.now();
+    try {
+      const { records } = await get(`/audit?last=60${only.checked ? "&denied=true" : ""}`);
+      rows.update(records.toReversed(), (r) => r.seq);
+      list.node.hidden = !records.length;
+      none.hidden = records.length > 0;
+      setText(none, configured ? "No record." : "No audit log is kept: audit.path in the configuration names the file.");
+    } catch (e) {
+      none.hidden = false;
+      setText(none, e.message);
+    }
+  }
+  return { node: p.node, update(s) {
+    configured = s.status.audit;
+    if (Date.now() - asked > 10_000) load();
+  } };
+}
+
+function record(r) {
+  const note = [r.error, r.approved_by && `approved by ${r.approved_by}`, r.code].filter(Boolean).join(" · ");
+  const carried = [["Request", r.request], ["Response", r.response]].filter(([, p]) => p?.json || p?.cut)
+    .map(([name, p]) => el("details", {}, el("summary", {}, `${name}, ${count(p.bytes)} bytes`), block(name, p.cut || json(JSON.stringify(p.json), { lines: true })).node));
+  return { node: el("tr", {}, el("td", {}, el("time", { datetime: r.time }, clock(r.time))), el("th", { scope: "row" }, r.tool || r.method), el("td", { "data-name": "Caller" }, r.caller || "–"),
+    el("td", { "data-name": "Outcome" }, r.outcome), el("td", { "data-name": "Policy" }, r.policy || "–"), el("td.note", {}, note, ...carried)) };
 }

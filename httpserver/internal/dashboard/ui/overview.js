@@ -1,7 +1,7 @@
 // The overview: measures, problems and the latest calls.
 
 import { el, put, setText, Rows } from "./dom.js";
-import { curve } from "./chart.js";
+import { curve, hourChart } from "./chart.js";
 import { bytes, clock, count, duration, json, percent, retryText } from "./format.js";
 import { action, badge, empty, stateTone, outcomeTone, panel, stateBadge } from "./parts.js";
 import { byUrgency, evidence, extensionTable } from "./extensions.js";
@@ -11,34 +11,40 @@ import { post } from "./api.js";
 export function overview(nav) {
   const tiles = {
     rate: tile("Calls", "per second"), p95: tile("Latency", "p95"),
-    denied: tile("Denied", "of calls now"), errors: tile("Failing", "of calls now"), toolErrors: tile("Tool errors", "of calls now"),
+    denied: tile("Denied", ""), errors: tile("Failed", ""), tool_errors: tile("Tool errors", ""),
     busy: tile("In flight", "and queued"), memory: tile("Memory", "in total"), tools: tile("Tools", "for the model", false),
   };
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, trouble);
   const table = extensionTable(nav, { brief: true });
+  const hour = hourChart([["good", "answered", "good"], ["tool_errors", "errors of tools", "busy"], ["errors", "failed", "bad"], ["denied", "denied", "ask"]], { stacked: true, scale: (n) => count(n) });
+  const took = hourChart([["p95", "p95", "warn"], ["p50", "p50", "good"]], { scale: duration });
+  const charts = el("div.split.even", {}, panel("Calls per minute, last hour", hour.node).node, panel("Latency, last hour", took.node).node);
   const fleet = panel("Extensions", table.node);
   const stream = panel("Live calls");
   const calls = new Rows(put(stream.body, el("ol.calls")).firstChild, brief);
   put(stream.extra, el("a", { href: "#/calls" }, "all"));
   put(fleet.extra, el("a", { href: "#/extensions" }, "all"));
-  const quiet = empty("No calls since this page was opened.", "They appear here as clients make them.");
+  const quiet = empty("No calls.", "They appear here as clients make them.");
   stream.body.append(quiet);
   const bare = empty("No extension was found.", "exthost init NAME writes one into ./extensions, and exthost import adds the MCP servers that other programs are configured with.");
   fleet.body.append(bare);
   bare.hidden = attention.node.hidden = true; // until the status is known
   const node = el("div.overview", {}, el("div.tiles", {}, ...Object.values(tiles).map((t) => t.node)), attention.node,
-    el("div.split", {}, fleet.node, stream.node));
+    charts, el("div.split", {}, fleet.node, stream.node));
   return {
     node,
     update(s) {
       if (!s.status) return;
       tiles.rate.update(rate(s.curves.rate.at(-1)), s.curves.rate);
       tiles.p95.update(duration(latest(s.curves.p95)), s.curves.p95);
-      for (const [key, n] of Object.entries(totals(s.status.runs))) {
-        const curve = s.curves[key];
-        tiles[key].update(curve.length ? percent(curve.at(-1), 1) : "–", curve, 1, `${count(n)} in all`);
+      const minutes = minutesOf(s.history), lately = total(minutes.slice(-5)), all = totals(s.status.runs);
+      for (const key of ["denied", "errors", "tool_errors"]) {
+        tiles[key].update(percent(lately[key], lately.calls), minutes.slice(-30).map((m) => (m?.calls ? m[key] / m.calls : 0)), 1, `of 5 min, ${count(all[key])} in all`);
+        tiles[key].node.dataset.tone = lately[key] > 0.05 * lately.calls ? "bad" : "";
       }
+      hour.draw(minutes, `${count(total(minutes).calls)} calls in the last hour, ${count(total(minutes).denied)} denied`);
+      took.draw(minutes, `p95 of the last minute with calls: ${duration(minutes.findLast((m) => m?.p95 !== undefined)?.p95)}`);
       tiles.busy.update(count(s.curves.busy.at(-1)), s.curves.busy);
       tiles.memory.update(bytes(s.curves.memory.at(-1)), s.curves.memory);
       tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens`);
@@ -54,8 +60,26 @@ export function overview(nav) {
   };
 }
 
-/** totals counts what the tiles of shares show. */
-const totals = (runs) => runs.reduce((t, x) => ({ denied: t.denied + x.denied, errors: t.errors + failed(x), toolErrors: t.toolErrors + x.tool_errors }), { denied: 0, errors: 0, toolErrors: 0 });
+/** totals counts what became of all requests. */
+const totals = (runs) => runs.reduce((t, x) => ({ denied: t.denied + x.denied, errors: t.errors + failed(x), tool_errors: t.tool_errors + x.tool_errors }), { denied: 0, errors: 0, tool_errors: 0 });
+
+const counted = ["calls", "good", "denied", "errors", "tool_errors"];
+
+/** minutesOf adds the steps of the history up to the last 60 minutes, null for those without calls. */
+function minutesOf(history) {
+  const minutes = new Array(60).fill(null), now = Date.now();
+  for (const p of history?.points ?? []) {
+    const i = 59 - Math.floor((now - Date.parse(p.time)) / 60_000);
+    if (i < 0 || i > 59) continue;
+    const m = (minutes[i] ??= { calls: 0, good: 0, denied: 0, errors: 0, tool_errors: 0 });
+    const good = p.calls - p.denied - p.errors - p.tool_errors;
+    for (const key of counted) m[key] += key === "good" ? good : p[key];
+    if (p.latency) m.p50 = Math.max(m.p50 ?? 0, p.latency.p50_ns), m.p95 = Math.max(m.p95 ?? 0, p.latency.p95_ns);
+  }
+  return minutes;
+}
+
+const total = (minutes) => Object.fromEntries(counted.map((key) => [key, minutes.reduce((n, m) => n + (m?.[key] ?? 0), 0)]));
 
 const rate = (n) => (n === undefined ? "–" : n >= 100 ? count(Math.round(n)) : n.toFixed(1).replace(/\.0$/, ""));
 const latest = (curve) => curve.findLast((v) => v !== null);
@@ -80,7 +104,7 @@ const RECENT = 15 * 60_000; // for which a crash is shown after the extension ru
 /** troublesOf returns all problems and pending approvals, the most urgent first. */
 function troublesOf(s) {
   const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`,
+    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`, asks: q.id,
   }));
   for (const x of [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]) list.push(...troublesWith(x, s));
   for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !s.status.runs.some((x) => x.id === d.extension))) {
@@ -117,8 +141,11 @@ function trouble(t) {
   const title = t.href ? el("a.title", { href: t.href }, t.title) : el("span.title", {}, t.title);
   const restart = t.restart && serves("post", "/extensions/{id}/restart")
     ? action("Restart", () => post(`/extensions/${encodeURIComponent(t.restart)}/restart`)) : null;
+  const path = `/approvals/${encodeURIComponent(t.asks)}`;
+  const answers = t.asks && serves("post", "/approvals/{id}/approve")
+    ? [action("Approve", () => post(path + "/approve"), { tone: "good", confirm: "Really approve?" }), action("Deny", () => post(path + "/deny", {}), { tone: "bad" })] : null;
   return {
-    node: el("div.trouble", {}, mark.node, title, el("span.text", {}, text, said), el("span.do", {}, next, restart)),
+    node: el("div.trouble", {}, mark.node, title, el("span.text", {}, text, said), el("span.do", {}, next, restart, answers)),
     update(now) {
       mark.update(now.state ?? now.word);
       setText(text, now.text);
@@ -135,6 +162,6 @@ function trouble(t) {
 function brief(c) {
   return {
     node: el("li", { "data-tone": outcomeTone(c.outcome), title: c.message ?? "" },
-      el("time", {}, clock(c.time)), el("span.tool", {}, c.tool || c.method), el("span.outcome", {}, c.outcome.replaceAll("_", " ")), el("span.took", {}, duration(c.took_ns))),
+      el("time", {}, clock(c.time)), el("a.tool", { href: `#/calls/${c.id}` }, c.tool || c.method), el("span.outcome", {}, c.outcome.replaceAll("_", " ")), el("span.took", {}, duration(c.took_ns))),
   };
 }

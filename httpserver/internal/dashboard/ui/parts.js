@@ -35,6 +35,18 @@ export function panel(title, ...children) {
   return { node: el("section.panel", {}, el("header", {}, el("h2", {}, title), extra), body), extra, body };
 }
 
+/** block returns {node, set(text)}: preformatted text that the keyboard can scroll. */
+export function block(label, text = "") {
+  const node = el("pre", { tabindex: "0", role: "region", "aria-label": label }, text);
+  return { node, set(now) { setText(node, now); } };
+}
+
+/** table returns {node, body} with a header for each column. */
+export function table(spec, columns) {
+  const body = el("tbody");
+  return { node: el("table" + spec, {}, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, c)))), body), body };
+}
+
 /** empty returns the text for an empty list, with a hint. */
 export const empty = (text, hint) => el("p.empty", {}, text, hint ? el("span", {}, hint) : null);
 

@@ -12,8 +12,9 @@ export const store = {
   approvals: [],
   paths: {},           // of the API, from its OpenAPI document
   calls: [], logs: [], denials: [], news: [], // the newest first
+  history: null,       // counts of the last hour, from the host
   missed: 0,           // events that arrived too fast to be sent
-  curves: { rate: [], p95: [], errors: [], denied: [], toolErrors: [], memory: [], busy: [] },
+  curves: { rate: [], p95: [], memory: [], busy: [] }, // since the page was opened
   activity: new Map(), // calls per second of each extension
 };
 
@@ -51,10 +52,10 @@ const handlers = {
   },
   call(e) {
     store.missed += e.lost ?? 0;
-    const call = { ...e.call, time: e.time, key: ++sequence };
+    const call = { ...e.call, time: e.time, key: e.call.id };
     recent.push(call.took_ns);
     keep(store.calls, call, KEPT.calls);
-    if (call.outcome === "rejected" || call.outcome === "governance_unavailable") keep(store.denials, call, KEPT.denials);
+    if (isDenial(call)) keep(store.denials, call, KEPT.denials);
   },
   log(r) {
     store.missed += r.lost ?? 0;
@@ -67,21 +68,22 @@ const handlers = {
   tools: () => loadTools(),
 };
 
+const isDenial = (call) => ["rejected", "governance_unavailable", "descriptor_changed", "untrusted"].includes(call.outcome);
+
 let recent = []; // latencies since the last sample
-let last = null; // {time, calls, errors, each} of the last sample
+let last = null; // {time, calls, each} of the last sample
 
 /** sample adds a point to the curves, at most one every 1.5 s. */
 function sample(before, s) {
   const time = performance.now();
   const each = new Map(s.runs.map((x) => [x.id, x.requests]));
   const sum = (of) => s.runs.reduce((n, x) => n + of(x), 0);
-  const point = { time, calls: sum((x) => x.requests), errors: sum(failed), denied: sum((x) => x.denied), toolErrors: sum((x) => x.tool_errors), each };
+  const point = { time, calls: sum((x) => x.requests), each };
   if (last && time - last.time < 1500) return;
   if (last && before) {
     const seconds = (time - last.time) / 1000;
     const calls = Math.max(0, point.calls - last.calls);
     push(store.curves.rate, calls / seconds);
-    for (const key of ["errors", "denied", "toolErrors"]) push(store.curves[key], calls ? Math.min(1, Math.max(0, point[key] - last[key]) / calls) : 0);
     push(store.curves.p95, quantile(recent, 0.95));
     push(store.curves.memory, (s.host?.rss_bytes ?? 0) + sum((x) => memory(x)));
     push(store.curves.busy, sum((x) => (x.instances ?? []).reduce((n, i) => n + i.in_flight + i.queued, 0)));
@@ -116,6 +118,20 @@ async function loadTools() {
   changed();
 }
 
+/** loadPast reads what the host has kept from before the page was opened. */
+async function loadPast() {
+  const kept = (await get("/calls")).calls.map((c) => ({ ...c, key: c.id }));
+  store.calls = kept.slice(0, KEPT.calls);
+  store.denials = kept.filter(isDenial).slice(0, KEPT.denials);
+  await loadHistory();
+}
+
+/** loadHistory reads the counts of the last hour, and of the tools, again. */
+export async function loadHistory() {
+  [store.history, { tools: store.tools }] = await Promise.all([get("/history"), get("/tools")]);
+  changed();
+}
+
 let level = "info";
 let stream = null; // aborted to restart it
 
@@ -126,13 +142,16 @@ export function setLevel(wanted) {
   stream?.abort();
 }
 
-/** run updates the store until the token is rejected, and reconnects after failures. */
-export async function run() {
+/**
+ * run updates the store and reconnects after failures. When the host rejects the token,
+ * unlock() is awaited, which has the user enter another one.
+ */
+export async function run(unlock) {
   for (let wait = 500; ; wait = Math.min(wait * 2, 8000)) {
     stream = new AbortController();
     try {
       store.paths = (await get("/openapi.json")).paths;
-      await loadTools();
+      await loadPast();
       store.logs = [];
       store.phase = "live";
       wait = 500;
@@ -145,7 +164,11 @@ export async function run() {
       if (error instanceof Unauthorized) {
         store.phase = "locked";
         refresh();
-        return;
+        await unlock();
+        store.phase = "connecting";
+        refresh();
+        wait = 500;
+        continue;
       }
     }
     store.phase = "lost";

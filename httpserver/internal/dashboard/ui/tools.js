@@ -1,8 +1,8 @@
 // The catalog, and the descriptor of one tool.
 
 import { el, put, setText, Rows } from "./dom.js";
-import { count, json } from "./format.js";
-import { action, empty, matches, select, toast } from "./parts.js";
+import { count, duration, json, percent } from "./format.js";
+import { action, block, empty, matches, select, toast } from "./parts.js";
 import { facts } from "./extensions.js";
 import { get, postText } from "./api.js";
 
@@ -25,7 +25,7 @@ export function tools(nav) {
   }
   return {
     node: el("div.tools-view", {}, el("div.scroll", {}, el("div.bar", {}, by.node, total, el("span.export", {}, "export for", ...formats)),
-      el("table.catalog", {}, el("thead", {}, el("tr", {}, ...["Tool", "Description", "Tokens"].map((c) => el("th", { scope: "col" }, c)))), body), none), detail.node),
+      el("table.catalog", {}, el("thead", {}, el("tr", {}, ...["Tool", "Description", "Calls", "Denied", "Failed", "p50 / p95", "Tokens"].map((c) => el("th", { scope: "col" }, c)))), body), none), detail.node),
     search: "Find a tool by name or description",
     update(s, { query, rest }) {
       by.fill([["", "all extensions"], ...new Set(s.tools.map((t) => t.extension))].map((x) => (Array.isArray(x) ? x : [x, x || "the host"])));
@@ -44,12 +44,18 @@ export function tools(nav) {
 
 function row(t, nav) {
   const href = `#/tools/${encodeURIComponent(t.name)}`;
-  const about = el("td.about"), cost = el("td.number", { "data-name": "Tokens" });
+  const cell = (name) => el("td.number", { "data-name": name });
+  const about = el("td.about"), cost = cell("Tokens"), calls = cell("Calls"), denied = cell("Denied"), failed = cell("Failed"), took = cell("p50 / p95");
   return {
-    node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href }, t.name)), about, cost),
+    node: el("tr", { onclick: (e) => { if (!e.target.closest("a")) nav(href); } }, el("th", { scope: "row" }, el("a", { href }, t.name)), about, calls, denied, failed, took, cost),
     update(t) {
       setText(about, t.description);
       setText(cost, count(t.tokens));
+      const u = t.use;
+      setText(calls, u ? count(u.calls) : "–");
+      setText(denied, u ? percent(u.denied, u.calls) : "–");
+      setText(failed, u ? percent(u.errors + u.tool_errors, u.calls) : "–");
+      setText(took, u?.latency ? `${duration(u.latency.p50_ns)} / ${duration(u.latency.p95_ns)}` : "–");
     },
   };
 }
@@ -77,21 +83,41 @@ function details(nav) {
 
 function content(t) {
   const d = t.descriptor ?? {};
-  const args = el("textarea", { "aria-label": "Arguments", spellcheck: "false", rows: "4" });
-  args.value = "{}";
-  const answer = el("pre", { hidden: true });
+  const args = el("textarea", { "aria-label": "Arguments", spellcheck: "false", rows: "6" });
+  args.value = JSON.stringify(skeleton(d.inputSchema), null, 2);
+  const answer = block("Answer");
+  answer.node.hidden = true;
   const run = action("Call it", async () => {
     JSON.parse(args.value); // reports the place of a syntax error
-    const result = await postText(`/tools/${encodeURIComponent(t.name)}/call`, args.value);
-    answer.hidden = false;
-    setText(answer, json(result, { lines: true }));
+    answer.node.hidden = false;
+    answer.set("…");
+    try {
+      answer.set(json(await postText(`/tools/${encodeURIComponent(t.name)}/call`, args.value), { lines: true }));
+    } catch (e) {
+      answer.set(e.message);
+      throw e;
+    }
   }, { confirm: "Really call it?" });
   const hints = Object.entries(d.annotations ?? {}).map(([k, v]) => `${k}: ${v}`).join(", ");
   return [
     el("p", {}, t.description),
-    facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints]]),
-    el("h3", {}, "Input"), el("pre", {}, JSON.stringify(d.inputSchema ?? {}, null, 2)),
-    d.outputSchema ? el("h3", {}, "Output") : null, d.outputSchema ? el("pre", {}, JSON.stringify(d.outputSchema, null, 2)) : null,
-    el("h3", {}, "Try it"), el("p.hint", {}, "A real call: it passes governance, and may have effects."), args, el("div.actions", {}, run), answer,
+    facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints],
+      ["calls", t.use && `${count(t.use.calls)}, ${count(t.use.denied)} denied, ${count(t.use.errors)} failed, ${count(t.use.tool_errors)} errors of the tool`],
+      ["latency", t.use?.latency && `p50 ${duration(t.use.latency.p50_ns)}, p95 ${duration(t.use.latency.p95_ns)}`]]),
+    el("h3", {}, "Input"), block("Input schema", JSON.stringify(d.inputSchema ?? {}, null, 2)).node,
+    d.outputSchema ? el("h3", {}, "Output") : null, d.outputSchema ? block("Output schema", JSON.stringify(d.outputSchema, null, 2)).node : null,
+    el("h3", {}, "Try it"), el("p.hint", {}, "A real call, made by the caller operator: it passes governance, and may have effects."), args, el("div.actions", {}, run), answer.node,
   ];
+}
+
+const samples = { string: "", number: 0, integer: 0, boolean: false, array: [], object: {}, null: null };
+
+/** skeleton returns the required arguments of a schema, to be filled in. */
+function skeleton(schema) {
+  const out = {};
+  for (const name of schema?.required ?? []) {
+    const of = schema.properties?.[name] ?? {};
+    out[name] = of.default ?? of.enum?.[0] ?? samples[[of.type].flat()[0]] ?? null;
+  }
+  return out;
 }
