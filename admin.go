@@ -31,6 +31,7 @@ func (h *Host) Admin() Admin { return Admin{h} }
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
 	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
+	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
 	s.Policies, s.Audit, s.Questions = h.policies.Status(now.Policies), h.policies.AuditStatus(), len(h.policies.Approvals.List())

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -75,18 +76,30 @@ const (
 
 // Entry is the operator's settings for one extension.
 type Entry struct {
-	Config  map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
-	Env     map[string]string `json:"env,omitempty"`                                            // added to its environment
-	EnvFile string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
-	EnvDeny []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
-	Hooks   string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
-	Roots   []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
-	Runtime manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
+	Config   map[string]any    `json:"config,omitempty"`                                         // laid over the manifest's [config]
+	Env      map[string]string `json:"env,omitempty"`                                            // added to its environment
+	EnvFile  string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
+	EnvDeny  []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
+	Hooks    string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
+	Roots    []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
+	Runtime  manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
+	Required bool              `json:"required,omitempty"`                                       // the host is not ready while the extension cannot run; default false
 
 	// Problems are why the extension cannot have these values, with their places: variables
 	// that are not set, an env_file that cannot be read. [Load] sets them.
 	Problems []string          `json:"-"`
 	FileEnv  map[string]string `json:"-"` // the variables of env_file; [Load] sets them
+}
+
+// Required returns the sorted ids of the extensions that the operator requires.
+func (e *Extensions) Required() (ids []string) {
+	for id, entry := range e.Entries {
+		if entry.Required {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // SetDefaults sets e to an entry that states nothing.

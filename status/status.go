@@ -19,6 +19,8 @@ type Status struct {
 	Version      string                `json:"version"`
 	Generation   uint64                `json:"generation"` // of the tool catalog
 	Containment  Containment           `json:"containment"`
+	Starting     bool                  `json:"starting,omitempty"`     // what starts with the host has not all started or failed
+	Required     []string              `json:"required,omitempty"`     // ids of extensions without which the host is not ready, sorted
 	Extensions   []Extension           `json:"extensions"`             // in discovery order, the skipped ones last
 	Policies     []Policy              `json:"policies,omitempty"`     // in the order in which they are asked
 	Audit        *Audit                `json:"audit,omitempty"`        // nil: no record is kept

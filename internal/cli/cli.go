@@ -58,7 +58,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
-		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
+		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
 			operate.Enable(c), operate.Disable(c), operate.Allow(c)}},
 		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
 		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), author.Import(c)}},
@@ -78,7 +78,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		"It exits with 0 when all is well, 1 for a failure, 2 for a wrong usage, 3 for an invalid " +
 		"configuration or manifest, 4 for what is not found, 5 for a requirement that is missing, " +
 		"6 for a denial, 7 for an error of the extension or its tool, 8 for a timeout or " +
-		"cancellation and 9 for checks that failed."
+		"cancellation and 9 for checks that failed; 10 to 12 are the answers of exthost ready."
 	cmd.Example = "  exthost serve              serve the tools on http://127.0.0.1:7800/mcp\n" +
 		"  exthost doctor --runtime   start every extension once and say what is wrong\n" +
 		"  exthost call ext_notes_add text='buy milk'"

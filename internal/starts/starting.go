@@ -77,12 +77,13 @@ func (s *Starting) settle(decided []unit.Runner) {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
-	if s.pending != nil && len(s.pending) == 0 && !s.isDone() {
+	if s.pending != nil && len(s.pending) == 0 && !s.IsDone() {
 		close(s.done)
 	}
 }
 
-func (s *Starting) isDone() bool {
+// IsDone reports whether every unit has started or failed.
+func (s *Starting) IsDone() bool {
 	select {
 	case <-s.done:
 		return true
@@ -98,7 +99,7 @@ func (s *Starting) Done() <-chan struct{} { return s.done }
 // known says that the tools of x were known before its start. changed is closed when a unit
 // leaves the set.
 func (s *Starting) Select(f func(x *unit.Extension, known bool) bool) (left []*unit.Extension, changed <-chan struct{}) {
-	if s.isDone() {
+	if s.IsDone() {
 		return nil, nil
 	}
 	s.mu.Lock()

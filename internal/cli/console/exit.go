@@ -21,6 +21,10 @@ const (
 	ExitExtension = 7 // the extension or its tool reports an error
 	ExitCanceled  = 8 // timeout or cancelled
 	ExitDoctor    = 9 // doctor found failures
+
+	ExitNotYet      = 10 // ready: the host or an extension is still starting
+	ExitBlocked     = 11 // ready: something required, or the owner of a tool, cannot run
+	ExitUnknownTool = 12 // ready: there is no tool of that name
 )
 
 // Error is an error with its exit code. Without Text, all of it is printed already.

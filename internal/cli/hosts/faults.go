@@ -16,11 +16,14 @@ import (
 )
 
 // Unlisted are the warnings and errors about files that became neither an extension nor
-// a destination. Those about the others are shown with the extension or destination.
+// a destination. Those about the others and about policies are shown with these.
 func Unlisted(s status.Status) []protocol.Diagnostic {
 	listed := slices.Clone(s.Extensions)
 	for _, d := range s.Destinations {
 		listed = append(listed, d.Extension)
+	}
+	for _, p := range s.Policies {
+		listed = append(listed, policyAsExtension(p))
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {

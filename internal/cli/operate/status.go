@@ -131,13 +131,14 @@ func layOut(rows []statusRow, layout console.Layout) (lines []string) {
 
 // extensionRows are the row of an extension, and one for each of several instances.
 func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
-	row := statusRow{cells: []string{x.ID, x.State, "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x), rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
+	row := statusRow{cells: []string{x.ID, stateCell(x, now), "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x), rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
 		row.cells[8], row.cells[9] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
 	}
 	if len(x.Instances) == 1 {
 		row.fill(x.Instances[0], now)
-	} else if x.Reason != "" {
+	}
+	if x.Reason != "" && (len(x.Instances) != 1 || x.State == string(supervisor.Spawning) && row.notes == nil) {
 		row.notes = []string{x.Reason}
 	}
 	row.notes = append(row.notes, extensionNotes(x, diags, now)...)
@@ -151,6 +152,19 @@ func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Tim
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// stateCell is the state of an extension; of one that starts, also for how long it has.
+func stateCell(x status.Extension, now time.Time) string {
+	if x.State != string(supervisor.Spawning) {
+		return x.State
+	}
+	for _, i := range x.Instances {
+		if i.State == x.State && !i.Since.IsZero() {
+			return "starting, " + console.Span(now.Sub(i.Since).Truncate(time.Second))
+		}
+	}
+	return "starting"
 }
 
 // extensionNotes are the notes about an extension that are not about one instance.

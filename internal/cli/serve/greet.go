@@ -53,22 +53,37 @@ type greeting struct {
 
 // summary counts the extensions that run, and their cost.
 func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Duration) {
-	run, starting := 0, 0
+	run, onDemand, starting := 0, 0, 0
 	for _, x := range s.Extensions {
 		switch x.State {
-		case string(supervisor.Ready), string(supervisor.Idle):
+		case string(supervisor.Ready):
 			run++
+		case string(supervisor.Idle):
+			onDemand++
 		case string(supervisor.Spawning):
 			starting++
 		}
 	}
-	fmt.Fprintf(&g.b, "\n%d of %s running: %s, ~%s tokens of every model request\n", run, console.Plural(len(s.Extensions), "extension"),
-		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries)))
+	lazy := ""
+	if onDemand > 0 {
+		lazy = fmt.Sprintf(", %d lazy", onDemand)
+	}
+	g.b.WriteByte('\n')
+	g.text("", fmt.Sprintf("%d of %s running%s: %s, ~%s tokens of every model request", run, console.Plural(len(s.Extensions), "extension"), lazy,
+		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries))))
 	if starting > 0 {
 		fmt.Fprintf(&g.b, "%d still starting after %s, ", starting, took.Round(time.Second))
 	} else {
-		fmt.Fprintf(&g.b, "ready after %s, ", took.Round(time.Millisecond))
+		fmt.Fprintf(&g.b, "%s after %s, ", readyOrNot(s), took.Round(time.Millisecond))
 	}
+}
+
+// readyOrNot is how the greeting calls a host that has started.
+func readyOrNot(s status.Status) string {
+	if len(s.Obstacles()) > 0 {
+		return "not ready"
+	}
+	return "ready"
 }
 
 // extension is a line about an extension, and details below.

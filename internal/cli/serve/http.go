@@ -18,6 +18,8 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/mcpserver"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 )
 
 // httpShutdown is the part of HTTP requests in the 5 s that the end of the host takes.
@@ -68,7 +70,7 @@ func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
 
 func httpOptions(cfg config.Server, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
 	o := httpserver.Options{
-		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return startedYet(h) },
+		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
 		Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
@@ -100,14 +102,18 @@ func cannotListen(addr string, err error) error {
 	return e
 }
 
-// startedYet is the error of /readyz while extensions start.
-func startedYet(h *exthost.Host) error {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	if h.Ready(now) != nil {
-		return errors.New("extensions are still starting")
+// readiness is the error of /readyz: the first thing that keeps the host from being ready.
+func readiness(h *exthost.Host) error {
+	s := h.Status()
+	obstacles := s.Obstacles()
+	if len(obstacles) == 0 {
+		return nil
 	}
-	return nil
+	kind := protocol.NotReady
+	if strings.HasPrefix(obstacles[0].ID, status.PolicyPrefix) {
+		kind = protocol.GovernanceUnavailable
+	}
+	return protocol.Errorf(kind, "%s", obstacles[0].Text)
 }
 
 // urlOf is the URL of an address for clients on this machine.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func Command(c *console.Console, onHangup func(act func())) *cobra.Command {
 	cmd.Flags().StringVar(&watch, "watch", "", "look for changes on disk: `MODE` reload applies them, log says so (without a mode: reload)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = config.WatchReload
 	console.CompleteFlag(cmd, "watch", []string{config.WatchReload, config.WatchLog})
-	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken or any extension does not start")
+	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with 3 when any manifest is broken, any extension does not start, or what is required cannot run")
 	return cmd
 }
 
@@ -215,6 +216,11 @@ func strictness(s status.Status) error {
 			}
 		}
 	}
+	for _, o := range s.Obstacles() {
+		if !slices.ContainsFunc(s.Diagnostics, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError && d.Extension == o.ID }) {
+			lines = append(lines, "  "+console.Safe(o.Text))
+		}
+	}
 	if len(lines) == 1 {
 		return nil
 	}
@@ -267,12 +273,17 @@ func logGreeting(h *exthost.Host, f front, took time.Duration, log *slog.Logger)
 	for _, x := range s.Extensions {
 		count[x.State]++
 	}
+	for _, o := range s.Obstacles() {
+		if o.Blocked {
+			log.Error("not ready: "+o.Text, "next", o.Next)
+		}
+	}
 	url := overStdio
 	if f.url != "" {
 		url = f.url + "/mcp"
 		log = log.With("dashboard", f.url+"/ui/", "token_file", f.operator.file)
 	}
 	log.Info("serving", "at", url, "version", s.Version, "extensions", len(s.Extensions), "skipped", count[status.StateSkipped],
-		"failed", count[string(supervisor.Failed)], "tools", len(entries), "tokens", hosts.Tokens(entries),
+		"failed", count[string(supervisor.Failed)], "starting", count[string(supervisor.Spawning)], "tools", len(entries), "tokens", hosts.Tokens(entries),
 		"after", took.Round(time.Millisecond).String())
 }

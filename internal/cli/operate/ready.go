@@ -1,0 +1,137 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
+	"github.com/exthost/exthost/tools"
+)
+
+// Ready tells scripts whether the running host can serve.
+func Ready(c *console.Console) *cobra.Command {
+	var names []string
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Tell scripts whether the running exthost is ready",
+		Long: "Ask the exthost that serves this directory whether it is ready: what starts with it has " +
+			"started or failed, and every required policy and extension can run. With --tools, also " +
+			"whether these tools can be called. It exits with 0 for ready, 10 for not yet, 11 for " +
+			"blocked, with the command that helps, and 12 for a tool that does not exist.",
+		Example: "  exthost serve & exthost ready --wait 30s\n  exthost ready --tools ext_notes_add,ext_notes_list",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer c.Progress(func() string { return "waits until exthost is ready" })()
+			return awaitReady(cmd.Context(), names, wait)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "tools", nil, "the registered `NAMES` of tools that must be callable, separated by commas")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for what is not ready yet, such as 30s")
+	return cmd
+}
+
+// readyPoll is the time between two looks at a host that is not ready.
+const readyPoll = 200 * time.Millisecond
+
+// awaitReady returns nil once the host is ready, or why it is not: at once when waiting does
+// not help, else after wait.
+func awaitReady(ctx context.Context, names []string, wait time.Duration) error {
+	until := time.Now().Add(wait)
+	for {
+		err := isReady(ctx, names)
+		if console.ExitCode(err) != console.ExitNotYet || !time.Now().Before(until) {
+			return err
+		}
+		select {
+		case <-time.After(readyPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func isReady(ctx context.Context, names []string) error {
+	r, err := hosts.Find(ctx)
+	if e, ok := errors.AsType[*console.Error](err); ok && e.Code == console.ExitNotFound {
+		e.Code = console.ExitNotYet
+	}
+	if err != nil {
+		return err
+	}
+	s, err := r.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return verdict(s, names)
+}
+
+// verdict is why the host, or one of the tools, is not ready; nil when all are. What cannot
+// get better comes before what can.
+func verdict(s status.Status, names []string) error {
+	var worst *console.Error
+	obstacles := s.Obstacles()
+	if names != nil { // other extensions do not matter
+		obstacles = slices.DeleteFunc(obstacles, func(o status.Obstacle) bool { return !o.Blocked && !strings.HasPrefix(o.ID, status.PolicyPrefix) })
+	}
+	for _, name := range names {
+		obstacles = append(obstacles, toolObstacles(s, name)...)
+	}
+	for _, o := range obstacles {
+		e := &console.Error{Code: console.ExitNotYet, Text: "not ready yet: " + o.Text, Hint: o.Next}
+		switch {
+		case o.ID == "" && o.Blocked:
+			e.Code, e.Text = console.ExitUnknownTool, o.Text
+		case o.Blocked:
+			e.Code, e.Text = console.ExitBlocked, "blocked: "+o.Text
+		}
+		if worst == nil || e.Code > worst.Code {
+			worst = e
+		}
+	}
+	if worst == nil {
+		return nil
+	}
+	return worst
+}
+
+// toolObstacles returns why a tool cannot be called. One without an id is about a name that
+// no extension has.
+func toolObstacles(s status.Status, name string) []status.Obstacle {
+	for _, x := range s.Extensions {
+		switch {
+		case slices.Contains(x.Withheld, name):
+			return []status.Obstacle{{ID: x.ID, Blocked: true, Text: "tool " + name + " is held back, because it has changed since it was pinned", Next: "exthost policy pins"}}
+		case slices.Contains(x.Tools, name):
+			return callable(x, name)
+		}
+	}
+	for _, x := range s.Extensions {
+		if !tools.MayOwn(x.ID, name) || x.State == string(supervisor.Ready) || x.State == string(supervisor.Idle) {
+			continue
+		}
+		if o := callable(x, name); len(o) > 0 {
+			return o
+		}
+	}
+	return []status.Obstacle{{Blocked: true, Text: hosts.UnknownTool(s, name).Error(), Next: "exthost tools list"}}
+}
+
+// callable returns what keeps the tool of an extension from being called.
+func callable(x status.Extension, name string) []status.Obstacle {
+	one := status.Status{Required: []string{x.ID}, Extensions: []status.Extension{x}}
+	list := one.Obstacles()
+	for i := range list {
+		list[i].Text = fmt.Sprintf("tool %s cannot be called: %s", name, list[i].Text)
+	}
+	return list
+}

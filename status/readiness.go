@@ -1,0 +1,68 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/supervisor"
+)
+
+// Obstacle is something that keeps a host from being ready.
+type Obstacle struct {
+	ID      string `json:"id"`      // of an extension, or policy:NAME
+	Blocked bool   `json:"blocked"` // it does not go away by itself
+	Text    string `json:"text"`    // says what is wrong, with the id
+	Next    string `json:"next"`    // the command that helps; "" when waiting helps
+}
+
+// Obstacles returns what keeps the host from being ready: extensions that start with it,
+// extensions that the configuration requires, and required policies that decide nothing.
+// It is empty when the host is ready.
+func (s *Status) Obstacles() (list []Obstacle) {
+	for _, p := range s.Policies {
+		if p.Required && p.Mode == governance.ModeEnforce && p.State != StateDisabled {
+			list = append(list, obstacle("policy "+p.Name, PolicyPrefix+p.Name, p.State, p.Reason)...)
+		}
+	}
+	for _, x := range s.Extensions {
+		switch {
+		case slices.Contains(s.Required, x.ID):
+			list = append(list, obstacle("extension "+x.ID, x.ID, x.State, x.Reason)...)
+		case s.Starting && x.State == string(supervisor.Spawning):
+			list = append(list, Obstacle{ID: x.ID, Text: fmt.Sprintf("extension %s is starting: %s", x.ID, x.Reason)})
+		}
+	}
+	for _, id := range s.Required {
+		if !slices.ContainsFunc(s.Extensions, func(x Extension) bool { return x.ID == id }) {
+			list = append(list, Obstacle{ID: id, Blocked: true, Text: fmt.Sprintf("extension %s is required, and there is none", id), Next: "exthost list"})
+		}
+	}
+	if s.Starting && len(list) == 0 {
+		list = append(list, Obstacle{Text: "the host is starting"})
+	}
+	return list
+}
+
+// obstacle returns what keeps a thing in that state from serving; nothing when it serves.
+// What is idle starts with its first call.
+func obstacle(what, id, state, reason string) []Obstacle {
+	o := Obstacle{ID: id, Text: what + " is " + state}
+	switch supervisor.State(state) {
+	case supervisor.Ready, supervisor.Idle:
+		return nil
+	case supervisor.Spawning:
+		o.Text = what + " is starting"
+	case supervisor.Restarting, supervisor.Draining:
+	case StateDisabled:
+		o.Blocked, o.Next = true, "exthost enable "+id
+	case StateSkipped:
+		o.Blocked, o.Next = true, "exthost doctor"
+	default:
+		o.Blocked, o.Next = true, fmt.Sprintf("exthost logs %s, then exthost restart %s", id, id)
+	}
+	if reason != "" {
+		o.Text += ": " + reason
+	}
+	return []Obstacle{o}
+}
