@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
@@ -232,5 +234,34 @@ func TestOptionalPolicyThatHasDecided(t *testing.T) {
 		if err := greet(t, h, "Ada"); protocol.KindOf(err) != kind {
 			t.Errorf("%s: %v, want %q", answer, err, kind)
 		}
+	}
+}
+
+// A rule with a misspelled name is a warning, because it never applies.
+func TestPatternsThatSelectNothing(t *testing.T) {
+	processtest.Leaks(t)
+	rule := func(key string, globs ...any) map[string]any { return map[string]any{"effect": "deny", key: globs} }
+	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
+		rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
+	}}}
+	ask := governance.Spec{Name: "ask", Builtin: "approval", Category: governance.Authorization, Required: true, Match: governance.Match{Tools: []string{"ext_y_*"}}}
+	f := newFolder(t).add("x", child("sdk", "")).add("off", child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{access, ask}
+	h := f.openWith(cfg, exthost.Options{})
+	var got []string
+	for _, d := range h.Status().Diagnostics {
+		if d.Code == "pattern_unmatched" {
+			got = append(got, d.Message+"; "+d.Hint)
+		}
+	}
+	want := []string{
+		`policy access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
+		`policy access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
+		`policy access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? a caller is "token" or "" (anonymous) without server.auth.oauth`,
+		`policy ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

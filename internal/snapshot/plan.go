@@ -16,7 +16,6 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
-	"github.com/exthost/exthost/governance/results"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/policies"
@@ -25,7 +24,6 @@ import (
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
-	"github.com/exthost/exthost/tools"
 )
 
 // Plan is the outcome of a configuration and its search paths: the units that may run, in
@@ -327,29 +325,4 @@ func (p *Plan) Keep(t Target) {
 			return cmp.Or(cmp.Compare(p.Extensions[a].Candidate.RootIndex, p.Extensions[b].Candidate.RootIndex), cmp.Compare(a, b))
 		})
 	}
-}
-
-// Catalog returns the tools that the extensions offer now, and the problems with them.
-// before is the previous catalog, nil for the first.
-func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
-	var sources []tools.Source
-	if p.Policies.Offloads() {
-		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
-	}
-	var diags []protocol.Diagnostic
-	for x := range p.Ordered {
-		offered, found := x.Offered()
-		for _, d := range found {
-			d.Extension = x.ID()
-			diags = append(diags, d)
-		}
-		withheld, found := p.Policies.Withheld(x.Unit, offered)
-		diags = append(diags, found...)
-		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
-	}
-	for d := range p.OrderedDestinations {
-		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
-	}
-	catalog, found := tools.NewCatalog(number, sources, before)
-	return catalog, append(diags, found...)
 }

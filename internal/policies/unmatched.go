@@ -1,0 +1,76 @@
+package policies
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// CodeUnmatched is the code of the diagnostic about a pattern that selects nothing.
+const CodeUnmatched = "pattern_unmatched"
+
+// Known is what the patterns of policies may select.
+type Known struct {
+	Tools      []string // registered names
+	Extensions []string // ids of extensions and destinations, also of those that do not run
+	Silent     []string // those of Extensions whose tools are not known
+	AnyCaller  bool     // callers have names that nobody can list
+}
+
+// callers are the callers of a host without an authorization server.
+var callers = []string{"", "token"}
+
+// Unmatched returns a warning for each pattern of a policy that selects no tool, extension or
+// caller that is known: a rule with a misspelled name never applies.
+func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
+	for _, m := range set.Members {
+		for _, p := range builtin.Patterns(m.Spec) {
+			known, list := k.Tools, "exthost tools list shows the names"
+			switch p.Of {
+			case "extensions":
+				known, list = k.Extensions, "exthost list shows the ids"
+			case "callers":
+				known, list = callers, `a caller is "token" or "" (anonymous) without server.auth.oauth`
+			}
+			if selects(p, known) || p.Of == "callers" && k.AnyCaller || p.Of == "tools" && maySelect(p.Glob, k.Silent) {
+				continue
+			}
+			hint := list
+			if near := nearest.Of(p.Glob, known); near != "" {
+				hint = fmt.Sprintf("did you mean %q? %s", near, list)
+			}
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUnmatched, Hint: hint,
+				Message: fmt.Sprintf("policy %s: %q of %s matches no %s", m.Spec.Name, p.Glob, p.Field, strings.TrimSuffix(p.Of, "s"))})
+		}
+	}
+	return diags
+}
+
+func selects(p builtin.Pattern, known []string) bool {
+	for _, name := range known {
+		if (governance.Globs{p.Glob}).Match(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// maySelect reports whether a pattern may select a tool of one of the extensions: the text
+// before its first wildcard fits the beginning of the names.
+func maySelect(glob string, extensions []string) bool {
+	prefix := glob
+	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
+		prefix = glob[:i]
+	}
+	for _, id := range extensions {
+		begins := "ext_" + id + "_"
+		if strings.HasPrefix(prefix, begins) || prefix != glob && strings.HasPrefix(begins, prefix) {
+			return true
+		}
+	}
+	return false
+}

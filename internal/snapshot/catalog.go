@@ -1,0 +1,59 @@
+package snapshot
+
+import (
+	"slices"
+
+	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/tools"
+)
+
+// Catalog returns the tools that the extensions offer now, and the problems with them.
+// before is the previous catalog, nil for the first.
+func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []protocol.Diagnostic) {
+	var sources []tools.Source
+	if p.Policies.Offloads() {
+		sources = append(sources, tools.Source{Tools: []protocol.Tool{results.Tool()}}) // the host's own
+	}
+	var diags []protocol.Diagnostic
+	known := p.absent()
+	for x := range p.Ordered {
+		offered, found := x.Offered()
+		if known.Extensions = append(known.Extensions, x.ID()); len(offered) == 0 {
+			known.Silent = append(known.Silent, x.ID())
+		}
+		for _, d := range found {
+			d.Extension = x.ID()
+			diags = append(diags, d)
+		}
+		withheld, found := p.Policies.Withheld(x.Unit, offered)
+		diags = append(diags, found...)
+		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
+	}
+	for d := range p.OrderedDestinations {
+		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
+		known.Extensions, known.Silent = append(known.Extensions, d.ID()), append(known.Silent, d.ID())
+	}
+	catalog, found := tools.NewCatalog(number, sources, before)
+	for _, e := range catalog.Entries() {
+		known.Tools = append(known.Tools, e.Name)
+	}
+	for _, id := range known.Extensions {
+		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
+	}
+	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+}
+
+// absent is what the patterns of policies may select of extensions that are not in force:
+// disabled ones, those that cannot run here, and those whose files cannot be used.
+func (p *Plan) absent() policies.Known {
+	ids := slices.Clone(p.Config.Extensions.Disabled)
+	for _, c := range p.Skipped {
+		ids = append(ids, c.ID)
+	}
+	for _, d := range p.Diagnostics {
+		ids = append(ids, d.Extension)
+	}
+	return policies.Known{Extensions: ids, Silent: slices.Clone(ids), AnyCaller: p.Config.Server.Auth.OAuth.Issuer != ""}
+}
