@@ -305,6 +305,9 @@ func TestClientsOfOtherHosts(t *testing.T) {
 	if answer := flags.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); !strings.Contains(answer, "ext_kit_say") || strings.Contains(answer, "ext_vars_show") {
 		t.Errorf("with --extensions: %s", answer)
 	}
+	if out, err := program(dir, "status").Output(); err != nil || !regexp.MustCompile(`log in .*/\.exthost\.log\n.*beside it, .*: pid \d+, \d+\n`).Match(out) {
+		t.Errorf("status: %v, %s", err, out)
+	}
 	log := hostLogs(t, dir)
 	if n := strings.Count(log, `"msg":"serving"`); n != 3 {
 		t.Errorf("%d hosts:\n%s", n, log)

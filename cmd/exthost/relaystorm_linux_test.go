@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,84 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
 )
+
+// Fifteen clients of 34 extensions in one directory have 34 children, and a relay of at most
+// 8 MiB each.
+func TestRelayedClientsAtFullSize(t *testing.T) {
+	if !stormtest.Full {
+		t.Skip("EXTHOST_STORM is not set: 15 clients of 34 extensions are not measured")
+	}
+	processtest.Leaks(t)
+	files := map[string]string{}
+	for i := range 34 {
+		files[fmt.Sprintf("extensions/x%d/plugin.toml", i)] = strings.Replace(notesManifest, `"notes"`, fmt.Sprintf(`"x%d"`, i), 1)
+	}
+	dir := project(t, files)
+	defer stopHosts(t, dir)
+	clients := make([]*client, 15)
+	for i := range clients {
+		clients[i] = startClient(t, dir)
+	}
+	for i, c := range clients {
+		c.open(t)
+		if answer := c.say(t, call(1, fmt.Sprintf("ext_x%d_search", i), `{"query":"x"}`)); !strings.Contains(answer, `"result"`) {
+			t.Errorf("client %d: %s", i, answer)
+		}
+	}
+	stormtest.Claim(t, "children of 15 clients of 34 extensions", 34, func() (int, string) {
+		n, host := 0, hostOf(t, dir)
+		for _, pid := range childrenOf(t, host) {
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), "extension\x00notes") {
+				n++
+			}
+		}
+		if n < 34 {
+			t.Errorf("%d children", n)
+		}
+		return n, fmt.Sprint("of host ", host)
+	})
+	stormtest.Claim(t, "anonymous memory of a relay, KiB", 8<<10, func() (most int, how string) {
+		for _, c := range clients {
+			most = max(most, anonymous(t, c.Process.Pid))
+		}
+		return most, "the most of 15"
+	})
+	for _, c := range clients {
+		c.leave(t)
+	}
+}
+
+// childrenOf returns the children of a process.
+func childrenOf(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, word := range strings.Fields(string(text)) {
+			if n, err := strconv.Atoi(word); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
+}
+
+// anonymous returns the anonymous memory of a process, in KiB.
+func anonymous(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "RssAnon:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
 
 // BenchmarkRelayedCall compares a call through a relay with one of a client that has a host
 // of its own: ratio is that of the medians.

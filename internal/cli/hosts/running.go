@@ -50,6 +50,21 @@ func Find(ctx context.Context) (*Running, error) {
 	return &Running{info, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}, nil
 }
 
+// Beside returns the pids of the other hosts of the directory; nil when they cannot be found.
+func (r *Running) Beside(ctx context.Context) (pids []int) {
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil
+	}
+	all, _ := daemon.FindAll(ctx, state)
+	for _, info := range all {
+		if info.PID != r.Info.PID {
+			pids = append(pids, info.PID)
+		}
+	}
+	return pids
+}
+
 // OnRunning makes the body of a command from a function of the running host.
 func OnRunning(do func(ctx context.Context, r *Running, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

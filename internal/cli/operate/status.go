@@ -23,6 +23,9 @@ import (
 type runningStatus struct {
 	Directory string `json:"directory"`
 	Serves    string `json:"serves"` // the URL for MCP clients, or stdio
+
+	Log    string `json:"log,omitempty"`    // file with the log of a host in the background
+	Beside []int  `json:"beside,omitempty"` // pids of further hosts, of clients with another environment or other flags
 	status.Status
 }
 
@@ -47,7 +50,7 @@ func Status(c *console.Console) *cobra.Command {
 			for _, d := range s.Destinations {
 				names = append(names, d.ID)
 			}
-			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Status: s}
+			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Beside: r.Beside(ctx), Status: s}
 			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		}),
@@ -66,7 +69,15 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if url, ok := hosts.Dashboard(s.Serves); ok {
 		lines = append(lines, console.Wrap("dashboard at "+url+", which exthost ui opens", width)...)
 	}
-	lines = append(append(lines, console.Wrap(held, width)...), "")
+	lines = append(lines, console.Wrap(held, width)...)
+	if s.Log != "" {
+		lines = append(lines, console.Wrap(console.Safe("in the background for clients on stdio, exthost stop ends it; log in "+s.Log), width)...)
+	}
+	if len(s.Beside) > 0 {
+		pids := strings.Trim(fmt.Sprint(s.Beside), "[]")
+		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+strings.ReplaceAll(pids, " ", ", "), width)...)
+	}
+	lines = append(lines, "")
 	rows := []statusRow{{cells: statusColumns}}
 	if width == 0 {
 		rows[0].notes = []string{"NOTE"} // the title of the column
