@@ -61,15 +61,3 @@ func kind(mode fs.FileMode) string {
 func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
-
-// Spare returns an error of which [Exhausted] is true when no file can be opened at all.
-func Spare() error {
-	f, err := os.Open(os.DevNull)
-	if err == nil {
-		return f.Close()
-	}
-	if !Exhausted(err) {
-		return nil
-	}
-	return err
-}
