@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -50,7 +51,9 @@ func (r *runner) listTools(s clientServer) int {
 	var transport mcp.Transport = &mcp.CommandTransport{Command: r.command(s.Command, s.Args...)}
 	switch {
 	case s.Command == "exthost":
-		transport = &mcp.CommandTransport{Command: r.command(program(r), s.Args...)}
+		cmd := r.command(program(r), s.Args...)
+		cmd.Env = append(slices.Clone(cmd.Env), "EXTHOST_SERVER_IDLE_EXIT=1ms") // its host in the background ends with the client
+		transport = &mcp.CommandTransport{Command: cmd}
 	case s.Type == "sse":
 		transport = &mcp.SSEClientTransport{Endpoint: s.URL}
 	case s.URL != "":
