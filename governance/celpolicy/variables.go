@@ -1,6 +1,7 @@
 package celpolicy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -24,7 +25,7 @@ type variables struct {
 	arguments, result any
 	failure           map[string]any // the error of the extension
 	matches           bool           // texts are bounded by maxMatched
-	err               error          // of decoding
+	err               error          // of the first variable that could not be decoded
 }
 
 // Parent implements [interpreter.Activation].
@@ -102,12 +103,12 @@ func (v *variables) decode(text json.RawMessage, decode func(json.RawMessage) (a
 	if len(text) == 0 {
 		return map[string]any{}
 	}
-	var value any
-	if value, v.err = decode(text); v.err != nil {
-		return nil
+	value, err := decode(text)
+	if n := longest(value); err == nil && v.matches && n > maxMatched {
+		err = fmt.Errorf("a text of %d bytes is too long for an expression with matches, whose limit is %d", n, maxMatched)
 	}
-	if n := longest(value); v.matches && n > maxMatched {
-		v.err = fmt.Errorf("a text of %d bytes is too long for an expression with matches, whose limit is %d", n, maxMatched)
+	if err != nil {
+		v.err = cmp.Or(v.err, err) // another variable does not make up for it
 		return nil
 	}
 	return numbers(value)
