@@ -73,7 +73,7 @@ var house = map[string]struct {
 	"governance/nativepolicy":        {[]string{"governance", "protocol", "internal/rawjson", "internal/nearest"}, "asks through a caller; what runs is not its matter"},
 
 	"status":                        {[]string{"governance", "governance/approval", "governance/pins", "hooks", "internal/latency", "manifest", "protocol", "supervisor"}, "data of all that a host reports"},
-	"internal/stats":                {[]string{"governance", "hooks", "internal/broadcast", "internal/latency", "internal/rawjson", "internal/redact", "protocol", "runtime", "status", "supervisor"}, "counts what the status shows"},
+	"internal/stats":                {[]string{"governance", "hooks", "internal/broadcast", "internal/display", "internal/latency", "internal/rawjson", "internal/redact", "protocol", "runtime", "status", "supervisor"}, "counts what the status shows"},
 	"internal/diagnostics":          {[]string{"protocol"}, "keeps diagnostics, whosever they are"},
 	"internal/offers":               {[]string{"internal/process", "internal/rawjson", "internal/regular", "protocol", "runtime", "tools"}, "knows specs and handshakes, and no units"},
 	"internal/unit":                 {[]string{"config", "discovery", "hooks", "internal/offers", "internal/process", "internal/redact", "internal/regular", "internal/stats", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "runs and supervises one thing; knows no host"},

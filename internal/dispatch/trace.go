@@ -16,7 +16,7 @@ func traceID(params json.RawMessage) string {
 	}
 	text, _ := rawjson.Text(rawjson.Get(rawjson.Get(params, "_meta"), "traceparent"))
 	if version, rest, ok := strings.Cut(text, "-"); ok && len(version) == 2 && len(rest) >= 35 && rest[32] == '-' && isLowerHex(rest[:32]) {
-		return rest[:32]
+		return strings.Clone(rest[:32]) // the text may be long, and the trace is kept
 	}
 	return ""
 }

@@ -60,8 +60,12 @@ func (f *Feed) Call(c *status.CallEvent, err error) {
 	f.Send(status.Event{Kind: status.EventCall, Call: c})
 }
 
-// maskedReason masks first: a cut could hide a part of a secret from the mask.
+// maskedReason masks first: a cut could hide a part of a secret from the mask. What is next
+// to the first cut stays out of view.
 func maskedReason(reason string) string {
 	masked, _ := redact.Default().Text(reason[:min(len(reason), 2*maxMessage)])
+	if len(reason) > 2*maxMessage {
+		masked = masked[:max(0, len(masked)-maxMessage)]
+	}
 	return strings.ToValidUTF8(masked[:min(len(masked), maxMessage)], "")
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -18,6 +19,7 @@ const (
 	maxText   = 4 << 10 // shown of a payload, in bytes
 	ahead     = 1 << 10 // kept beyond it: a secret on its edge is seen whole
 	maxClient = 1 << 10 // of what a client says about itself, in bytes
+	maxName   = 256     // of a name that a caller may choose, in bytes
 )
 
 // Past is what a host remembers of calls that have ended: counts by tool, counts over the
@@ -76,7 +78,7 @@ func (p *Past) End(e *Ended) uint64 {
 	reason := ""
 	if e.Err != nil {
 		reason = protocol.Reason(e.Err)
-		reason = strings.Clone(reason[:min(len(reason), 2*maxMessage)])
+		reason = strings.Clone(reason[:min(len(reason), 2*maxMessage+1)]) // one more tells maskedReason that it is cut
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,6 +86,9 @@ func (p *Past) End(e *Ended) uint64 {
 	k := &p.ring[p.ended%keptCalls]
 	k.at, k.event, k.reason = now, e.CallEvent, reason
 	k.event.ID = p.ended
+	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
+		*name = display.Cut(*name, maxName)
+	}
 	k.client = append(k.client[:0], e.ClientInfo[:min(len(e.ClientInfo), maxClient)]...)
 	k.request.keep(e.Request)
 	k.response.keep(e.Response)
@@ -93,10 +98,20 @@ func (p *Past) End(e *Ended) uint64 {
 // Calls returns the last n calls that are kept, the newest first, without their payloads.
 func (p *Past) Calls(n int) []status.PastCall {
 	list := []status.PastCall{}
+	for _, k := range p.latest(n) {
+		list = append(list, p.describe(&k))
+	}
+	return list
+}
+
+// latest copies the last n calls, so that calls do not wait while they are masked.
+func (p *Past) latest(n int) (list []kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := p.ended; id > 0 && len(list) < min(n, keptCalls); id-- {
-		list = append(list, p.ring[id%keptCalls].past())
+		k := p.ring[id%keptCalls]
+		k.client, k.request, k.response = slices.Clone(k.client), payload{}, payload{}
+		list = append(list, k)
 	}
 	return list
 }
@@ -105,35 +120,44 @@ func (p *Past) Calls(n int) []status.PastCall {
 // tool_not_found error.
 func (p *Past) Call(id uint64) (status.PastCall, error) {
 	p.mu.Lock()
-	k := &p.ring[id%keptCalls]
+	k := p.ring[id%keptCalls]
 	if id == 0 || k.event.ID != id {
 		p.mu.Unlock()
 		return status.PastCall{}, protocol.Errorf(protocol.ToolNotFound, "call %d is not among the last %d, which are kept", id, keptCalls)
 	}
-	call, request, response := k.past(), k.request.copy(), k.response.copy()
+	k.client, k.request, k.response = slices.Clone(k.client), k.request.copy(), k.response.copy()
 	p.mu.Unlock()
-	call.Request = p.excerpt(request)
+	call := p.describe(&k)
+	call.Request = p.excerpt(k.request)
 	if call.Outcome == status.OutcomeOK || call.Outcome == status.OutcomeToolError {
-		call.Response = p.excerpt(response)
+		call.Response = p.excerpt(k.response)
 	}
 	return call, nil
 }
 
-func (k *kept) past() status.PastCall {
+func (p *Past) describe(k *kept) status.PastCall {
 	c := status.PastCall{Time: k.at, CallEvent: k.event}
-	c.Client, c.Message = ClientName(k.client), maskedReason(k.reason)
+	c.Client, c.Message = ClientName(k.client), maskedReason(p.mask(k.reason))
 	return c
+}
+
+func (p *Past) mask(text string) string {
+	if p.Mask == nil {
+		return text
+	}
+	return p.Mask(text)
 }
 
 func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
 
-// excerpt masks before it cuts: a cut could hide a part of a secret from the mask.
+// excerpt masks before it cuts: a cut could hide a part of a secret from the mask. The
+// part of a secret on the edge of what is kept stays out of view, however much shorter the
+// masks have made what is before it.
 func (p *Past) excerpt(of payload) *status.Excerpt {
-	text := string(of.text)
-	if p.Mask != nil {
-		text = p.Mask(text)
+	text, _ := redact.Default().Text(p.mask(string(of.text)))
+	if of.bytes > len(of.text) {
+		text = text[:max(0, len(text)-ahead)]
 	}
-	text, _ = redact.Default().Text(text)
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 	return &status.Excerpt{Text: text, Bytes: of.bytes, Cut: of.bytes > maxText}
 }

@@ -1,0 +1,60 @@
+package stats
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A long secret that is masked does not bring the edge of what is kept into view, where the
+// beginning of another secret is.
+func TestMaskBringsNoEdgeIntoView(t *testing.T) {
+	const one, other = "first-canary", "second-canary"
+	secret := strings.Repeat(one, 200)
+	p := &Past{Mask: func(s string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(s, secret, "***"), other, "***")
+	}}
+	e := endedCall("")
+	text := `{"a":"` + secret + `","b":"`
+	text += strings.Repeat("l", maxText+ahead-len(text)-len("second-can")) + other + `"}`
+	e.Request = json.RawMessage(text)
+	reason := strings.Repeat(one, 50)
+	e.Err = errors.New(reason + strings.Repeat("l", 2*maxMessage-len(reason)-len("second-can")) + other)
+	call, err := p.Call(p.End(e))
+	if err != nil || strings.Contains(call.Request.Text, "second") || strings.Contains(call.Request.Text, "first") {
+		t.Errorf("%q, %v", call.Request.Text, err)
+	}
+}
+
+// What is kept of a call is bounded, whatever its caller names.
+func TestKeptNamesAreBounded(t *testing.T) {
+	p := &Past{}
+	e := endedCall("")
+	e.Method, e.Tool, e.Entry = strings.Repeat("m", 1<<20), strings.Repeat("t", 1<<20), false
+	id := p.End(e)
+	call, err := p.Call(id)
+	if err != nil || len(call.Method) > maxName || len(call.Tool) > maxName {
+		t.Errorf("%d bytes, %d bytes, %v", len(call.Method), len(call.Tool), err)
+	}
+}
+
+// The message of a call is masked as its payloads are, and outside the lock.
+func TestMessagesAreMasked(t *testing.T) {
+	var p *Past
+	p = &Past{Mask: func(s string) string {
+		if !p.mu.TryLock() {
+			t.Error("it masks under the lock")
+			return s
+		}
+		p.mu.Unlock()
+		return strings.ReplaceAll(s, "canary", "***")
+	}}
+	e := endedCall("failed")
+	e.Err, e.Request = errors.New("the password canary is wrong"), json.RawMessage(`{}`)
+	id := p.End(e)
+	one, err := p.Call(id)
+	if list := p.Calls(1); err != nil || list[0].Message != one.Message || strings.Contains(one.Message, "canary") {
+		t.Errorf("%q, %q, %v", list[0].Message, one.Message, err)
+	}
+}
