@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/exthost/exthost/internal/rawjson"
 )
@@ -52,24 +53,44 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 	return list, value == nil || json.Unmarshal(value, &list) == nil
 }
 
-// identity are the members of _meta by which the host alone says who calls; see
-// [Request].Meta.
-var identity = map[string]json.RawMessage{"agent_id": nil, "session_id": nil}
+// statesIdentity reports whether a member of _meta is one by which the host alone says who
+// calls; see [Request].Meta. Some extensions decode names case-insensitively.
+func statesIdentity(name string) bool {
+	return strings.EqualFold(name, "agent_id") || strings.EqualFold(name, "session_id")
+}
 
-// WithoutIdentity returns params without what the caller states as its identity in _meta.
-// The arguments of a tool call have no _meta of the caller.
+// WithoutIdentity returns params without what the caller states as its identity in _meta,
+// however often and in whichever case that stands there. The arguments of a tool call have
+// no _meta of the caller.
 func WithoutIdentity(params json.RawMessage) json.RawMessage {
-	if !mayHave(params, "_meta") {
+	if !mayHave(params, "_m") && !bytes.Contains(params, []byte("_M")) {
 		return params
 	}
-	meta := rawjson.Get(params, "_meta")
-	if rawjson.Get(meta, "agent_id") == nil && rawjson.Get(meta, "session_id") == nil {
+	forged := false
+	edits := make(map[string]json.RawMessage)
+	for name, meta := range rawjson.Members(params) {
+		if !strings.EqualFold(name, "_meta") {
+			continue
+		}
+		own := make(map[string]json.RawMessage)
+		for member := range rawjson.Members(meta) {
+			if statesIdentity(member) {
+				own[member] = nil
+			}
+		}
+		if edits[name] = meta; len(own) == 0 {
+			continue
+		}
+		forged = true
+		if meta = rawjson.Edit(meta, own); string(meta) == "{}" {
+			meta = nil
+		}
+		edits[name] = meta
+	}
+	if !forged {
 		return params
 	}
-	if meta = rawjson.Edit(meta, identity); string(meta) == "{}" {
-		return rawjson.Delete(params, "_meta")
-	}
-	return rawjson.Set(params, "_meta", meta)
+	return rawjson.Edit(params, edits)
 }
 
 // notJSON reports whether err of a decoder means that a text is not JSON at all.
