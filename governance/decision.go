@@ -63,7 +63,8 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		err = m.decided(r.checkAction(flow, m, &e.Decision, &s))
 	}
 	if err != nil {
-		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !errors.Is(err, ErrDecided))
+		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // which changes and answers nothing
+		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !decided)
 	}
 	s.Action, s.Code, s.Reason = e.Action, e.Code, e.Reason
 	if shadowed && e.Action != Allow {
