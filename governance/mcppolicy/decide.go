@@ -33,7 +33,7 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 		if err != nil {
 			return governance.Decision{}, err
 		}
-		if a.Result.Continue != nil && !*a.Result.Continue {
+		if a.stops() {
 			return a.denial(), nil
 		}
 		if a.Context != nil {
@@ -119,7 +119,7 @@ type answer struct {
 }
 
 type result struct {
-	Continue   *bool           `json:"continue_processing"` // absent means true, by the plugin API
+	Continue   json.RawMessage `json:"continue_processing"` // absent means true, by the plugin API
 	Modified   json.RawMessage `json:"modified_payload"`
 	Violation  json.RawMessage `json:"violation"`
 	Headers    json.RawMessage `json:"http_headers"`
@@ -147,7 +147,7 @@ func (p *Policy) invoke(ctx context.Context, h *hook, payload, state json.RawMes
 		if err != nil {
 			return nil, protocol.Errorf(protocol.InvalidResponse, "its answer to %s cannot be read: %w", h.name, err)
 		}
-		if a.Error != nil {
+		if a.Error != nil && !a.stops() {
 			e := protocol.Errorf(protocol.ExtensionError, "%s failed: %s", h.name, cmp.Or(a.Error.Message, a.Error.Code, "it does not say why"))
 			e.Data = a.Error.Details
 			return nil, e
@@ -165,13 +165,16 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 		return nil, err
 	}
 	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
+	if err := json.Unmarshal(line, &a); err != nil && !a.stops() { // it reads on behind a member of the wrong type
 		return nil, err
 	}
 	if string(a.Context) == "null" {
 		a.Context = nil
 	}
 	if r := a.Result; r != nil {
+		if c := string(r.Continue); c != "" && c != "null" && c != "true" && c != "false" {
+			return nil, fmt.Errorf("continue_processing is %.20s, not true or false", c)
+		}
 		if string(r.Modified) == "null" {
 			r.Modified = nil
 		}
@@ -180,6 +183,11 @@ func readAnswer(text json.RawMessage) (*answer, error) {
 		}
 	}
 	return &a, nil
+}
+
+// stops reports whether a is a clear denial, whatever stands beside it.
+func (a *answer) stops() bool {
+	return a.Result != nil && string(a.Result.Continue) == "false"
 }
 
 // denial converts a result that stops the exchange.

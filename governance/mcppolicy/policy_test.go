@@ -216,6 +216,8 @@ func TestDecisions(t *testing.T) {
 
 		{name: "an error", flow: request, x: toolCall, answer: `{"error":{"message":"no model","code":"E","plugin_name":"guard","details":{"a":1}}}`, kind: protocol.ExtensionError, text: "tool_pre_invoke failed: no model"},
 		{name: "an error beside a result", flow: request, x: toolCall, answer: `{"result":{},"error":{"message":"no model"}}`, kind: protocol.ExtensionError, text: "no model"},
+		{name: "a violation beside what cannot be read", flow: request, x: toolCall, answer: `{"result":{"continue_processing":false},"error":{"message":"m","code":5}}`,
+			want: governance.Decision{Action: governance.Deny}},
 		{name: "neither", flow: request, x: toolCall, answer: `{"plugin_name":"guard"}`, kind: protocol.InvalidResponse, text: "neither a result nor an error"},
 		{name: "null", flow: request, x: toolCall, answer: `{"result":null}`, kind: protocol.InvalidResponse, text: "neither a result nor an error"},
 		{name: "a result that is none", flow: request, x: toolCall, answer: `{"result":true}`, kind: protocol.InvalidResponse, text: "cannot be read"},
