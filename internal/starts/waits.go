@@ -88,8 +88,8 @@ func NotReady(all iter.Seq[*unit.Extension], extension, name string) error {
 			e.Extension, e.Tool, e.RetryAfter = x.ID(), name, retryStart
 			return e
 		}
-		if reason := x.Phase.Failure(); reason != "" {
-			e := protocol.Errorf(protocol.Failed, "extension %s did not start: %s", x.ID(), reason)
+		if x.Phase.Failure() != "" { // it may hold words of the extension, and no policy sees this error
+			e := protocol.Errorf(protocol.Failed, "extension %s did not start; exthost info %s shows why", x.ID(), x.ID())
 			e.Extension, e.Tool = x.ID(), name
 			return e
 		}
