@@ -66,12 +66,21 @@ func (t *Table) Context(ctx context.Context, c net.Conn) context.Context {
 	}
 	t.mu.Unlock()
 	if victim != nil {
-		_ = victim.Close() // the server then reports StateClosed
+		cut(victim) // the server then reports StateClosed
 	}
 	if full {
 		t.bounds.Full()
 	}
 	return context.WithValue(ctx, key{}, e)
+}
+
+// cut closes c at once. The Close of a TLS connection would first tell the peer, for up to
+// 5 s if that does not read, and nobody is accepted meanwhile.
+func cut(c net.Conn) {
+	if layer, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = layer.NetConn()
+	}
+	_ = c.Close()
 }
 
 // enterLocked adds e and returns the connection to close for it, which may be its own; nil
