@@ -45,6 +45,7 @@ type Host struct {
 
 	mu      sync.Mutex
 	open    map[*client]struct{}
+	served  bool // there was a client
 	retired bool // a newer program is in use
 }
 
@@ -59,6 +60,10 @@ type client struct {
 	nonce  string
 	cancel context.CancelFunc
 }
+
+// firstClient is the least time that a host in the background waits for its first client,
+// whatever IdleExit is: the relay that has started it connects after the start.
+const firstClient = 30 * time.Second
 
 // maxClients bounds the clients of a host.
 const maxClients = 1024
@@ -107,20 +112,23 @@ func (h *Host) idle(ctx context.Context) {
 	<-timer.C
 	for {
 		h.mu.Lock()
-		empty, retired := len(h.open) == 0, h.retired
+		empty, retired, wait := len(h.open) == 0, h.retired, h.IdleExit
+		if !h.served {
+			wait = max(wait, firstClient)
+		}
 		h.mu.Unlock()
 		switch {
 		case empty && retired:
 			h.Log.Info("the last client has left, and a newer exthost is in use")
 			return
 		case empty && h.Background && h.IdleExit > 0:
-			timer.Reset(h.IdleExit)
+			timer.Reset(wait)
 		default:
 			timer.Stop()
 		}
 		select {
 		case <-timer.C:
-			h.Log.Info("there were no clients", "for", h.IdleExit.String())
+			h.Log.Info("there were no clients", "for", wait.String())
 			return
 		case <-h.changed:
 		case <-ctx.Done():
@@ -207,7 +215,7 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 		h.mu.Unlock()
 		return answer{Refused: fmt.Sprintf("it has %d clients", maxClients)}
 	}
-	h.open[c] = struct{}{}
+	h.open[c], h.served = struct{}{}, true
 	h.mu.Unlock()
 	h.signal()
 	if q.Strict {
