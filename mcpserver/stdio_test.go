@@ -3,8 +3,11 @@ package mcpserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -186,11 +189,13 @@ func TestStdioSessionClient(t *testing.T) {
 		answer, err := client.Call(context.Background(), "roots/list", []byte(`{"a":1}`))
 		answered <- string(answer) + errorText(err)
 	}()
-	if got := get(t, c.heard, "the question"); got != `{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"a":1}}` {
-		t.Errorf("question %s", got)
+	question := get(t, c.heard, "the question")
+	id := regexp.MustCompile(`^{"jsonrpc":"2.0","id":(\d+),"method":"roots/list","params":{"a":1}}$`).FindStringSubmatch(question)
+	if id == nil {
+		t.Fatalf("question %s", question)
 	}
 	c.send(`{"jsonrpc":"2.0","id":77,"result":{}}`) // a response to no request
-	c.send(`{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"no","data":[12345678901234567890]}}`)
+	c.send(`{"jsonrpc":"2.0","id":` + id[1] + `,"error":{"code":-5,"message":"no","data":[12345678901234567890]}}`)
 	if got := get(t, answered, "the answer"); got != "no (extension_error)" {
 		t.Errorf("answer %s", got)
 	}
@@ -199,9 +204,10 @@ func TestStdioSessionClient(t *testing.T) {
 		_, err := client.Call(ctx, "roots/list", nil)
 		answered <- errorText(err)
 	}()
+	last, _ := strconv.ParseUint(id[1], 10, 64)
 	get(t, c.heard, "the question")
 	cancel()
-	if got := get(t, c.heard, "its withdrawal"); !strings.Contains(got, `"notifications/cancelled","params":{"requestId":2}`) {
+	if got := get(t, c.heard, "its withdrawal"); !strings.Contains(got, fmt.Sprintf(`"notifications/cancelled","params":{"requestId":%d}`, last+1)) {
 		t.Errorf("withdrawal %s", got)
 	}
 	if got := get(t, answered, "the end of the question"); got != "context canceled" {

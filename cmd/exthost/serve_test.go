@@ -179,8 +179,8 @@ func (s *served) call(t *testing.T, tool, arguments string) string {
 	return string(answer)
 }
 
-// TestServeHTTP goes through a whole life: one line of log, calls, and after the
-// signal nothing is left and the exit code is 0.
+// TestServeHTTP goes through a whole life: one line of log at the start and one at the end,
+// calls, and after the signal nothing is left and the exit code is 0.
 func TestServeHTTP(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestServeHTTP(t *testing.T) {
 			if code := s.end(t, sig); code != console.ExitOK {
 				t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
 			}
-			if n := strings.Count(s.stderr.String(), "\n"); n != 1 {
-				t.Errorf("%d lines on stderr, want one:\n%s", n, s.stderr)
+			if n := strings.Count(s.stderr.String(), "\n"); n != 2 {
+				t.Errorf("%d lines on stderr, want two:\n%s", n, s.stderr)
 			}
 		})
 	}
