@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -261,6 +262,20 @@ func TestHooksRunAroundToolCalls(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestListsAreOneRequest checks that a list of all extensions counts once, whatever the host
+// asks each of them for it.
+func TestListsAreOneRequest(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("a", rich("", "")).add("b", rich("older", "")).open(exthost.Options{})
+	if _, err := h.Do(deadline(t), &protocol.Call{Method: "resources/list"}); err != nil {
+		t.Fatal(err)
+	}
+	calls := h.Admin().Past().Calls(10)
+	if len(calls) != 1 || calls[0].Extension != "" || statusOf(t, h, "a").Requests != 0 {
+		t.Errorf("kept calls: %+v", calls)
 	}
 }
 

@@ -108,7 +108,8 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 		r.contentDone = true
 	}
 	if r.changed && r.x.Verdict.Action != Respond {
-		if err := r.each(ctx, flow, guarding(members, Authorization, Validation), remaining, true); err != nil {
+		rest := r.p.o.ChainTimeout // of its own: a policy that is optional must not be skipped for want of time
+		if err := r.each(ctx, flow, guarding(members, Authorization, Validation), &rest, true); err != nil {
 			return err
 		}
 	}

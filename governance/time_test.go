@@ -29,6 +29,8 @@ func TestTimeouts(t *testing.T) {
 		return governance.Member{Spec: governance.Spec{Name: fmt.Sprint("p", n), Category: c, Timeout: timeout, Required: required, Flows: []governance.Flow{governance.Request}}, Policy: slow(d)}
 	}
 	const s = time.Second
+	changing := governance.Member{Spec: governance.Spec{Name: "changing", Category: governance.Content, Flows: []governance.Flow{governance.Request}},
+		Policy: always(governance.Decision{Action: governance.Modify, JSON: []byte(`{"name":"work","arguments":{"a":2}}`)})}
 	tests := []struct {
 		name    string
 		o       governance.Options
@@ -42,6 +44,7 @@ func TestTimeouts(t *testing.T) {
 		{"optional", governance.Options{}, []governance.Member{named(1, governance.Validation, 4*s, s, false)}, s, ""},
 		{"the chain's default is 10 s", governance.Options{}, []governance.Member{named(1, governance.Validation, 8*s, 9*s, true), named(2, governance.Validation, 3*s, 9*s, true)}, 10 * s, "p2"},
 		{"the chain's own", governance.Options{ChainTimeout: 2 * s}, []governance.Member{named(1, governance.Validation, 3*s, 0, false), named(2, governance.Validation, 0, 0, true)}, 2 * s, "p2"},
+		{"what content policies change has a chain of its own", governance.Options{ChainTimeout: 3 * s}, []governance.Member{named(1, governance.Validation, 2*s, 0, true), changing}, 4 * s, ""},
 		{"observers at once", governance.Options{}, []governance.Member{named(1, governance.Observability, 2*s, 0, true), named(2, governance.Observability, 2*s, 0, true)}, 2 * s, ""},
 		{"observers use up the chain", governance.Options{ChainTimeout: s}, []governance.Member{named(1, governance.Observability, s, 0, true), named(2, governance.Validation, 0, 0, true)}, s, "p2"},
 		{"the first observer that fails", governance.Options{}, []governance.Member{named(1, governance.Observability, 5*s, s, true), named(2, governance.Observability, 2*s, 0, true)}, 2 * s, "p1"},

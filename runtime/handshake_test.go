@@ -37,15 +37,15 @@ func TestH1SilenceIsExplained(t *testing.T) {
 		kind       protocol.Kind
 		says, line string
 	}{
-		"read; hang": {protocol.HandshakeTimeout, "(2s); raise start_timeout", ""},
-		"err connecting to db.example:5432; hang":     {protocol.HandshakeTimeout, "(2s); its last lines on stderr", ""},
+		"read; hang": {protocol.HandshakeTimeout, "(8s); raise start_timeout", ""},
+		"err connecting to db.example:5432; hang":     {protocol.HandshakeTimeout, "(8s); its last lines on stderr", ""},
 		"out Usage: server --stdio | --http; hang":    {protocol.HandshakeInvalid, "it wrote text to stdout instead", "Usage: server --stdio | --http"},
 		"err starting; out listening on :8080; hang;": {protocol.HandshakeInvalid, "it wrote text to stdout instead", "listening on :8080"},
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			s := spec(t, script)
-			s.Options.StartTimeout = 2 * time.Second // the child writes before
+			s.Options.StartTimeout = 8 * time.Second // the child writes before, on a busy machine too
 			err := launch(t, s).end(want.kind)
 			if !strings.Contains(err.Message, want.says) || err.Evidence.Line != want.line {
 				t.Errorf("%s, evidence %+v", err.Message, err.Evidence)
@@ -72,8 +72,8 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	wantContains(t, failed, `level=WARN msg="no API key"`)
 	fine := logOf("err who is there?; "+handshake+"echo", patience, func(s Spec) { start(t, s).stop() })
 	wantContains(t, fine, `level=DEBUG msg="who is there?"`)
-	waited := logOf("err loading; hang", 2*time.Second, func(s Spec) { launch(t, s).end(protocol.HandshakeTimeout) })
-	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=20ms start_timeout=2s")
+	waited := logOf("err loading; hang", 8*time.Second, func(s Spec) { launch(t, s).end(protocol.HandshakeTimeout) })
+	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=80ms start_timeout=8s")
 }
 
 func TestH2ExitBeforeHandshake(t *testing.T) {

@@ -78,13 +78,19 @@ func (d *Dispatcher) Do(ctx context.Context, r *protocol.Call) (json.RawMessage,
 		if err != nil {
 			return nil, err
 		}
-		return d.do(ctx, r, nil)
+		return d.do(ctx, r, nil, true)
 	}
 	t, err := readToolCall(r.Params)
 	if err != nil {
 		return nil, err
 	}
-	return d.do(ctx, r, t)
+	return d.do(ctx, r, t, true)
+}
+
+// DoPart carries a call that is a part of another one, such as the list of one extension.
+// The call passes every stage and is not counted: the one that needs it is.
+func (d *Dispatcher) DoPart(ctx context.Context, r *protocol.Call) (json.RawMessage, error) {
+	return d.do(ctx, r, nil, false)
 }
 
 // anonymous is the call of a Go program; the tool and its arguments are beside it.
@@ -94,10 +100,10 @@ var anonymous = protocol.Call{Method: protocol.MethodToolsCall}
 func (d *Dispatcher) CallTool(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	t := toolCall{name: tool, arguments: arguments}
 	t.normalize()
-	return d.do(ctx, &anonymous, &t)
+	return d.do(ctx, &anonymous, &t, true)
 }
 
-func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall) (json.RawMessage, error) {
+func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, counted bool) (json.RawMessage, error) {
 	c, err := d.enter(ctx, r, t)
 	if err != nil {
 		d.o.Past.UnknownTarget(err)
@@ -106,7 +112,9 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall) (jso
 	defer c.Snapshot.Leave()
 	began := time.Now()
 	result, err := d.deliver(ctx, c, c.Exchange.Request)
-	d.count(c, began, err)
+	if counted {
+		d.count(c, began, err)
+	}
 	if err != nil {
 		return nil, c.Blame(err)
 	}

@@ -106,7 +106,7 @@ func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extensi
 	defer cancel()
 	params := rawjson.Delete(c.Params, "cursor")
 	for range maxPages {
-		result, err := g.Calls.Do(ctx, &protocol.Call{Session: c.Session, Extension: x.ID(), Method: l.method, Params: params})
+		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: x.ID(), Method: l.method, Params: params})
 		if err != nil {
 			g.o.Log.Warn("an extension was left out of a list", "extension", x.ID(), "method", l.method, "error", err)
 			return items, err
@@ -137,7 +137,7 @@ func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call) (json.RawM
 		}
 		one := *c
 		one.Extension, one.Client = x.ID(), nil
-		if _, err := g.Calls.Do(ctx, &one); err != nil {
+		if _, err := g.Calls.DoPart(ctx, &one); err != nil {
 			g.o.Log.Debug("an extension was not told the log level", "extension", x.ID(), "error", err)
 		}
 	}

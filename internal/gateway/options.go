@@ -14,8 +14,8 @@ import (
 
 // Calls is the gateway's way back to the host.
 type Calls interface {
-	// Do carries one call by the path of all calls.
-	Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// DoPart carries a call that is a part of the one that the gateway answers.
+	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
 	// Enter routes a call and does not send it. The caller of Enter leaves its snapshot.
 	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
 }
