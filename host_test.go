@@ -189,7 +189,7 @@ func TestNeighboursOfTheSick(t *testing.T) {
 		t.Errorf("the typo in broken/plugin.toml is not located: %v", h.Status().Diagnostics)
 	}
 	_, err := h.Call(deadline(t), "ext_crash_x", nil)
-	if protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "exit") {
+	if protocol.KindOf(err) != protocol.Failed || !strings.Contains(err.Error(), "exthost info crash") {
 		t.Errorf("a tool of a crashed extension: %v", err)
 	}
 }
