@@ -17,7 +17,7 @@ import (
 )
 
 // kills is the number of times the policy dies.
-var kills = stormtest.Sized(20, 1_000)
+var kills = stormtest.Sized(100, 1_000)
 
 // TestG1NoApprovalWithoutAnAnswer kills a policy at random moments while calls ask it.
 // Every allowed call must be in the journal, which the policy writes before it answers, and

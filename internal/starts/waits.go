@@ -80,7 +80,8 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 // "" for all.
 func NotReady(all iter.Seq[*unit.Extension], extension, name string) error {
 	for x := range all {
-		if !mayOwn(x, extension, name) || x.Handshake() != nil && !x.Phase.IsSettling() {
+		known := x.Handshake() != nil || x.TellsTools() && x.Phase.Failure() == "" // a manifest that declares the tools needs no handshake
+		if !mayOwn(x, extension, name) || known && !x.Phase.IsSettling() {
 			continue
 		}
 		if x.Phase.IsStarting() {
