@@ -70,7 +70,12 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	}
 	failed := logOf("err no API key; exit 3", patience, func(s Spec) { launch(t, s).end(protocol.ChildExited) })
 	wantContains(t, failed, `level=WARN msg="no API key"`)
-	fine := logOf("err who is there?; "+handshake+"echo", patience, func(s Spec) { start(t, s).stop() })
+	fine := ""
+	for range 20 { // the host may read the line only after the answer to the handshake, and it is loud then
+		if fine = logOf("err who is there?; "+handshake+"echo", patience, func(s Spec) { start(t, s).stop() }); strings.Contains(fine, "level=DEBUG") {
+			break
+		}
+	}
 	wantContains(t, fine, `level=DEBUG msg="who is there?"`)
 	waited := logOf("err loading; hang", 8*time.Second, func(s Spec) { launch(t, s).end(protocol.HandshakeTimeout) })
 	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=80ms start_timeout=8s")
