@@ -34,7 +34,7 @@ func (h *Host) Status() status.Status {
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
-	s.Policies, s.Audit, s.Questions = h.policies.Status(now.Policies), h.policies.AuditStatus(), len(h.policies.Approvals.List())
+	s.Policies, s.Audit, s.ApprovalRequests = h.policies.Status(now.Policies, s.Diagnostics), h.policies.AuditStatus(), len(h.policies.Approvals.List())
 	return s
 }
 
@@ -48,20 +48,7 @@ func (a Admin) Status() status.Status {
 	s := a.h.Status()
 	s.Host = &status.Host{PID: os.Getpid(), StartedAt: a.h.life.opened, RSS: process.Memory()}
 	s.Clients = a.Past().Clients(a.h.gateway.Sessions.Clients())
-	memory := process.SessionMemory()
-	processes := slices.Clone(s.Extensions)
-	for _, p := range s.Policies {
-		if p.Process != nil {
-			processes = append(processes, *p.Process) // shares its instances
-		}
-	}
-	for _, x := range processes {
-		for i := range x.Instances {
-			if pid := x.Instances[i].PID; pid > 0 {
-				x.Instances[i].RSS = memory[pid]
-			}
-		}
-	}
+	s.SetMemory(process.SessionMemory())
 	return s
 }
 
@@ -176,7 +163,7 @@ func (a Admin) Hooks() []status.Hook {
 			source = "config"
 		}
 		all = append(all, status.Hook{Event: string(x.Point), Name: x.Name, Source: source, Priority: x.Priority, Matcher: x.Matcher,
-			Own: x.Own, TimeoutMS: x.Timeout.Milliseconds(), OnError: string(x.OnError), Command: x.Command})
+			Own: x.Own, Timeout: protocol.Duration(x.Timeout), OnError: string(x.OnError), Command: x.Command})
 	}
 	return all
 }
@@ -213,12 +200,12 @@ func (a Admin) Trace(id string) (Trace, error) {
 	return t, nil
 }
 
-// Question is a question of a policy or a hook to a person: may this call be made, once?
-type Question = approval.Question
+// ApprovalRequest is a request of a policy or a hook to a person: may this call be made, once?
+type ApprovalRequest = approval.Request
 
-// Questions returns the questions that wait for an answer, the oldest first. [Admin.Events]
+// ApprovalRequests returns the approval requests that wait for an answer, the oldest first. [Admin.Events]
 // tells of each change.
-func (a Admin) Questions() []Question { return a.h.policies.Approvals.List() }
+func (a Admin) ApprovalRequests() []ApprovalRequest { return a.h.policies.Approvals.List() }
 
 // Config returns the configuration in force, as a file would state it, with secrets masked.
 func (a Admin) Config() map[string]any { return a.h.snapshots.Load().Config.Redacted() }

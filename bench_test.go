@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/benchtest"
+	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -39,7 +40,7 @@ func benchExtension() *sdk.Extension {
 var benchManifest = "[capabilities]\ntools = [\"echo\", \"write\"]\n" + plays("bench", "")
 
 // benchCall returns the call of a Go extension that makes the load.
-func benchCall(b *testing.B, l benchtest.Load) func() error {
+func benchCall(b testing.TB, l benchtest.Load) func() error {
 	h := newFolder(b).add("bench", benchManifest).open(exthost.Options{})
 	if err := h.Ready(deadline(b)); err != nil {
 		b.Fatal(err)
@@ -75,6 +76,23 @@ func BenchmarkCall(b *testing.B) {
 		if err := call(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestCallAllocations holds what a sequential call allocates: the collector's work is a third
+// of the cost of a call.
+func TestCallAllocations(t *testing.T) {
+	if stormtest.Racing() {
+		t.Skip("the race detector allocates too")
+	}
+	call := benchCall(t, benchtest.Sequential)
+	got := testing.AllocsPerRun(2000, func() {
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got > 6 {
+		t.Errorf("a call makes %.0f allocations, want at most 6", got)
 	}
 }
 

@@ -66,8 +66,8 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	go func() {
 		answered <- w.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"note":"mallory"}`)
 	}()
-	eventually(t, "somebody is asked", func() bool { return len(h.Admin().Questions()) == 1 })
-	q := h.Admin().Questions()[0]
+	eventually(t, "somebody is asked", func() bool { return len(h.Admin().ApprovalRequests()) == 1 })
+	q := h.Admin().ApprovalRequests()[0]
 	if !strings.Contains(q.Arguments, "[redacted:name]") {
 		t.Errorf("a person was asked about %s", q.Arguments)
 	}
@@ -84,7 +84,7 @@ func TestPeopleAreAskedLast(t *testing.T) {
 	if got := w.request(t, 2, "tools/call", `"name":"ext_x_greet","arguments":{}`); !strings.Contains(got, "descriptor_changed") {
 		t.Errorf("a tool that is held back: %s", got)
 	}
-	if asked := h.Admin().Questions(); len(asked) != 0 {
+	if asked := h.Admin().ApprovalRequests(); len(asked) != 0 {
 		t.Errorf("a person is asked about a tool that is held back: %+v", asked)
 	}
 }

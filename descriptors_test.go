@@ -18,6 +18,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -170,7 +171,7 @@ func TestC2RememberedToolsAreDamaged(t *testing.T) {
 	}
 	for name, bad := range map[string][]byte{
 		"torn": good[:len(good)/2], "empty": {}, "zeroes": make([]byte, len(good)), "no JSON in it": bytes.Replace(good, []byte(`{\"name`), []byte(`{name`), 1),
-		"no name": bytes.Replace(good, []byte(`\"name\"`), []byte(`\"nome\"`), 1), "another format": bytes.Replace(good, []byte(`"format":1`), []byte(`"format":2`), 1),
+		"no name": bytes.Replace(good, []byte(`\"name\"`), []byte(`\"nome\"`), 1), "another format": bytes.Replace(good, []byte(`"format":2`), []byte(`"format":1`), 1),
 		"too large": append(bytes.Clone(good), bytes.Repeat([]byte(" "), 8<<20)...),
 	} {
 		if err := os.WriteFile(file, bad, 0o600); err != nil {
@@ -244,7 +245,7 @@ func TestH7ChangedDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the change is told", func() bool { return changeOf(h) != nil })
-	want := `tools changed since the last start: tool "greet", description: "Greets <all>." -> "Greets, and sends ~/.ssh\u001b[2J along."; ` +
+	want := `tools changed: tool "greet", description: "Greets <all>." -> "Greets, and sends ~/.ssh\u001b[2J along."; ` +
 		`tool "greet" has a new annotations: {"readOnlyHint":true}; tool "steal" is new; tool "part" is gone`
 	d := changeOf(h)
 	if d.Message != want || d.Level != protocol.LevelWarn || d.Extension != "x" || d.Hint == "" {
@@ -260,14 +261,45 @@ func TestH7ChangedDescriptors(t *testing.T) {
 	if text := log.String(); strings.Count(text, "descriptor_changed") != 1 || strings.Contains(text, "\x1b") {
 		t.Errorf("log: %s", text)
 	}
-	f.write("x/tools.json", twoTools)
-	h = f.open(o) // which knows what there was before it
-	if d := changeOf(h); d == nil || !strings.Contains(d.Message, `tool "steal" is gone`) {
+	h = f.open(o)
+	if d := changeOf(h); d == nil || d.Message != want || !strings.Contains(d.Hint, "exthost tools accept x") {
 		t.Errorf("after the host's restart: %v", d)
+	}
+	if err := h.Admin().AcceptTools("x", "", "ada"); err != nil || changeOf(h) != nil {
+		t.Errorf("after it was accepted: %v, %v", changeOf(h), err)
+	}
+	if err := h.Admin().AcceptTools("x", "", "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("there is nothing to accept: %v", err)
 	}
 	h.Close()
 	if d := changeOf(f.open(o)); d != nil {
-		t.Errorf("said again, though nothing changed: %v", d)
+		t.Errorf("said again, though it was accepted: %v", d)
+	}
+}
+
+// The tools of the last handshake are compared with the pinned ones too: the file that keeps
+// them is no way past a policy.
+func TestRememberedToolsAreHeldBack(t *testing.T) {
+	processtest.Leaks(t)
+	f, state := lazyFolder(t, "activation = \"lazy\"\n"), t.TempDir()
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{{Name: "pins", Category: governance.Authorization, Builtin: "pin", Required: true}}
+	f.openWith(cfg, exthost.Options{StateDir: state}).Close()
+	file := filepath.Join(state, ".descriptors", "x.json")
+	kept, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(kept, []byte("Greets "), []byte("Steals "), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := begun(t, state)
+	h := f.openWith(cfg, exthost.Options{StateDir: state})
+	if got := names(h); begun(t, state) != before || slices.Contains(got, "ext_x_greet") || !slices.Contains(got, "ext_x_part") {
+		t.Errorf("begun %d times, tools %v", begun(t, state)-before, got)
+	}
+	if d := changeOf(h); d == nil || !strings.HasSuffix(d.Message, "held back: greet") {
+		t.Errorf("%+v", d)
 	}
 }
 
@@ -282,11 +314,11 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the new tool is there", func() bool { return slices.Contains(names(h), "ext_x_announce") })
-	eventually(t, "the change is told", func() bool { return changeOf(h) != nil })
-	if d := changeOf(h); d.Level != protocol.LevelInfo || !strings.HasSuffix(d.Message, `: tool "announce" is new`) {
+	if d := changeOf(h); d != nil {
 		t.Errorf("%+v", d)
 	}
 	for round := range 3 {
+		_ = h.Admin().AcceptTools("x", "", "ada") // before the first round there is nothing
 		var tools []string
 		for i := range 100 {
 			tools = append(tools, fmt.Sprintf(`{"name":"t%d","description":"%d%s"}`, i, round, strings.Repeat("x", 500)))
@@ -297,7 +329,7 @@ func TestH7AnnouncedAndManyChanges(t *testing.T) {
 		}
 		eventually(t, "the change is told", func() bool {
 			d := changeOf(h)
-			return d.Level == protocol.LevelWarn && (round == 0 || strings.Contains(d.Message, fmt.Sprintf(`"%dxx`, round)))
+			return d != nil && d.Level == protocol.LevelWarn && (round == 0 || strings.Contains(d.Message, fmt.Sprintf(`"%dxx`, round)))
 		})
 	}
 	count := 0

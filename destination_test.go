@@ -132,9 +132,24 @@ func TestDestinationsPassGovernance(t *testing.T) {
 	if err != nil || !strings.Contains(string(list), `"name":"upper"`) {
 		t.Errorf("tools/list: %s, %v", list, err)
 	}
-	want := []string{"request > tools/call ext_d_upper", "response > tools/call ext_d_upper", "request > tools/list ", "response > tools/list "}
+	want := []string{"response > initialize ", "request > tools/call ext_d_upper", "response > tools/call ext_d_upper", "request > tools/list ", "response > tools/list "}
 	if diff := cmp.Diff(want, policy.seen); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A rule about a tool of a destination whose name has a dot counts also before the
+// destination has listed its tools.
+func TestRuleOfDestinationWithDottedName(t *testing.T) {
+	processtest.Leaks(t)
+	cfg := destinations(t, "mcp", nil)
+	cfg.Destinations = config.Destinations{"my.server": cfg.Destinations["d"]}
+	cfg.Plugins = []governance.Spec{{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{
+		"rules": []any{map[string]any{"effect": "deny", "tools": []any{"ext_my_server_upper"}}}}}}
+	h := newFolder(t).openWith(cfg, exthost.Options{})
+	_, err := h.Admin().TestCall(deadline(t), &protocol.Call{Extension: "my.server", Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"upper"}`)})
+	if protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("%v, want a denial", err)
 	}
 }
 
@@ -392,7 +407,7 @@ func TestHooksSeeTheCallsOfDestinations(t *testing.T) {
 	}
 }
 
-// A destination whose clients are all of the legacy era lists its tools in the status.
+// A destination whose clients are all of legacy versions lists its tools in the status.
 func TestToolsOfASharedDestinationWithLegacyClients(t *testing.T) {
 	processtest.Leaks(t)
 	h := openDestination(t, "mcp", func(d *config.Destination) { d.Instances = manifest.InstancesShared }, exthost.Options{})

@@ -24,7 +24,7 @@ func (h *Host) stages() []dispatch.Stage {
 		dispatch.Replay,                // once more after a crash, where that is safe
 		dispatch.Admit,                 // an instance: bound of calls, breaker, start on demand
 		h.gateway.Callers,              // the way back to the caller while the call is in flight
-		h.gateway.InputRounds,          // questions of a modern server for another caller
+		h.gateway.InputRounds,          // input requests of a modern server for a legacy caller
 		h.gateway.LogLevels.Lowest,     // the lowest level that the sessions of an instance want
 		h.gateway.Tasks.Owned,          // tasks, for their callers alone
 		h.gateway.Subscriptions.Shared, // resources that several sessions follow

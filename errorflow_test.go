@@ -73,6 +73,25 @@ func TestErrorsPassTheResponsePolicies(t *testing.T) {
 	}
 }
 
+// A policy about results that cannot be asked about an error withholds the error's text, and
+// says that there is one. A policy that lets errors pass names them.
+func TestPolicyOfResultsMeetsAnError(t *testing.T) {
+	processtest.Leaks(t)
+	for when, want := range map[string]string{
+		`result.structuredContent.amount > 1000`:                  "policy limit could not decide about the extension's error -32050, whose text is withheld: no such key: amount; test error == null first",
+		`error == null && result.structuredContent.amount > 1000`: "a secret",
+	} {
+		f := newFolder(t).add("x", "[capabilities]\ntools = [\"refuse\"]\n"+plays("refusing", ""))
+		cfg := f.config()
+		cfg.Plugins = []governance.Spec{{Name: "limit", Category: governance.Authorization, Builtin: "cel", Required: true, Config: map[string]any{"when": when}}}
+		h := f.openWith(cfg, exthost.Options{PolicyKinds: exthost.PolicyKinds{CEL: celpolicy.New}})
+		_, err := h.Call(deadline(t), "ext_x_refuse", map[string]any{"message": "a secret", "data": map[string]any{"n": 1}})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "a secret") != (want == "a secret") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+}
+
 // An error that is longer than a result may be is cut like one.
 func TestSizeCapCutsErrors(t *testing.T) {
 	f := newFolder(t).add("x", "[capabilities]\ntools = [\"refuse\"]\n"+plays("refusing", ""))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -72,6 +73,27 @@ func TestCallEvents(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: %s", tt.params, diff)
 		}
+	}
+}
+
+// An event does not tell listeners a secret that the host knows, wherever the error comes
+// from.
+func TestCallEventsAreMasked(t *testing.T) {
+	processtest.Leaks(t)
+	const canary = "SUPERSECRETCANARY"
+	leak := governance.Member{Spec: governance.Spec{Name: "leak", Category: governance.Authorization, Required: true},
+		Policy: policyFunc(func() governance.Decision {
+			return governance.Decision{Action: governance.Deny, Reason: "not with " + canary}
+		})}
+	h := newFolder(t).add("x", "[requires]\nenv = [\"MY_TOKEN\"]\n"+child("sdk", "")).
+		open(exthost.Options{Policies: []governance.Member{leak}, Environ: append(os.Environ(), "MY_TOKEN="+canary)})
+	next := eavesdrop(t, h, status.EventCall)
+	if _, err := h.Call(t.Context(), "ext_x_echo", nil); protocol.KindOf(err) != protocol.Rejected {
+		t.Fatal(err)
+	}
+	live, kept := next().Call, h.Admin().Past().Calls(1)
+	if live.Message != "policy leak: not with ***" || kept[0].Message != live.Message {
+		t.Errorf("live %q, kept %q", live.Message, kept[0].Message)
 	}
 }
 
@@ -170,8 +192,14 @@ func TestEventsEndWithTheHost(t *testing.T) {
 	}
 	all := within(t, ended, "the end of the events")
 	isCall := func(e status.Event) bool { return e.Kind == status.EventCall }
-	if len(all) < 3 || !slices.ContainsFunc(all, isCall) || all[len(all)-1].Kind != status.EventState {
-		t.Errorf("%+v", all) // what it said of its start may come before the call
+	var last supervisor.State
+	for _, e := range all { // of the catalog and of the start too, in any order
+		if e.Kind == status.EventState {
+			last = e.State.State
+		}
+	}
+	if !slices.ContainsFunc(all, isCall) || last != supervisor.Shutdown {
+		t.Errorf("%+v", all)
 	}
 	for range h.Admin().Events(t.Context(), status.EventCall) {
 		t.Error("a closed host has events")

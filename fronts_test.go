@@ -23,7 +23,7 @@ import (
 )
 
 // way is a front by which a client talks to the host, once it is connected: with
-// stateless in the era without sessions, without which nobody can be asked.
+// stateless in the versions without sessions, without which nobody can be asked.
 type way struct {
 	stateless bool
 	one       bool // of the extension x alone, under its own names
@@ -165,14 +165,14 @@ func overStreamable(t *testing.T, h *exthost.Host, path string, stateless bool) 
 	w.send = func(frame string) {
 		var m struct {
 			Method string
-			Params struct{ Name string }
+			Params struct{ Name, URI string }
 		}
 		_ = json.Unmarshal([]byte(frame), &m) // is ours
 		own := header.Clone()
 		if stateless {
 			own.Set("Mcp-Protocol-Version", "2026-07-28")
 			own.Set("Mcp-Method", m.Method)
-			own.Set("Mcp-Name", m.Params.Name)
+			own.Set("Mcp-Name", m.Params.Name+m.Params.URI)
 		}
 		if r := post(t, url, frame, own, heard); r != nil && r.Header.Get("Mcp-Session-Id") != "" {
 			header.Set("Mcp-Session-Id", r.Header.Get("Mcp-Session-Id"))

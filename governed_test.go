@@ -76,7 +76,7 @@ func TestEveryExchangePassesGovernance(t *testing.T) {
 
 // TestEveryMethodPassesGovernance has a sentinel see both halves of every exchange
 // of MCP, in both directions, on the front of one extension and on that of all, by
-// clients of either era.
+// legacy and modern clients.
 func TestEveryMethodPassesGovernance(t *testing.T) {
 	for _, tt := range []struct{ version, extension string }{
 		{protocol.MCP20251125, "x"}, {protocol.MCP20251125, ""}, {protocol.MCP20260728, "x"}, {protocol.MCP20260728, ""},
@@ -147,7 +147,7 @@ func (s *sentinel) wantSeen(t *testing.T, exchange string) {
 }
 
 // What a policy denies does not reach the client that an extension asks, or tells.
-func TestDenialsKeepQuestionsFromClients(t *testing.T) {
+func TestDenialsKeepRequestsFromClients(t *testing.T) {
 	for _, denied := range []string{"sampling/createMessage", "notifications/resources/updated", "notifications/message"} {
 		t.Run(denied, func(t *testing.T) {
 			policy := &sentinel{deny: func(f governance.Flow, x *governance.Exchange) bool { return x.Method == denied }}

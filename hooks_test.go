@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -230,7 +231,7 @@ func TestOperatorsExecHooks(t *testing.T) {
 	}
 	var listed []string
 	for _, hook := range h.Admin().Hooks() {
-		listed = append(listed, fmt.Sprintf("%s %s %q %d %s", hook.Event, hook.Source, hook.Matcher, hook.TimeoutMS, hook.OnError))
+		listed = append(listed, fmt.Sprintf("%s %s %q %d %s", hook.Event, hook.Source, hook.Matcher, time.Duration(hook.Timeout).Milliseconds(), hook.OnError))
 	}
 	want := []string{`before_tool_call config "mcp__x__.*" 15000 deny`, `before_tool_call config "" 15000 deny`, `after_tool_call config "" 15000 allow`}
 	if diff := cmp.Diff(want, listed); diff != "" {

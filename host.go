@@ -27,6 +27,7 @@ import (
 	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
 )
@@ -111,6 +112,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l.beside.Go(func() { onSignal(l.running, l.rebuild, rebuildPause, func() { h.swap(nil) }) })
 	l.beside.Go(func() { onSignal(l.running, l.announce, 0, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
+	l.beside.Go(func() {
+		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) })
+	})
 	if o.Mode.Background {
 		return h, nil
 	}
@@ -118,6 +122,15 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
+}
+
+// load returns what the processes of the host use now, see [status.Status.Load].
+func load(h *Host) (memory, busy int64) {
+	now := h.snapshots.Load()
+	s := status.Status{Host: &status.Host{RSS: process.Memory()}, Policies: h.policies.Status(now.Policies, nil)}
+	now.Describe(&s)
+	s.SetMemory(process.SessionMemory())
+	return s.Load()
 }
 
 // newHost wires the parts of a host that need no configuration.
@@ -136,6 +149,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
 		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy,
 	}
+	h.env.Containment.Log = log
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
 	h.destinations = bridge.NewDirectory(l.closing)
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
@@ -208,6 +222,7 @@ func (h *Host) extensionEvents(x *unit.Extension, first *hooks.Set) unit.Events 
 		Ready:    h.gateway.Resume,
 		Incoming: h.gateway.Incoming,
 		Session:  h.gateway.Sessions.ByKey,
+		Relayed:  h.gateway.Clients.Relayed,
 		State: func(e supervisor.Event) {
 			h.stats.feed.State(x.ID(), e)
 			h.hooks.events.StateChanged(x.ID(), e)
@@ -222,6 +237,7 @@ func (h *Host) destinationEvents(d *bridge.Destination) unit.Events {
 		Ready:    h.gateway.Resume,
 		Incoming: h.gateway.Incoming,
 		Session:  h.gateway.Sessions.ByKey,
+		Relayed:  h.gateway.Clients.Relayed,
 		State:    func(e supervisor.Event) { h.stats.feed.State(d.ID(), e) },
 	}
 }

@@ -38,7 +38,7 @@ func pidFor(t *testing.T, h *exthost.Host, s *protocol.Session) string {
 }
 
 // An instance belongs to a session, else to an authenticated caller, else to all
-// without a name; and to one era of MCP.
+// without a name; and to legacy or to modern versions of MCP.
 func TestWhoSharesAnInstance(t *testing.T) {
 	processtest.Leaks(t)
 	h := pidFolder(t, "instances = \"per_session\"\n").open(exthost.Options{})

@@ -54,6 +54,8 @@ var verbs = map[string]processtest.Verb{
 	"rich":  serveRich,
 	"tasks": serveTasks,
 
+	"declaring": serveDeclaring,
+
 	"locked": func(string) { os.Exit(holdingALock(testExtension().Main)) },
 	"guard":  func(string) { os.Exit(guard().Main()) },
 
@@ -218,7 +220,18 @@ func exe(t testing.TB) string {
 	return path
 }
 
+// write saves a file as careful editors do: aside, and then renamed. A watching host that
+// looks between two writes in place would see a change of its own.
 func (f *folder) write(name, text string) {
+	f.t.Helper()
+	f.overwrite(name+"~", text)
+	if err := os.Rename(filepath.Join(f.dir, name+"~"), filepath.Join(f.dir, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// overwrite writes a file in place.
+func (f *folder) overwrite(name, text string) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

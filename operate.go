@@ -21,7 +21,7 @@ import (
 func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
 	a.h.reloads.mu.Lock()
 	defer a.h.reloads.mu.Unlock()
-	_, c, err := a.h.reloads.plan(ctx)
+	_, c, err := a.h.reloads.plan(ctx, nil)
 	return c, err
 }
 
@@ -32,9 +32,12 @@ func (a Admin) Plan(ctx context.Context) (*status.Change, error) {
 // with reload = "stop_first" it ends before its new build starts. An extension that had
 // failed is started again. A configuration that cannot be used and a policy that does not
 // start are errors, and change nothing; nor does an end of ctx or of the host meanwhile.
-func (a Admin) Reload(ctx context.Context) (*status.Change, error) {
+//
+// With ids, only extensions of these ids and their servers change, by their files and by
+// extensions.disabled and allowlist; all others stay as they are, also those that have failed.
+func (a Admin) Reload(ctx context.Context, only ...string) (*status.Change, error) {
 	began := time.Now()
-	change, err := a.h.reloads.reload(ctx)
+	change, err := a.h.reloads.reload(ctx, only)
 	a.h.reloads.reloaded(Reloaded{change, err, time.Since(began)})
 	return change, err
 }
@@ -83,7 +86,7 @@ func (a Admin) Watch(ctx context.Context, mode string) (status.Watch, error) {
 }
 
 // Enable lets a disabled extension run again, also after the next start: it removes the id from
-// extensions.disabled by [Options].Disable, and reloads. The error is rejected if the
+// extensions.disabled by [Options].Disable, and reloads that extension alone. The error is rejected if the
 // configuration still keeps the extension from running: its allowlist, or an owner that is
 // disabled.
 func (a Admin) Enable(ctx context.Context, id string) error {
@@ -99,7 +102,7 @@ func (a Admin) Enable(ctx context.Context, id string) error {
 }
 
 // Disable stops an extension, also after the next start: it adds the id to extensions.disabled by
-// [Options].Disable, and reloads. Calls in flight may end, within its drain_timeout.
+// [Options].Disable, and reloads that extension alone. Calls in flight may end, within its drain_timeout.
 func (a Admin) Disable(ctx context.Context, id string) error { return setDisabled(ctx, a, id, true) }
 
 func setDisabled(ctx context.Context, a Admin, id string, disabled bool) error {
@@ -112,7 +115,7 @@ func setDisabled(ctx context.Context, a Admin, id string, disabled bool) error {
 	if err := a.h.opts.Disable(id, disabled); err != nil {
 		return err
 	}
-	if _, err := a.Reload(ctx); err != nil {
+	if _, err := a.Reload(ctx, id); err != nil {
 		return fmt.Errorf("it is written, and the host goes on as before: %w", err)
 	}
 	a.h.env.Log.Info(map[bool]string{true: "disabled", false: "enabled"}[disabled]+" by the operator", "extension", id)
@@ -139,14 +142,14 @@ func mayDisable(now *snapshot.Snapshot, s status.Status, id string, disabled boo
 	return dispatch.UnknownExtension(id, ids)
 }
 
-// Approve lets the call of a question be made, once: now if its caller waits, else when the
-// same caller makes the same call again in time. by names the approver. A question that
+// Approve lets the call of an approval request be made, once: now if its caller waits, else when the
+// same caller makes the same call again in time. by names the approver. A request that
 // does not wait any more is a tool_not_found error.
 func (a Admin) Approve(id, by string) error {
 	return answered(a.h.env.Log, id, by, "approved", a.h.policies.Approvals.Approve(id, by))
 }
 
-// Deny refuses the call of a question. reason may be "".
+// Deny refuses the call of an approval request. reason may be "".
 func (a Admin) Deny(id, by, reason string) error {
 	return answered(a.h.env.Log, id, by, "denied", a.h.policies.Approvals.Deny(id, by, reason))
 }
@@ -156,17 +159,29 @@ func answered(log *slog.Logger, id, by, answer string, err error) error {
 	case errors.Is(err, approval.ErrUnknown):
 		return protocol.Errorf(protocol.ToolNotFound, "%w", err)
 	case err == nil:
-		log.Info("a question was answered", "question", id, "answer", answer, "by", by)
+		log.Info("an approval request was answered", "approval", id, "answer", answer, "by", by)
 	}
 	return err
 }
 
-// ApprovePin pins a tool of an extension as it is now, or with tool "" all its tools that
-// are withheld, and puts them into the catalog. tool is the extension's own name for it. by
-// names the approver. Nothing to approve is a tool_not_found error.
-func (a Admin) ApprovePin(extension, tool, by string) error {
-	if err := a.h.policies.ApprovePin(a.h.snapshots.Load().Policies, extension, tool, by); err != nil {
+// AcceptTools accepts a tool of an extension as it is now, or with tool "" all its tools: the
+// warning that they changed ends, also for later hosts, and tools that policies hold back
+// are pinned and come into the catalog. tool is the extension's own name for it. by names
+// the operator. Nothing to accept is a tool_not_found error.
+func (a Admin) AcceptTools(extension, tool, by string) error {
+	now, accepted := a.h.snapshots.Load(), false
+	if x := now.Extensions[extension]; x != nil {
+		var err error
+		if accepted, err = x.AcceptTool(tool); err != nil {
+			return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", extension, err)
+		}
+	}
+	err := a.h.policies.ApprovePin(now.Policies, extension, tool, by)
+	if err != nil && !(accepted && protocol.KindOf(err) == protocol.ToolNotFound) {
 		return err
+	}
+	if accepted {
+		a.h.env.Log.Info("changed tools were accepted", "extension", extension, "tool", tool, "by", by)
 	}
 	a.h.swap(nil)
 	return nil
@@ -180,7 +195,7 @@ func (a Admin) TestCall(ctx context.Context, c *protocol.Call) (Trace, error) {
 }
 
 // TestHooks is [Host.RunHooks] for an event of any point that is not happening. The hooks
-// really run, with all their effects; their questions are put to nobody. e.Tool, where
+// really run, with all their effects; their approval requests are put to nobody. e.Tool, where
 // stated, is a registered name, which names the extension as well.
 func (a Admin) TestHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, error) {
 	if entry, ok := a.h.Tools().Lookup(e.Tool); ok {

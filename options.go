@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -103,15 +104,9 @@ func (o Options) withDefaults() (Options, error) {
 	if err := o.checkHooks(); err != nil {
 		return o, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Version == "" {
-		o.Version = Version()
-	}
-	if o.Self == "" {
-		o.Self = ownProgram()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Version = cmp.Or(o.Version, Version())
+	o.Self = cmp.Or(o.Self, ownProgram())
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}

@@ -100,7 +100,7 @@ func heldBack(t *testing.T, h *exthost.Host) {
 			t.Errorf("tested: %v, %+v", err, trace.Verdict)
 		}
 	}
-	if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "exthost policy pins approve x greet") {
+	if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.Rejected || !strings.Contains(err.Error(), "exthost tools accept x greet") {
 		t.Errorf("called: %v", err)
 	}
 	d := changeOf(h)
@@ -126,21 +126,21 @@ func approveGreet(t *testing.T, h *exthost.Host) {
 		t.Errorf("shown: %+v", p)
 	}
 	for name, err := range map[string]error{
-		"another extension":       h.Admin().ApprovePin("y", "", "ada"),
-		"another tool":            h.Admin().ApprovePin("x", "greed", "ada"),
-		"one that did not change": h.Admin().ApprovePin("x", "part", "ada"),
+		"another extension":       h.Admin().AcceptTools("y", "", "ada"),
+		"another tool":            h.Admin().AcceptTools("x", "greed", "ada"),
+		"one that did not change": h.Admin().AcceptTools("x", "part", "ada"),
 	} {
 		if protocol.KindOf(err) != protocol.ToolNotFound {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := h.Admin().ApprovePin("x", "greet", "ada"); err != nil {
+	if err := h.Admin().AcceptTools("x", "greet", "ada"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Call(deadline(t), "ext_x_greet", nil); err != nil {
 		t.Errorf("approved, and called: %v", err)
 	}
-	if err := h.Admin().ApprovePin("x", "", "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
+	if err := h.Admin().AcceptTools("x", "", "ada"); protocol.KindOf(err) != protocol.ToolNotFound {
 		t.Errorf("approved twice: %v", err)
 	}
 }
@@ -274,7 +274,7 @@ func TestT4ChangedToolsOfADestination(t *testing.T) {
 	if _, err := ask("first", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("called: %v", err)
 	}
-	if err := h.Admin().ApprovePin("d", "greet", "ada"); err != nil {
+	if err := h.Admin().AcceptTools("d", "greet", "ada"); err != nil {
 		t.Error(err)
 	}
 	if _, err := ask("first", "tools/call", `{"name":"greet"}`); err != nil {

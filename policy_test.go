@@ -16,6 +16,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -242,26 +243,59 @@ func TestPatternsThatSelectNothing(t *testing.T) {
 	processtest.Leaks(t)
 	rule := func(key string, globs ...any) map[string]any { return map[string]any{"effect": "deny", key: globs} }
 	access := governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true, Config: map[string]any{"rules": []any{
-		rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
+		rule("tools", "ext_x_dye", "ext_x_die", "ext_x_*", "ext_off_*", "ext_my_server_delete", "ext_my.server_delete"), rule("extensions", "xx", "x", "off"), rule("callers", "tokens", "token"),
 	}}}
 	ask := governance.Spec{Name: "ask", Builtin: "approval", Category: governance.Authorization, Required: true, Match: governance.Match{Tools: []string{"ext_y_*"}}}
 	f := newFolder(t).add("x", child("sdk", "")).add("off", child("sdk", "[requires]\nbins = [\"no-such-program\"]\n"))
 	cfg := f.config()
 	cfg.Plugins = []governance.Spec{access, ask}
+	cfg.Destinations = config.Destinations{"my.server": {Type: config.DestinationStdio, Command: manifest.Command{"no-such-program"}}}
 	h := f.openWith(cfg, exthost.Options{})
 	var got []string
 	for _, d := range h.Status().Diagnostics {
 		if d.Code == "pattern_unmatched" {
-			got = append(got, d.Message+"; "+d.Hint)
+			got = append(got, d.String())
 		}
 	}
 	want := []string{
-		`policy access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
-		`policy access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
-		`policy access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? a caller is "token" or "" (anonymous) without server.auth.oauth`,
-		`policy ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
+		`policy:access: "ext_x_dye" of config.rules[0].tools matches no tool; did you mean "ext_x_die"? exthost tools list shows the names`,
+		`policy:access: "ext_my.server_delete" of config.rules[0].tools matches no tool; exthost tools list shows the names`,
+		`policy:access: "xx" of config.rules[1].extensions matches no extension; did you mean "x"? exthost list shows the ids`,
+		`policy:access: "tokens" of config.rules[2].callers matches no caller; did you mean "token"? a caller is "token" or "" (anonymous) without server.auth.oauth`,
+		`policy:ask: "ext_y_*" of match.tools matches no tool; exthost tools list shows the names`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if p := h.Status().Policies; len(p) != 2 || len(p[0].Diagnostics) != 4 || len(p[1].Diagnostics) != 1 {
+		t.Errorf("the policies do not state their own diagnostics: %+v", p)
+	}
+}
+
+// TestLimitsTellStatelessClientsApart gives each client of 2026-07-28 on stdio a budget of its
+// own. Those on HTTP that state no name share one.
+func TestLimitsTellStatelessClientsApart(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{
+		{Name: "budget", Builtin: "budget", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
+		{Name: "rates", Builtin: "rate_limit", Category: governance.RateLimiting, Required: true, Config: map[string]any{"limits": []any{map[string]any{"calls": 1, "window": "1h", "per": []any{"session"}}}}},
+		{Name: "loop", Builtin: "loop", Category: governance.RateLimiting, Required: true, Config: map[string]any{"calls": 1}},
+	}
+	h := f.openWith(cfg, exthost.Options{})
+	a, b := overStdio(t, h, true), overStdio(t, h, true)
+	c := overStreamable(t, h, "/mcp", true)
+	for n, call := range []struct {
+		w       *way
+		allowed bool
+	}{{a, true}, {a, false}, {b, true}, {b, false}, {c, true}, {c, false}} {
+		got := call.w.request(t, n+1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`)
+		if strings.Contains(got, "Hello, Ada") != call.allowed {
+			t.Errorf("call %d: %s", n, got)
+		}
+	}
+	if d := overStreamable(t, h, "/mcp", true); strings.Contains(d.request(t, 1, "tools/call", `"name":"ext_x_greet","arguments":{"name":"Ada"}`), "Hello") {
+		t.Error("a second nameless client has a budget of its own")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// What a server asks during a call reaches whoever made it, in either era of
+// What a server asks during a call reaches whoever made it, in legacy and modern protocol versions of
 // either, without a progress token.
 func TestServersAskTheirCallers(t *testing.T) {
 	processtest.Leaks(t)
@@ -31,16 +31,16 @@ func TestServersAskTheirCallers(t *testing.T) {
 			{"ext_older_ask", `{"for":"roots"}`, "file:///s" + version},
 			{"ext_older_ask", `{"for":"sampling"}`, "s" + version},
 			{"ext_older_ask", `{}`, "accept"},
-			{"ext_older_questions", `{}`, "file:///s" + version},
-			{"ext_both_questions", `{}`, "file:///s" + version},
-			{"ext_newer_questions", `{}`, "file:///s" + version},
+			{"ext_older_input", `{}`, "file:///s" + version},
+			{"ext_both_input", `{}`, "file:///s" + version},
+			{"ext_newer_input", `{}`, "file:///s" + version},
 		} {
 			if got := callTool(t, h, s, c, tt.tool, tt.arguments); got != tt.want {
 				t.Errorf("%s(%s) of a client of %q = %s", tt.tool, tt.arguments, version, got)
 			}
 		}
 		want := "s" + version
-		if version == "" { // a Go caller has no era, and gets the instance that there is
+		if version == "" { // a Go caller has no version, and gets the instance that there is
 			continue
 		}
 		if got := callTool(t, h, s, c, "ext_both_ask", `{"for":"sampling"}`); got != want {
@@ -48,11 +48,11 @@ func TestServersAskTheirCallers(t *testing.T) {
 		}
 	}
 	newer, c := stay(t, h, "n", protocol.MCP20260728, "")
-	if got := callTool(t, h, newer, c, "ext_both_questions", `{}`); !strings.Contains(got, `"input_required"`) || !strings.Contains(got, `"kept"`) {
-		t.Errorf("a client of the newer era asks itself; it got %s", got)
+	if got := callTool(t, h, newer, c, "ext_both_input", `{}`); !strings.Contains(got, `"input_required"`) || !strings.Contains(got, `"kept"`) {
+		t.Errorf("a modern client asks itself; it got %s", got)
 	}
 	if got := callTool(t, h, newer, c, "ext_older_ask", `{"for":"sampling"}`); got != "n" {
-		t.Errorf("an older server's question: %s", got)
+		t.Errorf("an older server's request: %s", got)
 	}
 	_, err := h.Do(deadline(t), &protocol.Call{Session: newer, Method: protocol.MethodToolsCall, Client: c,
 		Params: json.RawMessage(`{"name":"ext_older_ask","arguments":{},"requestState":"exthost-X","inputResponses":{}}`)})
@@ -63,7 +63,7 @@ func TestServersAskTheirCallers(t *testing.T) {
 		t.Errorf("an extension that speaks both runs %d instances for clients of both: %+v", len(s.Instances), s.Instances)
 	}
 	for _, id := range []string{"older", "newer"} {
-		eventually(t, id+", which speaks one era, runs once", func() bool { return len(statusOf(t, h, id).Instances) == 1 })
+		eventually(t, id+", which speaks older or newer versions alone, runs once", func() bool { return len(statusOf(t, h, id).Instances) == 1 })
 	}
 }
 
@@ -119,10 +119,10 @@ func meeting(t *testing.T) (address string, await func() (goOn func())) {
 
 // Who follows a resource hears of it, and nobody else does, also after a restart.
 func TestFollowersHearOfTheirResources(t *testing.T) {
-	for _, era := range []string{"older", "newer"} {
-		t.Run(era, func(t *testing.T) {
+	for _, versions := range []string{"older", "newer"} {
+		t.Run(versions, func(t *testing.T) {
 			processtest.Leaks(t)
-			h := newFolder(t).add("x", rich(era, "")).open(exthost.Options{})
+			h := newFolder(t).add("x", rich(versions, "")).open(exthost.Options{})
 			ada, adas := stay(t, h, "ada", protocol.MCP20251125, "x")
 			eve, eves := stay(t, h, "eve", protocol.MCP20251125, "")
 			_, bobs := stay(t, h, "bob", protocol.MCP20251125, "x")
@@ -212,10 +212,10 @@ func TestChangedListsAreToldToThoseWhoSeeThem(t *testing.T) {
 
 // Sessions hear the log at the level that each asked for.
 func TestSessionsHearTheLogAtTheirLevel(t *testing.T) {
-	for _, era := range []string{"older", "newer", ""} {
-		t.Run(era, func(t *testing.T) {
+	for _, versions := range []string{"older", "newer", ""} {
+		t.Run(versions, func(t *testing.T) {
 			processtest.Leaks(t)
-			h := newFolder(t).add("x", rich(era, "")).open(exthost.Options{})
+			h := newFolder(t).add("x", rich(versions, "")).open(exthost.Options{})
 			want := map[string][]string{"debug": {"debug", "error"}, "error": {"error"}}
 			for _, level := range []string{"error", "debug", "error"} {
 				s, c := stay(t, h, level, protocol.MCP20251125, "")

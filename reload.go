@@ -22,6 +22,8 @@ type reloads struct {
 
 	mu      sync.Mutex        // held by a reload; guards what follows
 	seen    [sha256.Size]byte // of the plan that was found on disk last
+	pending bool              // that plan was found by a look that applies nothing
+	spoiled [sha256.Size]byte // of the plan that was refused as it was applied
 	problem string            // why the configuration that was found last cannot be used
 }
 
@@ -51,10 +53,16 @@ func (r *reloads) reloaded(o Reloaded) {
 	}
 }
 
-// reload carries out a reload that somebody asked for.
-func (r *reloads) reload(ctx context.Context) (*status.Change, error) {
+// reload carries out a reload that somebody asked for, of all or only of the extensions of
+// these ids.
+func (r *reloads) reload(ctx context.Context, only []string) (change *status.Change, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer func() {
+		if err != nil || only == nil {
+			r.keep(err)
+		}
+	}()
 	if r.h.life.closing.Err() != nil {
 		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closed")
 	}
@@ -64,16 +72,30 @@ func (r *reloads) reload(ctx context.Context) (*status.Change, error) {
 	if err := r.h.Ready(ctx); err != nil {
 		return nil, err
 	}
-	next, change, err := r.plan(ctx)
+	next, change, err := r.plan(ctx, only)
 	if err != nil {
 		return nil, err
 	}
-	r.seen = next.Sum()
+	if only == nil {
+		r.seen, r.pending = next.Sum(), false
+	}
 	if err := r.apply(ctx, next, change); err != nil {
+		r.spoiled = next.Sum()
 		return nil, err
 	}
 	r.log(change)
 	return change, nil
+}
+
+// keep keeps the error of a reload for the status; nil: what is on disk can be used.
+func (r *reloads) keep(err error) {
+	switch protocol.KindOf(err) {
+	case protocol.Canceled, protocol.CallTimeout, protocol.ShuttingDown: // the caller or the host gave up
+	case protocol.Overloaded:
+		r.h.env.Log.Error("not reloaded, everything goes on as it was", "error", err)
+	default:
+		r.h.diagnostics.SetRefused(err)
+	}
 }
 
 func (r *reloads) log(c *status.Change) {
@@ -82,8 +104,9 @@ func (r *reloads) log(c *status.Change) {
 }
 
 // plan makes the next plan, in which everything that has not changed is what runs now, and
-// returns how it differs from the current one.
-func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, error) {
+// returns how it differs from the current one. With only, nothing changes but the extensions
+// of these ids.
+func (r *reloads) plan(ctx context.Context, only []string) (*snapshot.Plan, *status.Change, error) {
 	now := r.h.snapshots.Load().Plan
 	cfg := now.Config
 	if r.h.opts.Reread != nil {
@@ -91,6 +114,9 @@ func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, err
 		if cfg, err = r.h.opts.Reread(); err != nil {
 			return nil, nil, err
 		}
+	}
+	if only != nil {
+		cfg = snapshot.OnlyRules(now.Config, cfg)
 	}
 	next, err := r.h.discover(ctx, cfg, now)
 	if err != nil {
@@ -101,7 +127,11 @@ func (r *reloads) plan(ctx context.Context) (*snapshot.Plan, *status.Change, err
 		return nil, nil, protocol.Errorf(protocol.Overloaded, "not reloaded: %s; everything goes on as it was, and the host looks again every %v", d, watch.RetryPause)
 	}
 	r.setPlaces(next, now)
-	return next, next.Follow(now), nil
+	change := next.Follow(now)
+	if only != nil {
+		next.Only(now, change, only)
+	}
+	return next, change, nil
 }
 
 // Places implements [watch.Host].
@@ -132,25 +162,29 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 	if err := r.h.Ready(ctx); err != nil {
 		return nil, err
 	}
-	next, change, err := r.plan(ctx)
+	next, change, err := r.plan(ctx, nil)
 	if err == nil {
 		sum := next.Sum()
-		if sum == r.seen {
-			r.problem = ""
+		if sum == r.seen && !(apply && r.pending) {
+			if r.problem = ""; sum != r.spoiled {
+				r.keep(nil)
+			}
 			return nil, nil
 		}
-		r.seen = sum
+		r.seen, r.pending = sum, !apply
 	}
 	if err == nil && apply {
 		change.Retried = []string{}
-		err = r.apply(ctx, next, change)
+		if err = r.apply(ctx, next, change); err != nil {
+			r.spoiled = r.seen
+		}
 	}
 	switch {
 	case ctx.Err() != nil || err != nil && err.Error() == r.problem:
 		return nil, ctx.Err()
 	case err != nil:
 		r.problem = err.Error()
-		r.h.env.Log.Error("not reloaded, everything goes on as it was", "error", err)
+		r.keep(err)
 		return nil, err
 	case apply:
 		r.log(change)
@@ -159,5 +193,6 @@ func (r *reloads) catchUp(ctx context.Context, apply bool) (*status.Change, erro
 		watch.LogChange(r.h.env.Log, change)
 	}
 	r.problem = ""
+	r.keep(nil)
 	return change, nil
 }

@@ -439,3 +439,48 @@ func TestReloadGivenUp(t *testing.T) {
 		t.Error("a reload of a closing host is a success")
 	}
 }
+
+// To enable one extension changes no other: a failed one is not tried again, and what is saved
+// and not applied stays so until somebody reloads.
+func TestEnableChangesNoOther(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", lite).add("failed", child("exit 3", "")).add("y", lite).add("gone", lite)
+	f.write("y/main.sh", says("one"))
+	cfg := f.config()
+	cfg.Extensions.Disabled = []string{"x"}
+	next := *cfg
+	h := f.openWith(cfg, exthost.Options{
+		Reread: func() (*config.Config, error) { return new(next), nil },
+		Disable: func(id string, disabled bool) error {
+			if next.Extensions.Disabled = nil; disabled {
+				next.Extensions.Disabled = []string{id}
+			}
+			return nil
+		},
+	})
+	since := statusOf(t, h, "failed").Instances[0].Since
+	f.write("y/main.sh", says("two"))
+	f.add("added", lite)
+	if err := os.RemoveAll(filepath.Join(f.dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	next.Extensions.MaxDepth++ // a change of the configuration that nobody has applied
+
+	if err := h.Admin().Enable(deadline(t), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if s := statusOf(t, h, "x"); s.State == status.StateDisabled {
+		t.Errorf("x: %+v", s)
+	}
+	if s := statusOf(t, h, "failed"); !s.Instances[0].Since.Equal(since) {
+		t.Errorf("the failed extension was tried again: %+v", s)
+	}
+	if s := statusOf(t, h, "gone"); s.State != "idle" {
+		t.Errorf("gone: %+v", s)
+	}
+	change, err := h.Admin().Plan(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameChange(t, change, status.Change{Added: []string{"added"}, Changed: []string{"y"}, Removed: []string{"gone"}, Retried: []string{"failed"}})
+}

@@ -19,9 +19,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// richServer is an MCP server with all there is, of the older or newer era, or for
+// richServer is an MCP server with all there is, of older or newer versions, or for
 // "" of both.
-func richServer(era string) *mcp.Server {
+func richServer(versions string) *mcp.Server {
 	o := &mcp.ServerOptions{
 		CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 			return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{r.Params.Ref.Name + r.Params.Ref.URI}}}, nil
@@ -31,12 +31,13 @@ func richServer(era string) *mcp.Server {
 		Instructions:       "be kind",
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "rich", Version: "1"}, o)
-	if era != "" {
-		s.AddReceivingMiddleware(oneEra(era))
+	if versions != "" {
+		s.AddReceivingMiddleware(oneVersion(versions))
 	}
 	schema := json.RawMessage(`{"type":"object"}`)
 	s.AddTool(&mcp.Tool{Name: "ask", InputSchema: schema}, askClient)
-	s.AddTool(&mcp.Tool{Name: "questions", InputSchema: schema}, returnQuestions)
+	s.AddTool(&mcp.Tool{Name: "input", InputSchema: schema}, returnInputRequests)
+	s.AddTool(&mcp.Tool{Name: "both", InputSchema: schema}, returnTwoQuestions)
 	s.AddTool(&mcp.Tool{Name: "log", InputSchema: schema}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		for _, level := range []mcp.LoggingLevel{"debug", "error"} {
 			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Data: "said"}); err != nil {
@@ -67,9 +68,9 @@ func richServer(era string) *mcp.Server {
 	return s
 }
 
-// oneEra refuses the handshake of the other era.
-func oneEra(era string) mcp.Middleware {
-	refused := map[string]string{"older": "server/discover", "newer": "initialize"}[era]
+// oneVersion refuses the handshake of the other versions.
+func oneVersion(versions string) mcp.Middleware {
+	refused := map[string]string{"older": "server/discover", "newer": "initialize"}[versions]
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 			if method == refused {
@@ -88,7 +89,7 @@ func getPrompt(_ context.Context, r *mcp.GetPromptRequest) (*mcp.GetPromptResult
 	return &mcp.GetPromptResult{Description: r.Params.Name + " of " + os.Getenv("EXTHOST_EXTENSION_ID")}, nil
 }
 
-// askClient asks while it works, as servers of the older era do. It first waits for
+// askClient asks while it works, as legacy servers do. It first waits for
 // its turn, if it is told to.
 func askClient(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct{ For, Wait string }
@@ -124,23 +125,33 @@ func askClient(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult
 	return textOf(got.Action), nil
 }
 
-// returnQuestions answers with its questions, as servers of the newer era do.
-func returnQuestions(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+// returnInputRequests answers with its input requests, as modern servers do.
+func returnInputRequests(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	if roots, ok := r.Params.InputResponses["r"].(*mcp.ListRootsResult); ok && r.Params.RequestState == "kept" {
 		return textOf(roots.Roots[0].URI), nil
 	}
 	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}}, RequestState: "kept"}, nil
 }
 
-func serveRich(era string) {
-	if err := richServer(era).Run(context.Background(), &mcp.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
+// returnTwoQuestions asks for roots and for the user's word in one answer.
+func returnTwoQuestions(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	roots, ok := r.Params.InputResponses["r"].(*mcp.ListRootsResult)
+	if word, also := r.Params.InputResponses["e"].(*mcp.ElicitResult); ok && also && r.Params.RequestState == "kept" {
+		return textOf(roots.Roots[0].URI + " " + word.Action), nil
+	}
+	return &mcp.CallToolResult{RequestState: "kept", InputRequests: mcp.InputRequestMap{"r": &mcp.ListRootsParams{}, "e": &mcp.ElicitParams{
+		Message: "who?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)}}}, nil
+}
+
+func serveRich(versions string) {
+	if err := richServer(versions).Run(context.Background(), &mcp.StdioTransport{}); err != nil && !strings.Contains(err.Error(), "EOF") {
 		log.Print(err)
 	}
 }
 
 // rich is the manifest of a richServer.
-func rich(era, more string) string {
-	return plays(strings.TrimSpace("rich "+era), "protocol = \"mcp\"\n"+more)
+func rich(versions, more string) string {
+	return plays(strings.TrimSpace("rich "+versions), "protocol = \"mcp\"\n"+more)
 }
 
 // client is one that answers what it is asked and keeps what it is told.

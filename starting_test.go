@@ -13,6 +13,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -334,4 +335,35 @@ func giveUp(t *testing.T, h *exthost.Host, id string, seen func() bool) {
 	}
 	end()
 	eventually(t, "the session has ended", func() bool { return h.Admin().Measures().Sessions == 0 })
+}
+
+// The tools that a manifest declares are known while the process of a first call starts: a
+// call of one waits, and a name that is not among them does not exist.
+func TestDeclaredToolsWhileTheProcessStarts(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", "[transport]\nscript = \"x.sh\"\nprotocol = \"lite\"\n[[tools]]\nname = \"greet\"\n")
+	f.write("x/x.sh", "#!/bin/sh\nwhile read -r line; do id=${line#*'\"id\":'}; echo '{\"id\":'${id%%,*}',\"result\":\"hello\"}'; done\n")
+	starts, goOn := make(chan struct{}), make(chan struct{})
+	h := f.open(exthost.Options{Hooks: []hooks.Handler{{Name: "gate", Point: hooks.ExtensionLoad, Timeout: time.Minute,
+		Run: func(context.Context, *hooks.Event) (*hooks.Reply, error) {
+			close(starts)
+			<-goOn
+			return nil, nil
+		}}}})
+	result := make(chan error, 1)
+	go func() {
+		_, err := h.Call(deadline(t), "ext_x_greet", nil)
+		result <- err
+	}()
+	<-starts
+	if _, err := h.Call(deadline(t), "ext_x_nothing", nil); protocol.KindOf(err) != protocol.ToolNotFound {
+		t.Errorf("a tool that is not declared: %v", err)
+	}
+	if s := statusOf(t, h, "x"); s.State != "spawning" || len(result) > 0 {
+		t.Errorf("the call of a declared tool did not wait: %s, %s", s.State, s.Reason)
+	}
+	close(goOn)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,17 +23,6 @@ import (
 	"github.com/exthost/exthost/internal/stormtest"
 	"github.com/exthost/exthost/protocol"
 )
-
-// racing says that the race detector is in this binary.
-var racing = sync.OnceValue(func() bool {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-race" && s.Value == "true" {
-			return true
-		}
-	}
-	return false
-})
 
 // rounded has two digits after the point.
 func rounded(f float64) float64 { return math.Round(100*f) / 100 }
@@ -252,7 +240,7 @@ func (s *storm) call(extension, caller int, r *rand.Rand) {
 // them. Each call has one outcome, which the journals bear out, and nothing is left.
 func TestR1KillStorm(t *testing.T) {
 	kills := stormtest.Sized(30, 10_000)
-	if racing() {
+	if stormtest.Racing() {
 		kills = stormtest.Sized(30, 2_000)
 	}
 	program := subject(t)

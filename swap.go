@@ -2,11 +2,9 @@ package exthost
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/exthost/exthost/internal/bridge"
-	"github.com/exthost/exthost/internal/offers"
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
@@ -36,7 +34,8 @@ func (h *Host) swap(p *snapshot.Plan) {
 		if !h.opts.Mode.Inspect {
 			diags = append(diags, next.Policies.SavePins()...)
 		}
-		next.Catalog, next.Hooks = catalog, h.hooks.of(next)
+		declared, found := next.Plan.DeclaredNow()
+		next.Catalog, next.Hooks, next.Declared, diags = catalog, h.hooks.of(next), declared, append(diags, found...)
 		return func() {
 			h.diagnostics.SetOffered(diags)
 			h.stats.feed.Send(status.Event{Kind: status.EventTools, Tools: &status.ToolsEvent{Generation: number, Count: len(catalog.Entries())}})
@@ -76,39 +75,15 @@ func onSignal(ctx context.Context, c <-chan struct{}, pause time.Duration, f fun
 }
 
 // extensionOffered takes the handshake of an instance, or with announced a later change of
-// its tools: it compares the offer with the last one, keeps it for the next start, and asks
-// for a new snapshot.
+// its tools: it keeps the offer for the next start, and asks for a new snapshot.
 func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
 	if i.Legacy { // this instance serves calls, and its offer is not kept
 		signal(h.life.rebuild)
 		return
 	}
-	p := h.snapshots.Load().Policies
-	p.Pin(x.ID(), i.Handshake().Tools)
+	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake().Tools)
+	x.Remember(i, announced)
 	signal(h.life.rebuild)
-	changes := x.Remember(i)
-	if p.PinsToolsOf(x.ID()) { // the policy reports altered tools
-		changes = slices.DeleteFunc(changes, tools.Change.Altered)
-	}
-	if len(changes) > 0 {
-		d := changesDiagnostic(x, changes, announced)
-		h.diagnostics.Replace(d, func(old protocol.Diagnostic) bool { return old.Code == d.Code && old.Extension == d.Extension })
-	}
-}
-
-// changesDiagnostic says how the tools of x differ from the last offer. New tools that a
-// running extension announces are no warning; other changes mean another program, or one
-// that has something to hide.
-func changesDiagnostic(x *unit.Extension, changes []tools.Change, announced bool) protocol.Diagnostic {
-	d := protocol.Diagnostic{
-		Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: x.ID(), Path: x.Candidate.Path,
-		Message: "tools changed since the last start: " + offers.Describe(changes),
-		Hint:    "if nobody updated it, name it in extensions.disabled and ask its author",
-	}
-	if announced && !slices.ContainsFunc(changes, tools.Change.Altered) {
-		d.Level, d.Hint = protocol.LevelInfo, ""
-	}
-	return d
 }
 
 // destinationOffered takes the handshake of an instance of d, or with announced a later

@@ -49,15 +49,6 @@ func await(t *testing.T, reloads <-chan exthost.Reloaded) status.Change {
 	}
 }
 
-// replace writes a file as careful editors do: aside, and then renamed.
-func (f *folder) replace(name, text string) {
-	f.t.Helper()
-	f.write(name+"~", text)
-	if err := os.Rename(filepath.Join(f.dir, name+"~"), filepath.Join(f.dir, name)); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 func say(t *testing.T, h *exthost.Host, id string) string {
 	t.Helper()
 	got, err := h.Call(deadline(t), "ext_"+id+"_say", nil)
@@ -81,7 +72,7 @@ func TestWatchReloads(t *testing.T) {
 	if got := say(t, h, "x"); got != "two" {
 		t.Errorf("after a write: %q", got)
 	}
-	f.replace("x/main.sh", says("three"))
+	f.write("x/main.sh", says("three"))
 	if c := await(t, reloads); !slices.Equal(c.Files, []string{"x/main.sh"}) {
 		t.Errorf("files: %q", c.Files)
 	}
@@ -124,7 +115,7 @@ func TestWatchBrokenSaves(t *testing.T) {
 		}
 		before, _ := os.ReadFile(filepath.Join(f.dir, broken.file))
 		text := strings.ReplaceAll(broken.text, "%EXE%", exe(t))
-		f.replace(broken.file, text)
+		f.write(broken.file, text)
 		c := await(t, reloads)
 		if len(c.Kept) != 1 {
 			t.Errorf("%s: kept %+v", broken.file, c.Kept)
@@ -138,7 +129,7 @@ func TestWatchBrokenSaves(t *testing.T) {
 		if got, err := h.Call(deadline(t), "ext_native_greet", map[string]any{"name": "Ada"}); err != nil {
 			t.Errorf("after a broken %s: %s, %v", broken.file, got, err)
 		}
-		f.replace(broken.file, string(before))
+		f.write(broken.file, string(before))
 		if c := await(t, reloads); len(c.Kept) > 0 {
 			t.Errorf("mended: %+v", c)
 		}
@@ -154,7 +145,7 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 	h, reloads := f.watched(config.WatchReload, 200*time.Millisecond, exthost.Options{})
 	text := says("two")
 	for _, step := range []string{"", text[:20], text[:40], text} {
-		f.write("x/main.sh", step)
+		f.overwrite("x/main.sh", step)
 	}
 	if err := os.Chmod(filepath.Join(f.dir, "x/main.sh"), 0o700); err != nil {
 		t.Fatal(err)
@@ -163,7 +154,7 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 	if got := say(t, h, "x"); got != "two" {
 		t.Errorf("%q", got)
 	}
-	f.write("x/main.sh", text) // which is what it was
+	f.overwrite("x/main.sh", text) // which is what it was
 	f.write("y/plugin.toml", "[plugin]\nid = \"y\"\nversion = \"0.1.0\"\n"+lite)
 	f.write("y/main.sh", text)
 	sameChange(t, new(await(t, reloads)), status.Change{Added: []string{"y"}})
@@ -265,7 +256,7 @@ func TestWatchConfiguration(t *testing.T) {
 	load := func() (*config.Config, error) {
 		cfg, _, diags := config.Load(config.LoadOptions{Dir: f.dir, Environ: []string{}, UserDir: "none", SystemDir: "none"})
 		if cfg == nil {
-			return nil, errors.New(diags[0].String())
+			return nil, config.Refused(diags)
 		}
 		return cfg, nil
 	}
@@ -277,15 +268,21 @@ func TestWatchConfiguration(t *testing.T) {
 	h := f.openWith(cfg, exthost.Options{Reread: load, OnReload: func(r exthost.Reloaded) { reloads <- r }})
 	eventually(t, "it watches", func() bool { return h.Admin().WatchStatus().Directories > 0 })
 
-	f.replace("exthost.yaml", file("  disbled: [b]\n"))
+	f.write("exthost.yaml", file("  disbled: [b]\n"))
 	if r := <-reloads; r.Err == nil || !strings.Contains(r.Err.Error(), "exthost.yaml:4") {
 		t.Errorf("a broken configuration: %+v", r)
 	}
 	if got, err := h.Call(deadline(t), "ext_b_greet", map[string]any{"name": "Ada"}); err != nil {
 		t.Errorf("with a broken configuration: %s, %v", got, err)
 	}
-	f.replace("exthost.yaml", file("  disabled: [b]\n"))
+	if d := h.Status().Diagnostics; len(d) == 0 || d[0].Level != protocol.LevelError || d[0].Code != "config_invalid" || d[0].Line != 4 || filepath.Base(d[0].Path) != "exthost.yaml" {
+		t.Errorf("the status of a host with a broken configuration on disk: %+v", d)
+	}
+	f.write("exthost.yaml", file("  disabled: [b]\n"))
 	sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"b"}})
+	if d := h.Status().Diagnostics; slices.ContainsFunc(d, func(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }) {
+		t.Errorf("the configuration was corrected: %+v", d)
+	}
 	f.write("config/extensions.yaml", "extensions: {disabled: [a]}") // not read beside exthost.yaml
 	if err := os.Remove(filepath.Join(f.dir, "exthost.yaml")); err != nil {
 		t.Fatal(err)
@@ -327,6 +324,7 @@ func TestWatchModes(t *testing.T) {
 	if s, err := h.Admin().Watch(deadline(t), config.WatchReload); err != nil || s.Mode != config.WatchReload {
 		t.Errorf("%+v, %v", s, err)
 	}
+	await(t, reloads) // what was found before
 	f.write("x/main.sh", says("three"))
 	await(t, reloads)
 	if got := say(t, h, "x"); got != "three" {
@@ -356,7 +354,7 @@ func TestWatchLeavesTheFailedAlone(t *testing.T) {
 	f := newFolder(t).add("x", lite).add("crash", child("exit 3", ""))
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
-	f.replace("x/main.sh", says("two")) // in one step: a look between two writes is a change of its own
+	f.write("x/main.sh", says("two"))
 	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})
 	f.add("crash", child("sdk", ""))
 	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"crash"}})
@@ -385,12 +383,12 @@ func TestWatchStorm(t *testing.T) {
 		name := fmt.Sprintf("x%d/main.sh", i%10)
 		switch i % 4 {
 		case 0:
-			f.replace(name, says(fmt.Sprint(i)))
+			f.write(name, says(fmt.Sprint(i)))
 		case 1:
 			_ = os.Remove(filepath.Join(f.dir, name))
-			f.write(name, says(fmt.Sprint(i)))
+			f.overwrite(name, says(fmt.Sprint(i)))
 		default:
-			f.write(name, says(fmt.Sprint(i)))
+			f.overwrite(name, says(fmt.Sprint(i)))
 		}
 		<-tick.C
 	}
@@ -427,5 +425,34 @@ func TestWatchClose(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A change that was found in mode log, or that nobody has looked at before off, is applied
+// once the host applies changes again.
+func TestWatchModeAppliesWhatIsPending(t *testing.T) {
+	processtest.Leaks(t)
+	for name, before := range map[string]string{"found in mode log": config.WatchLog, "not found before off": status.WatchOff} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t).add("x", lite).add("gone", lite)
+			h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
+			set := func(mode string) {
+				if _, err := h.Admin().Watch(deadline(t), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if before == config.WatchLog {
+				set(before)
+			}
+			if err := os.RemoveAll(filepath.Join(f.dir, "gone")); err != nil {
+				t.Fatal(err)
+			}
+			if before == config.WatchLog {
+				eventually(t, "the change is found", func() bool { return h.Admin().WatchStatus().Changes == 1 })
+			}
+			set(before)
+			set(config.WatchReload)
+			sameChange(t, new(await(t, reloads)), status.Change{Removed: []string{"gone"}})
+		})
 	}
 }

@@ -104,6 +104,20 @@ func (f *finisher) checkServer(s *Server) {
 	}
 }
 
+// maxHeaders is how many headers policies get besides Authorization.
+const maxHeaders = 16
+
+func (f *finisher) checkHeaders(names []string) {
+	if len(names) > maxHeaders {
+		f.fail("governance.headers", "", "%d headers are more than %d", len(names), maxHeaders)
+	}
+	for i, name := range names {
+		if !headerName.MatchString(name) {
+			f.fail(strict.Index("governance.headers", i), "such as X-Api-Key", "%q is not a header's name", name)
+		}
+	}
+}
+
 func (f *finisher) checkAuth(a Auth) {
 	var stated []string
 	for _, way := range []struct{ key, value string }{{"token", a.Token}, {"token_env", a.TokenEnv}, {"token_file", a.TokenFile}} {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -13,6 +14,7 @@ import (
 type Config struct {
 	Extensions   Extensions          `json:"extensions"`               // where extensions come from and how they run
 	Plugins      []governance.Spec   `json:"plugins"`                  // the policies every exchange passes
+	Governance   Governance          `json:"governance,omitzero"`      // what policies get
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	Server       Server              `json:"server"`                   // the HTTP front
@@ -25,6 +27,8 @@ type Config struct {
 
 	// Variables are the names of the environment variables that the files refer to.
 	Variables []string `json:"-"`
+
+	hidden *strings.Replacer // of the values of secret variables; nil: of none
 }
 
 // Extensions selects the extensions and sets how they run.
@@ -105,6 +109,11 @@ func (e *Extensions) Required() (ids []string) {
 // SetDefaults sets e to an entry that states nothing.
 func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
 
+// Governance is what policies get beside the exchanges.
+type Governance struct {
+	Headers []string `json:"headers,omitempty"` // HTTP headers of callers, besides Authorization, that policies of category authentication get; at most 16
+}
+
 // Server is the HTTP front.
 type Server struct {
 	Listen         string            `json:"listen"`                             // host:port; default 127.0.0.1:7800; port 0 is any free port
@@ -152,9 +161,11 @@ type Audit struct {
 
 // Log is the host's log.
 type Log struct {
-	Level  string `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"` // default info
-	Format string `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`                       // default auto: text on a terminal, else JSON
-	File   string `json:"file" path:"true"`                                                        // file for a copy of the log, always JSON; "": none
+	Level   string        `json:"level" jsonschema:"enum=trace,enum=debug,enum=info,enum=warn,enum=error"` // default info
+	Format  string        `json:"format" jsonschema:"enum=auto,enum=text,enum=json"`                       // default auto: text on a terminal, else JSON
+	File    string        `json:"file" path:"true"`                                                        // file for a copy of the log, always JSON; "": none
+	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`                                     // of that file, in bytes, before it is set aside; default 64 MiB
+	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"`                                // number of files set aside that are kept; default 5
 }
 
 // Default returns the configuration without any file. Its one search path is
@@ -171,6 +182,6 @@ func Default() *Config {
 		},
 		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
 		Audit:  Audit{MaxSize: 64 << 20, Keep: 5},
-		Log:    Log{Level: "info", Format: "auto"},
+		Log:    Log{Level: "info", Format: "auto", MaxSize: 64 << 20, Keep: 5},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/edit"
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -113,22 +114,9 @@ func write(file string, change edit.List) (e Edited, err error) {
 			err = protocol.Errorf(protocol.ConfigInvalid, "%s: %w", file, err)
 		}
 	}()
-	target, err := filepath.EvalSymlinks(file)
-	if errors.Is(err, os.ErrNotExist) {
-		target, err, e.Created = file, nil, true
-	}
-	if err != nil {
+	data, err := os.ReadFile(file)
+	if e.Created = errors.Is(err, os.ErrNotExist); err != nil && !e.Created {
 		return e, cause(err)
-	}
-	var data []byte
-	mode := os.FileMode(0o644)
-	if !e.Created {
-		if mode, err = writable(target); err == nil {
-			data, err = os.ReadFile(target)
-		}
-		if err != nil {
-			return e, cause(err)
-		}
 	}
 	changed, line, err := edit.Apply(file, data, change)
 	if err != nil {
@@ -138,41 +126,5 @@ func write(file string, change edit.List) (e Edited, err error) {
 		return e, fmt.Errorf("%s.%s gets that from a variable; change it by hand", change.Section, change.Key)
 	}
 	e.Line, e.Changed = line, true
-	return e, cause(replaceFile(target, changed, mode))
-}
-
-// writable returns the mode of a file that may be written. A rename could replace a
-// read-only file too, but its owner protected it.
-func writable(file string) (os.FileMode, error) {
-	f, err := os.OpenFile(file, os.O_WRONLY, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Mode().Perm()&0o222 == 0 { // root may open it all the same
-		err = errors.New("it is read-only")
-	}
-	if err != nil {
-		return 0, err
-	}
-	return info.Mode().Perm(), nil
-}
-
-// replaceFile writes a temporary file and renames it, so that a reader sees the old
-// content or the new.
-func replaceFile(file string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return e, cause(atomicfile.Write(file, changed))
 }

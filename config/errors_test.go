@@ -51,6 +51,7 @@ func TestC1(t *testing.T) {
 		{"unknown key", "log: {levle: info}", `exthost.yaml:1:7: unknown key "levle" in log; did you mean "level"?`},
 		{"duration without a unit", "extensions: {defaults: {call_timeout: 10}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: 10 has no unit; write "10s", or call_timeout_ms: 10`},
 		{"negative duration", "extensions: {defaults: {call_timeout: -10s}}", `exthost.yaml:1:39: extensions.defaults.call_timeout: -10s is negative; write 0 or more`},
+		{"a name that no header has", "governance: {headers: [X-Tenant, a b]}", `exthost.yaml:1:34: governance.headers[1]: "a b" is not a header's name; such as X-Api-Key`},
 		{"no is no boolean", "extensions: {enabled: no}", `exthost.yaml:1:23: extensions.enabled: want true or false, not "no"; write false`},
 		{"anchors bomb", bomb(), `exthost.yaml:1:52: more than 50000 values, aliases counted as often as they are used`},
 	}

@@ -65,7 +65,6 @@ func (l *loader) directory(dir string) *strict.Node {
 	return joined
 }
 
-// existing returns the files called name in dir.
 func (l *loader) existing(dir, name string) (files []string) {
 	for _, ext := range extensionsOfFiles {
 		file := filepath.Join(dir, name+ext)
@@ -113,11 +112,6 @@ func (l *loader) file(name string) *strict.Node {
 }
 
 // exists reports whether there is a file.
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
-
 // note records a file that is part of the configuration, or would be if it existed.
 func (l *loader) note(file string) {
 	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {

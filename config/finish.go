@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -45,6 +46,7 @@ func (f *finisher) finish() {
 	}
 	f.checkExtensions(&f.cfg.Extensions)
 	f.checkServer(&f.cfg.Server)
+	f.checkHeaders(f.cfg.Governance.Headers)
 }
 
 // base returns the directory that relative paths at a key start from.
@@ -53,12 +55,10 @@ func (f *finisher) base(path string) string {
 	return f.decoder.Base(pos)
 }
 
-// fail reports what is wrong with the value at path.
 func (f *finisher) fail(path, hint, format string, args ...any) {
 	f.failAt(path, hint, path+": "+fmt.Sprintf(format, args...))
 }
 
-// failIn reports a problem of the table at path.
 func (f *finisher) failIn(path string, p manifest.Problem) {
 	at := path
 	if p.Field != "" {
@@ -124,9 +124,7 @@ func (f *finisher) finishBuiltin(path string, s *governance.Spec) {
 // settle returns the directory a process starts in, by default that of the file
 // that states it, and makes a command with a slash absolute as seen from there.
 func (f *finisher) settle(path, cwd string, argv []string) string {
-	if cwd == "" {
-		cwd = f.base(path)
-	}
+	cwd = cmp.Or(cwd, f.base(path))
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
 		argv[0] = against(cwd, argv[0])
 	}

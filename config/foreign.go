@@ -1,12 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/foreign"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -15,23 +14,10 @@ import (
 // effect here.
 const codeNote = "config_note"
 
-// noEffect are keys of other programs' files that are accepted in their places, by their
-// path; * is any name. The value says what there is instead. docs/coming-from.md maps every
-// key.
-var noEffect = map[string]string{
-	"plugin_dirs":                              "classes of Python plugins do not run here",
-	"plugin_settings":                          "plugins[].timeout and plugins[].required say it for each policy",
-	"schema_version":                           "",
-	"extensions.transport_defaults":            "transport nats is not built in; extensions.defaults has the timeouts of the others",
-	"extensions.doctor":                        "extensions.defaults has the timeouts",
-	"extensions.entries.*.capabilities_grant":  "policies decide what an extension may do",
-	"extensions.entries.*.allow_external_bind": "extensions do not listen here",
-}
-
 // adopt rewrites what other programs write in their own files into the form of this one.
 func (l *loader) adopt(root *strict.Node) {
 	bareDestinations(root)
-	l.removeNoEffect("", "", root)
+	l.removeNoEffect(root)
 	if d := root.At("destinations"); d != nil {
 		for i := range d.Fields {
 			destination(d.Fields[i].Value)
@@ -45,22 +31,17 @@ func (l *loader) adopt(root *strict.Node) {
 	}
 }
 
-// removeNoEffect removes the keys of noEffect with a note for each. path is that of n, pattern
-// the same with * for any name.
-func (l *loader) removeNoEffect(path, pattern string, n *strict.Node) {
+// removeNoEffect removes the keys that have no effect with a note for each. path is that of n.
+func (l *loader) removeNoEffect(n *strict.Node, path ...string) {
 	n.Fields = slices.DeleteFunc(n.Fields, func(f strict.Field) bool {
-		at, like := strict.Join(path, f.Key), strict.Join(pattern, f.Key)
-		if pattern == "extensions.entries" {
-			like = pattern + ".*"
+		at := append(slices.Clip(path), f.Key)
+		instead, known := foreign.NoEffect(at...)
+		if known {
+			l.report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", strings.Join(at, "."))
+		} else if len(at) < foreign.Depth {
+			l.removeNoEffect(f.Value, at...)
 		}
-		if instead, known := noEffect[like]; known {
-			l.report.Diagnose(protocol.LevelInfo, codeNote, f.Pos, instead, "%s has no effect here", at)
-			return true
-		}
-		if like == "extensions" || like == "extensions.entries" || like == "extensions.entries.*" {
-			l.removeNoEffect(at, like, f.Value)
-		}
-		return false
+		return known
 	})
 }
 
@@ -93,9 +74,6 @@ func destination(d *strict.Node) {
 	}
 }
 
-// className matches the kind of a plugin that is a Python class.
-var className = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
-
 // inProcess reports whether a plugin runs only inside the program that the file is of. One
 // that is disabled is left out with a note, any other is an error: a host that leaves out a
 // policy silently is not governed.
@@ -104,7 +82,11 @@ func (l *loader) inProcess(plugin *strict.Node) bool {
 	if n := plugin.At("name"); n != nil {
 		name = n.Text
 	}
-	if kind == nil || kind.Text != "isolated_venv" && !className.MatchString(kind.Text) {
+	if kind == nil {
+		return false
+	}
+	instead, is := foreign.PythonClass(kind.Text)
+	if !is {
 		return false
 	}
 	off := plugin.At("mode") != nil && plugin.At("mode").Text == "disabled" || plugin.At("disabled") != nil && plugin.At("disabled").Value == true
@@ -112,26 +94,8 @@ func (l *loader) inProcess(plugin *strict.Node) bool {
 		l.report.Diagnose(protocol.LevelInfo, codeNote, kind.Pos, "", "plugin %s is left out: it is disabled, and %s", name, onlyInside)
 		return true
 	}
-	l.report.Add(kind.Pos, cmp.Or(counterpart(kind.Text), "run it as a plugin server: kind external with an mcp block")+"; or disable it", "plugin %s: %s", name, onlyInside)
+	l.report.Add(kind.Pos, instead+"; or disable it", "plugin %s: %s", name, onlyInside)
 	return true
 }
 
 const onlyInside = "a Python class runs only inside ContextForge"
-
-// counterparts are the built-in policies that do what a Python plugin does, by a part of
-// the name of its class.
-var counterparts = []struct{ class, policy string }{
-	{"pii", "redact"}, {"secret", "redact"}, {"ratelimit", "rate_limit"}, {"schemaguard", "schema"}, {"outputlength", "size_cap"},
-	{"denylist", "access"}, {"allowlist", "access"}, {"opa", "cel"}, {"cedar", "cel"}, {"policy", "cel"},
-}
-
-// counterpart is the hint that names a built-in policy; "" when there is none.
-func counterpart(kind string) string {
-	class := strings.ToLower(strings.ReplaceAll(kind, "_", ""))
-	for _, c := range counterparts {
-		if strings.Contains(class, c.class) {
-			return "the built-in policy " + c.policy + " does that; or run it as a plugin server: kind external with an mcp block"
-		}
-	}
-	return ""
-}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
@@ -38,11 +39,16 @@ type Flag struct {
 
 // Load reads the configuration and merges its layers, the strongest last: defaults,
 // the system's files, the user's, the directory's, File, EXTHOST_* variables, Flags.
-// No later layer removes policies and hooks of the system's and the user's files.
+// No later layer removes policies and hooks of the system's and the user's files, and the
+// directory's files loosen nothing that these state about security.
 // Config and Origins are nil when a diagnostic is an error.
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
+	l.cfg.hidden = hiding(l.asked)
+	for i, d := range l.report.Diagnostics {
+		l.report.Diagnostics[i].Message = l.cfg.hidden.Replace(d.Message)
+	}
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
 	}
@@ -50,7 +56,22 @@ func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	return l.cfg, &Origins{l.decoder.Positions}, l.report.Diagnostics
 }
 
-// run reads all layers and checks the result.
+// Refused is the error of a configuration that cannot be used: the diagnostics that [Load]
+// returned in its place. A host keeps them in its status when Options.Reread returns it.
+type Refused []protocol.Diagnostic
+
+// Error has one line for each diagnostic.
+func (r Refused) Error() string {
+	lines := make([]string, len(r))
+	for i, d := range r {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Diagnostics returns r.
+func (r Refused) Diagnostics() []protocol.Diagnostic { return r }
+
 func (l *loader) run() {
 	l.files()
 	l.layer(l.variables())
@@ -76,18 +97,18 @@ type loader struct {
 	report  *strict.Report
 	decoder *strict.Decoder
 	cfg     *Config
-	read    []string        // files, in the order read
-	looked  []string        // files that were looked for, absolute
-	seen    []fs.FileInfo   // of the same files
-	unset   []unset         // variables that only some extensions or destinations need
-	asked   map[string]bool // names of the variables that files refer to
+	read    []string          // files, in the order read
+	looked  []string          // files that were looked for, absolute
+	seen    []fs.FileInfo     // of the same files
+	unset   []unset           // variables that only some extensions or destinations need
+	asked   map[string]string // the variables that files refer to, by name
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]bool{}}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]string{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
@@ -108,22 +129,27 @@ func newLoader(o LoadOptions) *loader {
 
 // lookup returns a variable that a file refers to.
 func (l *loader) lookup(name string) (value string, ok bool) {
-	l.asked[name] = true
 	value, ok = l.environ[name]
+	l.asked[name] = value
 	return value, ok
 }
 
 // files reads every file, the weakest first.
 func (l *loader) files() {
-	for _, dir := range []string{l.systemDir(), l.userDir()} {
+	for i, dir := range []string{l.systemDir(), l.userDir()} {
 		if dir != "" {
 			l.layer(l.directory(dir))
 		}
 		// No later layer may remove policies and hooks of the system and the user.
+		for n := l.decoder.Keep["plugins"]; n < len(l.cfg.Plugins); n++ {
+			l.cfg.Plugins[n].Layer = governance.LayerSystem - governance.Layer(i)
+		}
 		l.decoder.Keep["plugins"] = len(l.cfg.Plugins)
 		l.decoder.Keep["hooks"] = len(l.cfg.Hooks)
 	}
+	g := l.guard()
 	l.layer(l.directory(l.options.Dir))
+	l.keep(g)
 	if file := l.configFile(); file != "" {
 		n := l.file(file)
 		if n != nil {
@@ -141,10 +167,7 @@ func (l *loader) layer(n *strict.Node) {
 }
 
 func (l *loader) configFile() string {
-	if l.options.File != "" {
-		return l.options.File
-	}
-	return l.environ["EXTHOST_CONFIG"]
+	return cmp.Or(l.options.File, l.environ["EXTHOST_CONFIG"])
 }
 
 func (l *loader) userDir() string {

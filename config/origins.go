@@ -24,7 +24,7 @@ func (o *Origins) Of(key string) string {
 // Setting is one value of a [Config] as `config show` prints it.
 type Setting struct {
 	Key    string `json:"key"`
-	Value  any    `json:"value"` // a scalar or a list; secrets are "***"
+	Value  any    `json:"value"` // a scalar or a list; secrets are "***" or the ${NAME} that they came from
 	Origin string `json:"origin"`
 }
 
@@ -34,15 +34,16 @@ func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
 	for _, leaf := range strict.Leaves(c, secret) {
 		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
-			settings = append(settings, Setting{leaf.Path, leaf.Value, origin})
+			settings = append(settings, Setting{leaf.Path, c.hide(leaf.Value), origin})
 		}
 	}
 	return settings
 }
 
-// Redacted returns c as a file would state it, with every secret replaced by "***".
+// Redacted returns c as a file would state it, with every secret replaced by "***", or by
+// the reference to the variable that it came from.
 func (c *Config) Redacted() map[string]any {
-	return strict.Plain(c, secret).(map[string]any)
+	return c.hide(strict.Plain(c, secret)).(map[string]any)
 }
 
 var (

@@ -108,6 +108,8 @@ audit.keep = 9 (env EXTHOST_AUDIT_KEEP)
 log.level = "info" (default)
 log.format = "auto" (default)
 log.file = "" (default)
+log.max_size = 67108864 (default)
+log.keep = 5 (default)
 `
 	if diff := cmp.Diff(strings.ReplaceAll(want, "DIR", dir), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -90,9 +91,8 @@ func (f *finisher) secretsBeside(pos strict.Pos) string {
 	}
 	for _, name := range []string{"secrets.yaml", "secrets.yml"} {
 		file := filepath.Join(filepath.Dir(pos.File), name)
-		if exists(file) {
-			abs, err := filepath.Abs(file)
-			if err == nil {
+		if _, err := os.Stat(file); err == nil {
+			if abs, err := filepath.Abs(file); err == nil {
 				return abs
 			}
 		}

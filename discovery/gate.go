@@ -45,9 +45,9 @@ func Gate(c *Candidate, h Host) []protocol.Diagnostic {
 	}
 	for _, name := range r.Env {
 		if value, ok := h.LookupEnv(name); !ok {
-			g.missing(name, "the variable %s is not set", name)
+			g.variable(name, "is not set")
 		} else if value == "" {
-			g.missing(name, "the variable %s is set, but empty", name)
+			g.variable(name, "is set, but empty")
 		}
 	}
 	return g.diags
@@ -62,6 +62,14 @@ type gate struct {
 func (g *gate) missing(name, format string, args ...any) {
 	g.diags = append(g.diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeRequirement, Extension: g.c.ID, Path: g.c.Path,
 		Message: fmt.Sprintf(format, args...), Hint: g.c.Manifest.Requires.Hint[name]})
+}
+
+// variable reports a variable that lacks a value. A running host does not see what another
+// shell exports, so the hint says where the host reads the variable.
+func (g *gate) variable(name, lack string) {
+	g.missing(name, "the variable %s %s", name, lack)
+	d := &g.diags[len(g.diags)-1]
+	d.Hint = strings.TrimPrefix(d.Hint+"; ", "; ") + fmt.Sprintf("set it in extensions.entries.%s.env or its env_file, then exthost reload; or in the environment of exthost serve, and start that again", g.c.ID)
 }
 
 func (g *gate) platform(what, here string, wanted []string) {

@@ -48,7 +48,9 @@ func TestGate(t *testing.T) {
 			"the program ffmpeg is not on PATH, or not executable; apt install ffmpeg",
 			"the program data is not on PATH, or not executable", "the program folder is not on PATH, or not executable"}},
 		{"relative PATH", manifest.Requires{Bins: []string{"local"}}, "", []string{"the program local is not on PATH, or not executable"}},
-		{"env", manifest.Requires{Env: []string{"EMPTY", "UNSET"}}, "", []string{"the variable EMPTY is set, but empty", "the variable UNSET is not set"}},
+		{"env", manifest.Requires{Env: []string{"EMPTY", "UNSET"}}, "", []string{
+			"the variable EMPTY is set, but empty; set it in extensions.entries.x.env or its env_file, then exthost reload; or in the environment of exthost serve, and start that again",
+			"the variable UNSET is not set; set it in extensions.entries.x.env or its env_file, then exthost reload; or in the environment of exthost serve, and start that again"}},
 		{"os and arch", manifest.Requires{OS: []string{"darwin", "windows"}, Arch: []string{"arm64"}}, "", []string{
 			"the operating system is linux, and it runs on darwin, windows only", "the architecture is amd64, and it runs on arm64 only"}},
 		{"M7 host too old", manifest.Requires{}, "1.0.0", []string{"it needs version 1.0.0 of the host, and this is 1.0.0-rc.1"}},

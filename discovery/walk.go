@@ -82,7 +82,6 @@ func (w *walk) diagnose(level protocol.Level, code, path, format string, args ..
 	w.add(protocol.Diagnostic{Level: level, Code: code, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// unreadable reports a directory that cannot be searched.
 func (w *walk) unreadable(dir string, err error) {
 	code := CodeUnreadable
 	if regular.Exhausted(err) {

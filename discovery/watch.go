@@ -162,7 +162,6 @@ func (v *view) mayHoldExtensions(name string, t os.FileMode) bool {
 	return (t.IsDir() || t&os.ModeSymlink != 0) && !slices.Contains(v.Ignore, name)
 }
 
-// listen handles the events of the system.
 func (w *Watcher) listen(system *fsnotify.Watcher) {
 	for {
 		select {
@@ -184,7 +183,6 @@ func (w *Watcher) listen(system *fsnotify.Watcher) {
 	}
 }
 
-// matches reports whether an event counts as a change.
 func (v *view) matches(e fsnotify.Event) bool {
 	if v.Wants(e.Name) {
 		return true

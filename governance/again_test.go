@@ -119,7 +119,7 @@ func TestStagesSeeWhatPassed(t *testing.T) {
 func TestAsksComeLast(t *testing.T) {
 	changed := json.RawMessage(`{"name":"work","arguments":{"masked":true}}`)
 	asked := []string{}
-	approver := approverFunc(func(_ context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
+	approver := approverFunc(func(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
 		asked = append(asked, q.Policy+" "+string(x.Request))
 		return true, "ada", nil
 	})
@@ -140,7 +140,7 @@ func TestAsksComeLast(t *testing.T) {
 		t.Errorf("%+v, asked %q", r, asked)
 	}
 	if steps := traces.Latest(1)[0].Steps; steps[len(steps)-1].Policy != "ask" || !steps[len(steps)-1].Ignored {
-		t.Errorf("the question that was dropped: %+v", steps)
+		t.Errorf("the approval request that was dropped: %+v", steps)
 	}
 	answers := member("answers", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
 	asked, x = nil, toolCall()

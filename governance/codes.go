@@ -1,6 +1,9 @@
 package governance
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Codes of denials that the pipeline itself issues.
 const (
@@ -18,12 +21,7 @@ var categoryCodes = map[Category]string{
 	Validation:     "invalid_request",
 }
 
-func (c Category) code() string {
-	if code := categoryCodes[c]; code != "" {
-		return code
-	}
-	return "rejected"
-}
+func (c Category) code() string { return cmp.Or(categoryCodes[c], "rejected") }
 
 // bounded are the codes that may be metric labels. Sorted.
 var bounded = []string{

@@ -2,6 +2,7 @@ package governance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// evaluation is the result of asking one member.
 type evaluation struct {
 	Decision
 	took  time.Duration
@@ -24,6 +24,9 @@ type evaluation struct {
 func (m *member) evaluate(ctx context.Context, flow Flow, x *Exchange, remaining time.Duration) evaluation {
 	if remaining <= 0 {
 		return evaluation{err: errors.New("the policies before it used up the time there is for all")}
+	}
+	if m.spec.Category != Authentication {
+		ctx = protocol.WithHeaders(ctx, nil)
 	}
 	limit := min(m.spec.Timeout, remaining)
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -56,7 +59,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("it panicked: %v", p.valu
 
 // apply carries out the decision of m and returns the error that ends the exchange, if any.
 func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluation) error {
-	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Outcome: Continue, Latency: e.took}
+	s := Step{Policy: m.spec.Name, Category: m.spec.Category, Flow: flow, Again: e.again, Outcome: Continue, Latency: protocol.Duration(e.took)}
 	shadowed := m.shadowed || m.spec.Category == Audit && r.x.Failure != nil // a failed exchange cannot be denied again
 	err := e.err
 	if err == nil {
@@ -81,7 +84,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		r.putOff(pendingAsk{m, s, e.Decision})
 		return nil
 	case Modify:
-		r.x.change(flow, e.JSON)
+		*r.x.payload(flow) = e.JSON
 		r.changed = r.changed || flow == Request || m.spec.Builtin == "" // built-in policies mask and shorten results, and add nothing
 	case Respond:
 		r.x.Response, r.x.Verdict = e.JSON, Verdict{Action: Respond, Policy: m.spec.Name, Code: e.Code}
@@ -108,11 +111,11 @@ func (r *exchangeRun) checkAction(flow Flow, m *member, d *Decision, s *Step) er
 		return nil
 	case Ask:
 		if watches {
-			return fmt.Errorf("it asks a question, which %s policies may not", category)
+			return fmt.Errorf("it asks for an approval, which %s policies may not", category)
 		}
 		return nil
 	case Modify:
-		if bytes.Equal(d.JSON, r.x.payload(flow)) {
+		if bytes.Equal(d.JSON, *r.x.payload(flow)) {
 			d.Action = Allow
 			return nil
 		}
@@ -149,14 +152,16 @@ func (r *exchangeRun) policyFailed(ctx context.Context, m *member, s Step, err e
 	if ignored {
 		return nil
 	}
-	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide: %w", m.spec.Name, err)
+	about := ""
+	if f := r.x.Failure; f != nil && f.Kind == protocol.ExtensionError {
+		about = fmt.Sprintf(" about the extension's error %d, whose text is withheld", f.Wire().Code)
+	}
+	e := protocol.Errorf(protocol.GovernanceUnavailable, "policy %s could not decide%s: %w", m.spec.Name, about, err)
 	return r.refusal(e, m, Decision{Code: CodeUnavailable}, "")
 }
 
 func (r *exchangeRun) deny(m *member, s Step, d Decision) error {
-	if d.Code == "" {
-		d.Code = m.spec.Category.code()
-	}
+	d.Code = cmp.Or(d.Code, m.spec.Category.code())
 	if d.Reason == "" {
 		d.Reason = "the request is not allowed"
 		if s.Flow == Response {
@@ -179,28 +184,27 @@ func (r *exchangeRun) refusal(e *protocol.Error, m *member, d Decision, by strin
 		d.Data = nil
 	}
 	e.Extension, e.Tool, e.RetryAfter = x.Extension, x.Tool, d.RetryAfter
-	e.Data, _ = json.Marshal(Refusal{d.Code, m.spec.Name, x.ID, d.RetryAfter.Seconds(), executed, d.Data}) // these types always encode
+	e.Data, _ = json.Marshal(Refusal{d.Code, m.spec.Name, x.ID, protocol.Duration(d.RetryAfter), executed, d.Data}) // these types always encode
 	x.Verdict = Verdict{Action: Deny, Policy: m.spec.Name, Code: d.Code, By: by}
 	return e
 }
 
 // Refusal is the data of the error that a denied exchange ends with.
 type Refusal struct {
-	Code       string          `json:"code"`
-	Policy     string          `json:"policy"`
-	DecisionID string          `json:"decision_id"`
-	RetryAfter float64         `json:"retry_after,omitempty"` // seconds
-	Executed   bool            `json:"executed,omitempty"`    // the extension has executed the request
-	Data       json.RawMessage `json:"data,omitempty"`        // from the policy; nil is none
+	Code       string            `json:"code"`
+	Policy     string            `json:"policy"`
+	DecisionID string            `json:"decision_id"`
+	RetryAfter protocol.Duration `json:"retry_after_ms,omitempty"`
+	Executed   bool              `json:"executed,omitempty"` // the extension has executed the request
+	Data       json.RawMessage   `json:"data,omitempty"`     // from the policy; nil is none
 }
 
-// recordStep adds s to the trace and reports it to Options.Observe.
 func (r *exchangeRun) recordStep(m *member, s Step) {
 	r.record.add(s)
 	if r.p.o.Observe == nil || r.dryRun {
 		return
 	}
-	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow, Action: s.Action, Latency: s.Latency}
+	o := Observation{Policy: s.Policy, Category: s.Category, Flow: s.Flow, Outcome: s.Outcome, Shadow: m.spec.Mode == ModeShadow, Action: s.Action, Latency: time.Duration(s.Latency)}
 	if s.Action == Deny || s.Outcome == Rejected {
 		o.Code = BoundedCode(s.Code)
 	}

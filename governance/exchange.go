@@ -24,6 +24,7 @@ type Exchange struct {
 	Method    string
 	Caller    string          // as the server authenticated it, never from arguments; "" when anonymous
 	Session   string          // "" for stateless callers
+	Instance  string          // tells stateless callers of one name apart; "" where nothing is known of them
 	Extension string          // that the request goes to or comes from; "" for a method of the host
 	Tool      string          // the registered name; for a task's methods, the tool whose call created the task; else ""
 	ToChild   bool            // false: the extension sends to its caller
@@ -45,10 +46,10 @@ func (x *Exchange) ReturnsTool() bool {
 // Verdict is the decision that determined the outcome. The zero value means that every
 // policy allowed the exchange without asking a person.
 type Verdict struct {
-	Action Action `json:"action"`         // Deny, Respond, or Ask for an approved question
+	Action Action `json:"action"`         // Deny, Respond, or Ask for an approval request that was approved
 	Policy string `json:"policy"`         // the policy that decided
 	Code   string `json:"code,omitempty"` // of the decision; "" when it had none
-	By     string `json:"by,omitempty"`   // the person who answered a question
+	By     string `json:"by,omitempty"`   // the person who answered an approval request
 }
 
 // Action is the kind of a policy's decision.
@@ -74,12 +75,13 @@ type Decision struct {
 	Expiry     time.Duration   // for Ask; 0 is DefaultExpiry
 }
 
-// DefaultExpiry is how long a question waits for an answer.
+// DefaultExpiry is how long an approval request waits for an answer.
 const DefaultExpiry = 5 * time.Minute
 
 // Policy decides about one flow of an exchange. It must be safe for concurrent use, must
 // not keep or change x, and must return soon after ctx ends, because nothing else
-// interrupts it. An error or a panic means that it could not decide.
+// interrupts it. An error or a panic means that it could not decide. For a policy of category
+// authentication, [protocol.HeadersOf] returns the headers of the HTTP request from ctx.
 type Policy interface {
 	Decide(ctx context.Context, flow Flow, x *Exchange) (Decision, error)
 }
@@ -94,14 +96,14 @@ type Visibler interface {
 	Visible(caller, extension, tool string) bool
 }
 
-// Placed is a policy that has a default priority of its own, used when its spec states
-// none.
+// Placed is a policy that runs after those of all layers, with a default priority of its own,
+// when its spec states none.
 type Placed interface {
 	Priority() int
 }
 
-// Question is a decision that a policy leaves to a person.
-type Question struct {
+// ApprovalRequest is a decision that a policy leaves to a person.
+type ApprovalRequest struct {
 	Policy string
 	Flow   Flow
 	Code   string          // "" when the policy gave none
@@ -111,10 +113,10 @@ type Question struct {
 }
 
 // Approver asks people. Ask waits for the answer and returns soon after ctx ends, which
-// happens when the caller cancels or the question expires. by names the person who
+// happens when the caller cancels or the request expires. by names the person who
 // answered. Ask must not keep or change x.
 type Approver interface {
-	Ask(ctx context.Context, x *Exchange, q Question) (approved bool, by string, err error)
+	Ask(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error)
 }
 
 // Member is a policy and its spec. The zero Spec is not required: state Required for a
@@ -128,6 +130,6 @@ type Member struct {
 func (m *Member) normalize() {
 	m.Spec.Normalize()
 	if p, ok := m.Policy.(Placed); ok && m.Spec.Priority == 0 {
-		m.Spec.Priority = p.Priority()
+		m.Spec.Priority, m.Spec.Layer = p.Priority(), layerLast
 	}
 }

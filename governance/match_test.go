@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -107,14 +108,14 @@ func TestGlobs(t *testing.T) {
 		{"ext_*_?", "ext_x_yz_z", true}, {strings.Repeat("*a", 50), strings.Repeat("a", 5000) + "b", false},
 	}
 	for _, tt := range tests {
-		if got := (governance.Globs{"never", tt.glob}).Match(tt.name); got != tt.want {
+		if got := (glob.List{"never", tt.glob}).Match(tt.name); got != tt.want {
 			t.Errorf("%q fits %q: %t", tt.glob, tt.name, got)
 		}
 	}
-	if err := (governance.Globs{"a", "[b", "["}).Check(); err == nil || !strings.Contains(err.Error(), `"[b"`) {
+	if err := (glob.List{"a", "[b", "["}).Check(); err == nil || !strings.Contains(err.Error(), `"[b"`) {
 		t.Errorf("Check = %v", err)
 	}
-	if err := (governance.Globs{"a*", "[b]"}).Check(); err != nil {
+	if err := (glob.List{"a*", "[b]"}).Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -124,13 +125,13 @@ func FuzzGlobs(f *testing.F) {
 	for _, seed := range [][2]string{{"a*b?[c-e]", "axxbyd"}, {`\**`, "*"}, {"[^ä]*", "öa"}, {"*\xff?", "a\xffb"}} {
 		f.Add(seed[0], seed[1])
 	}
-	f.Fuzz(func(t *testing.T, glob, name string) {
-		if strings.Contains(glob+name, "/") || (governance.Globs{glob}).Check() != nil {
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if strings.Contains(pattern+name, "/") || (glob.List{pattern}).Check() != nil {
 			return
 		}
-		want, err := path.Match(glob, name)
-		if got := (governance.Globs{glob}).Match(name); err == nil && got != want {
-			t.Errorf("%q fits %q: %t", glob, name, got)
+		want, err := path.Match(pattern, name)
+		if got := (glob.List{pattern}).Match(name); err == nil && got != want {
+			t.Errorf("%q fits %q: %t", pattern, name, got)
 		}
 	})
 }

@@ -13,23 +13,25 @@ import (
 type member struct {
 	spec     Spec
 	policy   Policy
-	rank     int  // index of the category in pipeline order
 	shadowed bool // decisions are recorded and have no effect: mode shadow, or an observer that is not required
 	later    queue
 	warned   throttle
 }
 
 func newMember(m Member) *member {
-	rank := slices.Index(Category("").Values(), string(m.Spec.Category))
-	if rank < 0 || m.Policy == nil {
+	if !slices.Contains(Category("").Values(), string(m.Spec.Category)) || m.Policy == nil {
 		panic(fmt.Sprintf("governance: policy %q needs a category, one of %s, and a Policy", m.Spec.Name, strings.Join(Category("").Values(), ", ")))
 	}
-	return &member{spec: m.Spec, policy: m.Policy, rank: rank,
+	return &member{spec: m.Spec, policy: m.Policy,
 		shadowed: m.Spec.Mode == ModeShadow || m.Spec.Category == Observability && !m.Spec.Required}
 }
 
-func (m *member) compare(other *member) int {
-	return cmp.Or(cmp.Compare(m.rank, other.rank), cmp.Compare(m.spec.Priority, other.spec.Priority), strings.Compare(m.spec.Name, other.spec.Name))
+// Order compares the places of two policies in a pipeline: by category, layer, priority and
+// name.
+func (s *Spec) Order(other *Spec) int {
+	categories := Category("").Values()
+	return cmp.Or(cmp.Compare(slices.Index(categories, string(s.Category)), slices.Index(categories, string(other.Category))),
+		cmp.Compare(s.Layer, other.Layer), cmp.Compare(s.Priority, other.Priority), strings.Compare(s.Name, other.Name))
 }
 
 func (m *member) handles(flow Flow) bool {
@@ -73,7 +75,7 @@ func policyOf(s Spec, members []Member) Policy {
 // identity returns s without the fields that only the pipeline reads.
 func (s Spec) identity() Spec {
 	s.Normalize()
-	s.Required, s.Disabled, s.Mode, s.Priority = false, false, "", 0
+	s.Required, s.Disabled, s.Mode, s.Priority, s.Layer = false, false, "", 0, 0
 	s.Description, s.Author, s.Namespace, s.Version, s.Tags = "", "", "", "", nil
 	return s
 }

@@ -87,8 +87,7 @@ func (m *member) warn(log *slog.Logger, message string, args ...any) {
 
 func (m *member) warnError(log *slog.Logger, err error, flow Flow) {
 	args := []any{"flow", flow, "required", m.spec.Required, "error", err}
-	var p *panicked
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*panicked](err); ok {
 		args = append(args, "stack", string(p.stack))
 	}
 	m.warn(log, "a policy could not decide", args...)

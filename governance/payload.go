@@ -15,20 +15,12 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// payload returns the JSON that a policy may change in the flow.
-func (x *Exchange) payload(flow Flow) json.RawMessage {
+// payload is the JSON that a policy may change in the flow.
+func (x *Exchange) payload(flow Flow) *json.RawMessage {
 	if flow == Request {
-		return x.Request
+		return &x.Request
 	}
-	return x.Response
-}
-
-func (x *Exchange) change(flow Flow, to json.RawMessage) {
-	if flow == Request {
-		x.Request = to
-	} else {
-		x.Response = to
-	}
+	return &x.Response
 }
 
 // check validates the JSON with which a policy replaces a payload: an object within the

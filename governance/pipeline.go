@@ -3,6 +3,7 @@
 package governance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,7 +22,7 @@ const (
 
 // Options configure a pipeline. The zero value is usable.
 type Options struct {
-	// Approver answers the questions of policies. Default: every question is denied.
+	// Approver answers the approval requests of policies. Default: every request is denied.
 	Approver Approver
 	// ChainTimeout bounds all policies together for one flow of one exchange; each policy
 	// also has its own timeout. Waiting for a person does not count. Default:
@@ -39,7 +40,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Pipeline asks policies in order of category, priority and name. Its zero value allows
+// Pipeline asks policies in order of category, layer, priority and name. Its zero value allows
 // everything without allocating. Its methods are safe for concurrent use.
 type Pipeline struct {
 	o       Options
@@ -48,7 +49,7 @@ type Pipeline struct {
 	audit   []*member // both flows
 
 	under   inflight.Gate   // exchanges and detached observers in progress
-	running context.Context // canceled by Close; detached observers and questions use it
+	running context.Context // canceled by Close; detached observers and approval requests use it
 	stop    context.CancelFunc
 }
 
@@ -69,9 +70,7 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 	if o.MaxJSON <= 0 {
 		o.MaxJSON = DefaultMaxJSON
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	p := &Pipeline{o: o, flows: make(map[Flow]chain)}
 	p.running, p.stop = context.WithCancel(context.Background())
 	for _, m := range members {
@@ -79,7 +78,7 @@ func NewPipeline(o Options, members ...Member) *Pipeline {
 			p.members = append(p.members, newMember(m))
 		}
 	}
-	slices.SortStableFunc(p.members, (*member).compare)
+	slices.SortStableFunc(p.members, func(a, b *member) int { return a.spec.Order(&b.spec) })
 	for _, flow := range []Flow{Request, Response} {
 		var c chain
 		for _, m := range p.members {
@@ -176,6 +175,25 @@ func (p *Pipeline) Again(ctx context.Context, flow Flow, x *Exchange) error {
 	return r.again(ctx, flow)
 }
 
+// Reply runs the policies of the response flow, and audit, for the response in x that answers
+// no request which policies could decide about: what a server says of itself in its
+// handshake. Its errors are those of Govern.
+func (p *Pipeline) Reply(ctx context.Context, x *Exchange) error {
+	if len(p.members) == 0 {
+		return nil
+	}
+	if !p.under.Enter() {
+		return protocol.Errorf(protocol.ShuttingDown, "policies are stopping: %w", ErrClosed)
+	}
+	defer p.under.Leave()
+	r := p.begin(x)
+	r.sent = true
+	if err := r.decide(context.WithValue(ctx, runKey{}, r), Response); err != nil {
+		r.fail(err)
+	}
+	return r.finish(ctx)
+}
+
 // Test runs the request flow of x without sending it, and returns the trace and the denial,
 // if any. No person is asked, audit does not run and the trace is not kept. Policies that
 // count requests do count this one.
@@ -216,7 +234,7 @@ func visible(v Visibler, x *Exchange) (yes bool) {
 
 // Close waits until exchanges and detached observers have ended, and refuses later
 // exchanges with [ErrClosed]. Until then new exchanges are still governed, because they may
-// be part of one in progress. When ctx ends first, Close cancels observers and questions
+// be part of one in progress. When ctx ends first, Close cancels observers and approval requests
 // and returns the error of ctx. It does not close the policies, which another pipeline may
 // share.
 func (p *Pipeline) Close(ctx context.Context) error {

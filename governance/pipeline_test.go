@@ -142,6 +142,40 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// placed is a policy that runs after those of all layers.
+type placed struct{ governance.Policy }
+
+func (placed) Priority() int { return 1000 }
+
+// Within a category, no priority puts a policy of a weaker layer behind one of a stronger.
+func TestOrderOfLayers(t *testing.T) {
+	var s seen
+	var members []governance.Member
+	for name, place := range map[string]struct {
+		layer    governance.Layer
+		priority int
+	}{"a program": {governance.LayerProgram, -9}, "a system": {governance.LayerSystem, -5}, "a user": {governance.LayerUser, 0}, "project": {governance.LayerProject, 2000}, "project, first": {governance.LayerProject, 0}} {
+		m := member(name, governance.Content, s.policy(name))
+		m.Spec.Layer, m.Spec.Priority = place.layer, place.priority
+		members = append(members, m)
+	}
+	stated := member("project, stated", governance.Content, placed{s.policy("project, stated")})
+	stated.Spec.Priority = 1
+	members = append(members, member("a size cap", governance.Content, placed{s.policy("a size cap")}), stated)
+	if err := newPipeline(t, governance.Options{}, members...).Govern(t.Context(), toolCall(), answer(`{}`, nil)); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, flow := range []string{"request ", "response "} {
+		for _, name := range []string{"project, first", "project, stated", "project", "a user", "a system", "a program", "a size cap"} {
+			want = append(want, flow+name)
+		}
+	}
+	if diff := cmp.Diff(want, s.steps); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestEmptyPipelineAllocatesNothing(t *testing.T) {
 	p, x := governance.NewPipeline(governance.Options{}), toolCall()
 	send := func(context.Context, *governance.Exchange) error { return nil }
@@ -262,8 +296,8 @@ func TestDecisionsThatAreNotThePolicysToMake(t *testing.T) {
 		{"an external policy answers", governance.Spec{Category: governance.Validation, Kind: governance.KindGRPC}, always(respond), "it answers itself"},
 		{"an observer answers", governance.Spec{Category: governance.Observability}, always(respond), "it answers itself"},
 		{"an answer after the answer", governance.Spec{Category: governance.Content}, in(governance.Response, respond), "what has been answered"},
-		{"an observer asks", governance.Spec{Category: governance.Observability}, always(governance.Decision{Action: governance.Ask}), "it asks a question"},
-		{"audit asks", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: governance.Ask}), "it asks a question"},
+		{"an observer asks", governance.Spec{Category: governance.Observability}, always(governance.Decision{Action: governance.Ask}), "it asks for an approval"},
+		{"audit asks", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: governance.Ask}), "it asks for an approval"},
 		{"a new word", governance.Spec{Category: governance.Audit}, always(governance.Decision{Action: "perhaps"}), `"perhaps" is none of`},
 		{"a panic", governance.Spec{Category: governance.Validation}, policyFunc(func(context.Context, governance.Flow, *governance.Exchange) (governance.Decision, error) {
 			panic("oh")
@@ -290,7 +324,7 @@ func TestRefusalSaysEverything(t *testing.T) {
 	if !errors.As(err, &e) {
 		t.Fatal(err)
 	}
-	want := `{"code":"quota","policy":"quota","decision_id":"` + x.ID + `","retry_after":1.5,"data":{"left":0}}`
+	want := `{"code":"quota","policy":"quota","decision_id":"` + x.ID + `","retry_after_ms":1500,"data":{"left":0}}`
 	if string(e.Data) != want || e.RetryAfter != d.RetryAfter || e.Error() != "ext_x_work: policy quota: come back later (rejected)" {
 		t.Errorf("%v, again after %s, data %s\nwant %s", e, e.RetryAfter, e.Data, want)
 	}

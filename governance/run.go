@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -116,7 +117,6 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 	return r.askAll(ctx)
 }
 
-// guarding returns the members of the categories.
 func guarding(members []*member, categories ...Category) []*member {
 	return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
@@ -137,7 +137,6 @@ func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, re
 	return nil
 }
 
-// step asks one member and applies its decision.
 func (r *exchangeRun) step(ctx context.Context, flow Flow, m *member, remaining *time.Duration, again bool) error {
 	e := m.evaluate(ctx, flow, r.x, *remaining)
 	*remaining -= e.took
@@ -200,7 +199,6 @@ func (r *exchangeRun) observe(ctx context.Context, flow Flow, c chain, remaining
 	return first
 }
 
-// fail records err as the outcome of the exchange.
 func (r *exchangeRun) fail(err error) {
 	r.x.Failure, r.x.Response = asError(err), nil
 }
@@ -209,9 +207,6 @@ func asError(err error) *protocol.Error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
 		return e
 	}
-	kind := protocol.KindOf(err)
-	if kind == "" {
-		kind = protocol.ExtensionError
-	}
+	kind := cmp.Or(protocol.KindOf(err), protocol.ExtensionError)
 	return protocol.Errorf(kind, "%w", err)
 }

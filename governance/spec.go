@@ -1,6 +1,7 @@
 package governance
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -44,6 +45,19 @@ func (Mode) Values() []string {
 		"enforce_ignore_error", "permissive", "audit", "fire_and_forget", "disabled"}
 }
 
+// Layer says who states a policy. Within a category, policies of stronger layers run later:
+// they decide about what those of weaker layers have changed.
+type Layer int
+
+// The layers, the weakest first.
+const (
+	LayerProject Layer = iota // a project's files, --config FILE and variables
+	LayerUser                 // the user's files
+	LayerSystem               // the system's files
+	LayerProgram              // the program that embeds the host
+	layerLast                 // after all others: policies that place themselves there
+)
+
 // Kind says how a policy runs.
 type Kind string
 
@@ -84,7 +98,8 @@ type Spec struct {
 	Mode     Mode     `json:"mode,omitempty"`                     // enforce (default) or shadow
 	Flows    []Flow   `json:"flows,omitempty"`                    // empty: both
 	Match    Match    `json:"match,omitzero"`                     // the exchanges that the policy decides about; empty: all
-	Priority int      `json:"priority,omitempty"`                 // within the category: lower runs first, then by name; default 0, for size_cap 1000
+	Priority int      `json:"priority,omitempty"`                 // within the category and the layer: lower runs first, then by name; default 0
+	Layer    Layer    `json:"-"`                                  // who states the policy; default LayerProject
 
 	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // for one decision, in milliseconds; 0 is 3000
 	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"` // from start to ready, in milliseconds; 0 is 30000
@@ -163,12 +178,8 @@ func (s *Spec) Normalize() {
 		s.Required = false
 	}
 	s.OnError = ""
-	if s.Timeout == 0 {
-		s.Timeout = DefaultTimeout
-	}
-	if s.HandshakeTimeout == 0 {
-		s.HandshakeTimeout = DefaultHandshakeTimeout
-	}
+	s.Timeout = cmp.Or(s.Timeout, DefaultTimeout)
+	s.HandshakeTimeout = cmp.Or(s.HandshakeTimeout, DefaultHandshakeTimeout)
 	slices.Sort(s.Flows)
 	s.Flows = slices.Compact(s.Flows)
 	s.normalizeConditions()
@@ -213,7 +224,6 @@ func (s *Spec) normalizeConditions() {
 	}
 }
 
-// everything reports whether c selects every exchange.
 func (c Condition) everything() bool {
 	return len(c.Tools)+len(c.ServerIDs)+len(c.Prompts)+len(c.Resources)+len(c.Agents)+
 		len(c.TenantIDs)+len(c.UserPatterns)+len(c.ContentTypes) == 0

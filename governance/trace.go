@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 // Outcome is the result of asking one policy about one flow. The set is closed, so it can
@@ -21,35 +23,35 @@ const (
 
 // Step is one policy's decision about one flow of an exchange.
 type Step struct {
-	Policy   string        `json:"policy"`
-	Category Category      `json:"category"`
-	Flow     Flow          `json:"flow"`
-	Again    bool          `json:"again,omitempty"` // about a change by a hook or a content policy
-	Outcome  Outcome       `json:"outcome"`
-	Action   Action        `json:"action,omitempty"`  // the policy's decision
-	Ignored  bool          `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category
-	Code     string        `json:"code,omitempty"`
-	Reason   string        `json:"reason,omitempty"` // at most 512 bytes
-	By       string        `json:"by,omitempty"`     // the person who answered a question
-	Latency  time.Duration `json:"latency_ns"`       // without waiting for a person
+	Policy   string            `json:"policy"`
+	Category Category          `json:"category"`
+	Flow     Flow              `json:"flow"`
+	Again    bool              `json:"again,omitempty"` // about a change by a hook or a content policy
+	Outcome  Outcome           `json:"outcome"`
+	Action   Action            `json:"action,omitempty"`  // the policy's decision
+	Ignored  bool              `json:"ignored,omitempty"` // the decision had no effect: shadow mode, or not allowed in the category
+	Code     string            `json:"code,omitempty"`
+	Reason   string            `json:"reason,omitempty"` // at most 512 bytes
+	By       string            `json:"by,omitempty"`     // the person who answered an approval request
+	Latency  protocol.Duration `json:"latency_ms"`       // without waiting for a person
 }
 
 // Trace explains the outcome of one exchange. It holds no payload.
 type Trace struct {
-	ID        string        `json:"id"`
-	Time      time.Time     `json:"time"`
-	Method    string        `json:"method"`
-	Caller    string        `json:"caller,omitempty"`
-	Session   string        `json:"session,omitempty"`
-	Extension string        `json:"extension,omitempty"`
-	Tool      string        `json:"tool,omitempty"`
-	Direction string        `json:"direction"`
-	Notify    bool          `json:"notify,omitempty"`
-	Sent      bool          `json:"sent"` // the request was sent
-	Took      time.Duration `json:"took_ns"`
-	Verdict   Verdict       `json:"verdict,omitzero"`
-	Failure   string        `json:"failure,omitempty"` // the kind of the error
-	Steps     []Step        `json:"steps"`             // in order of completion
+	ID        string            `json:"id"`
+	Time      time.Time         `json:"time"`
+	Method    string            `json:"method"`
+	Caller    string            `json:"caller,omitempty"`
+	Session   string            `json:"session,omitempty"`
+	Extension string            `json:"extension,omitempty"`
+	Tool      string            `json:"tool,omitempty"`
+	Direction string            `json:"direction"`
+	Notify    bool              `json:"notify,omitempty"`
+	Sent      bool              `json:"sent"` // the request was sent
+	Took      protocol.Duration `json:"took_ms"`
+	Verdict   Verdict           `json:"verdict,omitzero"`
+	Failure   string            `json:"failure,omitempty"` // the kind of the error
+	Steps     []Step            `json:"steps"`             // in order of completion
 }
 
 // Observation is one step, for metrics.
@@ -95,7 +97,7 @@ func (r *record) add(s Step) {
 func (r *record) end(x *Exchange, sent bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trace.Took, r.trace.Verdict, r.trace.Sent = time.Since(r.trace.Time), x.Verdict, sent
+	r.trace.Took, r.trace.Verdict, r.trace.Sent = protocol.Duration(time.Since(r.trace.Time)), x.Verdict, sent
 	if x.Failure != nil {
 		r.trace.Failure = string(x.Failure.Kind)
 	}

@@ -145,9 +145,8 @@ func (x *Exchange) Direction() string {
 	return toCaller
 }
 
-// matches reports whether m selects x.
 func (m *Match) matches(x *Exchange) bool {
-	fits := func(globs Globs, name string) bool { return len(globs) == 0 || globs.Match(name) }
+	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(m.Tools, x.Tool) && fits(m.Extensions, x.Extension) && fits(m.Methods, x.Method) &&
 		fits(m.Callers, x.Caller) && fits(m.Direction, x.Direction())
 }

@@ -140,7 +140,6 @@ type Handler struct {
 	Run func(ctx context.Context, e *Event) (*Reply, error)
 }
 
-// withDefaults returns h with its defaults filled in.
 func (h Handler) withDefaults() Handler {
 	if h.Timeout <= 0 {
 		h.Timeout = DefaultTimeout

@@ -31,7 +31,6 @@ func (e *Event) names() []string {
 	return nil
 }
 
-// text returns a string member of the payload.
 func (e *Event) text(key string) string {
 	s, _ := rawjson.Text(rawjson.Get(e.Payload, key))
 	return s

@@ -79,7 +79,6 @@ func extractJSON(stdout []byte) json.RawMessage {
 	return nil
 }
 
-// reply returns the reply at a point.
 func (c *commandResult) reply(p Point) (*Reply, error) {
 	switch {
 	case c.exit.Code == 2:
@@ -114,7 +113,6 @@ func (c *commandResult) failure() error {
 	return fmt.Errorf("%v: %s", c.exit, line)
 }
 
-// json returns the reply of the JSON output.
 func (c *commandResult) json(p Point) (*Reply, error) {
 	r := c.base
 	if r == nil {
@@ -178,7 +176,6 @@ func firstValue(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// toolResult converts a value to an MCP tool result.
 func toolResult(value json.RawMessage) json.RawMessage {
 	if c := rawjson.Get(value, "content"); len(c) > 0 && c[0] == '[' {
 		return value
@@ -197,7 +194,6 @@ func toolResult(value json.RawMessage) json.RawMessage {
 // maxContext bounds the context of one hook, in bytes.
 const maxContext = 10_000
 
-// cutContext shortens a context to maxContext.
 func cutContext(s string) string {
 	if len(s) <= maxContext {
 		return s

@@ -34,9 +34,7 @@ type Runner struct {
 // NewRunner returns a runner without commands.
 func NewRunner(o RunnerOptions) *Runner {
 	o.MaxProcesses = cmp.Or(o.MaxProcesses, 16)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
 	}

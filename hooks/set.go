@@ -25,7 +25,7 @@ type Set struct {
 
 // Options configure a set. The zero value is usable.
 type Options struct {
-	// Approver asks people. Default: every question is denied.
+	// Approver asks people. Default: every request is denied.
 	Approver Approver
 	// Observe is called after each handler, on its goroutine. Default: none.
 	Observe func(e *Event, s Step)
@@ -104,7 +104,7 @@ type Step struct {
 
 // Run runs the handlers of e.Point in order; each gets the payload as changed by those
 // before it. A denial ends the run. At gates, and after a tool call, whose result is then
-// withheld, a denial is an error of kind rejected, as is a question that is not approved.
+// withheld, a denial is an error of kind rejected, as is an approval request that is not approved.
 // Its data has the members of a policy's denial: policy, code and executed. The only other
 // errors are those of ctx.
 func (s *Set) Run(ctx context.Context, e *Event) (Outcome, error) {
@@ -142,7 +142,6 @@ func (s *Set) Test(ctx context.Context, e *Event) (Outcome, error) {
 	return alone.Run(ctx, e)
 }
 
-// matches reports whether h handles e.
 func (h *entry) matches(e *Event) bool {
 	if h.Own && h.Extension != e.Extension {
 		return false

@@ -238,7 +238,7 @@ func TestWhoIsTold(t *testing.T) {
 	NewSet(Options{}, Handler{Matcher: "("})
 }
 
-// person answers questions.
+// person answers approval requests.
 type person struct {
 	said  error
 	asked []string
@@ -260,7 +260,7 @@ func TestAsk(t *testing.T) {
 		asked    []string
 		want     string // part of the error
 	}{
-		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""}, // the question shows the changed payload
+		{"yes", &person{}, []Handler{ask, change}, []string{`sure? {"a":2}`}, ""}, // the request shows the changed payload
 		{"no", &person{said: errors.New("ana said no")}, []Handler{ask}, []string{`sure? {"a":1}`}, "not approved: ana said no"},
 		{"denied anyway", &person{}, []Handler{ask, says("3", BeforeToolCall, &Reply{Decision: Deny, Reason: "never"}, nil)}, nil, "hook 3: never"},
 		{"nobody to ask", nil, []Handler{ask}, nil, "nobody to ask: sure?"},

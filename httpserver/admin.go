@@ -54,12 +54,11 @@ func operations() []operation {
 	return slices.Concat(hostOperations, extensionOperations, toolOperations, policyOperations, pastOperations)
 }
 
-// hostOperations concern the host as a whole.
 var hostOperations = []operation{
 	{method: "GET", path: "/status", summary: "The state of the host, its extensions, destinations and policies",
 		answer: status.Status{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Status(), nil }},
 	{method: "POST", path: "/reload", summary: "Apply the files of the host as they are now",
-		query:  []parameter{{"dry_run", "true: return the changes and apply none"}},
+		query:  []parameter{{"dry_run", "true: return the changes and apply none"}, {"only", "the id of an extension: apply nothing but what concerns it; not with dry_run"}},
 		answer: status.Change{}, handle: reload},
 	{method: "GET", path: "/watch", summary: "How the host watches the disk for changes",
 		answer: status.Watch{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().WatchStatus(), nil }},
@@ -72,7 +71,7 @@ var hostOperations = []operation{
 	{method: "GET", path: "/logs", summary: "The latest records of the log and, with follow, the new ones",
 		query:  append(logQuery, parameter{"follow", "true: continue with new records"}),
 		events: map[string]any{kindLog: exthost.LogRecord{}}, stream: streamLogs},
-	{method: "GET", path: "/events", summary: "Events from now on, after the status, the pending questions and the log so far",
+	{method: "GET", path: "/events", summary: "Events from now on, after the status, the pending approval requests and the log so far",
 		query:  append(logQuery, parameter{"kinds", "kinds of events, separated by commas: " + strings.Join(allKinds(), ", ") + "; default all"}),
 		events: eventTypes(), stream: streamEvents},
 	{method: "GET", path: "/openapi.json", summary: "This document",
@@ -86,6 +85,9 @@ func reload(h *exthost.Host, r *http.Request) (any, error) {
 	}
 	if dry {
 		return h.Admin().Plan(r.Context())
+	}
+	if only := r.FormValue("only"); only != "" {
+		return h.Admin().Reload(r.Context(), only)
 	}
 	return h.Admin().Reload(r.Context())
 }

@@ -31,7 +31,6 @@ func eventTypes() map[string]any {
 	return types
 }
 
-// allKinds returns the kinds of events.
 func allKinds() []string { return slices.Sorted(maps.Keys(eventTypes())) }
 
 // streamEvents streams the events of the host, the status and the log.
@@ -114,10 +113,8 @@ func sendStatus(ctx context.Context, h *exthost.Host, changed <-chan struct{}, s
 
 // pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -131,7 +128,6 @@ var logQuery = []parameter{
 	{"last", "at most this many of the stored records; default all"},
 }
 
-// streamLogs streams the log.
 func streamLogs(h *exthost.Host, r *http.Request) ([]source, error) {
 	filter, err := logFilter(r)
 	return []source{func(ctx context.Context, send func(message) bool) { sendLogs(ctx, h, filter, send) }}, err

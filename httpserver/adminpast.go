@@ -19,13 +19,13 @@ var pastOperations = []operation{
 	{method: "GET", path: "/calls/{id}", summary: "One of these calls, with the beginning of its params and result, secrets masked",
 		answer: status.PastCall{}, handle: getCall},
 	{method: "GET", path: "/history", summary: "How many calls ended in each step of the last hour, and how long they took",
-		answer: status.History{}, handle: getHistory},
+		answer: status.History{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Past().History(), nil }},
 	{method: "GET", path: "/audit", summary: "The latest records of the audit log, oldest first; none without an audit log",
 		query: []parameter{{"last", "how many; default 100"}, {"denied", "true: only what was denied"},
 			{"tool", "a glob of registered names"}, {"caller", "a glob"}, {"extension", "a glob"}},
 		answer: auditList{}, handle: getAudit},
 	{method: "GET", path: "/config", summary: "The configuration in force, secrets masked",
-		answer: map[string]any{}, handle: getConfig},
+		answer: map[string]any{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().Config(), nil }},
 }
 
 // The answers of the operations that list.
@@ -52,10 +52,6 @@ func getCall(h *exthost.Host, r *http.Request) (any, error) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the id of a call is a number, not %q", r.PathValue("id"))
 	}
 	return h.Admin().Past().Call(id)
-}
-
-func getHistory(h *exthost.Host, _ *http.Request) (any, error) {
-	return h.Admin().Past().History(), nil
 }
 
 // defaultRecords is the default number of records of the audit log in a list, and
@@ -86,8 +82,4 @@ func getAudit(h *exthost.Host, r *http.Request) (any, error) {
 		list.Records = append(list.Records, record)
 	}
 	return list, nil
-}
-
-func getConfig(h *exthost.Host, _ *http.Request) (any, error) {
-	return h.Admin().Config(), nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/exthost/exthost/status"
 )
 
-// policyOperations concern governance.
 var policyOperations = []operation{
 	{method: "GET", path: "/policies", summary: "The policies, in the order in which they decide, and the audit log",
 		answer: policyList{}, handle: getPolicies},
@@ -27,7 +26,7 @@ var policyOperations = []operation{
 		answer: exthost.Trace{}, handle: func(h *exthost.Host, r *http.Request) (any, error) { return h.Admin().Trace(r.PathValue("id")) }},
 	{method: "GET", path: "/approvals", summary: "The calls that wait for a person's approval, oldest first",
 		answer: approvalList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
-			return approvalList{orEmpty(h.Admin().Questions())}, nil
+			return approvalList{orEmpty(h.Admin().ApprovalRequests())}, nil
 		}},
 	{method: "POST", path: "/approvals/{id}/approve", summary: "Approve the call, once",
 		handle: func(h *exthost.Host, r *http.Request) (any, error) {
@@ -37,9 +36,9 @@ var policyOperations = []operation{
 		body: Denial{}, handle: deny},
 	{method: "GET", path: "/pins", summary: "The descriptors of tools that policies have pinned",
 		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
-	{method: "POST", path: "/pins/{extension}/approve", summary: "Pin the current descriptors of an extension's tools that are held back",
+	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept the tools of an extension as they are now: it ends the warning that they changed, and pins those that are held back",
 		handle: approvePin},
-	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Pin the current descriptor of one tool",
+	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Accept one tool as it is now",
 		handle: approvePin},
 }
 
@@ -53,7 +52,7 @@ type (
 		Decisions []exthost.Trace `json:"decisions"`
 	}
 	approvalList struct {
-		Approvals []exthost.Question `json:"approvals"`
+		Approvals []exthost.ApprovalRequest `json:"approvals"`
 	}
 	pinList struct {
 		Pins []status.Pin `json:"pins"`
@@ -159,7 +158,6 @@ func testCall(h *exthost.Host, r *http.Request) (any, error) {
 	return NewTestResult(h.Admin().TestCall(r.Context(), c.Call()))
 }
 
-// defaultDecisions is the default number of decisions in a list.
 const defaultDecisions = 100
 
 func getDecisions(h *exthost.Host, r *http.Request) (any, error) {
@@ -179,5 +177,5 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {
-	return nil, h.Admin().ApprovePin(r.PathValue("extension"), r.PathValue("tool"), operator(r))
+	return nil, h.Admin().AcceptTools(r.PathValue("extension"), r.PathValue("tool"), operator(r))
 }

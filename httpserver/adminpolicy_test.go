@@ -115,7 +115,7 @@ func TestPolicyAPI(t *testing.T) {
 	}
 }
 
-// The middleware names the approver, and a question has one answer.
+// The middleware names the approver, and an approval request has one answer.
 func TestApprovalAPI(t *testing.T) {
 	s, h := governedServer(t)
 	for answer, want := range map[string]string{"approve": "", "deny": "not approved by Ada: no"} {
@@ -126,8 +126,8 @@ func TestApprovalAPI(t *testing.T) {
 			_, err := h.Call(ctx, "ext_kit_ask", json.RawMessage(`{}`))
 			called <- err
 		}()
-		eventually(t, func() bool { return len(h.Admin().Questions()) > 0 })
-		var list struct{ Approvals []exthost.Question }
+		eventually(t, func() bool { return len(h.Admin().ApprovalRequests()) > 0 })
+		var list struct{ Approvals []exthost.ApprovalRequest }
 		if code := askAdmin(t, s, "GET", "/api/v1/approvals", "", &list); code != http.StatusOK || len(list.Approvals) != 1 || list.Approvals[0].Tool != "ext_kit_ask" {
 			t.Fatalf("approvals: %d %+v", code, list)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// extensionOperations concern extensions.
 var extensionOperations = []operation{
 	{method: "GET", path: "/extensions", summary: "All extensions, including those that do not run",
 		answer: extensionList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) {
@@ -31,7 +30,6 @@ var extensionOperations = []operation{
 		handle: onExtension(exthost.Admin.Enable)},
 }
 
-// extensionList is the answer of /extensions.
 type extensionList struct {
 	Extensions []status.Extension `json:"extensions"`
 }
@@ -52,7 +50,6 @@ func onExtension(act func(exthost.Admin, context.Context, string) error) handler
 	}
 }
 
-// toolOperations concern tools.
 var toolOperations = []operation{
 	{method: "GET", path: "/tools", summary: "The tools in the catalog",
 		query:  []parameter{{"extension", "only tools of this extension"}, callerParameter},
@@ -87,8 +84,9 @@ var callerParameter = parameter{"caller", "only tools that policies show to this
 
 // ToolList is the answer of /tools.
 type ToolList struct {
-	Tools  []Tool   `json:"tools"`
-	Hidden []string `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
+	Generation uint64   `json:"generation,omitempty"` // of the catalog, as in the status
+	Tools      []Tool   `json:"tools"`
+	Hidden     []string `json:"hidden,omitempty"` // names of the tools that policies hide from the caller asked for
 }
 
 // Export holds the definitions of tools for a model vendor.
@@ -118,8 +116,14 @@ func entries(h *exthost.Host, r *http.Request) (list []*tools.Entry, hidden []st
 }
 
 func getTools(h *exthost.Host, r *http.Request) (any, error) {
+	catalog := h.Tools()
 	selected, hidden := entries(h, r)
+	for now := h.Tools(); now != catalog; now = h.Tools() { // replaced between the two
+		catalog = now
+		selected, hidden = entries(h, r)
+	}
 	list := NewToolList(selected, hidden)
+	list.Generation = catalog.Generation()
 	for i, e := range selected {
 		list.Tools[i].Use = h.Admin().Past().Use(e.Extension, e.Name)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// writeJSON answers a request with v.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	data, ok := v.(json.RawMessage) // written unchanged
 	if !ok {
@@ -34,7 +33,7 @@ type Fault struct {
 	Code       int                `json:"code,omitempty"`
 	Data       json.RawMessage    `json:"data,omitempty"`
 	Outcome    string             `json:"outcome,omitempty"`
-	RetryAfter time.Duration      `json:"retry_after_ns,omitempty"`
+	RetryAfter protocol.Duration  `json:"retry_after_ms,omitempty"`
 	Evidence   *protocol.Evidence `json:"evidence,omitempty"`
 }
 
@@ -44,7 +43,7 @@ func (f *Fault) Err() error {
 		return errors.New(f.Message)
 	}
 	return &protocol.Error{Kind: f.Kind, Message: f.Message, Extension: f.Extension, Tool: f.Tool, Code: f.Code, Data: f.Data,
-		Outcome: f.Outcome, RetryAfter: f.RetryAfter, Evidence: f.Evidence}
+		Outcome: f.Outcome, RetryAfter: time.Duration(f.RetryAfter), Evidence: f.Evidence}
 }
 
 // failure is the answer of an operation that failed.
@@ -55,7 +54,7 @@ type failure struct {
 // FaultOf returns err as a Fault.
 func FaultOf(err error) Fault {
 	if e, ok := errors.AsType[*protocol.Error](err); ok {
-		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, e.RetryAfter, e.Evidence}
+		return Fault{e.Kind, e.Message, e.Extension, e.Tool, e.Code, e.Data, e.Outcome, protocol.Duration(e.RetryAfter), e.Evidence}
 	}
 	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
 }

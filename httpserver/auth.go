@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -79,8 +80,10 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case shown == "" && d.isOpen(r):
 		d.next.ServeHTTP(w, r)
 	case shows(shown, d.own):
+		r.Header.Del("Authorization") // the host's own secret goes no further
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
 	case shows(shown, d.token):
+		r.Header.Del("Authorization")
 		d.admit(w, r, tokenCaller)
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
@@ -157,9 +160,7 @@ func (s *Server) newTokens() *accesstoken.Verifier {
 		return nil
 	}
 	v := &accesstoken.Verifier{Issuer: o.Issuer, Audience: o.Audience, KeysURL: o.KeysURL, Client: o.Client}
-	if v.Audience == "" {
-		v.Audience = o.Resource
-	}
+	v.Audience = cmp.Or(v.Audience, o.Resource)
 	return v
 }
 

@@ -47,7 +47,7 @@ func TestBridgeNoCrosstalk(t *testing.T) {
 	}
 }
 
-// A destination has its own serverInfo in both eras, and so has the host.
+// A destination has its own serverInfo in legacy and modern protocol versions, and so has the host.
 func TestBridgeNamesTheServerBehindIt(t *testing.T) {
 	addr, _ := bridged(t, stdioPeer, Options{})
 	for path, want := range map[string]string{"/d/mcp": `{"name":"peer","version":"1"}`, "/mcp": `{"name":"exthost","version":"0.0.0"}`} {

@@ -3,7 +3,9 @@ package httpserver
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +13,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -214,6 +218,31 @@ func TestF4CallerIsTheTokens(t *testing.T) {
 	}
 	if caller := get(t, b.callers, "the call"); caller != "token" {
 		t.Errorf("caller %q", caller)
+	}
+}
+
+// headersFake is a backend that tells the headers that policies may see.
+type headersFake struct {
+	*fake
+	headers chan map[string]string
+}
+
+func (f headersFake) Do(ctx context.Context, _ *protocol.Call) (json.RawMessage, error) {
+	f.headers <- protocol.HeadersOf(ctx)
+	return json.RawMessage(`{"tools":[]}`), nil
+}
+
+// The host's own tokens go no further; what the host does not judge itself does.
+func TestTokensOfTheHostReachNoPolicy(t *testing.T) {
+	for token, want := range map[string]map[string]string{"": {"authorization": "Bearer theirs"}, "secret": {}} {
+		b := headersFake{newFake(), make(chan map[string]string, 1)}
+		url := "http://" + serve(t, Options{Backend: b, Token: token}, nil) + "/mcp"
+		h := authorization("Bearer " + cmp.Or(token, "theirs"))
+		h.Set("Mcp-Session-Id", send(t, http.MethodPost, url, h, initialize).Header.Get("Mcp-Session-Id"))
+		send(t, http.MethodPost, url, h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		if diff := gocmp.Diff(want, get(t, b.headers, "the call")); diff != "" {
+			t.Errorf("token %q: %s", token, diff)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -57,6 +58,8 @@ func schemaName(t reflect.Type) string {
 		return t.Name() + "Status"
 	case reflect.TypeFor[audit.Record](), reflect.TypeFor[audit.Payload]():
 		return "Audit" + t.Name()
+	case reflect.TypeFor[approval.Request]():
+		return "Approval" + t.Name()
 	}
 	return t.Name()
 }
@@ -82,7 +85,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	}
 	doc := object{
 		"openapi": "3.1.1",
-		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running exthost. Durations are in nanoseconds, unknown members may come."},
+		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running exthost. Durations are in milliseconds with a fraction, unknown members may come."},
 		"servers": []object{{"url": "/"}}, "paths": paths, "security": []object{{"token": []string{}}},
 		"components": object{"schemas": g.schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
 			"description": "made when exthost serve starts; on the unix socket none is needed"}}},
@@ -160,6 +163,8 @@ func definitions(s *jsonschema.Schema) object {
 // mapType returns the schemas of types with their own JSON encoding.
 func mapType(t reflect.Type) *jsonschema.Schema {
 	switch {
+	case t == reflect.TypeFor[protocol.Duration]():
+		return &jsonschema.Schema{Type: "number"}
 	case t == reflect.TypeFor[slog.Level]():
 		return &jsonschema.Schema{Type: "string"}
 	case t == reflect.TypeFor[json.RawMessage]():
@@ -273,7 +278,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	defer s.Close()
 	c := readContract(t, openAPI)
 	ids := map[string]func() string{
-		"/approvals/{id}/approve": func() string { return question(t, h) }, "/approvals/{id}/deny": func() string { return question(t, h) },
+		"/approvals/{id}/approve": func() string { return approvalRequest(t, h) }, "/approvals/{id}/deny": func() string { return approvalRequest(t, h) },
 		"/calls/{id}": func() string { return fmt.Sprint(h.Admin().Past().Calls(1)[0].ID) }, "/decisions/{id}": func() string { return h.Admin().Traces(1)[0].ID },
 	}
 	bodies := map[string]string{"/tools/{name}/call": `{"n":1}`, "/policies/test": `{"tool":"ext_kit_say"}`, "/approvals/{id}/deny": `{"reason":"no"}`}
@@ -313,8 +318,8 @@ func (asking) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 	return governance.Decision{}, nil
 }
 
-// question makes a call that waits for approval, and returns the id of the question.
-func question(t *testing.T, h *exthost.Host) string {
+// approvalRequest makes a call that waits for approval, and returns the id of its request.
+func approvalRequest(t *testing.T, h *exthost.Host) string {
 	t.Helper()
 	ended := make(chan struct{})
 	go func() {
@@ -359,8 +364,8 @@ func TestEventsAreAsDocumented(t *testing.T) {
 	if seen["log"] == 0 { // the last record may arrive before or after the state event
 		read("log")
 	}
-	if id := question(t, h); !strings.Contains(read("approvals"), id) {
-		t.Error("the question was not told")
+	if id := approvalRequest(t, h); !strings.Contains(read("approvals"), id) {
+		t.Error("the approval request was not told")
 	} else if code := askAdmin(t, s, "POST", "/api/v1/approvals/"+id+"/deny", "", nil); code != http.StatusNoContent {
 		t.Error(code)
 	}

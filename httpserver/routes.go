@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,10 +73,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 		writeStatus(w, http.StatusOK, `{"status":"ready"}`)
 		return
 	}
-	kind := protocol.KindOf(err)
-	if kind == "" {
-		kind = protocol.NotReady
-	}
+	kind := cmp.Or(protocol.KindOf(err), protocol.NotReady)
 	s.options.Logger.Debug("not ready", "error", err)
 	w.Header().Set("Retry-After", "1")
 	writeStatus(w, http.StatusServiceUnavailable, `{"status":"not ready","kind":"`+string(kind)+`"}`)
@@ -136,10 +134,7 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 // refused answers a request to a destination that keeps failing with 503, Retry-After
 // and the error. It returns false for all other requests.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
-	session := r.Header.Get(mcphttp.SessionHeader)
-	if session == "" {
-		session = r.URL.Query().Get("sessionId")
-	}
+	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))
 	err := s.options.Bridge.Refuses(&protocol.Session{ID: session, Caller: mcpserver.CallerOf(r.Context()),
 		Version: r.Header.Get(mcphttp.VersionHeader), Extension: id, Env: env})
 	if err == nil {

@@ -57,6 +57,11 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 		r.Add(f.Pos, suggest(f.Key, known, len(r.Diagnostics)), "%s", message)
 	}}
 	d.Decode("", root, m)
+	for i, found := range r.Diagnostics {
+		if found.Message == "transport.command: want a string, got an array" {
+			r.Diagnostics[i].Hint = "command is the program alone; put the rest into args"
+		}
+	}
 	v := validator{Report: r, places: d.Positions, m: m}
 	if m.MCPServers == nil {
 		m.MCPServers = beside

@@ -105,7 +105,7 @@ tools = ["a", "a", "b c"]
 p:3:1: plugin.version: want a version such as 0.1.0, got "v1"
 p:4:1: unknown key "nmae" in [plugin]; did you mean "name"?
 p:5:1: unknown key "command" in [plugin]; it belongs in [transport]
-p:7:1: transport.command: want a string, got an array
+p:7:1: transport.command: want a string, got an array; command is the program alone; put the rest into args
 p:8:1: unknown key "arg" in [transport]; did you mean "args"?
 p:9:1: transport.url is for kind http and sse only, not stdio
 p:11:1: requires.bins: want an array of strings, got a string

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -102,9 +103,7 @@ func (v *validator) protocol(def string, allowed ...string) {
 	if v.at("transport.protocol").Wrong {
 		return
 	}
-	if t.Protocol == "" {
-		t.Protocol = def
-	}
+	t.Protocol = cmp.Or(t.Protocol, def)
 	if !slices.Contains(allowed, t.Protocol) {
 		v.errorf("transport.protocol", strict.DidYouMean(t.Protocol, allowed), "transport.protocol of kind %s is %s, not %q", t.Kind, either(allowed), t.Protocol)
 		return
@@ -173,7 +172,6 @@ func (v *validator) launch(needed bool) {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// program checks the name of the program to run.
 func (v *validator) program(key, name string) {
 	if why := words.BadProgram(name); why != "" {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)

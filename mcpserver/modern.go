@@ -2,7 +2,12 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/netip"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -11,7 +16,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// postModern handles a POST with a modern message.
 func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
 	by, meta := requesterOf(r.Context()), wire.ReadMeta(m.Params)
 	switch {
@@ -26,6 +30,12 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	session := by.session(meta.Version, e.extension, meta.Capabilities)
 	session.ClientInfo = meta.ClientInfo
+	if session.Instance = instanceOf(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
+		e.nameless.Do(func() {
+			e.log.Warn("clients of MCP "+protocol.MCP20260728+" that state neither clientInfo nor a token cannot be told apart: policies with limits per session count them as one",
+				"next", "server.auth gives callers names")
+		})
+	}
 	err := checkModern(r.Header, &meta, m)
 	if err == nil {
 		err = e.checkMirrored(r.Header, session, m)
@@ -43,6 +53,22 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	peer := &requestPeer{write: reply.Send, noLogs: !meta.WantsLogs}
 	result, err := e.serveModern(r.Context(), session, m, peer)
 	e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
+}
+
+// instanceOf tells the clients of stateless requests apart: by what they call themselves and
+// by the machine they come from. It returns "" for one of this machine that states no name.
+func instanceOf(clientInfo json.RawMessage, remoteAddr string) string {
+	var info implementation
+	_ = json.Unmarshal(clientInfo, &info) // a malformed clientInfo says nothing
+	from := ""
+	if at, err := netip.ParseAddrPort(remoteAddr); err == nil && !at.Addr().Unmap().IsLoopback() {
+		from = at.Addr().String()
+	}
+	if info.Name == "" && from == "" {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", info.Name, info.Version, from))
+	return "client " + hex.EncodeToString(sum[:16])
 }
 
 // checkModern returns an error for a request whose headers and _meta differ or lack

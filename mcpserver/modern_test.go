@@ -1,6 +1,8 @@
 package mcpserver_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -107,6 +109,31 @@ func TestModernCallerComesFromTheMiddleware(t *testing.T) {
 	s := get(t, b.calls, "the call").Session
 	if s.Caller != "alice" || s.ID != "" || string(s.Capabilities) != `{"roots":{}}` {
 		t.Errorf("session %+v", s)
+	}
+}
+
+// TestModernClientsAreToldApart looks at what tells stateless clients on HTTP apart.
+func TestModernClientsAreToldApart(t *testing.T) {
+	b := newFake()
+	var log bytes.Buffer
+	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})).URL + "/mcp"
+	instance := func(info string) string {
+		body := `{"jsonrpc":"2.0","id":3,"method":"x/y","params":{"_meta":{` + info + `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+		do(t, http.MethodPost, url, mirrored(body), body)
+		return get(t, b.calls, "the call").Session.Instance
+	}
+	const key = `"io.modelcontextprotocol/clientInfo":`
+	one, other := instance(key+`{"name":"a","version":"1"},`), instance(key+`{"name":"a","version":"2"},`)
+	if one == "" || one == other || one != instance(key+`{"version":"1","name":"a","title":"x"},`) || log.Len() > 0 {
+		t.Errorf("instances %q and %q, log %s", one, other, &log)
+	}
+	for _, info := range []string{"", key + `7,`, key + `{"version":"1"},`} {
+		if got := instance(info); got != "" {
+			t.Errorf("a nameless client is %q", got)
+		}
+	}
+	if strings.Count(log.String(), "cannot be told apart") != 1 {
+		t.Errorf("log: %s", &log)
 	}
 }
 

@@ -56,7 +56,7 @@ type inputRequest struct {
 
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
-	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many clients have questions to answer")
+	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
 )
 
 // doWithInput is [Server.do] for a request whose result may be input_required. A
@@ -221,7 +221,6 @@ func (t *pendingRequests) add(p *pendingRequest) bool {
 	return true
 }
 
-// get returns the call with the given state, or nil.
 func (t *pendingRequests) get(state string) *pendingRequest {
 	t.mu.Lock()
 	defer t.mu.Unlock()

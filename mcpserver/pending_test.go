@@ -146,7 +146,7 @@ func TestPendingCallEndsWithTheServer(t *testing.T) {
 	s := mcpserver.New(b, mcpserver.Options{MaxSessions: 1})
 	url := serveHTTP(t, s).URL + "/mcp"
 	callPending(t, url, "")
-	if got := callPending(t, url, ""); !strings.Contains(string(got), "too many clients") { // the table has room for one call
+	if got := callPending(t, url, ""); !strings.Contains(string(got), "too many calls wait") { // the table has room for one call
 		t.Errorf("a second one: %s", got)
 	}
 	get(t, ended, "the second call's end")

@@ -14,7 +14,7 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
-// rawClient exchanges frames of text over one transport. For the legacy era it has
+// rawClient exchanges frames of text over one transport. For legacy versions it has
 // opened a session. It gets all messages in the order of their arrival.
 type rawClient struct {
 	stateless bool
@@ -35,7 +35,7 @@ func (c *rawClient) request(id, method, members string) {
 const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"raw","version":"1"}}}`
 const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 
-// eachRaw runs f as a subtest for every transport and era.
+// eachRaw runs f as a subtest for every transport and protocol version.
 func eachRaw(t *testing.T, o mcpserver.Options, f func(t *testing.T, b *fake, c *rawClient)) {
 	for name, open := range map[string]func(*testing.T, *mcpserver.Server) *rawClient{
 		"stdio/session": rawStdio, "http/session": rawHTTP, "sse/session": rawSSE,

@@ -58,7 +58,6 @@ func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *
 	return wire.Complete(m.Method, result), nil
 }
 
-// do runs a request in the backend.
 func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
 	result, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Client: peer})
 	peer.answered.Store(true)
@@ -77,7 +76,6 @@ func (s *Server) do(ctx context.Context, session *protocol.Session, m *jsonrpc.M
 	return result, nil
 }
 
-// notify passes a notification of the client to the backend.
 func (s *Server) notify(ctx context.Context, session *protocol.Session, m *jsonrpc.Message) {
 	_, err := s.backend.Do(ctx, &protocol.Call{Session: session, Extension: session.Extension, Method: m.Method, Params: m.Params, Notify: true})
 	if err != nil {
@@ -90,7 +88,6 @@ type implementation struct {
 	Version string `json:"version"`
 }
 
-// describe returns the description for a session.
 func (s *Server) describe(ctx context.Context, session *protocol.Session) (d protocol.Description, err error) {
 	d.Capabilities, d.Instructions = s.options.Capabilities, s.options.Instructions
 	if describer, ok := s.backend.(Describer); ok {
@@ -118,7 +115,6 @@ func (s *Server) initializeResult(ctx context.Context, session *protocol.Session
 	}{session.Version, d.Capabilities, d.ServerInfo, d.Instructions})
 }
 
-// discoverResult returns the result of server/discover.
 func (s *Server) discoverResult(ctx context.Context, session *protocol.Session) (json.RawMessage, error) {
 	d, err := s.describe(ctx, session)
 	if err != nil {

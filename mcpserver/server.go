@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/exthost/exthost/protocol"
@@ -48,6 +49,7 @@ type Options struct {
 	// {"tools":{"listChanged":true}}. They determine the notifications that clients may
 	// subscribe to. A Describer overrides them.
 	Capabilities json.RawMessage
+	Headers      []string     // HTTP headers that policies of category authentication get, besides Authorization
 	Logger       *slog.Logger // nil logs nothing
 
 	MaxBody      int64         // bytes in one message of a client; default 16 MiB
@@ -79,6 +81,7 @@ type Server struct {
 	log      *slog.Logger
 	sessions *sessions
 	pending  *pendingRequests
+	nameless sync.Once // the log says that some clients cannot be told apart
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -140,7 +143,6 @@ func requesterOf(ctx context.Context) requester {
 	return by
 }
 
-// session returns a session of the requester.
 func (r requester) session(version, extension string, capabilities json.RawMessage) *protocol.Session {
 	return &protocol.Session{Caller: r.caller, Env: r.env, Version: version, Extension: extension, Capabilities: capabilities}
 }

@@ -108,13 +108,13 @@ func TestF4SessionOfAnotherCaller(t *testing.T) {
 }
 
 func TestF4ClientVanishes(t *testing.T) {
-	for _, era := range []string{"session", "stateless"} {
-		t.Run(era, func(t *testing.T) {
+	for _, kind := range []string{"session", "stateless"} {
+		t.Run(kind, func(t *testing.T) {
 			b := newFake()
 			url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang",` + metaOnly + `}}`
 			h := mirrored(body)
-			if era == "session" {
+			if kind == "session" {
 				h = http.Header{"Mcp-Session-Id": {openSession(t, url, nil)}}
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -297,9 +297,9 @@ func TestSessionStream(t *testing.T) {
 		answer, err := client.Call(context.Background(), "roots/list", nil)
 		answered <- string(answer) + errorText(err)
 	}()
-	question := get(t, heard, "the question")
-	if question != `{"jsonrpc":"2.0","id":2,"method":"roots/list"}` { // request 1 failed for lack of a stream
-		t.Errorf("question %s", question)
+	request := get(t, heard, "the request")
+	if request != `{"jsonrpc":"2.0","id":2,"method":"roots/list"}` { // request 1 failed for lack of a stream
+		t.Errorf("request %s", request)
 	}
 	r := do(t, http.MethodPost, url, named, `{"jsonrpc":"2.0","id":2,"result":{"roots":[12345678901234567890]}}`)
 	if got := get(t, answered, "the answer"); got != `{"roots":[12345678901234567890]}` || r.StatusCode != http.StatusAccepted {

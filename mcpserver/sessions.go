@@ -28,7 +28,6 @@ func (s *sessions) acquire() bool {
 	return true
 }
 
-// release returns a slot.
 func (s *sessions) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

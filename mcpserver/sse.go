@@ -27,7 +27,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodGet)
 		return
 	}
-	if !e.admit(w, r) {
+	if r = e.withHeaders(w, r); r == nil || !e.admit(w, r) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()
@@ -65,16 +65,10 @@ func (e *endpoint) serveMessage(w http.ResponseWriter, r *http.Request) {
 		unknownSession(w)
 		return
 	}
-	body, ok := mcphttp.ReadBody(w, r, e.options.MaxBody)
+	m, ok := e.read(w, r)
 	if !ok {
 		return
 	}
-	m, err := mcphttp.Decode(body)
-	if err != nil {
-		refuse(w, http.StatusBadRequest, m.ID, err)
-		return
-	}
-	mcphttp.JoinTrace(r.Header, &m)
 	c.stream.receive(&m, mcphttp.HoldBody(r.Context()))
 	w.WriteHeader(http.StatusAccepted)
 }

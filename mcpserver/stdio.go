@@ -22,7 +22,7 @@ const (
 	cancelGrace      = time.Second // for cancelled requests to end
 )
 
-// ServeStdio serves one client over lines of JSON, both eras on one stream. It blocks
+// ServeStdio serves one client over lines of JSON, legacy and modern versions on one stream. It blocks
 // until r ends, which is how a client disconnects and no error: requests in flight
 // may then finish within DrainTimeout. A failed write to w and the end of ctx cancel
 // them at once and are the error. r and w are closed.

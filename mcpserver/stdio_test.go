@@ -189,10 +189,10 @@ func TestStdioSessionClient(t *testing.T) {
 		answer, err := client.Call(context.Background(), "roots/list", []byte(`{"a":1}`))
 		answered <- string(answer) + errorText(err)
 	}()
-	question := get(t, c.heard, "the question")
-	id := regexp.MustCompile(`^{"jsonrpc":"2.0","id":(\d+),"method":"roots/list","params":{"a":1}}$`).FindStringSubmatch(question)
+	request := get(t, c.heard, "the request")
+	id := regexp.MustCompile(`^{"jsonrpc":"2.0","id":(\d+),"method":"roots/list","params":{"a":1}}$`).FindStringSubmatch(request)
 	if id == nil {
-		t.Fatalf("question %s", question)
+		t.Fatalf("request %s", request)
 	}
 	c.send(`{"jsonrpc":"2.0","id":77,"result":{}}`) // a response to no request
 	c.send(`{"jsonrpc":"2.0","id":` + id[1] + `,"error":{"code":-5,"message":"no","data":[12345678901234567890]}}`)
@@ -205,13 +205,13 @@ func TestStdioSessionClient(t *testing.T) {
 		answered <- errorText(err)
 	}()
 	last, _ := strconv.ParseUint(id[1], 10, 64)
-	get(t, c.heard, "the question")
+	get(t, c.heard, "the request")
 	cancel()
 	if got := get(t, c.heard, "its withdrawal"); !strings.Contains(got, fmt.Sprintf(`"notifications/cancelled","params":{"requestId":%d}`, last+1)) {
 		t.Errorf("withdrawal %s", got)
 	}
-	if got := get(t, answered, "the end of the question"); got != "context canceled" {
-		t.Errorf("the question ended with %s", got)
+	if got := get(t, answered, "the end of the request"); got != "context canceled" {
+		t.Errorf("the request ended with %s", got)
 	}
 }
 

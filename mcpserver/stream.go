@@ -78,7 +78,6 @@ func (s *streamSession) run(ctx context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// serve runs a request of either era.
 func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 	peer := &requestPeer{write: s.write, requests: s.clientSession}
 	meta := wire.ReadMeta(m.Params)
@@ -92,7 +91,7 @@ func (s *streamSession) serve(ctx context.Context, m *jsonrpc.Message) (json.Raw
 		return nil, err
 	}
 	session := s.requester.session(meta.Version, s.extension, meta.Capabilities)
-	session.ClientInfo = meta.ClientInfo
+	session.ClientInfo, session.Instance = meta.ClientInfo, "connection "+s.id
 	if m.Method == protocol.MethodListen {
 		return s.listen(ctx, session, m)
 	}

@@ -23,7 +23,7 @@ type endpoint struct {
 	extension string // the one that is served; "" for all
 }
 
-// Handler returns the streamable HTTP endpoint, for both eras, of the named extension,
+// Handler returns the streamable HTTP endpoint, for legacy and modern versions, of the named extension,
 // or of all if it is "". It checks the rules of MCP only: Host, Origin and tokens are
 // for middleware.
 func (s *Server) Handler(extension string) http.Handler {
@@ -31,6 +31,9 @@ func (s *Server) Handler(extension string) http.Handler {
 }
 
 func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if r = e.withHeaders(w, r); r == nil {
+		return
+	}
 	if r.Method == http.MethodPost {
 		e.post(w, r)
 		return
@@ -57,19 +60,28 @@ func notAllowed(w http.ResponseWriter, allow string) {
 	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 }
 
-// post handles one message. Its era follows from the version header, else from the
-// session header or initialize, else from _meta.
-func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
+// read returns the message in a request's body. ok is false when the request was refused.
+func (e *endpoint) read(w http.ResponseWriter, r *http.Request) (m jsonrpc.Message, ok bool) {
 	body, ok := mcphttp.ReadBody(w, r, e.options.MaxBody)
 	if !ok {
-		return
+		return m, false
 	}
 	m, err := mcphttp.Decode(body)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, m.ID, err)
-		return
+		return m, false
 	}
 	mcphttp.JoinTrace(r.Header, &m)
+	return m, true
+}
+
+// post handles one message. Its protocol version follows from the version header, else from the
+// session header or initialize, else from _meta.
+func (e *endpoint) post(w http.ResponseWriter, r *http.Request) {
+	m, ok := e.read(w, r)
+	if !ok {
+		return
+	}
 	version := r.Header.Get(mcphttp.VersionHeader)
 	legacy := version == "" || slices.Contains(wire.Legacy, version)
 	if version == "" && m.Method != protocol.MethodInitialize && r.Header.Get(mcphttp.SessionHeader) == "" {

@@ -17,9 +17,12 @@ type Peer interface {
 // Session is one client's session with the host, or the context of one request of a
 // modern MCP client.
 type Session struct {
-	ID      string // unique among live sessions; "" for a modern request
-	Caller  string // the authenticated caller; "" when anonymous
-	Version string // MCP revision of the client; "" for Go callers
+	ID     string // unique among live sessions; "" for a modern request
+	Caller string // the authenticated caller; "" when anonymous
+	// Instance tells clients apart that have no session: their connection, or where they
+	// come from and what they call themselves. "" for sessions, and where nothing is known.
+	Instance string
+	Version  string // MCP revision of the client; "" for Go callers
 	// Env are environment variables for the session's own instance, from the headers
 	// of the client's request, see env_from_headers. Usually nil.
 	Env map[string]string

@@ -120,13 +120,13 @@ type Error struct {
 
 // Evidence describes how a process failed.
 type Evidence struct {
-	ExitCode    *int          `json:"exit_code,omitempty"`
-	Signal      string        `json:"signal,omitempty"`
-	Stderr      []string      `json:"stderr,omitempty"` // the last lines; never sent to MCP clients
-	Line        string        `json:"line,omitempty"`   // the offending frame, cut to 2 KiB; never sent to MCP clients
-	Attempt     int           `json:"attempt,omitempty"`
-	MaxAttempts int           `json:"max_attempts,omitempty"`
-	NextRetry   time.Duration `json:"next_retry_ns,omitempty"`
+	ExitCode    *int     `json:"exit_code,omitempty"`
+	Signal      string   `json:"signal,omitempty"`
+	Stderr      []string `json:"stderr,omitempty"` // the last lines; never sent to MCP clients
+	Line        string   `json:"line,omitempty"`   // the offending frame, cut to 2 KiB; never sent to MCP clients
+	Attempt     int      `json:"attempt,omitempty"`
+	MaxAttempts int      `json:"max_attempts,omitempty"`
+	NextRetry   Duration `json:"next_retry_ms,omitempty"`
 }
 
 // errorWords occur in lines of stderr that name an error.
@@ -140,11 +140,39 @@ func namesError(line string) bool {
 		slices.ContainsFunc(errorWords, func(word string) bool { return strings.Contains(lower, word) })
 }
 
+// launcherWords are in lines of a package manager that say nothing about the error.
+var launcherWords = []string{"A complete log of this run can be found in", "npm notice", "npm warn"}
+
+// npmError returns the line of npm's report that names its error: the first one after the
+// line with the code. What follows is advice.
+func (e *Evidence) npmError() string {
+	after := false
+	for _, line := range e.Stderr {
+		words, ok := strings.CutPrefix(line, "npm error ")
+		if !ok {
+			words, ok = strings.CutPrefix(line, "npm ERR! ") // before npm 10
+		}
+		switch {
+		case ok && after:
+			return line
+		case ok:
+			after = strings.HasPrefix(words, "code ")
+		}
+	}
+	return ""
+}
+
 // Complaint returns the line of Stderr that most likely names the error: the last one
 // with a word such as "error", else the last one, else "". The last line alone would
 // not do, because stack traces may end with positions.
 func (e *Evidence) Complaint() (last string) {
+	if line := e.npmError(); line != "" {
+		return line
+	}
 	for _, line := range slices.Backward(e.Stderr) {
+		if slices.ContainsFunc(launcherWords, func(words string) bool { return strings.Contains(line, words) }) {
+			continue
+		}
 		if namesError(line) {
 			return line
 		}
@@ -226,10 +254,7 @@ type errorData struct {
 // secrets and no policy has seen them.
 func (e *Error) Wire() WireError {
 	if e.Kind == ExtensionError {
-		code := e.Code
-		if code == 0 {
-			code = e.Kind.Code()
-		}
+		code := cmp.Or(e.Code, e.Kind.Code())
 		return WireError{Code: code, Message: e.Message, Data: e.Data}
 	}
 	d := errorData{Kind: e.Kind, Extension: e.Extension, Tool: e.Tool, Outcome: e.Outcome,

@@ -84,11 +84,13 @@ func TestDiagnosticText(t *testing.T) {
 
 func TestComplaint(t *testing.T) {
 	for want, stderr := range map[string]string{
-		"":                                      "",
-		"ModuleNotFoundError: No module 'x'":    "Traceback (most recent call last):\n  File \"c.py\", line 3\nModuleNotFoundError: No module 'x'",
-		"Error: Cannot find module 'x'":         "node:internal:1\n  throw err;\n\nError: Cannot find module 'x'\nRequire stack:\n    at error (a.js:1)\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.11.0",
-		"panic: boom":                           "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:5",
-		"error: boom":                           "error: boom\nbye",
+		"":                                   "",
+		"ModuleNotFoundError: No module 'x'": "Traceback (most recent call last):\n  File \"c.py\", line 3\nModuleNotFoundError: No module 'x'",
+		"Error: Cannot find module 'x'":      "node:internal:1\n  throw err;\n\nError: Cannot find module 'x'\nRequire stack:\n    at error (a.js:1)\n  code: 'MODULE_NOT_FOUND'\n}\n\nNode.js v20.11.0",
+		"panic: boom":                        "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/x.go:5",
+		"error: boom":                        "error: boom\nbye",
+		"npm error 404 Not Found - GET https://registry.npmjs.org/x": "npm warn exec\nnpm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/x\nnpm error 404\nnpm error A complete log of this run can be found in: /x.log",
+		"it broke":                              "it broke\nnpm notice new version\n",
 		"bye":                                   "hello\n  bye\n\n",
 		"x.sh: 3: Syntax error: \"fi\" unknown": "x.sh: 3: Syntax error: \"fi\" unknown",
 	} {

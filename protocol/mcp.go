@@ -1,39 +1,27 @@
 package protocol
 
-// MCP revisions that the host speaks, both to clients and to extensions.
+// Protocol versions of MCP that the host speaks, both to clients and to extensions.
 const (
 	MCP20241105 = "2024-11-05"
 	MCP20250326 = "2025-03-26"
 	MCP20250618 = "2025-06-18"
-	MCP20251125 = "2025-11-25" // the last legacy revision
-	MCP20260728 = "2026-07-28" // the first modern revision
+	MCP20251125 = "2025-11-25" // the last legacy version
+	MCP20260728 = "2026-07-28" // the first modern version
 )
 
-// Era is one of the two groups of MCP revisions between which version and
-// capabilities are conveyed differently (MCP 2026-07-28, basic/lifecycle,
-// "Terminology"). The values are ordered by age.
-type Era int
-
-const (
-	EraNone   Era = iota // no MCP: a native or lite extension, a Go caller
-	EraLegacy            // up to 2025-11-25: the client opens a session with initialize
-	EraModern            // from 2026-07-28: no sessions; the _meta of every request holds version and capabilities
-)
-
-// EraOf returns the era of an MCP revision, [EraNone] for "".
-func EraOf(revision string) Era {
-	switch {
-	case revision == "":
-		return EraNone
-	case revision < MCP20260728: // revisions are dates and sort as text
-		return EraLegacy
-	default:
-		return EraModern
-	}
+// IsLegacy reports whether version is a protocol version of MCP up to 2025-11-25, where
+// the client opens a session with initialize (MCP 2026-07-28, basic/lifecycle,
+// "Terminology"). "", which stands for no MCP, is neither legacy nor modern.
+func IsLegacy(version string) bool {
+	return version != "" && version < MCP20260728 // versions are dates and sort as text
 }
 
-// Names that MCP reserves in _meta (MCP 2026-07-28, basic, "_meta"), and the
-// extension of MCP for tasks.
+// IsModern reports whether version is a protocol version of MCP from 2026-07-28 on: there
+// are no sessions, and the _meta of every request holds version and capabilities.
+func IsModern(version string) bool { return version >= MCP20260728 }
+
+// Names that MCP reserves in _meta (MCP 2026-07-28, basic, "_meta"), and official
+// extensions of MCP.
 const (
 	MetaPrefix             = "io.modelcontextprotocol/"
 	MetaProtocolVersion    = MetaPrefix + "protocolVersion"    // of a modern request
@@ -48,6 +36,10 @@ const (
 	// ExtensionTasks is the capability of modern tasks; legacy tasks are a
 	// capability of their own, "tasks".
 	ExtensionTasks = MetaPrefix + "tasks"
+	// ExtensionSkills serves skills (SEP-2640): resources with lists of their own.
+	ExtensionSkills = MetaPrefix + "skills"
+	// ExtensionUI are pages that clients show beside results, MCP Apps (SEP-1865).
+	ExtensionUI = MetaPrefix + "ui"
 )
 
 // Methods of MCP.
@@ -66,8 +58,11 @@ const (
 	MethodResourcesUnsubscribe = "resources/unsubscribe" // legacy
 	MethodListen               = "subscriptions/listen"  // modern
 	MethodComplete             = "completion/complete"
-	MethodSetLevel             = "logging/setLevel" // legacy
-	MethodTasksList            = "tasks/list"       // legacy
+	MethodSkillsList           = "skills/list"              // of [ExtensionSkills]
+	MethodSkillsGet            = "skills/get"               // of [ExtensionSkills]
+	MethodDirectoryRead        = "resources/directory/read" // of [ExtensionSkills], with directoryRead
+	MethodSetLevel             = "logging/setLevel"         // legacy
+	MethodTasksList            = "tasks/list"               // legacy
 	MethodTasksGet             = "tasks/get"
 	MethodTasksResult          = "tasks/result" // legacy; waits for the result of the call that became a task
 	MethodTasksUpdate          = "tasks/update" // modern

@@ -6,19 +6,16 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-func TestEraOf(t *testing.T) {
-	for revision, want := range map[string]protocol.Era{
-		"":                   protocol.EraNone,
-		protocol.MCP20241105: protocol.EraLegacy,
-		protocol.MCP20251125: protocol.EraLegacy,
-		protocol.MCP20260728: protocol.EraModern,
-		"2027-01-01":         protocol.EraModern,
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]struct{ legacy, modern bool }{
+		"":                   {},
+		protocol.MCP20241105: {legacy: true},
+		protocol.MCP20251125: {legacy: true},
+		protocol.MCP20260728: {modern: true},
+		"2027-01-01":         {modern: true},
 	} {
-		if got := protocol.EraOf(revision); got != want {
-			t.Errorf("EraOf(%q) = %d, want %d", revision, got, want)
+		if protocol.IsLegacy(version) != want.legacy || protocol.IsModern(version) != want.modern {
+			t.Errorf("%q: legacy %t, modern %t, want %+v", version, protocol.IsLegacy(version), protocol.IsModern(version), want)
 		}
-	}
-	if protocol.EraNone >= protocol.EraLegacy || protocol.EraLegacy >= protocol.EraModern {
-		t.Error("the eras are not ordered by age")
 	}
 }

@@ -34,18 +34,19 @@ type InitializeResult struct {
 // DecideParams are the params of governance/decide: one flow of an exchange, for a
 // native policy to decide.
 type DecideParams struct {
-	ID        string          `json:"id,omitempty"`        // of the exchange; the same in both flows
-	Flow      string          `json:"flow"`                // request or response
-	Direction string          `json:"direction"`           // to_extension, or to_caller for requests and notifications of an extension
-	Method    string          `json:"method"`              // an MCP method name
-	Caller    string          `json:"caller,omitempty"`    // authenticated; "" when anonymous
-	Session   string          `json:"session,omitempty"`   // "" for stateless callers
-	Extension string          `json:"extension,omitempty"` // the target; "" for a method of the host
-	Tool      string          `json:"tool,omitempty"`      // the registered name; "" outside tools/call
-	Request   json.RawMessage `json:"request,omitempty"`   // the params
-	Response  json.RawMessage `json:"response,omitempty"`  // the result; beside Error, the part of the error that may be changed
-	Error     *WireError      `json:"error,omitempty"`     // instead of a result
-	Verdict   *Verdict        `json:"verdict,omitempty"`   // the decision that ended the exchange; for category audit only
+	ID        string            `json:"id,omitempty"`        // of the exchange; the same in both flows
+	Flow      string            `json:"flow"`                // request or response
+	Direction string            `json:"direction"`           // to_extension, or to_caller for requests and notifications of an extension
+	Method    string            `json:"method"`              // an MCP method name
+	Caller    string            `json:"caller,omitempty"`    // authenticated; "" when anonymous
+	Session   string            `json:"session,omitempty"`   // "" for stateless callers
+	Extension string            `json:"extension,omitempty"` // the target; "" for a method of the host
+	Tool      string            `json:"tool,omitempty"`      // the registered name; "" outside tools/call
+	Headers   map[string]string `json:"headers,omitempty"`   // of the HTTP request, by name in lower case; for category authentication only, nil when the call did not come over HTTP
+	Request   json.RawMessage   `json:"request,omitempty"`   // the params
+	Response  json.RawMessage   `json:"response,omitempty"`  // the result; beside Error, the part of the error that may be changed
+	Error     *WireError        `json:"error,omitempty"`     // instead of a result
+	Verdict   *Verdict          `json:"verdict,omitempty"`   // the decision that ended the exchange; for category audit only
 }
 
 // Verdict is the decision that took effect.

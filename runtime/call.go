@@ -33,9 +33,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 		return c.subscription(ctx, d, r)
 	}
 	o := jsonrpc.CallOptions{Timeout: c.spec.Options.CallTimeout, MaxTimeout: c.spec.Options.MaxCallTimeout, Owner: r.Owner}
-	if o.MaxTimeout == 0 {
-		o.MaxTimeout = noLimit
-	}
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, noLimit)
 	if _, ok := c.dialect.(*mcp); ok && r.Method == protocol.MethodTasksResult && o.Timeout > 0 {
 		o.Timeout = o.MaxTimeout // the server answers only when the task has ended
 	}
@@ -64,7 +62,7 @@ func (c *child) call(ctx context.Context, r *Request) (json.RawMessage, *protoco
 	return c.dialect.result(r.Method, raw), nil
 }
 
-// subscription serves the subscribe methods, which servers of the newer era do not have.
+// subscription serves the subscribe methods, which modern servers do not have.
 func (c *child) subscription(ctx context.Context, d *mcp, r *Request) (json.RawMessage, *protocol.Error) {
 	if r.Method == protocol.MethodResourcesUnsubscribe {
 		c.watches.drop(textOf(r.Params, "uri"))
@@ -101,7 +99,7 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 		fault.Evidence = &protocol.Evidence{Line: cutLine(invalid.Line)}
 	case errors.As(err, &fault):
 	case errors.Is(err, jsonrpc.ErrTimeout):
-		signal(c.callTimedOut)
+		c.hangs()
 		fault = protocol.Errorf(protocol.CallTimeout, "it did not answer in time: call_timeout is %v, with progress max_call_timeout is %v; the call may have been carried out",
 			c.spec.Options.CallTimeout, c.spec.Options.MaxCallTimeout)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -170,7 +168,7 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	if !c.traits.cancels {
 		return
 	}
-	c.unanswered.add(c.conn.Stats().BytesIn)
+	c.leavesUnanswered()
 	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
@@ -202,8 +200,7 @@ func wireError(err error) error {
 
 // faultOf returns err if it is a *protocol.Error, else a new one of the given kind.
 func faultOf(err error, kind protocol.Kind) *protocol.Error {
-	var fault *protocol.Error
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*protocol.Error](err); ok {
 		return fault
 	}
 	return protocol.Errorf(kind, "%w", err)

@@ -25,7 +25,7 @@ type endpoint interface {
 	Stop(ctx context.Context, grace time.Duration) error // stops gracefully, then by force
 	Kill()                                               // kills at once and does not wait
 	Tail() []string                                      // the last lines of stderr
-	evidence() *protocol.Evidence                        // of the end; incomplete before Done
+	evidence(ready bool) *protocol.Evidence              // of the end; incomplete before Done
 	exit() string                                        // describes the end; valid after Done
 }
 
@@ -49,8 +49,7 @@ type child struct {
 
 	endReason    chan *protocol.Error // holds the first reason to end the run
 	toolsChanged chan struct{}        // holds a token when the tools must be listed again
-	callTimedOut chan struct{}        // holds a token after a call that timed out
-	unanswered   *unanswered
+	health       health
 	tasks        inflight.Gate
 
 	connDone chan struct{} // closed when the connection has ended
@@ -66,12 +65,11 @@ func newChild(s *Spec, d dialect, b endpoint) *child {
 	c := &child{
 		spec: s, dialect: d, traits: d.traits(), endpoint: b, noise: &noiseFilter{log: s.Logger, limit: rate.NewLimiter(1, 10)},
 		slot: &slot{token: make(chan struct{}, 1), noiseSeen: make(chan struct{}, 1)}, startedAt: time.Now(),
-		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1), callTimedOut: make(chan struct{}, 1),
-		unanswered: newUnanswered(),
-		connDone:   make(chan struct{}), done: make(chan struct{}),
+		endReason: make(chan *protocol.Error, 1), toolsChanged: make(chan struct{}, 1),
+		connDone: make(chan struct{}), done: make(chan struct{}),
 	}
 	c.tokens.init()
-	c.roots = rootsResult(s.Roots)
+	c.roots = RootsResult(s.Roots)
 	return c
 }
 
@@ -104,7 +102,11 @@ func (c *child) run(ctx context.Context, ready func()) *protocol.Error {
 		close(c.connDone)
 	})
 	inner, cancel := context.WithCancel(ctx)
-	cause := c.watch(inner, ready)
+	return c.finish(ctx, cancel, c.watch(inner, ready))
+}
+
+// finish ends the run because of cause, nil for the end of ctx, and returns the reason.
+func (c *child) finish(ctx context.Context, cancel context.CancelFunc, cause *protocol.Error) *protocol.Error {
 	if cause == nil {
 		c.stopping.Store(true)
 		c.stop(ctx)
@@ -157,7 +159,9 @@ func (c *child) watch(ctx context.Context, ready func()) *protocol.Error {
 				return c.handshakeError(err)
 			}
 			c.tasks.Go(func() { c.followChanges(ctx) })
-			c.tasks.Go(func() { c.watchHealth(ctx) })
+			if c.spec.Options.HealthInterval > 0 {
+				c.tasks.Go(func() { c.watchHealth(ctx) })
+			}
 			ready()
 		case <-changed:
 			done := make(chan struct{})

@@ -60,8 +60,7 @@ func pathOf(env []string) string {
 // SpawnFailed returns err of a failed start as a *protocol.Error.
 func SpawnFailed(err error) *protocol.Error {
 	e := protocol.Errorf(protocol.SpawnFailed, "%w", err)
-	var start *process.StartError
-	if errors.As(err, &start) {
+	if start, ok := errors.AsType[*process.StartError](err); ok {
 		e.Data = mustJSON(map[string]string{"reason": string(start.Reason)})
 	}
 	return e

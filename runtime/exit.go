@@ -140,7 +140,6 @@ func (c *child) exited() *protocol.Error {
 	return protocol.Errorf(protocol.ChildExited, "the process ended%s: %v", when, c.endpoint.exit())
 }
 
-// handshakeError returns why the handshake failed.
 func (c *child) handshakeError(err error) *protocol.Error {
 	fault := faultOf(err, protocol.HandshakeInvalid)
 	if n := c.conn.Stats().Unknown; n > 0 && fault.Kind == protocol.HandshakeTimeout {
@@ -165,9 +164,12 @@ func (c *child) finalError(cause *protocol.Error) *protocol.Error {
 		line, noise = cmp.Or(line, c.noise.partial), c.noise.last
 	default:
 	}
-	cause.Evidence = c.endpoint.evidence()
-	if cause.Evidence.Line = line; cause.Kind == protocol.HandshakeTimeout {
+	ready := c.handshake.Load() != nil
+	cause.Evidence = c.endpoint.evidence(ready)
+	if cause.Evidence.Line = line; !ready { // what it printed instead of an answer says what it is
 		cause.Evidence.Line = cmp.Or(line, noise)
+	}
+	if cause.Kind == protocol.HandshakeTimeout {
 		c.explainSilence(cause)
 	}
 	return withExtension(c.spec, cause)

@@ -81,6 +81,15 @@ func TestStderrBeforeTheHandshake(t *testing.T) {
 	wantContains(t, waited, `level=WARN msg=loading`, `level=INFO msg="still waiting for the answer to the handshake"`, "for=80ms start_timeout=8s")
 }
 
+// What a program prints instead of an answer says what it is.
+func TestExitBeforeHandshakeQuotesStdout(t *testing.T) {
+	fault(t)
+	err := launch(t, spec(t, "out hello; exit 0")).end(protocol.ChildExited)
+	if e := protocol.EvidenceOf(err); e == nil || e.Line != "hello" {
+		t.Errorf("%v: evidence %+v", err, e)
+	}
+}
+
 func TestH2ExitBeforeHandshake(t *testing.T) {
 	fault(t)
 	for script, want := range map[string]string{
@@ -239,7 +248,7 @@ func TestInitializeParams(t *testing.T) {
 	r := launch(t, s)
 	m.await("asked")()
 	await(t, r.ready)
-	if h := r.Handshake(); h.ServerVersion != "2.0.0" || h.Protocol != "native" || h.Era != "" {
+	if h := r.Handshake(); h.ServerVersion != "2.0.0" || h.Protocol != "native" || h.ProtocolVersion != "" {
 		t.Errorf("handshake = %+v", h)
 	}
 	r.stop()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -21,74 +22,90 @@ const maxMisses = 2
 // pinged. It is the threshold of the breaker.
 const maxUnanswered = 5
 
-// unanswered counts calls that ended without an answer while the child wrote nothing.
-type unanswered struct {
-	many chan struct{} // holds a token when there were maxUnanswered such calls
+// health knows whether the child must be pinged.
+type health struct {
+	pinging atomic.Bool
 
-	mu      sync.Mutex
-	calls   int
-	bytesIn uint64 // that the child had written at the latest such call
+	mu      sync.Mutex // guards what follows
+	calls   int        // in a row that ended without an answer while the child wrote nothing
+	bytesIn uint64     // that the child had written at the latest such call
 }
 
-func newUnanswered() *unanswered { return &unanswered{many: make(chan struct{}, 1)} }
-
-// add counts a call. bytesIn is what the child has written so far.
-func (u *unanswered) add(bytesIn uint64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if bytesIn != u.bytesIn {
-		u.calls, u.bytesIn = 0, bytesIn
+// unanswered counts a call without an answer, and reports whether it was the last of
+// maxUnanswered. bytesIn is what the child has written so far.
+func (h *health) unanswered(bytesIn uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if bytesIn != h.bytesIn {
+		h.calls, h.bytesIn = 0, bytesIn
 	}
-	if u.calls++; u.calls == maxUnanswered {
-		u.calls = 0
-		signal(u.many)
+	if h.calls++; h.calls < maxUnanswered {
+		return false
 	}
+	h.calls = 0
+	return true
 }
 
-// watchHealth pings the child every health_interval, with recycle_on_hang after a call that
-// timed out, and always after maxUnanswered calls without an answer. Two unanswered pings
-// in a row end the run. A ping does not count as unanswered if the child wrote anything
-// meanwhile. Unless the operator asked for haste, the pings take call_timeout together: a
-// child that works on one call at a time may be busy for that long.
+// pingLimit returns the longest time that an answer to a ping may take.
+func (c *child) pingLimit() time.Duration {
+	limit := cmp.Or(c.spec.pingTimeout, pingTimeout)
+	if every := c.spec.Options.HealthInterval; every > 0 {
+		limit = min(limit, every)
+	}
+	return limit
+}
+
+// watchHealth pings the child every health_interval, if there is one.
 func (c *child) watchHealth(ctx context.Context) {
-	if method, _ := c.dialect.ping(); method == "" {
-		return
-	}
-	o, timeout := &c.spec.Options, cmp.Or(c.spec.pingTimeout, pingTimeout)
-	patient := max(timeout, o.CallTimeout/maxMisses)
-	var tick <-chan time.Time
-	if every := o.HealthInterval; every > 0 {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		tick, timeout = ticker.C, min(timeout, every)
-	}
-	var hung <-chan struct{}
-	if o.RecycleOnHang {
-		hung = c.callTimedOut
-	}
-	many := c.unanswered.many
-	if o.CallTimeout <= 0 { // a call may take any time
-		many = nil
-	}
+	ticker := time.NewTicker(c.spec.Options.HealthInterval)
+	defer ticker.Stop()
 	for {
-		limit := timeout
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick:
-		case <-hung:
-		case <-many:
-			limit = patient
+		case <-ticker.C:
+			c.ping(c.pingLimit())
 		}
-		misses := 0
-		for misses < maxMisses && c.silent(ctx, limit) {
-			misses++
-		}
-		if misses == maxMisses {
-			c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was killed", misses, limit))
+	}
+}
+
+// hangs has the child pinged after a call that timed out, with recycle_on_hang.
+func (c *child) hangs() {
+	if c.spec.Options.RecycleOnHang {
+		c.suspect(c.pingLimit())
+	}
+}
+
+// leavesUnanswered counts a call without an answer. After maxUnanswered of them the child is
+// pinged. The pings take call_timeout together, because a child that works on one call at a
+// time may be busy for that long. Without call_timeout a call may take any time.
+func (c *child) leavesUnanswered() {
+	if c.health.unanswered(c.conn.Stats().BytesIn) && c.spec.Options.CallTimeout > 0 {
+		c.suspect(max(cmp.Or(c.spec.pingTimeout, pingTimeout), c.spec.Options.CallTimeout/maxMisses))
+	}
+}
+
+// suspect pings the child in a task. A child that is healthy has no goroutine for pings.
+func (c *child) suspect(limit time.Duration) {
+	if c.handshake.Load() != nil {
+		c.tasks.Go(func() { c.ping(limit) })
+	}
+}
+
+// ping pings the child until it answers or has missed maxMisses pings, which ends the run. A
+// ping is not missed if the child wrote anything meanwhile. Of pings at the same time there
+// is one.
+func (c *child) ping(limit time.Duration) {
+	if method, _ := c.dialect.ping(); method == "" || !c.health.pinging.CompareAndSwap(false, true) {
+		return
+	}
+	defer c.health.pinging.Store(false)
+	for range maxMisses {
+		if !c.silent(context.Background(), limit) { // the end of the connection ends it too
 			return
 		}
 	}
+	c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was killed", maxMisses, limit))
 }
 
 // silent pings the child and reports whether the child wrote nothing until the timeout.

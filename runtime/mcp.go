@@ -15,16 +15,17 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// mcp is the dialect of MCP servers of both eras: with a session that initialize opens,
+// mcp is the dialect of MCP servers of legacy and modern versions: with a session that initialize opens,
 // and stateless, with the context in the _meta of every request.
 type mcp struct {
 	log             *slog.Logger
 	version         string          // mcp_version of the manifest
-	preferOlder     bool            // try the older era first
-	legacyTransport bool            // the transport exists in the older era only
+	preferOlder     bool            // try legacy versions first
+	legacyTransport bool            // the transport exists in legacy versions only
 	probe           time.Duration   // see probeTimeout
 	client          json.RawMessage // clientInfo
 	relayed         json.RawMessage // client capabilities
+	answersRoots    bool            // the host answers roots/list
 	envelope        json.RawMessage // the _meta of a request to a stateless server
 
 	// Set by the handshake.
@@ -34,9 +35,8 @@ type mcp struct {
 
 func newMCP(s *Spec) *mcp {
 	d := &mcp{log: s.Logger, version: s.Manifest.Transport.MCPVersion, legacyTransport: s.Manifest.Transport.Kind == manifest.KindSSE, preferOlder: s.Older, probe: cmp.Or(s.probeTimeout, probeTimeout), relayed: orEmpty(s.Capabilities)}
-	if len(s.Roots) > 0 && rawjson.Get(d.relayed, "roots") == nil {
-		d.relayed = rawjson.Set(d.relayed, "roots", emptyObject)
-	}
+	d.answersRoots = len(s.Roots) > 0
+	d.relayed = d.withRoots(d.relayed)
 	if d.client = s.ClientInfo; d.client == nil {
 		d.client = mustJSON(map[string]string{"name": "exthost", "version": s.HostVersion})
 	}
@@ -46,6 +46,14 @@ func newMCP(s *Spec) *mcp {
 		protocol.MetaClientCapabilities: d.relayed,
 	})
 	return d
+}
+
+// withRoots returns client capabilities with the one for roots if the host answers for them.
+func (d *mcp) withRoots(capabilities json.RawMessage) json.RawMessage {
+	if !d.answersRoots || rawjson.Get(capabilities, "roots") != nil {
+		return capabilities
+	}
+	return rawjson.Set(capabilities, "roots", emptyObject)
 }
 
 func (*mcp) traits() traits {
@@ -95,15 +103,15 @@ func (d *mcp) params(own map[string]string) json.RawMessage {
 	return params
 }
 
-// outgoing keeps the caller's _meta, except for the keys that belong to one era. A
-// stateless server gets the revision of the host's connection; the capabilities and the
-// client info of a stateless caller pass unchanged, because the server acts on them. A
+// outgoing keeps the caller's _meta, except for the keys that belong to legacy or modern versions alone. A
+// stateless server gets the revision of the host's connection; the capabilities of the
+// caller and the client info of a stateless one pass unchanged, because the server acts on them. A
 // server with a session gets none of these keys.
 func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessage, error) {
 	params := WithoutIdentity(orEmpty(r.Params))
 	asIs := token == nil && r.Meta == nil
 	switch {
-	case asIs && d.modern && !mayHave(params, "_meta"):
+	case asIs && d.modern && r.Capabilities == nil && !mayHave(params, "_meta"):
 		return r.Method, prepend(params, "_meta", d.envelope), nil
 	case asIs && !d.modern && !mayHave(params, protocol.MetaPrefix):
 		return r.Method, params, nil
@@ -112,10 +120,15 @@ func (d *mcp) outgoing(r *Request, token json.RawMessage) (string, json.RawMessa
 	edits := make(map[string]json.RawMessage)
 	if d.modern {
 		maps.Insert(edits, rawjson.Members(d.envelope))
-		for _, key := range []string{protocol.MetaClientInfo, protocol.MetaClientCapabilities} {
-			if rawjson.Get(meta, key) != nil {
-				delete(edits, key)
-			}
+		capabilities := rawjson.Get(meta, protocol.MetaClientCapabilities)
+		if capabilities == nil {
+			capabilities = r.Capabilities
+		}
+		if capabilities != nil {
+			edits[protocol.MetaClientCapabilities] = d.withRoots(capabilities)
+		}
+		if rawjson.Get(meta, protocol.MetaClientInfo) != nil {
+			delete(edits, protocol.MetaClientInfo)
 		}
 	} else {
 		for _, key := range []string{protocol.MetaProtocolVersion, protocol.MetaClientInfo, protocol.MetaClientCapabilities, protocol.MetaLogLevel} {
@@ -144,8 +157,7 @@ func (d *mcp) followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool) {
 		return false
 	}
 	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.listChanges), nil)
-	var refused *jsonrpc.Error
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		d.log.Warn("the server refuses to announce changes of its lists", "error", err)
 		return false
 	}

@@ -29,9 +29,9 @@ func toolNames(h *Handshake) (names []string) {
 	return names
 }
 
-// TestSDKServer talks to servers of the official SDK, which speak one era or both.
+// TestSDKServer talks to servers of the official SDK, which speak one revision or both.
 func TestSDKServer(t *testing.T) {
-	for name, c := range map[string]struct{ script, version, era string }{
+	for name, c := range map[string]struct{ script, version, revision string }{
 		"both, auto":             {"mcp", manifest.MCPVersionAuto, protocol.MCP20260728},
 		"both, pinned to legacy": {"mcp", protocol.MCP20251125, protocol.MCP20251125},
 		"both, pinned to modern": {"mcp", protocol.MCP20260728, protocol.MCP20260728},
@@ -47,8 +47,8 @@ func TestSDKServer(t *testing.T) {
 			s.Options.ShutdownGrace = 10 * patience // it must exit by itself
 			r := start(t, s)
 			h := r.Handshake()
-			if h.Protocol != "mcp" || h.Era != c.era || h.Instructions != "ask kindly" || r.Info().Era != c.era {
-				t.Errorf("handshake = %+v, want era %s", h, c.era)
+			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" || r.Info().ProtocolVersion != c.revision {
+				t.Errorf("handshake = %+v, want revision %s", h, c.revision)
 			}
 			if diff := cmp.Diff([]string{"add", "echo", "fail", "progress", "sleep"}, toolNames(h)); diff != "" {
 				t.Error(diff)
@@ -116,7 +116,7 @@ func TestProbeIsIgnored(t *testing.T) {
 		`answer {"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"n","version":"7"}}; `+
 		`until notifications/initialized; until tools/list; answer {"tools":[{"name":"t","inputSchema":{"type":"object"}}]}; echo`, manifest.MCPVersionAuto)
 	s.probeTimeout = 20 * time.Millisecond
-	if h := start(t, s).Handshake(); h.Era != protocol.MCP20250618 || h.ServerVersion != "7" || len(h.Tools) != 1 {
+	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20250618 || h.ServerVersion != "7" || len(h.Tools) != 1 {
 		t.Errorf("handshake = %+v", h)
 	}
 }
@@ -127,7 +127,7 @@ func TestLateProbeAnswerCounts(t *testing.T) {
 	s := mcpSpec(t, `read; read; say {"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"gone"}}; `+
 		`answer {"supportedVersions":["2026-07-28"],"capabilities":{}}; until tools/list; answer {"tools":[]}; echo`, manifest.MCPVersionAuto)
 	s.probeTimeout = 20 * time.Millisecond
-	if h := start(t, s).Handshake(); h.Era != protocol.MCP20260728 {
+	if h := start(t, s).Handshake(); h.ProtocolVersion != protocol.MCP20260728 {
 		t.Errorf("handshake = %+v", h)
 	}
 }
@@ -160,7 +160,7 @@ func TestMCPHandshakeFaults(t *testing.T) {
 	}
 }
 
-// TestModernOnly expects no fallback if the manifest pins the era.
+// TestModernOnly expects no fallback if the manifest pins the revision.
 func TestModernOnly(t *testing.T) {
 	fault(t)
 	launch(t, mcpSpec(t, "mcp 2025-11-25", protocol.MCP20260728)).end(protocol.HandshakeInvalid)

@@ -27,10 +27,9 @@ func (d *mcp) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, offer
 	}
 	h.Protocol = manifest.ProtocolMCP
 	d.listChanges = listChangesOf(h.Capabilities)
-	d.modern = protocol.EraOf(h.Era) == protocol.EraModern
+	d.modern = protocol.IsModern(h.ProtocolVersion)
 	tools, err := d.relist(ctx, c)
-	var refused *jsonrpc.Error
-	if errors.As(err, &refused) && rawjson.Get(h.Capabilities, "tools") == nil {
+	if _, ok := errors.AsType[*jsonrpc.Error](err); ok && rawjson.Get(h.Capabilities, "tools") == nil {
 		return h, offer{}, nil // its capabilities have no tools
 	}
 	if err != nil {
@@ -67,7 +66,7 @@ func (d *mcp) establish(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error
 	return d.initialize(ctx, c)
 }
 
-// initializeFirst tries the older era first.
+// initializeFirst tries legacy versions first.
 func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
 	h, err := d.initialize(ctx, c)
 	if kind := protocol.KindOf(err); kind != protocol.HandshakeInvalid && kind != protocol.ProtocolVersion {
@@ -79,7 +78,7 @@ func (d *mcp) initializeFirst(ctx context.Context, c *jsonrpc.Conn) (*Handshake,
 	return nil, err
 }
 
-// negotiate tries the newer era first. After an error it sends initialize. A server that
+// negotiate tries modern versions first. After an error it sends initialize. A server that
 // is slow to start gets both requests; a late answer to server/discover counts if the
 // server refuses initialize.
 func (d *mcp) negotiate(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error) {
@@ -130,7 +129,7 @@ func (d *mcp) discover(ctx context.Context, c *jsonrpc.Conn) (*Handshake, error)
 		return nil, protocol.Errorf(protocol.ProtocolVersion, "it speaks MCP %v, not %s", versions, protocol.MCP20260728)
 	}
 	h := readServer(raw, rawjson.Get(rawjson.Get(raw, "_meta"), protocol.MetaServerInfo))
-	h.Era = protocol.MCP20260728
+	h.ProtocolVersion = protocol.MCP20260728
 	return h, nil
 }
 
@@ -157,7 +156,7 @@ func (d *mcp) initialize(ctx context.Context, c *jsonrpc.Conn) (*Handshake, erro
 		return nil, handshakeError(protocol.MethodInitialized, err)
 	}
 	h := readServer(raw, rawjson.Get(raw, "serverInfo"))
-	h.Era = version
+	h.ProtocolVersion = version
 	return h, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// native is the dialect of the native protocol.
 type native struct{ spec *Spec }
 
 func (*native) traits() traits {
@@ -39,7 +38,6 @@ func (d *native) handshake(ctx context.Context, c *jsonrpc.Conn) (*Handshake, of
 	return readInitialize(raw)
 }
 
-// readInitialize reads the answer to a native initialize.
 func readInitialize(raw json.RawMessage) (*Handshake, offer, error) {
 	version, err := protocolVersion(raw)
 	if err != nil {
@@ -84,8 +82,7 @@ func speaksMCP() error {
 // nativeRefused translates a refused initialize. It recognises an MCP server, which
 // rejects native params.
 func nativeRefused(err error) error {
-	var refused *jsonrpc.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		said := refused.Message + string(refused.Data)
 		for _, word := range []string{"protocolVersion", "clientInfo", "protocol version"} {
 			if strings.Contains(said, word) {

@@ -57,7 +57,6 @@ func (n *noiseFilter) line(line []byte, err error) error {
 	return nil
 }
 
-// frame handles a line that is a frame.
 func (n *noiseFilter) frame() {
 	if n.handshakeDone.Load() {
 		n.inRow = 0
@@ -131,13 +130,11 @@ func showSent(tap *wiretap.Wire, pid int, m jsonrpc.Message) {
 	}
 }
 
-// onNoise handles a line that is not a frame.
 func (l *processTransport) onNoise(line []byte, err error) error {
 	l.tap.Show(l.pid, false, line)
 	return l.noise.line(line, err)
 }
 
-// logStderr logs a line of the child's stderr.
 func logStderr(log *slog.Logger, l process.Line) {
 	attrs := []slog.Attr{slog.String("stream", "stderr")}
 	if l.Truncated {

@@ -133,14 +133,14 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-func (r *remote) Exited() <-chan struct{}      { return r.closed }
-func (r *remote) Done() <-chan struct{}        { return r.closed }
-func (r *remote) Dying() bool                  { return false }
-func (r *remote) PID() int                     { return 0 }
-func (r *remote) Kill()                        { r.close() }
-func (r *remote) Tail() []string               { return nil }
-func (r *remote) evidence() *protocol.Evidence { return &protocol.Evidence{} }
-func (r *remote) exit() string                 { return "the connection was closed" }
+func (r *remote) Exited() <-chan struct{}          { return r.closed }
+func (r *remote) Done() <-chan struct{}            { return r.closed }
+func (r *remote) Dying() bool                      { return false }
+func (r *remote) PID() int                         { return 0 }
+func (r *remote) Kill()                            { r.close() }
+func (r *remote) Tail() []string                   { return nil }
+func (r *remote) evidence(bool) *protocol.Evidence { return &protocol.Evidence{} }
+func (r *remote) exit() string                     { return "the connection was closed" }
 
 // hangupTimeout bounds the request that ends the session.
 const hangupTimeout = time.Second

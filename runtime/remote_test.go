@@ -65,7 +65,7 @@ func sdkHandler(t testing.TB, kind string) http.Handler {
 
 // TestRemoteSDKServer talks to servers of the official SDK over every transport.
 func TestRemoteSDKServer(t *testing.T) {
-	for name, c := range map[string]struct{ handler, kind, version, era string }{
+	for name, c := range map[string]struct{ handler, kind, version, revision string }{
 		"sessions, auto":    {"sessions", manifest.KindHTTP, manifest.MCPVersionAuto, protocol.MCP20251125},
 		"sessions, pinned":  {"sessions", manifest.KindHTTP, protocol.MCP20251125, protocol.MCP20251125},
 		"stateless, auto":   {"stateless", manifest.KindHTTP, manifest.MCPVersionAuto, protocol.MCP20260728},
@@ -79,8 +79,8 @@ func TestRemoteSDKServer(t *testing.T) {
 			s.ToolsChanged = func() { signal(changed) }
 			r := start(t, s)
 			h := r.Handshake()
-			if h.Protocol != "mcp" || h.Era != c.era || h.Instructions != "ask kindly" || r.Info().Era != c.era {
-				t.Errorf("handshake = %+v, want era %s", h, c.era)
+			if h.Protocol != "mcp" || h.ProtocolVersion != c.revision || h.Instructions != "ask kindly" || r.Info().ProtocolVersion != c.revision {
+				t.Errorf("handshake = %+v, want revision %s", h, c.revision)
 			}
 			if diff := cmp.Diff([]string{"add", "echo", "fail", "progress", "sleep"}, toolNames(h)); diff != "" {
 				t.Error(diff)

@@ -10,8 +10,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// rootsResult returns the result of roots/list with the given directories; nil without any.
-func rootsResult(dirs []string) json.RawMessage {
+// RootsResult returns the result of roots/list with the given directories; nil without any.
+func RootsResult(dirs []string) json.RawMessage {
 	if len(dirs) == 0 {
 		return nil
 	}

@@ -17,7 +17,6 @@ type run struct {
 	child atomic.Pointer[child] // nil before Serve has opened the connection
 }
 
-// newDialect returns the dialect for the protocol of the manifest.
 func newDialect(s *Spec) (dialect, error) {
 	switch p := s.Manifest.Transport.Protocol; p {
 	case manifest.ProtocolNative, "":
@@ -104,7 +103,7 @@ func (s *run) Info() Info {
 	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
 	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
 	if h := c.handshake.Load(); h != nil {
-		info.Era = h.Era
+		info.ProtocolVersion = h.ProtocolVersion
 	}
 	select {
 	case <-c.endpoint.Done():

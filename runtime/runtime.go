@@ -47,7 +47,7 @@ type Spec struct {
 	// be nil.
 	Secret func(value string)
 
-	// Older asks an MCP server that speaks both eras for a session of the older one.
+	// Older asks an MCP server that speaks legacy and modern versions for a session of the older one.
 	Older bool
 
 	// Incoming takes the requests and notifications of the child that belong to no call
@@ -101,28 +101,32 @@ type Request struct {
 	Params json.RawMessage // of the caller, but with the extension's own tool name; nil is {}
 	Meta   json.RawMessage // members to add to the extension's _meta ([context] passthrough); nil for none
 	Owner  any             // the party that makes the call, comparable; a request of the child that names no call goes to the owner of all calls in flight; nil is no owner
-	Client protocol.Peer   // takes notifications and requests of the child during this call; nil drops and refuses them
+	// Capabilities are those of the caller's MCP client, for a server that learns them with
+	// each request. Those in the _meta of Params count before them. Nil: those of Spec.
+	Capabilities json.RawMessage
+
+	Client protocol.Peer // takes notifications and requests of the child during this call; nil drops and refuses them
 }
 
 // Handshake is the checked result of the handshake.
 type Handshake struct {
-	ServerVersion string                // of the extension; "" if unknown
-	Protocol      string                // native, mcp, lite or exec
-	Era           string                // the MCP revision spoken; "" for the others
-	Tools         []protocol.Tool       // in the order offered
-	Hooks         []string              // in the order offered
-	Capabilities  json.RawMessage       // of an MCP server, raw
-	Instructions  string                // of an MCP server
-	ServerInfo    json.RawMessage       // of an MCP server, raw; nil if absent
-	Diagnostics   []protocol.Diagnostic // the tools and hooks that were left out, and why
+	ServerVersion   string                // of the extension; "" if unknown
+	Protocol        string                // native, mcp, lite or exec
+	ProtocolVersion string                // the MCP revision spoken; "" for the others
+	Tools           []protocol.Tool       // in the order offered
+	Hooks           []string              // in the order offered
+	Capabilities    json.RawMessage       // of an MCP server, raw
+	Instructions    string                // of an MCP server
+	ServerInfo      json.RawMessage       // of an MCP server, raw; nil if absent
+	Diagnostics     []protocol.Diagnostic // the tools and hooks that were left out, and why
 }
 
 // Info is a snapshot of one run.
 type Info struct {
-	PID       int       // 0 when no process runs
-	StartedAt time.Time // zero before the process was started
-	Protocol  string
-	Era       string // the MCP revision spoken; "" for the others
+	PID             int       // 0 when no process runs
+	StartedAt       time.Time // zero before the process was started
+	Protocol        string
+	ProtocolVersion string // the MCP revision spoken; "" for the others
 
 	Calls     uint64 // started so far
 	InFlight  int    // calls without an answer yet, including abandoned ones
@@ -138,9 +142,7 @@ const defaultLine = 16 << 20
 
 // New returns an instance for the transport of the manifest.
 func New(s Spec) (Instance, error) {
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	if s.Options.MaxLineBytes <= 0 {
 		s.Options.MaxLineBytes = defaultLine
 	}

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -89,6 +90,9 @@ func (c *child) callOne(ctx context.Context, method string, params json.RawMessa
 	select {
 	case c.slot.token <- struct{}{}:
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, protocol.Errorf(protocol.CallTimeout, "it was still busy with an earlier call when the caller's deadline passed, and did not get this one: %w", ctx.Err())
+		}
 		return nil, ctx.Err()
 	case <-c.connDone:
 		return nil, jsonrpc.ErrClosed

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -24,9 +25,7 @@ type Standby struct {
 // NewStandby returns a Standby for instances of s, whose transport must be stdio. Only
 // Fill starts a process.
 func NewStandby(s Spec) *Standby {
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	return &Standby{spec: s}
 }
 

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process"
@@ -20,8 +21,19 @@ type local struct{ *process.Process }
 
 var _ endpoint = local{}
 
-func (l local) evidence() *protocol.Evidence { return EvidenceOf(l.Process) }
-func (l local) exit() string                 { return l.Exit().String() }
+// lastWords is how long before its end a process that was ready has written the lines that
+// may explain the end.
+const lastWords = 10 * time.Second
+
+func (l local) evidence(ready bool) *protocol.Evidence {
+	e := EvidenceOf(l.Process)
+	if ready {
+		e.Stderr = l.TailSince(time.Now().Add(-lastWords))
+	}
+	return e
+}
+
+func (l local) exit() string { return l.Exit().String() }
 
 // idleProcess is a running process without a connection yet.
 type idleProcess struct {
@@ -30,7 +42,6 @@ type idleProcess struct {
 	taken    chan struct{} // closed when a Standby has handed the process over
 }
 
-// startProcess starts the process of s.
 func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
 	argv, err := CommandLine(s)
 	if err != nil {

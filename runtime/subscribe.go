@@ -15,7 +15,7 @@ import (
 
 // A modern MCP server has no resources/subscribe. Its client sends a
 // subscriptions/listen instead, which the server answers when the subscription
-// ends. Callers of the host send resources/subscribe in both eras.
+// ends. Callers of the host send resources/subscribe in legacy and modern protocol versions.
 
 // ackTimeout bounds the time until a server acknowledges a subscription.
 const ackTimeout = 5 * time.Second

@@ -40,7 +40,7 @@ type Decision struct {
 	Reason     string          // for people and models
 	Data       json.RawMessage // more for programs; nil is none
 	RetryAfter time.Duration   // time after which a denied call may be retried; 0 is unknown
-	Expiry     time.Duration   // of a question; 0 is the host's default
+	Expiry     time.Duration   // of an approval request; 0 is the host's default
 
 	word string
 	json json.RawMessage // of modify and respond
@@ -67,7 +67,7 @@ func Respond(result json.RawMessage) Decision {
 	return Decision{word: protocol.DecisionRespond, json: result}
 }
 
-// Ask lets a person decide about a request; reason is the question.
+// Ask lets a person decide about a request; reason is shown to that person.
 func Ask(reason string) Decision { return Decision{word: protocol.DecisionAsk, Reason: reason} }
 
 // OnDecide makes the extension a policy. It panics when it is one already.

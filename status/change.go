@@ -39,11 +39,11 @@ const WatchOff = "off"
 
 // Watch says whether, and how, a host looks for changes on disk.
 type Watch struct {
-	Mode        string        `json:"mode"` // off, log or reload
-	Debounce    time.Duration `json:"debounce_ns"`
-	Directories int           `json:"directories"`           // that are watched
-	Polling     string        `json:"polling,omitempty"`     // why the host polls every two seconds; "": the system notifies it
-	Changes     int           `json:"changes"`               // found since the host was opened
-	LastChange  time.Time     `json:"last_change,omitzero"`  // when the latest was found
-	LastProblem string        `json:"last_problem,omitzero"` // why that change, or a part of it, or a reload since, could not be used
+	Mode        string            `json:"mode"` // off, log or reload
+	Debounce    protocol.Duration `json:"debounce_ms"`
+	Directories int               `json:"directories"`           // that are watched
+	Polling     string            `json:"polling,omitempty"`     // why the host polls every two seconds; "": the system notifies it
+	Changes     int               `json:"changes"`               // found since the host was opened
+	LastChange  time.Time         `json:"last_change,omitzero"`  // when the latest was found
+	LastProblem string            `json:"last_problem,omitzero"` // why that change, or a part of it, or a reload since, could not be used
 }

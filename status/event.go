@@ -18,7 +18,7 @@ const (
 	EventBreaker   EventKind = "breaker"   // an instance's breaker has changed its state: State
 	EventTools     EventKind = "tools"     // the catalog has changed: Tools
 	EventReload    EventKind = "reload"    // a reload has ended: Reload or Error
-	EventApprovals EventKind = "approvals" // the questions that wait for a person have changed: Approvals
+	EventApprovals EventKind = "approvals" // the approval requests that wait for a person have changed: Approvals
 )
 
 // EventKinds returns every kind of event.
@@ -28,35 +28,35 @@ func EventKinds() []EventKind {
 
 // Event is something that happened in a host.
 type Event struct {
-	Time      time.Time            `json:"time"`
-	Kind      EventKind            `json:"kind"`
-	Lost      int                  `json:"lost,omitempty"`      // events dropped just before this one because the listener was too slow
-	Call      *CallEvent           `json:"call,omitempty"`      // of a call
-	State     *StateEvent          `json:"state,omitempty"`     // of a state or a breaker
-	Tools     *ToolsEvent          `json:"tools,omitempty"`     // of tools
-	Reload    *Change              `json:"reload,omitempty"`    // of a reload that was carried out
-	Error     string               `json:"error,omitempty"`     // of a reload that was not: why
-	Approvals *[]approval.Question `json:"approvals,omitempty"` // of approvals: all that wait now, the oldest first
+	Time      time.Time           `json:"time"`
+	Kind      EventKind           `json:"kind"`
+	Lost      int                 `json:"lost,omitempty"`      // events dropped just before this one because the listener was too slow
+	Call      *CallEvent          `json:"call,omitempty"`      // of a call
+	State     *StateEvent         `json:"state,omitempty"`     // of a state or a breaker
+	Tools     *ToolsEvent         `json:"tools,omitempty"`     // of tools
+	Reload    *Change             `json:"reload,omitempty"`    // of a reload that was carried out
+	Error     string              `json:"error,omitempty"`     // of a reload that was not: why
+	Approvals *[]approval.Request `json:"approvals,omitempty"` // of approvals: all that wait now, the oldest first
 }
 
 // CallEvent is one exchange with an extension that has ended.
 type CallEvent struct {
-	ID        uint64        `json:"id"` // the number of the call since the host was opened
-	Extension string        `json:"extension,omitempty"`
-	Tool      string        `json:"tool,omitempty"` // the registered name
-	Method    string        `json:"method"`
-	Caller    string        `json:"caller,omitempty"`
-	Session   string        `json:"session,omitempty"`
-	Client    string        `json:"client,omitempty"`   // name and version, as the client states them
-	Protocol  string        `json:"protocol,omitempty"` // the client's revision of MCP; "" for calls of the program itself
-	Outcome   Outcome       `json:"outcome"`
-	Message   string        `json:"message,omitempty"` // of the error, at most 512 bytes
-	Policy    string        `json:"policy,omitempty"`  // that rejected it
-	Code      string        `json:"code,omitempty"`    // of the rejection
-	Decision  string        `json:"decision_id,omitempty"`
-	Trace     string        `json:"trace_id,omitempty"` // from the caller's W3C trace context
-	Replayed  bool          `json:"replayed,omitempty"`
-	Took      time.Duration `json:"took_ns"` // in all, policies included
+	ID        uint64            `json:"id"` // the number of the call since the host was opened
+	Extension string            `json:"extension,omitempty"`
+	Tool      string            `json:"tool,omitempty"` // the registered name
+	Method    string            `json:"method"`
+	Caller    string            `json:"caller,omitempty"`
+	Session   string            `json:"session,omitempty"`
+	Client    string            `json:"client,omitempty"`   // name and version, as the client states them
+	Protocol  string            `json:"protocol,omitempty"` // the client's revision of MCP; "" for calls of the program itself
+	Outcome   Outcome           `json:"outcome"`
+	Message   string            `json:"message,omitempty"` // of the error, at most 512 bytes
+	Policy    string            `json:"policy,omitempty"`  // that rejected it
+	Code      string            `json:"code,omitempty"`    // of the rejection
+	Decision  string            `json:"decision_id,omitempty"`
+	Trace     string            `json:"trace_id,omitempty"` // from the caller's W3C trace context
+	Replayed  bool              `json:"replayed,omitempty"`
+	Took      protocol.Duration `json:"took_ms"` // in all, policies included
 }
 
 // StateEvent is a change of one instance of an extension, or of a policy's process.

@@ -1,18 +1,17 @@
 package status
 
 import (
-	"time"
-
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Latency is how long calls of an extension took, without their wait for an instance,
 // or how long decisions of a policy took, since the host was opened.
 type Latency struct {
-	P50 time.Duration `json:"p50_ns"` // median, within 7 %
-	P95 time.Duration `json:"p95_ns"` // 95th percentile, within 7 %
+	P50 protocol.Duration `json:"p50_ms"` // median, within 7 %
+	P95 protocol.Duration `json:"p95_ms"` // 95th percentile, within 7 %
 }
 
 // Durations is a count of durations, their sum and their distribution.

@@ -1,6 +1,11 @@
 package status
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
 
 // PastCall is a call that has ended, with what it carried.
 type PastCall struct {
@@ -17,20 +22,22 @@ type Excerpt struct {
 	Cut   bool   `json:"cut,omitempty"` // the payload is longer than Text
 }
 
-// History counts calls over the last hour.
+// History counts calls over the last hour, and has samples of the load.
 type History struct {
-	Step   time.Duration `json:"step_ns"` // of one point
-	Points []Point       `json:"points"`  // the oldest first; steps without a call are left out
+	Step   protocol.Duration `json:"step_ms"` // of one point
+	Points []Point           `json:"points"`  // the oldest first; steps without a call and a sample are left out
 }
 
 // Point counts the calls that ended in one step of a [History].
 type Point struct {
 	Time       time.Time `json:"time"` // when the step began
 	Calls      int64     `json:"calls"`
-	Denied     int64     `json:"denied"`            // of Calls, see [Outcome.IsDenial]
-	Errors     int64     `json:"errors"`            // of Calls: any other error, of the caller too
-	ToolErrors int64     `json:"tool_errors"`       // of Calls: the tool ran and reports a failure
-	Latency    *Latency  `json:"latency,omitempty"` // nil when no call reached an instance
+	Denied     int64     `json:"denied"`                 // of Calls, see [Outcome.IsDenial]
+	Errors     int64     `json:"errors"`                 // of Calls: any other error, of the caller too
+	ToolErrors int64     `json:"tool_errors"`            // of Calls: the tool ran and reports a failure
+	Latency    *Latency  `json:"latency,omitempty"`      // nil when no call reached an instance
+	Memory     int64     `json:"memory_bytes,omitempty"` // of the host and its processes; 0 without a sample, which is taken every 10 s
+	Busy       int64     `json:"in_flight,omitempty"`    // calls in flight and queued at the time of that sample
 }
 
 // ToolUse is how often a tool was called since the host was opened, and how long instances
@@ -52,4 +59,45 @@ type Client struct {
 	Protocol  string     `json:"protocol"`            // the revision of MCP
 	Extension string     `json:"extension,omitempty"` // to which the session is limited; "" for all
 	LastCall  *time.Time `json:"last_call,omitempty"` // nil when none of the latest calls is its
+}
+
+// Load returns the memory of the host and of all its processes, in bytes, and the number of
+// calls in flight and queued. Both are 0 in a status that did not ask the operating system.
+func (s *Status) Load() (memory, busy int64) {
+	if s.Host != nil {
+		memory = s.Host.RSS
+	}
+	for _, x := range s.Processes() {
+		for _, i := range x.Instances {
+			memory += i.RSS
+			busy += int64(i.InFlight + i.Queued)
+		}
+	}
+	return memory, busy
+}
+
+// Processes returns everything that has processes: extensions, destinations and policies. They
+// share their instances with s.
+func (s *Status) Processes() []Extension {
+	list := slices.Clone(s.Extensions)
+	for _, d := range s.Destinations {
+		list = append(list, d.Extension)
+	}
+	for _, p := range s.Policies {
+		if p.Process != nil {
+			list = append(list, *p.Process)
+		}
+	}
+	return list
+}
+
+// SetMemory states the memory of each process by its pid, in bytes.
+func (s *Status) SetMemory(byPID map[int]int64) {
+	for _, x := range s.Processes() {
+		for i := range x.Instances {
+			if pid := x.Instances[i].PID; pid > 0 {
+				x.Instances[i].RSS = byPID[pid]
+			}
+		}
+	}
 }

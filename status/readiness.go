@@ -56,6 +56,8 @@ func obstacle(what, id, state, reason string) []Obstacle {
 	case supervisor.Restarting, supervisor.Draining:
 	case StateDisabled:
 		o.Blocked, o.Next = true, "exthost enable "+id
+	case StateNotReady:
+		o.Blocked, o.Next = true, "exthost reload"
 	case StateSkipped:
 		o.Blocked, o.Next = true, "exthost doctor"
 	default:

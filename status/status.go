@@ -15,19 +15,19 @@ import (
 
 // Status is a snapshot of a host.
 type Status struct {
-	Host         *Host                 `json:"host,omitempty"` // nil unless the operating system was asked
-	Version      string                `json:"version"`
-	Generation   uint64                `json:"generation"` // of the tool catalog
-	Containment  Containment           `json:"containment"`
-	Starting     bool                  `json:"starting,omitempty"`     // what starts with the host has not all started or failed
-	Required     []string              `json:"required,omitempty"`     // ids of extensions without which the host is not ready, sorted
-	Extensions   []Extension           `json:"extensions"`             // in discovery order, the skipped ones last
-	Policies     []Policy              `json:"policies,omitempty"`     // in the order in which they are asked
-	Audit        *Audit                `json:"audit,omitempty"`        // nil: no record is kept
-	Questions    int                   `json:"questions,omitempty"`    // approvals that wait for an answer
-	Destinations []Destination         `json:"destinations,omitempty"` // by name
-	Clients      []Client              `json:"clients,omitempty"`      // the sessions, then clients without one; none unless the operating system was asked
-	Diagnostics  []protocol.Diagnostic `json:"diagnostics"`
+	Host             *Host                 `json:"host,omitempty"` // nil unless the operating system was asked
+	Version          string                `json:"version"`
+	Generation       uint64                `json:"generation"` // of the tool catalog
+	Containment      Containment           `json:"containment"`
+	Starting         bool                  `json:"starting,omitempty"`          // what starts with the host has not all started or failed
+	Required         []string              `json:"required,omitempty"`          // ids of extensions without which the host is not ready, sorted
+	Extensions       []Extension           `json:"extensions"`                  // in discovery order, the skipped ones last
+	Policies         []Policy              `json:"policies,omitempty"`          // in the order in which they are asked
+	Audit            *Audit                `json:"audit,omitempty"`             // nil: no record is kept
+	ApprovalRequests int                   `json:"approval_requests,omitempty"` // that wait for an answer
+	Destinations     []Destination         `json:"destinations,omitempty"`      // by name
+	Clients          []Client              `json:"clients,omitempty"`           // the sessions, then clients without one; none unless the operating system was asked
+	Diagnostics      []protocol.Diagnostic `json:"diagnostics"`
 }
 
 // Host is the host's own process.
@@ -65,10 +65,10 @@ type Extension struct {
 	Description string `json:"description,omitempty"`
 	Path        string `json:"path"` // of its manifest
 	Transport   string `json:"transport"`
-	Protocol    string `json:"protocol,omitempty"` // with the MCP revision once known
-	State       string `json:"state"`              // a supervisor state, [StateSkipped] or [StateDisabled]
-	Reason      string `json:"reason,omitempty"`   // for every state but ready
-	Restarts    int    `json:"restarts"`
+	Protocol    string `json:"protocol,omitempty"`    // with the MCP revision once known
+	State       string `json:"state"`                 // a supervisor state, [StateSkipped], [StateDisabled] or [StateNotReady]
+	Reason      string `json:"reason,omitempty"`      // for every state but ready
+	Restarts    int    `json:"restarts"`              // of instances whose run ended unasked, in all builds since the host was opened
 	Activation  string `json:"activation,omitempty"`  // eager or lazy; "" when the extension does not run
 	Containment string `json:"containment,omitempty"` // what holds its processes besides [Status].Containment: "pid namespace"
 
@@ -80,15 +80,18 @@ type Extension struct {
 	Withheld []string `json:"withheld,omitempty"` // tools that have changed since they were pinned
 	Hooks    []string `json:"hooks,omitempty"`
 
+	Config map[string]any `json:"config,omitempty"` // of the manifest that runs, without the operator's
+
 	Requests   int64    `json:"requests"`          // of callers to this extension, however they ended
 	Denied     int64    `json:"denied"`            // of Requests: a policy or a hook denied it, or no policy could decide
 	Invalid    int64    `json:"invalid_arguments"` // of Requests: the arguments do not match the tool's schema
 	ToolErrors int64    `json:"tool_errors"`       // of Requests: the tool ran and reports a failure
-	Calls      int64    `json:"calls"`             // that reached an instance
-	Errors     int64    `json:"errors"`            // of Calls, those that failed
-	Refused    int64    `json:"refused"`           // that reached no instance: not ready, overloaded, failed …
+	Calls      int64    `json:"calls"`             // of Requests: reached an instance; counted once, however many instances had it
+	Errors     int64    `json:"errors"`            // of Calls, those that failed for any other reason
+	Refused    int64    `json:"refused"`           // of Requests: failed, and reached no instance: not ready, overloaded, failed …
 	Latency    *Latency `json:"latency,omitempty"` // of Calls; nil before the first
 
+	FailedInRow int64    `json:"failed_in_row"`          // of Errors, those since a call was answered
 	LastFailure *Failure `json:"last_failure,omitempty"` // of a call that reached an instance
 	LastCrash   *Crash   `json:"last_crash,omitempty"`   // stays after a restart
 
@@ -99,8 +102,9 @@ type Extension struct {
 
 // The states of an extension that was found and does not run.
 const (
-	StateSkipped  = "skipped"  // a requirement is missing or cannot be used
-	StateDisabled = "disabled" // the configuration's disabled or allowlist leaves the extension out
+	StateSkipped  = "skipped"   // a requirement is missing or cannot be used
+	StateDisabled = "disabled"  // the configuration's disabled or allowlist leaves the extension out
+	StateNotReady = "not_ready" // its files cannot be read: permissions, or the host lacks descriptors
 )
 
 // Instance is one copy of an extension, running or not.
@@ -127,7 +131,7 @@ type Failure struct {
 	Time   time.Time     `json:"time"`
 	Tool   string        `json:"tool,omitempty"` // its registered name; "" for another request
 	Kind   protocol.Kind `json:"kind"`
-	Reason string        `json:"reason,omitempty"` // in the host's words; only of a timeout and of the end of the process
+	Reason string        `json:"reason"` // as the caller got it, with secrets masked; one line of at most 240 bytes
 }
 
 // Crash is the end of an instance that nobody asked for.
@@ -168,6 +172,8 @@ type Policy struct {
 	Reason   string              `json:"reason,omitempty"`  // for every state but ready
 	Calls    []PolicyCalls       `json:"calls"`             // by flow; empty before the first
 	Process  *Extension          `json:"process,omitempty"` // of kinds that have one
+
+	Diagnostics []protocol.Diagnostic `json:"diagnostics,omitempty"` // those of [Status] about this policy: patterns that match nothing
 }
 
 // PolicyCalls counts a policy's decisions about one flow since the host was opened, or
@@ -198,13 +204,13 @@ type Pin struct {
 
 // Hook is one hook handler.
 type Hook struct {
-	Event     string   `json:"event"`
-	Name      string   `json:"name"`
-	Source    string   `json:"source"` // config, extension ID, or code
-	Priority  int      `json:"priority"`
-	Matcher   string   `json:"matcher"`
-	Own       bool     `json:"own,omitempty"` // runs only for its extension's own tools
-	TimeoutMS int64    `json:"timeout_ms"`
-	OnError   string   `json:"on_error"`          // allow or deny
-	Command   []string `json:"command,omitempty"` // as stated
+	Event    string            `json:"event"`
+	Name     string            `json:"name"`
+	Source   string            `json:"source"` // config, extension ID, or code
+	Priority int               `json:"priority"`
+	Matcher  string            `json:"matcher"`
+	Own      bool              `json:"own,omitempty"` // runs only for its extension's own tools
+	Timeout  protocol.Duration `json:"timeout_ms"`
+	OnError  string            `json:"on_error"`          // allow or deny
+	Command  []string          `json:"command,omitempty"` // as stated
 }

@@ -119,7 +119,7 @@ func TestCallsWhileRestarting(t *testing.T) {
 			default:
 				refused++
 				e := w.acquire("").refused(t, protocol.NotReady)
-				if e.RetryAfter != due || e.Evidence.NextRetry != due || !errors.Is(e, errCrash) {
+				if e.RetryAfter != due || time.Duration(e.Evidence.NextRetry) != due || !errors.Is(e, errCrash) {
 					t.Fatalf("%+v, want a retry in %s", e, due)
 				}
 				time.Sleep(due)

@@ -142,6 +142,6 @@ func (g *Group[S]) evidence(sl *slot[S], cause error, next time.Duration) *proto
 	if e := (*protocol.Error)(nil); errors.As(cause, &e) && e.Evidence != nil {
 		ev = *e.Evidence
 	}
-	ev.Attempt, ev.MaxAttempts, ev.NextRetry = sl.attempt, g.o.Restart.MaxAttempts, next
+	ev.Attempt, ev.MaxAttempts, ev.NextRetry = sl.attempt, g.o.Restart.MaxAttempts, protocol.Duration(next)
 	return &ev
 }

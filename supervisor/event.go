@@ -23,6 +23,7 @@ type Event struct {
 
 	State       State
 	Attempt     int       // Restarting, and the Spawning and Ready after it: the number of this restart
+	Again       bool      // Spawning, and the Ready after it: the instance follows one that ended unasked
 	MaxAttempts int       // Restart.MaxAttempts; negative: unlimited
 	Err         error     // Restarting and Failed: the cause
 	Asked       bool      // Failed: Start or Restart waited for this start and returns Err
@@ -45,6 +46,8 @@ func (g *Group[S]) emit(sl *slot[S], kind EventKind) {
 	e := Event{Time: g.now(), Group: g.o.Name, Key: sl.key, Kind: kind, State: sl.state,
 		Attempt: sl.attempt, MaxAttempts: g.o.Restart.MaxAttempts, Breaker: sl.breaker.state, Lost: st.lostEvents}
 	switch {
+	case kind == StateChanged && (sl.state == Spawning || sl.state == Ready):
+		e.Again = sl.again
 	case kind == BreakerChanged && sl.breaker.state == BreakerOpen:
 		e.Next = sl.breaker.until
 	case sl.state == Restarting:

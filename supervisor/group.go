@@ -91,7 +91,6 @@ func (g *Group[S]) now() time.Time {
 	return g.st.now
 }
 
-// broadcast wakes every wait.
 func (g *Group[S]) broadcast() {
 	if g.st.changed != nil {
 		close(g.st.changed)

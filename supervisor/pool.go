@@ -38,7 +38,6 @@ func (g *Group[S]) newPool(key string, slotKeys ...string) *pool[S] {
 	return p
 }
 
-// has reports whether a slot of p is in one of the states.
 func (p *pool[S]) has(states ...State) bool {
 	return slices.ContainsFunc(p.slots, func(sl *slot[S]) bool { return slices.Contains(states, sl.state) })
 }

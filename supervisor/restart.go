@@ -70,5 +70,4 @@ func (p *policy) exhaust(now time.Time) {
 	}
 }
 
-// reset forgets every failure.
 func (p *policy) reset() { p.recent, p.restartsInRow, p.until = nil, 0, time.Time{} }

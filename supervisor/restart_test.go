@@ -243,7 +243,7 @@ func TestReplacedInstancesCostNothing(t *testing.T) {
 				f = w.take()
 				f.becomeReady()
 			}
-			if s := w.Status()[0]; s.State != Ready || s.Restarts != 0 || w.elapsed() != 0 {
+			if s := w.Status()[0]; s.State != Ready || s.Restarts != 10 || s.Attempt != 0 || w.elapsed() != 0 {
 				t.Errorf("after ten replacements: %+v, %s", s, w.elapsed())
 			}
 		})

@@ -20,7 +20,8 @@ type slot[S Service] struct {
 	policy     policy
 	breaker    *breaker  // of the current instance, or of the next one
 	attempt    int       // number of the latest restart within the budget; 0: none
-	restarts   int       // restarts after failures, in all
+	restarts   int       // instances that followed one that ended unasked, in all
+	again      bool      // the current instance is one of them
 	next       time.Time // Restarting: when the next instance is due; Draining: when the drain ends; Failed: when a trial may start, zero for never
 	err        error     // of the latest failure
 	asked      bool      // Start or Restart waits for this instance, and a failed start is final
@@ -92,7 +93,7 @@ func (g *Group[S]) onTimer(sl *slot[S]) {
 // spawn starts an instance in a slot that has none. With asked, a failed start is
 // final.
 func (g *Group[S]) spawn(sl *slot[S], asked bool) {
-	if sl.attempt > 0 {
+	if sl.again = sl.attempt > 0 || sl.state == Restarting; sl.again { // an attempt costs nothing where the host has replaced the instance
 		sl.restarts++
 	}
 	if !g.st.starts.until.IsZero() { // this start is the trial; the next one may follow after another Cooldown

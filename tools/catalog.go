@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
@@ -52,6 +53,7 @@ type Entry struct {
 	Annotations json.RawMessage // as sent; nil when there are none
 	Raw         json.RawMessage // the descriptor as sent, for pinning
 
+	appsOnly  bool
 	schema    *schema.Schema // nil: every object is valid
 	schemaKey [sha256.Size]byte
 	tokens    int
@@ -216,7 +218,10 @@ func newEntry(name, extension string, o candidate) *Entry {
 	if plain != o.Description {
 		own = append(own, member{"description", rawjson.Quote(plain)})
 	}
-	e.Own = object(set(o.members, own...))
+	if e.Own = object(set(o.members, own...)); bytes.Equal(e.Own, e.Raw) {
+		e.Own = e.Raw // the usual case, in which one copy is enough
+	}
+	e.appsOnly = isAppsOnly(o.Raw)
 	e.tokens = (len(anthropicTool(e, e.Description, e.InputSchema)) + 3) / 4
 	return e
 }

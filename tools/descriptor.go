@@ -115,7 +115,6 @@ func objectSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return object(append([]member{{"type", json.RawMessage(`"object"`)}}, ms...)), nil
 }
 
-// declaredDescriptor encodes a tool that a manifest declares.
 func declaredDescriptor(t protocol.Tool) json.RawMessage {
 	ms := []member{{"name", rawjson.Quote(t.Name)}}
 	for _, m := range []member{{"title", rawjson.Quote(t.Title)}, {"description", rawjson.Quote(t.Description)},

@@ -38,7 +38,6 @@ func members(data []byte) ([]member, error) {
 	return ms, nil
 }
 
-// items splits a JSON array into its elements.
 func items(data json.RawMessage) (list []json.RawMessage) {
 	_ = json.Unmarshal(data, &list) // callers check that data is an array
 	return list
@@ -78,7 +77,7 @@ func object(ms []member) json.RawMessage {
 		b.Write(m.value)
 	}
 	b.WriteByte('}')
-	return b.Bytes()
+	return bytes.Clone(b.Bytes()) // without the room that b grew by: descriptors live as long as the host
 }
 
 // set returns a copy of ms in which changes replace members of the same key, or are

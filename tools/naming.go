@@ -54,7 +54,10 @@ func nameRune(r rune) bool {
 
 // MayOwn reports whether a tool of the extension may be registered under name. More than
 // one extension may: ext_a_b_c can belong to "a" and to "a_b".
-func MayOwn(extension, name string) bool {
+func MayOwn(extension, name string) bool { return strings.HasPrefix(name, Prefix(extension)) }
+
+// Prefix returns what the registered names of all tools of the extension begin with.
+func Prefix(extension string) string {
 	prefix := plainName(extension, "")
-	return strings.HasPrefix(name, prefix[:min(len(prefix), MaxName-len("_01234567"))])
+	return prefix[:min(len(prefix), MaxName-len("_01234567"))]
 }

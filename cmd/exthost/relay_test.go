@@ -80,7 +80,7 @@ func (c *client) hear(t testing.TB) string {
 	}
 }
 
-// open is the handshake of the legacy era.
+// open is the legacy handshake.
 func (c *client) open(t testing.TB) {
 	t.Helper()
 	if answer := c.say(t, `{"jsonrpc":"2.0","id":"open","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`); !strings.Contains(answer, `"result"`) {
@@ -213,9 +213,9 @@ func TestKilledHostUnderCalls(t *testing.T) {
 		t.Skip("mkfifo is missing: a killed host is not tested")
 	}
 	defer stopHosts(t, dir)
-	for _, era := range []string{"legacy", "modern"} {
+	for _, versions := range []string{"legacy", "modern"} {
 		c, meta := startClient(t, dir), ""
-		if era == "legacy" {
+		if versions == "legacy" {
 			c.open(t)
 		} else {
 			meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
@@ -224,7 +224,7 @@ func TestKilledHostUnderCalls(t *testing.T) {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, arguments, meta)
 		}
 		if answer := c.say(t, request("0", "ext_notes_add", `{"text":"x"}`)); !strings.Contains(answer, `"id":0,"result"`) {
-			t.Fatalf("%s: %s", era, answer)
+			t.Fatalf("%s: %s", versions, answer)
 		}
 		flying := []string{`1`, `"two"`, `3`}
 		for _, id := range flying {
@@ -248,15 +248,15 @@ func TestKilledHostUnderCalls(t *testing.T) {
 			}
 			answer := c.hear(t)
 			if err := json.Unmarshal([]byte(answer), &m); err != nil || m.Error.Code != -32030 || m.Error.Data.Outcome != "unknown" {
-				t.Errorf("%s: a call in flight is answered %s", era, answer)
+				t.Errorf("%s: a call in flight is answered %s", versions, answer)
 			}
 			failed[string(m.ID)]++
 		}
 		if diff := cmp.Diff(map[string]int{`1`: 1, `"two"`: 1, `3`: 1}, failed); diff != "" {
-			t.Errorf("%s: errors (-want +got):\n%s", era, diff)
+			t.Errorf("%s: errors (-want +got):\n%s", versions, diff)
 		}
 		if answer := c.say(t, request("4", "ext_notes_search", `{"query":"x"}`)); !strings.Contains(answer, `"id":4,"result"`) {
-			t.Errorf("%s: the next call: %s", era, answer)
+			t.Errorf("%s: the next call: %s", versions, answer)
 		}
 		c.leave(t)
 	}

@@ -231,7 +231,7 @@ func TestServeHangup(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "exthost.yaml"), []byte("extensions:\n  enabeld: false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	hangup("not reloaded, nothing changes")
+	hangup("enabeld")
 	if !strings.Contains(s.stderr.String(), "exthost.yaml:2:3") {
 		t.Errorf("the mistake is not located:\n%s", s.stderr)
 	}

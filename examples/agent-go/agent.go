@@ -101,10 +101,7 @@ func (a *agent) call(ctx context.Context, c call) result {
 	if err != nil {
 		return result{id: c.id, text: explain(err), failed: true}
 	}
-	text := answer.Text()
-	if text == "" {
-		text = cmp.Or(string(answer.Structured()), "(it answers with no text)") // APIs refuse a failure without text
-	}
+	text := cmp.Or(answer.Text(), string(answer.Structured()), "(it answers with no text)") // APIs refuse a failure without text
 	return result{id: c.id, text: text, failed: answer.IsError()}
 }
 

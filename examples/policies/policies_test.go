@@ -29,7 +29,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// step is a question to a template and its answer.
+// step is an exchange put to a template and its answer.
 type step struct {
 	flow   governance.Flow
 	caller string

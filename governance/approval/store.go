@@ -1,4 +1,4 @@
-// Package approval keeps the questions of policies until a person answers them.
+// Package approval keeps the approval requests of policies until a person answers them.
 package approval
 
 import (
@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	maxPending   = 256     // questions in total
+	maxPending   = 256     // requests in total
 	maxPerCaller = 32      // per caller and session
 	maxPreview   = 2 << 10 // bytes of arguments shown to a person
 )
 
 // Errors of Approve and Deny.
 var (
-	ErrUnknown  = errors.New("there is no such question: it was answered, or nobody waits for it any more")
-	ErrAnswered = errors.New("the question is approved already, and waits to be asked again")
+	ErrUnknown  = errors.New("there is no such approval request: it was answered, or nobody waits for it any more")
+	ErrAnswered = errors.New("the approval request is approved already, and waits for its call to be made again")
 )
 
 // Options configure a [Store]. The zero value is usable.
 type Options struct {
-	// Strict ends a question when its call ends. Otherwise the question of a call that was
+	// Strict ends a request when its call ends. Otherwise the request of a call that was
 	// canceled stays until it expires, and an approval lets the same call through once when
 	// the caller repeats it.
 	Strict bool
-	// Asked is called for each new question on the goroutine that asks, so it must be
+	// Asked is called for each new request on the goroutine that asks, so it must be
 	// quick. Default: none.
-	Asked func(Question)
+	Asked func(Request)
 }
 
-// Question asks a person whether one call may be made, once.
-type Question struct {
+// Request asks a person whether one call may be made, once.
+type Request struct {
 	ID        string    `json:"id"`
 	Caller    string    `json:"caller"`
 	Session   string    `json:"session,omitempty"`
@@ -61,20 +61,19 @@ type Question struct {
 	Approved  string    `json:"approved_by,omitempty"` // the person who approved while no caller waited
 }
 
-// Store holds the pending questions. It is a [governance.Approver]. Its methods are safe
+// Store holds the pending requests. It is a [governance.Approver]. Its methods are safe
 // for concurrent use.
 type Store struct {
 	strict bool
-	asked  func(Question)
+	asked  func(Request)
 
 	mu      sync.Mutex // guards the fields below
-	pending []*question
+	pending []*pendingRequest
 	changed chan struct{} // closed and replaced at each change
 }
 
-// question is a pending question.
-type question struct {
-	Question
+type pendingRequest struct {
+	Request
 	subject subject
 	answer  chan answer // buffered; nil while no caller waits
 }
@@ -97,13 +96,13 @@ func NewStore(o Options) *Store {
 
 // Ask implements [governance.Approver]: it waits for Approve or Deny. An approval given
 // after an equal call was canceled is used up at once. The error is that of ctx, or says
-// that there are too many questions.
-func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Question) (approved bool, by string, err error) {
-	own, err := newQuestion(ctx, x, q, time.Now())
+// that there are too many requests.
+func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (approved bool, by string, err error) {
+	own, err := newRequest(ctx, x, q, time.Now())
 	if err != nil {
 		return false, "", err
 	}
-	shown := own.Question
+	shown := own.Request
 	own, approver, err := s.add(own)
 	if err != nil || approver != "" {
 		return approver != "", approver, err
@@ -119,7 +118,7 @@ func (s *Store) Ask(ctx context.Context, x *governance.Exchange, q governance.Qu
 	}
 }
 
-func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Question, now time.Time) (*question, error) {
+func newRequest(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest, now time.Time) (*pendingRequest, error) {
 	payload := x.Request
 	if q.Flow == governance.Response {
 		payload = x.Response
@@ -146,8 +145,8 @@ func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Quest
 	if expiry <= 0 {
 		expiry = governance.DefaultExpiry
 	}
-	return &question{
-		Question: Question{
+	return &pendingRequest{
+		Request: Request{
 			ID: strings.ToLower(rand.Text()[:8]), Caller: x.Caller, Session: x.Session, Extension: x.Extension, Tool: x.Tool, Method: x.Method, Policy: q.Policy,
 			Reason: reason, Arguments: display.Cut(string(shown), maxPreview), Hash: hash, Decision: x.ID, Since: now, Expires: now.Add(expiry), Waiting: true,
 		},
@@ -156,9 +155,9 @@ func newQuestion(ctx context.Context, x *governance.Exchange, q governance.Quest
 	}, nil
 }
 
-// add adds q, or attaches its caller to an equal question that has none. approver is the
-// person who has approved that question already; the approval is then used up.
-func (s *Store) add(q *question) (_ *question, approver string, err error) {
+// add adds q, or attaches its caller to an equal request that has none. approver is the
+// person who has approved that request already; the approval is then used up.
+func (s *Store) add(q *pendingRequest) (_ *pendingRequest, approver string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(time.Now())
@@ -178,7 +177,7 @@ func (s *Store) add(q *question) (_ *question, approver string, err error) {
 		}
 	}
 	if len(s.pending) >= maxPending || fromCaller >= maxPerCaller {
-		return nil, "", fmt.Errorf("%d questions wait for an answer already, %d of this caller: answer some of them first", len(s.pending), fromCaller)
+		return nil, "", fmt.Errorf("%d approval requests wait for an answer already, %d of this caller: answer some of them first", len(s.pending), fromCaller)
 	}
 	s.pending = append(s.pending, q)
 	s.changeLocked()
@@ -186,7 +185,7 @@ func (s *Store) add(q *question) (_ *question, approver string, err error) {
 }
 
 // abandon records that the caller of q no longer waits.
-func (s *Store) abandon(ctx context.Context, q *question) (approved bool, by string, err error) {
+func (s *Store) abandon(ctx context.Context, q *pendingRequest) (approved bool, by string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -203,13 +202,13 @@ func (s *Store) abandon(ctx context.Context, q *question) (approved bool, by str
 	return false, "", ctx.Err()
 }
 
-// Approve allows the call of question id once: now if its caller waits, else when the same
-// caller repeats the same call before the question expires. by names the person.
+// Approve allows the call of request id once: now if its caller waits, else when the same
+// caller repeats the same call before the request expires. by names the person.
 func (s *Store) Approve(id, by string) error {
 	return s.resolve(id, answer{true, by})
 }
 
-// Deny denies the call of question id. reason may be "".
+// Deny denies the call of request id. reason may be "".
 func (s *Store) Deny(id, by, reason string) error {
 	if reason != "" {
 		by += ": " + reason
@@ -224,7 +223,7 @@ func (s *Store) resolve(id string, a answer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(time.Now())
-	i := slices.IndexFunc(s.pending, func(q *question) bool { return q.ID == id })
+	i := slices.IndexFunc(s.pending, func(q *pendingRequest) bool { return q.ID == id })
 	if i < 0 {
 		return fmt.Errorf("%s: %w", id, ErrUnknown)
 	}
@@ -244,14 +243,14 @@ func (s *Store) resolve(id string, a answer) error {
 	return nil
 }
 
-// List returns the pending questions, the oldest first.
-func (s *Store) List() []Question {
+// List returns the pending requests, the oldest first.
+func (s *Store) List() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expireLocked(time.Now())
-	list := make([]Question, len(s.pending))
+	list := make([]Request, len(s.pending))
 	for i, q := range s.pending {
-		list[i] = q.Question
+		list[i] = q.Request
 	}
 	return list
 }
@@ -274,11 +273,11 @@ func (s *Store) removeLocked(i int) {
 	s.changeLocked()
 }
 
-// expireLocked removes expired questions without a caller. The others end with the ctx of
+// expireLocked removes expired requests without a caller. The others end with the ctx of
 // their caller.
 func (s *Store) expireLocked(now time.Time) {
 	before := len(s.pending)
-	s.pending = slices.DeleteFunc(s.pending, func(q *question) bool { return !q.Waiting && !now.Before(q.Expires) })
+	s.pending = slices.DeleteFunc(s.pending, func(q *pendingRequest) bool { return !q.Waiting && !now.Before(q.Expires) })
 	if len(s.pending) < before {
 		s.changeLocked()
 	}

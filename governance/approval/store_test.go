@@ -20,7 +20,7 @@ func exchange(caller, arguments string) *governance.Exchange {
 		Request: []byte(`{"name":"ext_files_delete","arguments":` + arguments + `,"_meta":{"progressToken":` + fmt.Sprint(time.Now().Nanosecond()) + `}}`)}
 }
 
-var asked = governance.Question{Policy: "ask", Flow: governance.Request, Reason: "may it?", Expiry: time.Minute}
+var asked = governance.ApprovalRequest{Policy: "ask", Flow: governance.Request, Reason: "may it?", Expiry: time.Minute}
 
 type result struct {
 	approved bool
@@ -28,7 +28,7 @@ type result struct {
 	err      error
 }
 
-// ask calls Ask in the background and returns once the question is pending.
+// ask calls Ask in the background and returns once the request is pending.
 func ask(ctx context.Context, s *Store, x *governance.Exchange) <-chan result {
 	done := make(chan result, 1)
 	go func() {
@@ -154,14 +154,14 @@ func TestApprovalExpires(t *testing.T) {
 			t.Error("an approval that has expired was used")
 		}
 		if list := s.List(); len(list) != 0 {
-			t.Errorf("a question that has expired stays: %+v", list)
+			t.Errorf("a request that has expired stays: %+v", list)
 		}
 	})
 }
 
-// TestRetryJoinsItsQuestion repeats a call before anybody has answered: the question keeps
+// TestRetryJoinsItsRequest repeats a call before anybody has answered: the request keeps
 // its id.
-func TestRetryJoinsItsQuestion(t *testing.T) {
+func TestRetryJoinsItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func TestRetryJoinsItsQuestion(t *testing.T) {
 		<-done
 		id := s.List()[0].ID
 		again := ask(t.Context(), s, exchange("ann", `{}`))
-		beside := ask(t.Context(), s, exchange("ann", `{}`)) // a concurrent equal call gets a question of its own
+		beside := ask(t.Context(), s, exchange("ann", `{}`)) // a concurrent equal call gets a request of its own
 		if list := s.List(); len(list) != 2 || list[0].ID != id || !list[0].Waiting {
 			t.Fatalf("%+v", list)
 		}
@@ -192,7 +192,7 @@ func TestRetryJoinsItsQuestion(t *testing.T) {
 	})
 }
 
-// TestPipelineAsks answers the question of a pipeline, once in time and once too late.
+// TestPipelineAsks answers the approval request of a pipeline, once in time and once too late.
 func TestPipelineAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Options{})
@@ -235,7 +235,7 @@ func (asks) Decide(_ context.Context, flow governance.Flow, _ *governance.Exchan
 	return governance.Decision{Action: governance.Ask, Reason: "may it?", Expiry: time.Minute}, nil
 }
 
-func TestStrictQuestionEndsWithItsCall(t *testing.T) {
+func TestStrictRequestEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Options{Strict: true})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -248,7 +248,7 @@ func TestStrictQuestionEndsWithItsCall(t *testing.T) {
 	})
 }
 
-func TestQuestionsAreBounded(t *testing.T) {
+func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Options{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +259,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 		if _, _, err := s.Ask(ctx, exchange("caller0", `{}`), asked); err == nil || !strings.Contains(err.Error(), "32 of this caller") {
 			t.Error(err)
 		}
-		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 questions wait") {
+		if _, _, err := s.Ask(ctx, exchange("somebody", `{}`), asked); err == nil || !strings.Contains(err.Error(), "256 approval requests wait") {
 			t.Error(err)
 		}
 		cancel()

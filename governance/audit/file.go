@@ -8,8 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
+
+	"github.com/exthost/exthost/internal/rotate"
 )
 
 // maxLine bounds a line that is read; the lines written are far shorter.
@@ -129,7 +130,6 @@ func (f *file) append(records []byte) (rest []byte, err error) {
 	return nil, nil
 }
 
-// appendHead appends the first line of a file.
 func (f *file) appendHead(buf []byte, last link) ([]byte, link) {
 	r := Record{Kind: KindHead, Time: time.Now().UTC()}
 	if last.Seq > 0 {
@@ -157,23 +157,8 @@ func (f *file) writeAtEnd(buf []byte) error {
 // rotate renames the file to .1, increments the number of the older ones, and creates a new
 // file. It may be called again after an error.
 func (f *file) rotate() error {
-	if _, err := os.Lstat(f.path); err == nil {
-		for i := f.keep; i > 0; i-- {
-			from := f.path
-			if i > 1 {
-				from = rotated(f.path, i-1)
-			}
-			if err := os.Rename(from, rotated(f.path, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		if f.keep == 0 {
-			if err := os.Remove(f.path); err != nil {
-				return err
-			}
-		}
-	}
-	for i := f.keep + 1; os.Remove(rotated(f.path, i)) == nil; i++ { // left from a larger keep
+	if err := rotate.Shift(f.path, f.keep); err != nil {
+		return err
 	}
 	next, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -184,9 +169,8 @@ func (f *file) rotate() error {
 	return errors.Join(old.Close(), syncDir(filepath.Dir(f.path)))
 }
 
-func rotated(path string, n int) string { return path + "." + strconv.Itoa(n) }
+func rotated(path string, n int) string { return rotate.Name(path, n) }
 
-// syncDir syncs the directory entries of dir.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -199,7 +183,6 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// close closes the file and releases the lock.
 func (f *file) close() error {
 	var err error
 	if f.f != nil {

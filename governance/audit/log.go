@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,7 @@ func Open(o Options) (*Log, error) {
 		o.MaxSize = DefaultMaxSize
 	}
 	o.MaxSize = max(o.MaxSize, minMaxSize)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	f, torn, err := openFile(o)
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)

@@ -57,7 +57,7 @@ type Record struct {
 	Outcome    Outcome   `json:"outcome,omitempty"`
 	Policy     string    `json:"policy,omitempty"`      // that determined the outcome
 	Code       string    `json:"code,omitempty"`        // of the decision
-	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's question
+	ApprovedBy string    `json:"approved_by,omitempty"` // the person who answered a policy's approval request
 	Failure    string    `json:"failure,omitempty"`     // the kind of error
 	Error      string    `json:"error,omitempty"`       // its message, masked and truncated
 	Replayed   bool      `json:"replayed,omitempty"`
@@ -141,7 +141,6 @@ func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error)
 	return p, err
 }
 
-// oneLine returns raw without line breaks.
 func oneLine(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
 		return raw

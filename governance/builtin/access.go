@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -35,12 +37,12 @@ type accessConfig struct {
 var listMethods = []string{protocol.MethodToolsList, "resources/list", "resources/templates/list", "prompts/list"}
 
 type accessRule struct {
-	Effect     string           `json:"effect"`
-	Callers    governance.Globs `json:"callers"`
-	Tools      governance.Globs `json:"tools"`
-	Extensions governance.Globs `json:"extensions"`
-	Methods    governance.Globs `json:"methods"`
-	Reason     string           `json:"reason"`
+	Effect     string    `json:"effect"`
+	Callers    glob.List `json:"callers"`
+	Tools      glob.List `json:"tools"`
+	Extensions glob.List `json:"extensions"`
+	Methods    glob.List `json:"methods"`
+	Reason     string    `json:"reason"`
 }
 
 const (
@@ -64,7 +66,7 @@ func newAccess(s governance.Spec) (governance.Policy, error) {
 		} else {
 			errs = append(errs, settings.OneOf(place+".effect", &r.Effect, allowed, denied))
 		}
-		for _, globs := range []governance.Globs{r.Callers, r.Tools, r.Extensions, r.Methods} {
+		for _, globs := range []glob.List{r.Callers, r.Tools, r.Extensions, r.Methods} {
 			if err := globs.Check(); err != nil {
 				errs = append(errs, settings.Wrong("config."+place, "%w", err))
 			}
@@ -83,10 +85,7 @@ func (p *access) Decide(_ context.Context, flow governance.Flow, x *governance.E
 		return governance.Decision{}, nil
 	}
 	if reason == "" {
-		what := x.Tool
-		if what == "" {
-			what = x.Method
-		}
+		what := cmp.Or(x.Tool, x.Method)
 		reason = fmt.Sprintf("caller %q may not use %s", x.Caller, what)
 	}
 	return governance.Decision{Action: governance.Deny, Code: "unauthorized", Reason: reason}, nil
@@ -112,6 +111,6 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 }
 
 func (r *accessRule) fits(x *governance.Exchange) bool {
-	fits := func(globs governance.Globs, name string) bool { return len(globs) == 0 || globs.Match(name) }
+	fits := func(globs glob.List, name string) bool { return len(globs) == 0 || globs.Match(name) }
 	return fits(r.Callers, x.Caller) && fits(r.Tools, x.Tool) && fits(r.Extensions, x.Extension) && fits(r.Methods, x.Method)
 }

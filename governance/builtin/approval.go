@@ -13,7 +13,7 @@ import (
 // each matching tool call, or about every request of the methods that its match names:
 //
 //	reason: this touches production   # shown to the person
-//	expiry: 10m                       # how long the question waits; default 5m
+//	expiry: 10m                       # how long the approval request waits; default 5m
 //
 // An approval is valid for one call with the same caller, tool and arguments: the waiting
 // one, or, when its caller has canceled, the same call repeated before the expiry. Without
@@ -23,7 +23,6 @@ type approvalConfig struct {
 	Expiry settings.Duration `json:"expiry"`
 }
 
-// approval is the policy approval.
 type approval struct {
 	decision governance.Decision
 	methods  bool

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"container/list"
 
 	"github.com/exthost/exthost/governance"
@@ -41,7 +42,10 @@ func (r *lru[K, V]) get(key K) *V {
 	return &e.Value.(*lruEntry[K, V]).value
 }
 
-// sessionKey identifies a session. Callers without a session are distinguished by name.
+// sessionKey identifies a session. Callers without a session are distinguished by name and
+// by what is known of their client.
 type sessionKey struct{ caller, session string }
 
-func keyOf(x *governance.Exchange) sessionKey { return sessionKey{x.Caller, x.Session} }
+func keyOf(x *governance.Exchange) sessionKey { return sessionKey{x.Caller, sessionOf(x)} }
+
+func sessionOf(x *governance.Exchange) string { return cmp.Or(x.Session, x.Instance) }

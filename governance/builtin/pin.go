@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -28,7 +30,7 @@ type pinConfig struct {
 // removes held tools from lists.
 type Pin struct {
 	file       string
-	extensions governance.Globs
+	extensions glob.List
 	pins       *pins.Pins // nil until Open
 }
 
@@ -49,9 +51,7 @@ func newPin(s governance.Spec) (governance.Policy, error) {
 
 // Open opens the lock file of the config, or fallback when the config names none.
 func (p *Pin) Open(fallback string) (err error) {
-	if p.file == "" {
-		p.file = fallback
-	}
+	p.file = cmp.Or(p.file, fallback)
 	p.pins, err = pins.Open(p.file)
 	return err
 }
@@ -79,7 +79,7 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 		return governance.Decision{}, nil
 	}
 	return governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged),
-		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with exthost policy pins approve %s %s",
+		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with exthost tools accept %s %s",
 			x.Tool, x.Extension, tool)}, nil
 }
 

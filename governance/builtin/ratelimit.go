@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,8 @@ func newRateLimit(s governance.Spec) (governance.Policy, error) {
 }
 
 func (l *rateLimit) normalize(place string) error {
-	if l.Window == 0 {
-		l.Window = settings.Duration(time.Minute)
-	}
-	if l.Burst == 0 {
-		l.Burst = l.Calls
-	}
+	l.Window = cmp.Or(l.Window, settings.Duration(time.Minute))
+	l.Burst = cmp.Or(l.Burst, l.Calls)
 	var errs []error
 	if l.Calls <= 0 || l.Burst < 0 {
 		errs = append(errs, settings.Wrong("config."+place, "calls and burst are counts above 0"))
@@ -108,7 +105,7 @@ func (p *rateLimiter) bucket(i int, x *governance.Exchange) *rate.Limiter {
 		case "caller":
 			key.caller = x.Caller
 		case "session":
-			key.session = x.Session
+			key.caller, key.session = x.Caller, sessionOf(x)
 		case "tool":
 			key.tool = x.Tool
 		case "extension":

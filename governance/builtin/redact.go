@@ -11,7 +11,6 @@ import (
 	"github.com/exthost/exthost/internal/redact"
 )
 
-// codeSecret is the code of a denial by this policy.
 const codeSecret = "secret_found"
 
 // redactConfig is the config of the built-in policy redact, which masks secrets and

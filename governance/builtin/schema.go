@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
 	"github.com/exthost/exthost/governance/internal/strictjson"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -31,17 +32,17 @@ import (
 // another, and may contain internal references only.
 type schemaConfig struct {
 	Schemas []struct {
-		Tools     governance.Globs `json:"tools"`
-		Arguments json.RawMessage  `json:"arguments"`
-		Result    json.RawMessage  `json:"result"`
-		Error     json.RawMessage  `json:"error"`
+		Tools     glob.List       `json:"tools"`
+		Arguments json.RawMessage `json:"arguments"`
+		Result    json.RawMessage `json:"result"`
+		Error     json.RawMessage `json:"error"`
 	} `json:"schemas"`
 }
 
 type schemas []toolSchemas
 
 type toolSchemas struct {
-	tools     governance.Globs
+	tools     glob.List
 	arguments *jsonschema.Schema // nil: not validated
 	result    *jsonschema.Schema
 	failure   *jsonschema.Schema // of an error in place of a result
@@ -162,8 +163,7 @@ func denyMismatch(flow governance.Flow, x *governance.Exchange, err error) gover
 		what = "the result of %s breaks the operator's schema"
 	}
 	d := governance.Decision{Action: governance.Deny, Reason: fmt.Sprintf(what, x.Tool)}
-	var invalid *jsonschema.ValidationError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		found := slices.Sorted(slices.Values(faults(invalid, nil)))
 		d.Reason += ": " + strings.Join(found[:min(len(found), maxFaults)], ", ")
 	}

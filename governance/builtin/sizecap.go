@@ -25,8 +25,8 @@ type Offloader interface{ OffloadTo(store *results.Store) }
 //
 // The preview names a handle, with which the model reads on by calling the tool
 // exthost_result_page. That tool is listed while such a policy exists. The stored text is
-// the one that this policy receives, so its default priority is 1000, after policies that
-// mask. Category content only.
+// the one that this policy receives, so it runs after all
+// other content policies, unless a priority is stated. Category content only.
 type sizeCapConfig struct {
 	MaxBytes     int `json:"max_bytes"`
 	PreviewBytes int `json:"preview_bytes"`

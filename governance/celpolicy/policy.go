@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
+	"github.com/exthost/exthost/protocol"
 )
 
 // config is the config of the built-in policy cel, which decides by an expression of the
@@ -30,11 +31,14 @@ import (
 // and flow (request, response) are strings; arguments holds the tool's arguments, or the
 // params of another method; result is null in the request flow. error is null, or
 // {code, message, data} when the extension answered with an error; result then is
-// {content, isError, structuredContent} with that message and data. Whole numbers are int,
-// others double. An expression that uses result or error runs in the response flow, one that
+// {content, isError, structuredContent} with that message and data. In category
+// authentication, headers is the map of the request's HTTP headers by name in lower case, or
+// null when the call did not come over HTTP. Whole numbers are int, others double. An expression that uses result or error runs in the response flow, one that
 // uses flow in both, any other in the request flow. A missing member is an error, and a
 // required policy then ends the call with governance_unavailable: test has(arguments.x), or
-// use arguments.?x.orValue(""). So is a text of more than 1 MiB for an expression that calls
+// use arguments.?x.orValue(""). An expression that reads members of result.structuredContent
+// meets errors too, whose data has others, and a required policy then withholds the text of
+// the error: begin with error == null &&, if errors may pass unseen. So is a text of more than 1 MiB for an expression that calls
 // matches.
 type config struct {
 	When    string            `json:"when"`
@@ -64,7 +68,7 @@ func New(s governance.Spec) (governance.Policy, error) {
 	if p.When == "" {
 		return nil, settings.Wrong("config.when", `is missing; such as tool == "ext_shell_run"`)
 	}
-	env, err := newEnv()
+	env, err := newEnv(s.Category)
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +94,14 @@ func Check(s governance.Spec) []governance.Problem {
 	return settings.Problems(err)
 }
 
-func newEnv() (*cel.Env, error) {
+func newEnv(c governance.Category) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
 		cel.Variable("arguments", cel.DynType), cel.Variable("result", cel.DynType), cel.Variable("error", cel.DynType)}
 	for _, name := range []string{"method", "caller", "session", "extension", "tool", "direction", "flow"} {
 		options = append(options, cel.Variable(name, cel.StringType))
+	}
+	if c == governance.Authentication {
+		options = append(options, cel.Variable("headers", cel.DynType))
 	}
 	return cel.NewEnv(options...)
 }
@@ -126,13 +133,16 @@ func compile(env *cel.Env, text string, t *cel.Type, uses map[string]bool) (cel.
 }
 
 // Decide implements [governance.Policy].
-func (p *policy) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+func (p *policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	failed := x.Failure != nil && x.Response == nil // with an error that holds no text of the extension
 	if flow == governance.Request && !p.request || flow == governance.Response && (!p.response || failed) {
 		return governance.Decision{}, nil
 	}
-	vars := &variables{flow: flow, x: x, matches: p.matches}
+	vars := &variables{flow: flow, x: x, headers: protocol.HeadersOf(ctx), matches: p.matches}
 	holds, _, err := p.when.Eval(vars)
+	if err != nil && x.Failure != nil {
+		err = fmt.Errorf("%w; test error == null first, because an error has no members of a result", err)
+	}
 	if err = cmp.Or(vars.err, err); err != nil { // vars.err first: a variable that cannot be decoded may look absent to the expression
 		return governance.Decision{}, err
 	}

@@ -128,6 +128,28 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
+// Only policies of category authentication know headers, which are null outside of HTTP.
+func TestHeaders(t *testing.T) {
+	s := spec(t, `{"when": "headers == null || headers.?authorization.orValue('') != 'Bearer x'"}`)
+	if problems := celpolicy.Check(s); len(problems) != 1 || !strings.Contains(problems[0].Message, "undeclared reference to 'headers'") {
+		t.Errorf("category authorization: %v", problems)
+	}
+	s.Category = governance.Authentication
+	p, err := celpolicy.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := call("ext_a_b", "{}")
+	for want, headers := range map[governance.Action]map[string]string{governance.Allow: {"authorization": "Bearer x"}, governance.Deny: nil} {
+		if d, err := p.Decide(protocol.WithHeaders(t.Context(), headers), governance.Request, &x); err != nil || d.Action != want {
+			t.Errorf("%v: %+v, %v", headers, d, err)
+		}
+	}
+	if d, err := p.Decide(protocol.WithHeaders(t.Context(), map[string]string{}), governance.Request, &x); err != nil || d.Action != governance.Deny {
+		t.Errorf("without the header: %+v, %v", d, err)
+	}
+}
+
 // FuzzConfigs makes policies of any config, and has those that can be made decide.
 func FuzzConfigs(f *testing.F) {
 	f.Add(`{"when":"has(arguments.a)","message":"tool","action":"ask","expiry":"1m"}`, `{"a":[1,{"b":null}]}`)

@@ -22,6 +22,7 @@ const maxMatched = 1 << 20
 type variables struct {
 	flow              governance.Flow
 	x                 *governance.Exchange
+	headers           map[string]string // nil: the call did not come over HTTP
 	arguments, result any
 	failure           map[string]any // the error of the extension
 	matches           bool           // texts are bounded by maxMatched
@@ -48,6 +49,11 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.x.Direction(), true
 	case "flow":
 		return string(v.flow), true
+	case "headers":
+		if v.headers == nil {
+			return nil, true
+		}
+		return v.headers, true
 	case "arguments":
 		if v.arguments == nil {
 			v.arguments = v.decode(argumentsOf(v.x), strictjson.Arguments)

@@ -41,7 +41,6 @@ func Matrix(t *testing.T, start func(t *testing.T, s governance.Spec) governance
 	}
 }
 
-// cell is one combination.
 type cell struct {
 	spec governance.Spec
 	flow governance.Flow
@@ -165,8 +164,7 @@ func (e *effect) explain(trace governance.Trace, c cell, later *watcher) {
 
 func (e *effect) observe(t *testing.T, err error, x *governance.Exchange) {
 	e.Kind, e.Received, e.Verdict = protocol.KindOf(err), string(x.Response), x.Verdict
-	var refused *protocol.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*protocol.Error](err); ok {
 		if err := json.Unmarshal(refused.Data, &e.Refusal); err != nil {
 			t.Error(err)
 		}

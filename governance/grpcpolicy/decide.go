@@ -30,7 +30,7 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 	if l == nil {
 		return governance.Decision{}, protocol.Errorf(protocol.NotReady, "its process is not running")
 	}
-	m := s.message(flow, x)
+	m := s.message(ctx, flow, x)
 	ask, rpc := l.client.HandleRequest, "HandleRequest"
 	if flow == governance.Response {
 		ask, rpc = l.client.HandleResponse, "HandleResponse"
@@ -45,11 +45,14 @@ func (s *Service) Decide(ctx context.Context, flow governance.Flow, x *governanc
 }
 
 // message encodes x as a message of the service.
-func (s *Service) message(flow governance.Flow, x *governance.Exchange) *pluginv1.PluginHandleRequest {
+func (s *Service) message(ctx context.Context, flow governance.Flow, x *governance.Exchange) *pluginv1.PluginHandleRequest {
 	m := &pluginv1.PluginHandleRequest{
 		Flow: string(flow), Method: x.Method, Caller: x.Caller, Server: x.Extension,
 		ToolName: x.Tool, RoutingKey: x.Session, RequestJson: x.Request,
 		Metadata: map[string]string{"request_id": x.ID, "direction": direction(x)},
+	}
+	for name, value := range protocol.HeadersOf(ctx) {
+		m.Metadata["header."+name] = value
 	}
 	switch {
 	case hasArguments(x.Method):

@@ -76,41 +76,50 @@ func TestMessage(t *testing.T) {
 		flow     governance.Flow
 		x        governance.Exchange
 		want     *message
+		headers  map[string]string
 	}{
+		"over HTTP": {governance.Content, governance.Request,
+			governance.Exchange{ID: "d1", Method: "tools/list", ToChild: true, Request: json.RawMessage(`{}`)},
+			&message{Flow: "request", Method: "tools/list", RequestJson: []byte(`{}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "header.authorization": "Bearer x"}},
+			map[string]string{"authorization": "Bearer x"}},
 		"tools/call": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "tools/call", Caller: "ann", Session: "s1", Extension: "files", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{"n":12345678901234567890}}`)},
-			&message{Flow: "request", Method: "tools/call", Caller: "ann", Server: "files", RoutingKey: "s1", RequestJson: []byte(`{"n":12345678901234567890}`), Metadata: request}},
+			&message{Flow: "request", Method: "tools/call", Caller: "ann", Server: "files", RoutingKey: "s1", RequestJson: []byte(`{"n":12345678901234567890}`), Metadata: request}, nil},
 		"its result": {governance.Content, governance.Response,
 			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read"}`), Response: json.RawMessage(`{"content":[]}`)},
-			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"content":[]}`), Metadata: request}},
+			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"content":[]}`), Metadata: request}, nil},
 		"prompts/get": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "prompts/get", ToChild: true, Request: json.RawMessage(`{"name":"greet","arguments":{"who":"x"}}`)},
-			&message{Flow: "request", Method: "prompts/get", PromptName: "greet", RequestJson: []byte(`{"who":"x"}`), Metadata: request}},
+			&message{Flow: "request", Method: "prompts/get", PromptName: "greet", RequestJson: []byte(`{"who":"x"}`), Metadata: request}, nil},
 		"resources/read": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "resources/read", ToChild: true, Request: json.RawMessage(`{"uri":"file:///a"}`)},
-			&message{Flow: "request", Method: "resources/read", ResourceUri: "file:///a", RequestJson: []byte(`{"uri":"file:///a"}`), Metadata: request}},
+			&message{Flow: "request", Method: "resources/read", ResourceUri: "file:///a", RequestJson: []byte(`{"uri":"file:///a"}`), Metadata: request}, nil},
 		"any other": {governance.Content, governance.Request,
 			governance.Exchange{ID: "d1", Method: "sampling/createMessage", Request: json.RawMessage(`{"messages":[]}`)},
-			&message{Flow: "request", Method: "sampling/createMessage", RequestJson: []byte(`{"messages":[]}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_caller"}}},
+			&message{Flow: "request", Method: "sampling/createMessage", RequestJson: []byte(`{"messages":[]}`), Metadata: map[string]string{"request_id": "d1", "direction": "to_caller"}}, nil},
 		"an extension's own error": {governance.Content, governance.Response,
 			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read"}`),
 				Response: json.RawMessage(`{"code":-1,"message":"no such file"}`), Failure: &protocol.Error{Kind: protocol.ExtensionError, Message: "no such file"}},
 			&message{Flow: "response", Method: "tools/call", ResponseJson: []byte(`{"code":-1,"message":"no such file"}`),
-				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "extension_error"}}},
+				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "extension_error"}}, nil},
 		"audit of a denial": {governance.Audit, governance.Response,
 			governance.Exchange{ID: "d1", Method: "tools/call", ToChild: true, Request: json.RawMessage(`{"name":"read","arguments":{}}`),
 				Failure: &protocol.Error{Kind: protocol.Rejected, Message: "no"}, Verdict: governance.Verdict{Action: governance.Deny, Policy: "gate", Code: "c"}},
 			&message{Flow: "response", Method: "tools/call", RequestJson: []byte(`{}`),
 				ResponseJson: []byte(`{"code":-32031,"message":"no (rejected)","data":{"kind":"rejected"}}`),
-				Metadata:     map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "rejected", "decision": "deny", "code": "c", "policy": "gate", "decision_id": "d1"}}},
+				Metadata:     map[string]string{"request_id": "d1", "direction": "to_extension", "error_kind": "rejected", "decision": "deny", "code": "c", "policy": "gate", "decision_id": "d1"}}, nil},
 		"audit of a success": {governance.Audit, governance.Response,
 			governance.Exchange{ID: "d1", Method: "tools/list", ToChild: true, Response: json.RawMessage(`{"tools":[]}`)},
 			&message{Flow: "response", Method: "tools/list", ResponseJson: []byte(`{"tools":[]}`),
-				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "decision": "allow", "code": "", "policy": "", "decision_id": "d1"}}},
+				Metadata: map[string]string{"request_id": "d1", "direction": "to_extension", "decision": "allow", "code": "", "policy": "", "decision_id": "d1"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.x.Tool, tt.want.ToolName = "tell", "tell" // answers with the message it got
-			d, err := policies[tt.category].ask(tt.flow, &tt.x)
+			ctx := t.Context()
+			if tt.headers != nil {
+				ctx = protocol.WithHeaders(ctx, tt.headers)
+			}
+			d, err := policies[tt.category].Decide(ctx, tt.flow, &tt.x)
 			if err != nil || d.Action != governance.Deny {
 				t.Fatalf("decision: %+v, %v", d, err)
 			}

@@ -1,6 +1,7 @@
 package grpcpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -73,9 +74,7 @@ var _ governance.Policy = (*Service)(nil)
 
 // New returns a service that has not been started.
 func New(o Options) *Service {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Service{o: o}
 }
 

@@ -132,7 +132,6 @@ type pluginError struct {
 	Details json.RawMessage `json:"details"`
 }
 
-// invoke calls the hook with one payload.
 func (p *Policy) invoke(ctx context.Context, h *hook, payload, state json.RawMessage) (*answer, error) {
 	b := append(make([]byte, 0, len(payload)+len(state)+len(p.name)+128), `{"hook_type":"`...)
 	b = append(append(b, h.name...), `","plugin_name":`...)

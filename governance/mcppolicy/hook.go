@@ -12,7 +12,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// hook is a hook of the plugin API.
 type hook struct {
 	name string
 	flow governance.Flow

@@ -83,7 +83,6 @@ type config struct {
 	Hooks []string `json:"hooks"`
 }
 
-// config calls get_plugin_config.
 func (p *Policy) config(ctx context.Context) (config, error) {
 	var c config
 	texts, err := p.call(ctx, "get_plugin_config", rawjson.Set(json.RawMessage("{}"), "name", rawjson.AppendText(nil, p.name)))
@@ -104,7 +103,6 @@ func (p *Policy) config(ctx context.Context) (config, error) {
 	return c, nil
 }
 
-// notFound returns an error that lists the plugins of the server.
 func (p *Policy) notFound(ctx context.Context) error {
 	texts, err := p.call(ctx, "get_plugin_configs", json.RawMessage("{}"))
 	if err != nil {

@@ -27,7 +27,6 @@ type state struct {
 // cost is the approximate memory use.
 func (s state) cost() int { return len(s.id) + len(s.raw) + 256 }
 
-// put stores raw for the exchange id.
 func (s *states) put(id string, raw json.RawMessage) {
 	if id == "" {
 		return
@@ -46,7 +45,6 @@ func (s *states) put(id string, raw json.RawMessage) {
 	}
 }
 
-// take removes and returns the entry of id, nil when there is none.
 func (s *states) take(id string) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

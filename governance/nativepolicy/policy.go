@@ -32,7 +32,7 @@ func New(s governance.Spec, c Caller) *Policy { return &Policy{s.Category, c} }
 // Decide implements [governance.Policy]. Its errors are those of the Caller, and
 // invalid_response.
 func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	answer, err := p.caller.Call(ctx, protocol.MethodDecide, p.params(flow, x))
+	answer, err := p.caller.Call(ctx, protocol.MethodDecide, p.params(ctx, flow, x))
 	if err != nil {
 		return governance.Decision{}, err
 	}
@@ -44,7 +44,7 @@ func (p *Policy) Decide(ctx context.Context, flow governance.Flow, x *governance
 }
 
 // params encodes x as [protocol.DecideParams] and copies its JSON byte for byte.
-func (p *Policy) params(flow governance.Flow, x *governance.Exchange) json.RawMessage {
+func (p *Policy) params(ctx context.Context, flow governance.Flow, x *governance.Exchange) json.RawMessage {
 	direction := "to_caller"
 	if x.ToChild {
 		direction = "to_extension"
@@ -63,6 +63,10 @@ func (p *Policy) params(flow governance.Flow, x *governance.Exchange) json.RawMe
 		if len(value) > 0 {
 			b = append(append(append(append(b, `,"`...), key...), `":`...), value...)
 		}
+	}
+	if headers := protocol.HeadersOf(ctx); headers != nil {
+		text, _ := json.Marshal(headers) // strings always encode
+		raw("headers", text)
 	}
 	raw("request", x.Request)
 	if flow == governance.Response {

@@ -132,6 +132,25 @@ func TestParams(t *testing.T) {
 	}
 }
 
+// The headers of an HTTP request come before the payload; none are absent, not empty.
+func TestHeaders(t *testing.T) {
+	for want, headers := range map[string]map[string]string{
+		`{"flow":"request","direction":"to_extension","method":"tools/list","request":{}}`:                                            nil,
+		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{},"request":{}}`:                               {},
+		`{"flow":"request","direction":"to_extension","method":"tools/list","headers":{"authorization":"Bearer \"x\""},"request":{}}`: {"authorization": `Bearer "x"`},
+	} {
+		s := &script{answer: `{"decision":"allow"}`}
+		x := &governance.Exchange{Method: "tools/list", ToChild: true, Request: json.RawMessage(`{}`)}
+		p := nativepolicy.New(governance.Spec{Category: governance.Authentication}, s)
+		if _, err := p.Decide(protocol.WithHeaders(t.Context(), headers), governance.Request, x); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(want, string(s.params)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // FuzzDecide checks that only an explicit allow allows.
 func FuzzDecide(f *testing.F) {
 	for _, s := range []string{`{"decision":"allow"}`, `{"decision":"deny"}`, `{"decision":"modify","request":{}}`, `{"decision":"allow","decision":"deny"}`} {

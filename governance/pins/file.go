@@ -9,12 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/exthost/exthost/internal/atomicfile"
 )
 
 // version is the format of the file.
 const version = 1
 
-// lockFile is the content of the file.
 type lockFile struct {
 	Version int   `json:"version"`
 	Tools   table `json:"tools"` // by extension and tool
@@ -78,17 +79,8 @@ func store(path string, tools table) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
+	if err := atomicfile.Write(path, text.Bytes()); err != nil {
 		return fmt.Errorf("pins: %w", err)
-	}
-	_, err = f.Write(text.Bytes())
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("pins: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

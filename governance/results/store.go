@@ -61,7 +61,6 @@ type Store struct {
 	expires *time.Timer
 }
 
-// entry is one result.
 type entry struct {
 	owner Owner
 	size  int64

@@ -1,6 +1,7 @@
 package accesstoken
 
 import (
+	"cmp"
 	"context"
 	"crypto/rsa"
 	"encoding/json"
@@ -164,10 +165,7 @@ func (v *Verifier) get(ctx context.Context, at string, into any) error {
 	if err != nil {
 		return err
 	}
-	client := v.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
+	client := cmp.Or(v.Client, http.DefaultClient)
 	resp, err := client.Do(r)
 	if err != nil {
 		return err

@@ -43,7 +43,6 @@ func FloorVerb(sizes string) {
 	}
 }
 
-// discard reads n bytes.
 func discard(r io.Reader, buf []byte, n int) error {
 	for n > 0 {
 		m, err := r.Read(buf[:min(n, len(buf))])

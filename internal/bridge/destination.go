@@ -61,7 +61,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	events.LogState = logConnection
 	d.Unit = unit.New(env, unit.Options{
 		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
-		Secrets: secrets, MasksAlways: true, BothEras: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,
+		Secrets: secrets, MasksAlways: true, BothVersions: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,
 	})
 	return d
 }

@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"strings"
+
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -31,7 +33,6 @@ func (d *Destination) ToolName(tool string) string {
 	if name := n.byTool[tool]; name != "" {
 		return name
 	}
-	plain := "ext_" + d.ID() + "_" + tool
-	name, _, _ := tools.Register(d.ID(), tool, func(name string) bool { return name != plain || n.taken[name] })
+	name, _, _ := tools.Register(d.ID(), tool, func(name string) bool { return n.taken[name] || !strings.HasSuffix(name, "_"+tool) })
 	return name
 }

@@ -14,10 +14,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/sdk"
 )
 
-// note is one stored note.
 type note struct {
 	ID      int       `json:"id"`
 	Text    string    `json:"text"`
@@ -138,14 +138,5 @@ func (b *notebook) save(all []note) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(b.path), ".notes-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // fails after the rename
-	_, err = tmp.Write(data)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), b.path)
+	return atomicfile.WritePrivate(b.path, data)
 }

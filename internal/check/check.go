@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -45,7 +46,7 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 		if ctx.Err() != nil {
 			return results, ctx.Err()
 		}
-		r := Result{Extension: x.ID, Probe: p.name, About: p.about, Took: time.Since(began)}
+		r := Result{Extension: x.ID, Probe: p.name, About: p.about, Took: protocol.Duration(time.Since(began))}
 		r.Outcome, r.Detail = outcomeOf(err)
 		o.Expected.apply(&r)
 		results = append(results, r)

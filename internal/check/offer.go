@@ -102,7 +102,7 @@ func probeOffer(_ context.Context, s *subject) error {
 func probeNames(_ context.Context, s *subject) error {
 	var hints []string
 	for _, e := range s.entries() {
-		if want := "ext_" + strings.NewReplacer(".", "_").Replace(s.status.ID+"_"+e.Tool); e.Name != want {
+		if !strings.HasSuffix(e.Name, "_"+strings.ReplaceAll(e.Tool, ".", "_")) {
 			hints = append(hints, fmt.Sprintf("%s is registered as %s: a shorter name of A-Z a-z 0-9 _ - would not be changed", e.Tool, e.Name))
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
+
+	"github.com/exthost/exthost/protocol"
 )
 
 // Outcome is the result of a probe.
@@ -22,12 +23,12 @@ const (
 
 // Result is the result of one probe of one extension.
 type Result struct {
-	Extension string        `json:"extension"`
-	Probe     string        `json:"probe"` // stable, kebab-case
-	About     string        `json:"about"` // the property that the probe checks
-	Outcome   Outcome       `json:"outcome"`
-	Detail    string        `json:"detail,omitempty"` // for people; several lines
-	Took      time.Duration `json:"took_ns"`
+	Extension string            `json:"extension"`
+	Probe     string            `json:"probe"` // stable, kebab-case
+	About     string            `json:"about"` // the property that the probe checks
+	Outcome   Outcome           `json:"outcome"`
+	Detail    string            `json:"detail,omitempty"` // for people; several lines
+	Took      protocol.Duration `json:"took_ms"`
 }
 
 // outcomeError is the error of a probe whose outcome is not a failure. With Pass it adds a

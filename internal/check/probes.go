@@ -6,7 +6,6 @@ import (
 	"github.com/exthost/exthost/internal/rawclient"
 )
 
-// probe tests one property.
 type probe struct {
 	name, about string
 	protocols   string // the protocols it applies to, separated by spaces

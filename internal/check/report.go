@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // TAP writes results in the Test Anything Protocol, version 14.
@@ -82,7 +83,7 @@ func JUnit(w io.Writer, results []Result) error {
 		var total float64
 		for _, r := range results {
 			if r.Extension == all.Suites[i].Name {
-				total += r.Took.Seconds()
+				total += time.Duration(r.Took).Seconds()
 			}
 		}
 		all.Suites[i].Time = fmt.Sprintf("%.3f", total)
@@ -96,7 +97,7 @@ func JUnit(w io.Writer, results []Result) error {
 }
 
 func (s *junitSuite) add(r Result) {
-	c := junitCase{Class: r.Extension, Name: r.Probe + ": " + r.About, Time: fmt.Sprintf("%.3f", r.Took.Seconds())}
+	c := junitCase{Class: r.Extension, Name: r.Probe + ": " + r.About, Time: fmt.Sprintf("%.3f", time.Duration(r.Took).Seconds())}
 	first, _, _ := strings.Cut(r.Detail, "\n")
 	s.Tests++
 	switch r.Outcome {

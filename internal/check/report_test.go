@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/exthost/exthost/internal/check"
+	"github.com/exthost/exthost/protocol"
 )
 
 var sample = []check.Result{
-	{Extension: "a", Probe: "ping", About: "ping is answered", Outcome: check.Pass, Took: 1500 * time.Millisecond},
+	{Extension: "a", Probe: "ping", About: "ping is answered", Outcome: check.Pass, Took: protocol.Duration(1500 * time.Millisecond)},
 	{Extension: "a", Probe: "ids", About: "ids come back", Outcome: check.Fail, Detail: "no\nnever <&>"},
 	{Extension: "a", Probe: "stdout", About: "it is clean", Outcome: check.Known, Detail: "later\nnoise"},
 	{Extension: "b", Probe: "calls", About: "calls # 1", Outcome: check.Skip, Detail: "no check.json"},

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,7 +68,6 @@ func (s *subject) entry(tool string) *tools.Entry {
 	return e
 }
 
-// diagnostics returns the host's diagnostics about the extension.
 func (s *subject) diagnostics() (found []protocol.Diagnostic) {
 	for _, d := range s.host.Status().Diagnostics {
 		if d.Extension == s.status.ID || d.Path != "" && d.Path == s.status.Path {
@@ -107,7 +107,6 @@ func (s *subject) client(ctx context.Context) (*rawclient.Client, error) {
 	return c, nil
 }
 
-// close stops the shared process.
 func (s *subject) close() {
 	if s.shared == nil {
 		return
@@ -161,7 +160,6 @@ func callRaw(ctx context.Context, c *rawclient.Client, call *fixtureCall) (text 
 	return text, failed, nil
 }
 
-// textOf returns the text of an answer to a call.
 func textOf(m jsonrpc.Message) (text string, failed bool) {
 	if e := rawclient.Error(m); e != nil {
 		return e.Message, true
@@ -191,9 +189,7 @@ func (m *stderrLines) add(l process.Line) {
 	m.lines += 1 + l.Dropped
 	if l.Level == slog.LevelWarn && !strings.HasPrefix(l.Text, "W!") {
 		m.plain++
-		if m.first == "" {
-			m.first = l.Text
-		}
+		m.first = cmp.Or(m.first, l.Text)
 	}
 }
 

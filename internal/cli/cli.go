@@ -50,7 +50,6 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 	return console.ExitCode(err)
 }
 
-// root is the command tree.
 func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	cmd := console.Group("exthost", "Run extensions for LLM agent loops")
 	for _, g := range []struct {
@@ -70,7 +69,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		}
 		cmd.AddCommand(g.commands...)
 	}
-	cmd.AddCommand(inspect.Version(c), extension())
+	cmd.AddCommand(inspect.Version(c), man(), extension())
 	cmd.Version = inspect.VersionText()
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.Long = "exthost finds extensions in ./extensions, runs them as child processes, keeps them " +

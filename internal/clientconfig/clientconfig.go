@@ -6,15 +6,18 @@ package clientconfig
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
@@ -114,13 +117,10 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{Options: o, path: path, result: &Result{Client: o.From}, used: map[string]bool{}, variables: map[string]string{}}
-	if r.result.Client == "" {
-		r.result.Client = clientOf(path, root)
-	}
-	if r.Workspace == "" {
-		r.Workspace = workspaceOf(path, o.Home)
-	}
+	r := &reader{Options: o, path: path, result: &Result{Client: o.From}, used: map[string]bool{}}
+	r.masker = masker{r.note, map[string]string{}}
+	r.result.Client = cmp.Or(r.result.Client, clientOf(path, root))
+	r.Workspace = cmp.Or(r.Workspace, workspaceOf(path, o.Home))
 	servers, err := r.servers(root)
 	if err != nil {
 		return nil, err
@@ -136,20 +136,69 @@ func Read(path string, data []byte, o Options) (*Result, error) {
 // parse decodes TOML, YAML, or JSON with comments and trailing commas.
 func parse(path string, data []byte) (root map[string]any, err error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark, which Windows programs write
-	if strings.EqualFold(filepath.Ext(path), ".toml") {
-		return root, toml.Unmarshal(data, &root)
+	if !utf8.Valid(data) {
+		return nil, errors.New("it is not UTF-8")
 	}
 	if isYAML(path) {
-		return root, yaml.Unmarshal(data, &root)
+		if err := decodeYAML(data, &root); err != nil {
+			return nil, err
+		}
+		for key, v := range root {
+			root[key] = textKeys(v)
+		}
+		return root, nil
+	}
+	isTOML := strings.EqualFold(filepath.Ext(path), ".toml")
+	if nesting(data, isTOML) > maxNesting {
+		return nil, fmt.Errorf("it is nested deeper than %d levels", maxNesting)
+	}
+	if isTOML {
+		return root, toml.Unmarshal(data, &root)
 	}
 	plain, err := hujson.Standardize(slices.Clone(data))
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}
-	return root, json.Unmarshal(plain, &root)
+	d := json.NewDecoder(bytes.NewReader(plain))
+	d.UseNumber() // an id of 20 digits stays what it is
+	return root, d.Decode(&root)
 }
 
-// clientOf infers the client.
+// decodeYAML decodes the only document of a file.
+func decodeYAML(data []byte, into any) error {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var second yaml.Node
+	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
+		return errors.New("there is a second YAML document; put everything into the first")
+	}
+	return nil
+}
+
+// textKeys turns the keys of YAML's maps that are numbers or booleans into texts, as programs
+// do that read YAML as JSON.
+func textKeys(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = textKeys(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = textKeys(v[key])
+		}
+	case map[any]any:
+		t := make(map[string]any, len(v))
+		for key, member := range v {
+			t[fmt.Sprint(key)] = textKeys(member)
+		}
+		return t
+	}
+	return v
+}
+
 func clientOf(path string, root map[string]any) Client {
 	dir, base := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	switch {
@@ -206,7 +255,6 @@ func inOrder(t map[string]any) iter.Seq2[string, any] {
 	}
 }
 
-// list returns the servers of a file by name.
 func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 	var lists []any
 	switch r.result.Client {
@@ -224,6 +272,9 @@ func (r *reader) list(root map[string]any) (map[string]map[string]any, error) {
 			continue
 		}
 		found = true
+		if table(list) == nil {
+			return nil, errors.New("its servers are no table")
+		}
 		for name, v := range inOrder(table(list)) {
 			if server := table(v); server == nil {
 				r.drop(name, "it is no table")

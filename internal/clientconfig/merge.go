@@ -14,7 +14,7 @@ import (
 // the entries that the existing file has already, which win.
 func Merge(existing, added []byte) (merged []byte, kept []string, err error) {
 	var have, more yaml.Node
-	if err := errors.Join(yaml.Unmarshal(existing, &have), yaml.Unmarshal(added, &more)); err != nil {
+	if err := errors.Join(decodeYAML(existing, &have), decodeYAML(added, &more)); err != nil {
 		return nil, nil, err
 	}
 	if len(have.Content) == 0 { // nothing but comments

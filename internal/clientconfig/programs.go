@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/exthost/exthost/internal/foreign"
 	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
@@ -22,7 +22,6 @@ func isYAML(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// programOf infers the program of a YAML file.
 func programOf(root map[string]any) Client {
 	_, catalog := root["servers"].([]any)
 	switch plugins, _ := root["plugins"].([]any); {
@@ -58,7 +57,6 @@ func (r *reader) servers(root map[string]any) (map[string]map[string]any, error)
 	return r.list(root)
 }
 
-// destinations returns the entries of a file of destinations.
 func (r *reader) destinations(root map[string]any) (map[string]map[string]any, error) {
 	list, wrapped := root["destinations"]
 	if !wrapped {
@@ -104,7 +102,8 @@ func command(server map[string]any, list any) {
 		words = list
 	case []any:
 		for _, w := range list {
-			words = append(words, fmt.Sprint(w))
+			word, _ := scalar(w)
+			words = append(words, word)
 		}
 	}
 	delete(server, "command")
@@ -117,25 +116,21 @@ func command(server map[string]any, list any) {
 	}
 }
 
-// counterparts say what there is instead of a top-level key of another program.
+// counterparts say what there is instead of a top-level key of an mcpv catalog.
 var counterparts = map[string]string{
 	"routeTimeoutSeconds": "extensions.defaults.call_timeout bounds calls", "pingIntervalSeconds": "extensions.defaults.health_interval sends pings",
 	"bootstrapMode": "extensions.defaults.activation says when extensions start", "defaultActivationMode": "extensions.defaults.activation says when extensions start",
 	"bootstrapTimeoutSeconds": "extensions.defaults.start_timeout bounds the start", "rpc": "clients connect over MCP, at server.listen",
 	"observability": "metrics are at /metrics of server.listen", "reloadMode": "extensions.watch applies changes",
 	"toolNamespaceStrategy": "tools are called ext_ID_NAME, and by their own names on /ID/mcp",
-	"plugin_dirs":           "Python classes do not run here", "plugin_settings": "plugins[].timeout and plugins[].required say it for each policy",
 }
 
 // unused notes the top-level keys that are not read.
 func (r *reader) unused(root map[string]any, read ...string) {
 	for key := range inOrder(root) {
-		switch instead := counterparts[key]; {
-		case slices.Contains(read, key):
-		case instead == "":
-			r.note("", "%s has no counterpart here, and is left out", key)
-		default:
-			r.note("", "%s is left out; %s", key, instead)
+		if !slices.Contains(read, key) {
+			instead, _ := foreign.NoEffect(key)
+			r.note("", "%s", leftOut(key, cmp.Or(instead, counterparts[key])))
 		}
 	}
 }
@@ -172,16 +167,16 @@ func (r *reader) catalog(root map[string]any) map[string]map[string]any {
 }
 
 // runtimeOf reads the keys of a catalog's server that [runtime] has too.
-func runtimeOf(f fields) map[string]string {
+func runtimeOf(f *fields) map[string]string {
 	set := make(map[string]string)
 	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
 		if d := f.duration(key, time.Second); d > 0 {
 			set[name] = quote(d.String())
 		}
 	}
-	if n, ok := f["maxConcurrent"].(int); ok && n > 0 {
+	if n, ok := f.set["maxConcurrent"].(int); ok && n > 0 {
 		set["max_in_flight"] = fmt.Sprint(n)
-		delete(f, "maxConcurrent")
+		delete(f.set, "maxConcurrent")
 	}
 	switch f.text("activationMode") {
 	case "always-on":
@@ -198,12 +193,12 @@ func runtimeOf(f fields) map[string]string {
 	return set
 }
 
-// inProcess matches the kind of a plugin that is a Python class.
-var inProcess = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
-
 // policies adds the plugins that can run here to the configuration.
 func (r *reader) policies(list any) {
-	plugins, _ := list.([]any)
+	plugins, is := list.([]any)
+	if list != nil && !is {
+		r.drop("plugins", "it is no list")
+	}
 	var kept []any
 	for i, v := range plugins {
 		p := table(v)
@@ -212,27 +207,18 @@ func (r *reader) policies(list any) {
 			r.drop(name, "it is no table")
 			continue
 		}
-		if kind, _ := p["kind"].(string); kind == "isolated_venv" || inProcess.MatchString(kind) {
-			r.drop(name, "%s is a Python class that runs only inside ContextForge; run it as a plugin server, with kind external and an mcp block, or take a built-in policy", kind)
+		kind, _ := p["kind"].(string)
+		if instead, is := foreign.PythonClass(kind); is {
+			r.drop(name, "%s is a Python class that runs only inside ContextForge; %s", kind, instead)
 			continue
 		}
-		r.maskPlugin(name, p)
+		if !r.Secrets {
+			r.masker.maskTree(&Server{Name: name}, "", p)
+		}
 		kept = append(kept, p)
 	}
 	if len(kept) > 0 {
 		r.config("plugins", map[string]any{"plugins": kept})
-	}
-}
-
-// maskPlugin replaces the secrets in the environment of a plugin by variables.
-func (r *reader) maskPlugin(name string, p map[string]any) {
-	for _, env := range []map[string]any{table(p["env"]), table(table(p["mcp"])["env"])} {
-		s := &Server{Name: name}
-		for key, v := range inOrder(env) {
-			if text, ok := v.(string); ok && !r.Secrets {
-				env[key] = r.maskValue(s, "env."+key, key, text)
-			}
-		}
 	}
 }
 
@@ -243,23 +229,33 @@ func (r *reader) settings(root map[string]any) error {
 	if e == nil {
 		return fmt.Errorf("extensions is no table")
 	}
-	drop := func(in map[string]any, path, key, instead string) {
-		if _, stated := in[key]; stated {
-			delete(in, key)
-			r.note("", "%s.%s is left out; %s", path, key, instead)
-		}
+	for _, text := range removeNoEffect(e, "extensions") {
+		r.note("", "%s", text)
 	}
-	drop(e, "extensions", "transport_defaults", "transport nats is not built in")
-	drop(e, "extensions", "doctor", "extensions.defaults has the timeouts")
-	for id, v := range inOrder(table(e["entries"])) {
-		drop(table(v), "extensions.entries."+id, "capabilities_grant", "policies decide what an extension may do")
-		drop(table(v), "extensions.entries."+id, "allow_external_bind", "extensions do not listen here")
+	for id, entry := range inOrder(table(e["entries"])) {
+		if !r.Secrets {
+			r.masker.maskTree(&Server{Name: id}, "", entry)
+		}
 	}
 	r.config("extensions", map[string]any{"extensions": e})
 	return nil
 }
 
-// config adds a file of the configuration.
+// removeNoEffect removes the keys that have no effect, and returns a note for each. path is
+// that of in.
+func removeNoEffect(in map[string]any, path ...string) (notes []string) {
+	for key, v := range inOrder(in) {
+		at := append(slices.Clip(path), key)
+		if instead, known := foreign.NoEffect(at...); known {
+			delete(in, key)
+			notes = append(notes, leftOut(strings.Join(at, "."), instead))
+		} else if len(at) < foreign.Depth {
+			notes = append(notes, removeNoEffect(table(v), at...)...)
+		}
+	}
+	return notes
+}
+
 func (r *reader) config(name string, content map[string]any) {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
@@ -273,7 +269,7 @@ func (r *reader) allowed(root map[string]any) {
 	if r.result.Client != Gemini {
 		return
 	}
-	lists := fields(maps.Clone(table(root["mcp"])))
+	lists := &fields{set: maps.Clone(table(root["mcp"]))}
 	allowed, excluded := lists.list("allowed"), lists.list("excluded")
 	for i := range r.result.Servers {
 		s := &r.result.Servers[i]

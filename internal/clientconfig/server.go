@@ -1,6 +1,7 @@
 package clientconfig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -16,10 +17,10 @@ import (
 // reader is the state of one Read.
 type reader struct {
 	Options
-	path      string
-	result    *Result
-	used      map[string]bool   // ids
-	variables map[string]string // value of each secret by the variable that replaces it
+	path   string
+	result *Result
+	used   map[string]bool // ids
+	masker masker
 }
 
 func (r *reader) note(name, format string, args ...any) {
@@ -30,76 +31,20 @@ func (r *reader) drop(name, format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, Note{Server: name, Dropped: true, Message: fmt.Sprintf(format, args...)})
 }
 
-// fields are the fields of one server that have not been read.
-type fields map[string]any
-
-func (f fields) text(keys ...string) (text string) {
-	for _, key := range keys {
-		if s, ok := f[key].(string); ok && text == "" {
-			text = s
-		}
-		delete(f, key)
-	}
-	return text
-}
-
-func (f fields) list(key string) (list []string) {
-	values, _ := f[key].([]any)
-	for _, v := range values {
-		if s, ok := v.(string); ok {
-			list = append(list, s)
-		}
-	}
-	delete(f, key)
-	return list
-}
-
-func (f fields) texts(key string) map[string]string {
-	out := make(map[string]string)
-	for name, v := range table(f[key]) {
-		switch v := v.(type) {
-		case nil:
-		case string:
-			out[name] = v
-		default:
-			out[name] = fmt.Sprint(v) // numbers and booleans, which all clients accept
-		}
-	}
-	delete(f, key)
-	return out
-}
-
-// duration reads a number of units.
-func (f fields) duration(key string, unit time.Duration) time.Duration {
-	var n float64
-	switch v := f[key].(type) {
-	case float64:
-		n = v
-	case int64:
-		n = float64(v)
-	case int:
-		n = float64(v)
-	}
-	delete(f, key)
-	return time.Duration(n * float64(unit))
-}
-
-func (f fields) flag(key string) (is, stated bool) {
-	is, stated = f[key].(bool)
-	delete(f, key)
-	return is, stated
-}
-
-// server converts one server.
 func (r *reader) server(name string, raw map[string]any) {
-	f := fields(maps.Clone(raw))
+	f := &fields{set: maps.Clone(raw)}
 	s := Server{Name: name, Runtime: runtimeOf(f), Command: f.text("command"), Args: f.list("args"), Env: f.texts("env"), EnvFile: f.text("envFile"), Cwd: f.text("cwd")}
-	if err := r.transport(&s, f); err != "" {
-		r.drop(name, "%s", err)
-		return
-	}
+	failed := r.transport(&s, f)
 	r.headers(&s, f)
 	r.limits(&s, f)
+	if f.wrong != "" {
+		r.drop(name, "%s", f.wrong)
+		return
+	}
+	if failed != "" {
+		r.drop(name, "%s", failed)
+		return
+	}
 	if err := r.translate(&s); err != "" {
 		r.drop(name, "%s", err)
 		return
@@ -108,10 +53,10 @@ func (r *reader) server(name string, raw map[string]any) {
 		r.resolvePaths(&s)
 	}
 	if !r.Secrets {
-		r.maskSecrets(&s)
+		r.masker.maskSecrets(&s)
 	}
-	for _, key := range slices.Sorted(maps.Keys(f)) {
-		r.note(name, "%s", unsupportedField(key))
+	for _, key := range slices.Sorted(maps.Keys(f.set)) {
+		r.note(name, "%s", leftOut(key, fieldCounterparts[key]))
 	}
 	r.noteUnsupported(&s)
 	if s.ID = r.id(name); s.ID != name {
@@ -145,25 +90,27 @@ func (r *reader) noteUnsupported(s *Server) {
 	}
 }
 
-// unsupportedField describes a field without a counterpart, with an alternative if there is
-// one.
-func unsupportedField(key string) string {
-	advice := map[string]string{
-		"oauth": "sign in elsewhere, and give the token in headers", "headersHelper": "give the headers themselves", "authProviderType": "sign in elsewhere, and give the token in headers",
-		"sandbox": "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
-		"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
-		"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
-		"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",
-		"alwaysLoad": "activation says when an extension starts", "dev": "exthost serve --watch restarts what changes", "gallery": "", "version": "", "description": "",
-	}[key]
-	if advice == "" {
+// fieldCounterparts say what there is instead of a field of a server.
+var fieldCounterparts = map[string]string{
+	"oauth": "sign in elsewhere, and give the token in headers", "headersHelper": "give the headers themselves", "authProviderType": "sign in elsewhere, and give the token in headers",
+	"sandbox": "runtime.isolate and [runtime.limits] bound a process", "sandboxEnabled": "runtime.isolate and [runtime.limits] bound a process",
+	"trust": "the policy approval asks before calls", "alwaysAllow": "the policy approval asks before calls", "autoApprove": "the policy approval asks before calls",
+	"tools": "the policy approval asks before calls of single tools", "required": "serve --strict refuses to start without",
+	"excludeTools": "the policy access denies tools", "disabled_tools": "the policy access denies tools",
+	"alwaysLoad": "activation says when an extension starts", "dev": "exthost serve --watch restarts what changes",
+}
+
+// leftOut is the note about a key that is not carried over. instead is "" when there is no
+// counterpart.
+func leftOut(key, instead string) string {
+	if instead == "" {
 		return key + " has no counterpart here, and is left out"
 	}
-	return key + " is left out; " + advice
+	return key + " is left out; " + instead
 }
 
 // transport sets the transport. It returns the reason why the server cannot be used.
-func (r *reader) transport(s *Server, f fields) string {
+func (r *reader) transport(s *Server, f *fields) string {
 	kind, web, httpURL := f.text("type", "transport"), f.text("url", "serverUrl"), f.text("httpUrl")
 	s.URL = web
 	switch {
@@ -212,8 +159,7 @@ func guessKind(web string) string {
 	return manifest.KindHTTP
 }
 
-// headers reads the headers of a remote server.
-func (r *reader) headers(s *Server, f fields) {
+func (r *reader) headers(s *Server, f *fields) {
 	s.Headers = f.texts("headers")
 	maps.Copy(s.Headers, f.texts("http_headers"))
 	for header, variable := range f.texts("env_http_headers") {
@@ -228,7 +174,7 @@ func (r *reader) headers(s *Server, f fields) {
 }
 
 // limits reads timeouts, filters and switches.
-func (r *reader) limits(s *Server, f fields) {
+func (r *reader) limits(s *Server, f *fields) {
 	s.StartTimeout = f.duration("startup_timeout_sec", time.Second) + f.duration("startup_timeout_ms", time.Millisecond)
 	s.CallTimeout = f.duration("tool_timeout_sec", time.Second) + f.duration("timeout", time.Millisecond)
 	s.Pass = f.list("env_vars")
@@ -242,9 +188,7 @@ func (r *reader) limits(s *Server, f fields) {
 
 // resolvePaths resolves cwd and command. Relative paths refer to the project.
 func (r *reader) resolvePaths(s *Server) {
-	if s.Cwd == "" {
-		s.Cwd = r.Workspace
-	}
+	s.Cwd = cmp.Or(s.Cwd, r.Workspace)
 	switch relative := s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "$"); {
 	case relative && r.Workspace != "":
 		s.Cwd = filepath.Join(r.Workspace, s.Cwd)

@@ -2,6 +2,7 @@ package clientconfig
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +30,6 @@ func (r *Result) Extensions() (files []File) {
 // passedThrough reports whether a variable has the same name in the environment.
 func passedThrough(name, value string) bool { return value == "${"+name+"}" }
 
-// requiredEnv returns the environment variables that the server requires.
 func (s *Server) requiredEnv() []string {
 	names := slices.Clone(s.Pass)
 	s.eachValue(func(_, value string) string {
@@ -48,7 +48,6 @@ func (s *Server) requiredEnv() []string {
 // in [mcp_servers] only. The extension is then {id}.server.
 func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 
-// manifest returns the plugin.toml.
 func (s *Server) manifest(from Client) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -111,12 +110,13 @@ func (s *Server) transport(line func(string, ...any)) {
 
 // Destinations returns the destinations section of a configuration in YAML.
 func (r *Result) Destinations() []byte {
+	servers := slices.DeleteFunc(slices.Clone(r.Servers), func(s Server) bool { return s.Disabled }) // a destination cannot be switched off
+	if len(servers) == 0 {
+		return []byte("destinations: {}\n")
+	}
 	var b bytes.Buffer
 	b.WriteString("destinations:\n")
-	for _, s := range r.Servers {
-		if s.Disabled {
-			continue // a destination cannot be switched off
-		}
+	for _, s := range servers {
 		line := func(key, value string) { fmt.Fprintf(&b, "    %s: %s\n", key, value) }
 		fmt.Fprintf(&b, "  %s:\n", quote(s.ID))
 		line("type", s.Kind)
@@ -132,9 +132,6 @@ func (r *Result) Destinations() []byte {
 			line("start_timeout", s.StartTimeout.String())
 		}
 	}
-	if len(r.Servers) == 0 {
-		return []byte("destinations: {}\n")
-	}
 	return b.Bytes()
 }
 
@@ -142,9 +139,7 @@ func (s *Server) destination(line func(key, value string)) {
 	line("command", quoteList(append([]string{s.Command}, s.Args...)))
 	env := maps.Clone(s.Env)
 	for _, name := range s.Pass {
-		if env[name] == "" {
-			env[name] = "${" + name + "}"
-		}
+		env[name] = cmp.Or(env[name], "${"+name+"}")
 	}
 	if len(env) > 0 {
 		line("env", quoteMap(env, ": "))
@@ -173,5 +168,16 @@ func quoteMap(m map[string]string, is string) string {
 	return "{ " + strings.Join(pairs, ", ") + " }"
 }
 
-// quote quotes a string for TOML, YAML and JSON.
-func quote(text string) string { return string(rawjson.Quote(text)) }
+// quote quotes a string for TOML, YAML and JSON. It escapes what one of them takes in no
+// other form: DEL in TOML, further control characters and noncharacters in YAML.
+func quote(text string) string {
+	var b strings.Builder
+	for _, c := range string(rawjson.Quote(text)) {
+		if c >= 0x7f && c <= 0x9f || c == 0xfeff || c == 0xfffe || c == 0xffff {
+			fmt.Fprintf(&b, "\\u%04x", c)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

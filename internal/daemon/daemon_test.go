@@ -286,6 +286,23 @@ func TestT12OtherUsersAreKeptOut(t *testing.T) {
 	}
 }
 
+// A socket of another user is no host, whatever a lock file says.
+func TestSocketOfAnotherUser(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux is asked")
+	}
+	processtest.Leaks(t)
+	d := claim(t, shortDir(t), "")
+	if conn, err := dial(deadline(t), d.Info().Socket, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "another user") {
+		t.Errorf("the socket of another user is taken: %v, %v", conn, err)
+	}
+	conn, err := dial(deadline(t), d.Info().Socket, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
 func peerOf(t *testing.T, d *Daemon) (int, error) {
 	t.Helper()
 	conn, err := d.Info().Dial(deadline(t))

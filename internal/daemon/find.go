@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -71,9 +72,10 @@ func findAt(ctx context.Context, lock string) (Info, error) {
 // lockPoll is the interval at which Exclusive tries again.
 const lockPoll = 10 * time.Millisecond
 
-// Exclusive waits until no other process has it for a state directory, which it creates,
-// or ctx ends. Processes that may start a host take turns by it. release ends the turn.
-func Exclusive(ctx context.Context, stateDir string) (release func(), err error) {
+// Exclusive waits until no other process has the turn for a state directory, which it
+// creates, or ctx ends. Processes that may start a host take turns by it. Closing the file
+// ends the turn, once all processes have closed it that inherited it.
+func Exclusive(ctx context.Context, stateDir string) (turn *os.File, err error) {
 	if err := ensurePrivate(stateDir); err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func Exclusive(ctx context.Context, stateDir string) (release func(), err error)
 	for {
 		err := tryLock(f)
 		if err == nil {
-			return func() { _ = f.Close() }, nil
+			return f, nil
 		}
 		if !errors.Is(err, errLocked) {
 			return nil, errors.Join(err, f.Close())
@@ -100,17 +102,30 @@ func Exclusive(ctx context.Context, stateDir string) (release func(), err error)
 }
 
 // Dial connects to the socket.
-func (i Info) Dial(ctx context.Context) (net.Conn, error) {
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", i.Socket)
+func (i Info) Dial(ctx context.Context) (*net.UnixConn, error) {
+	return dial(ctx, i.Socket, os.Geteuid())
 }
 
 // DialClients connects to the socket for relayed clients.
 func (i Info) DialClients(ctx context.Context) (*net.UnixConn, error) {
+	return dial(ctx, i.Clients, os.Geteuid())
+}
+
+// dial connects to a socket of the user uid. A lock file outlives a host that was killed, and
+// another user may have put a socket of the same path into a temporary directory since.
+func dial(ctx context.Context, path string, uid int) (*net.UnixConn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", i.Clients)
+	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.UnixConn), nil
+	unix := conn.(*net.UnixConn)
+	owner, err := peer(unix, uid)
+	if err == nil && owner != uid {
+		err = fmt.Errorf("%s: the socket belongs to another user, uid %d", path, owner)
+	}
+	if err != nil {
+		return nil, errors.Join(err, unix.Close())
+	}
+	return unix, nil
 }

@@ -23,7 +23,6 @@ func tryLock(f *os.File) error {
 	return err
 }
 
-// owned reports whether the user owns a file.
 func owned(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer returns the user id of the process that connected.
+// peer returns the user id of the process at the other end: of that which connected, or of
+// that which listens.
 func peer(c *net.UnixConn, _ int) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

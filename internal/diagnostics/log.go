@@ -4,6 +4,7 @@ package diagnostics
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -16,8 +17,9 @@ type Log struct {
 	log *slog.Logger
 
 	mu      sync.Mutex            // guards what follows
-	starts  []protocol.Diagnostic // of starts and of changed tools
+	starts  []protocol.Diagnostic // of starts
 	offered []protocol.Diagnostic // of the offers in the current snapshot
+	refused []protocol.Diagnostic // why what is on disk is not in force
 }
 
 // New returns an empty log that writes to l.
@@ -61,14 +63,6 @@ func (l *Log) Add(d protocol.Diagnostic) {
 	}
 }
 
-// Replace keeps d in place of the diagnostics that d replaces, and writes it.
-func (l *Log) Replace(d protocol.Diagnostic, replaces func(protocol.Diagnostic) bool) {
-	l.mu.Lock()
-	l.starts = append(slices.DeleteFunc(l.starts, replaces), d)
-	l.mu.Unlock()
-	l.Write(d)
-}
-
 // Remove drops the diagnostics that were added and that match.
 func (l *Log) Remove(matches func(protocol.Diagnostic) bool) {
 	l.mu.Lock()
@@ -86,9 +80,44 @@ func (l *Log) SetOffered(diags []protocol.Diagnostic) {
 	l.WriteNew(diags, before)
 }
 
+// SetRefused keeps why a reload was refused as a whole, and logs it; nil forgets it. An error
+// may hold its own diagnostics; another is one of code config_invalid.
+func (l *Log) SetRefused(err error) {
+	var diags []protocol.Diagnostic
+	if err != nil {
+		diags = refusal(err)
+		l.log.Error("not reloaded, everything goes on as it was", "next", "fix the errors, then exthost reload")
+		for _, d := range diags {
+			l.Write(d)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = diags
+}
+
+// refusal returns the errors among the diagnostics that err holds, or err as one.
+func refusal(err error) (diags []protocol.Diagnostic) {
+	var holder interface {
+		error
+		Diagnostics() []protocol.Diagnostic
+	}
+	if errors.As(err, &holder) {
+		for _, d := range holder.Diagnostics() {
+			if d.Level == protocol.LevelError {
+				diags = append(diags, d)
+			}
+		}
+	}
+	if len(diags) > 0 {
+		return diags
+	}
+	return []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.ConfigInvalid), Message: protocol.Reason(err), Hint: "exthost reload, once it is fixed"}}
+}
+
 // All returns files, then every diagnostic that is kept. It is never nil.
 func (l *Log) All(files []protocol.Diagnostic) []protocol.Diagnostic {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]protocol.Diagnostic{}, slices.Concat(files, l.starts, l.offered)...)
+	return append([]protocol.Diagnostic{}, slices.Concat(l.refused, files, l.starts, l.offered)...)
 }

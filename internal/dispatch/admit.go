@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/exthost/exthost/internal/starts"
@@ -18,23 +19,39 @@ import (
 func Admit(next Deliver) Deliver {
 	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 		c.hooks.asked = true
+		began := time.Now()
 		result, unsent, err := c.attempt(ctx, next, params)
-		if unsent && ctx.Err() == nil {
-			result, _, err = c.attempt(ctx, next, params)
+		if !unsent || ctx.Err() != nil {
+			return result, err
+		}
+		waited, cause := time.Since(began), err
+		if result, _, err = c.attempt(ctx, next, params); protocol.KindOf(err) == protocol.CallTimeout {
+			err = afterWait(err, waited, cause)
 		}
 		return result, err
 	}
+}
+
+// afterWait completes the error of a call that timed out with the time that it had waited
+// before for an instance that ended: its caller waited for both.
+func afterWait(err error, waited time.Duration, cause error) error {
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
+	}
+	told := *e
+	told.Message += fmt.Sprintf("; before that, the call waited %s for a process that was replaced: %s", waited.Round(time.Millisecond), protocol.Reason(cause))
+	return &told
 }
 
 // attempt is one try of [Admit]. unsent says that the instance ended before it got the
 // request.
 func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage) (result json.RawMessage, unsent bool, err error) {
 	u := c.Target.Base()
-	told := starts.TellWhile(ctx, c.Request, u.Phase.Waiting)
+	told := starts.TellWhile(ctx, c.Request, u.Phase)
 	i, release, err := c.Target.Acquire(ctx, c.Request.Session, unit.SessionKey(c.Request.Session))
 	told()
 	if err != nil {
-		u.Calls.Refused()
 		return nil, false, err
 	}
 	c.Instance = i
@@ -43,31 +60,20 @@ func (c *Call) attempt(ctx context.Context, next Deliver, params json.RawMessage
 		err = i.Notify(ctx, c.Request.Method, params)
 	} else {
 		c.Sent = runtime.Request{Method: c.Request.Method, Meta: c.passthrough(), Owner: c.owner()}
+		if s := c.Request.Session; s != nil {
+			c.Sent.Capabilities = s.Capabilities
+		}
 		result, err = next(ctx, c, params)
 	}
 	took := time.Since(began)
-	c.hooks.took += took
-	u.Calls.Record(took, params, result, err)
-	if err != nil {
-		c.countFailure(took, err)
-	}
 	release(err)
 	e, ok := errors.AsType[*protocol.Error](err)
-	return result, ok && e.Outcome == "" && protocol.ProcessEnded(err), err
-}
-
-// countFailure keeps the failure for the status. A timeout is logged: the extension goes
-// on, and nothing else shows that it may hang.
-func (c *Call) countFailure(took time.Duration, err error) {
-	u, kind, reason := c.Target.Base(), protocol.KindOf(err), ""
-	if kind == protocol.CallTimeout || protocol.ProcessEnded(err) {
-		reason = protocol.Reason(err) // in the host's words
+	if ok && e.Outcome == "" && protocol.ProcessEnded(err) {
+		return result, true, err
 	}
-	u.Calls.Failed(c.Exchange.Tool, kind, reason)
-	if kind == protocol.CallTimeout && u.Calls.LogsTimeout(time.Now()) {
-		u.Log.Warn("a call timed out", "tool", c.Exchange.Tool, "after", took.Round(time.Millisecond).String(),
-			"next", "exthost restart "+u.ID()+" if it hangs; raise call_timeout under [runtime] if it is only slow")
-	}
+	c.hooks.reached, c.hooks.took = true, c.hooks.took+took
+	u.Calls.Transferred(params, result)
+	return result, false, err
 }
 
 // owner is on whose behalf the call is made: a session, or the call alone.
@@ -98,7 +104,6 @@ func (c *Call) passthrough() json.RawMessage {
 	return out
 }
 
-// send gives the call to its instance.
 func send(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
 	c.Sent.Params = params
 	return c.Instance.Call(ctx, &c.Sent)

@@ -57,9 +57,9 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	x := &c.Exchange
+	x, pages := &c.Exchange, showsPages(c.Request.Session)
 	list, next, err := c.Snapshot.Catalog.Page(x.Extension, p.Cursor, listPage, func(e *tools.Entry) bool {
-		return c.Snapshot.Policies.Pipeline.Visible(x.Caller, e.Extension, e.Name)
+		return (pages || !e.AppsOnly()) && c.Snapshot.Policies.Pipeline.Visible(x.Caller, e.Extension, e.Name)
 	})
 	if err != nil {
 		return nil, err
@@ -69,6 +69,13 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 		out = append(append(out, `,"nextCursor":`...), rawjson.Quote(next)...)
 	}
 	return append(out, '}'), nil
+}
+
+// showsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a
+// client that does not declare to show such pages. Servers that several clients share offer
+// these tools whoever asks.
+func showsPages(s *protocol.Session) bool {
+	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
 }
 
 // visibleTools takes the tools that the caller may not see out of the list of d.

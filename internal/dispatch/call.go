@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 	}()
 	c.Exchange = governance.Exchange{Method: r.Method, Extension: r.Extension, ToChild: true, Notify: r.Notify, Request: runtime.WithoutIdentity(r.Params)}
 	if s := r.Session; s != nil {
-		c.Exchange.Caller, c.Exchange.Session = s.Caller, s.ID
+		c.Exchange.Caller, c.Exchange.Session, c.Exchange.Instance = s.Caller, s.ID, s.Instance
 	}
 	if r.Extension != "" {
 		if c.Target = c.Snapshot.Target(r.Extension); c.Target == nil {
@@ -129,10 +130,13 @@ func UnknownExtension(id string, known []string) error {
 	return protocol.Errorf(protocol.ToolNotFound, "there is no extension %q; exthost list shows those there are", id)
 }
 
-// unknownTool says that an extension is not ready that may have the tool, or names the tool
+// unknownTool says why the extension that may have the tool offers none, or names the tool
 // that was probably meant.
 func (c *Call) unknownTool(extension, name string) error {
 	if err := starts.NotReady(c.Snapshot.Ordered, extension, name); err != nil {
+		return err
+	}
+	if err := c.Snapshot.Absent(extension, name); err != nil {
 		return err
 	}
 	var known []string
@@ -152,20 +156,14 @@ func (c *Call) unknownTool(extension, name string) error {
 
 // Blame makes err a *protocol.Error that names the extension and the tool.
 func (c *Call) Blame(err error) error {
-	var e *protocol.Error
-	if !errors.As(err, &e) {
-		kind := protocol.KindOf(err)
-		if kind == "" {
-			kind = protocol.ExtensionError
-		}
-		e = protocol.Errorf(kind, "%w", err)
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%w", err)
 	}
 	named := *e // calls that fail together may share an error
 	if named.Extension == "" && c.Target != nil {
 		named.Extension = c.Target.Base().ID()
 	}
-	if named.Tool == "" {
-		named.Tool = c.Exchange.Tool
-	}
+	named.Tool = cmp.Or(named.Tool, c.Exchange.Tool)
 	return &named
 }

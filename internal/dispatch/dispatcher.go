@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/starts"
 	"github.com/exthost/exthost/internal/stats"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -115,6 +118,9 @@ func (d *Dispatcher) do(ctx context.Context, r *protocol.Call, t *toolCall, coun
 	if counted {
 		d.count(c, began, err)
 	}
+	if c.hooks.reached {
+		d.keepFailure(c, err)
+	}
 	if err != nil {
 		return nil, c.Blame(err)
 	}
@@ -135,6 +141,11 @@ func (d *Dispatcher) enter(ctx context.Context, r *protocol.Call, t *toolCall) (
 	}
 	d.o.Waits.AwaitOwner(ctx, r, t.name)
 	return d.route(r, t)
+}
+
+// AwaitListed waits for extensions that start and whose items belong into the list of r.
+func (d *Dispatcher) AwaitListed(ctx context.Context, r *protocol.Call) {
+	d.o.Waits.AwaitListed(ctx, r)
 }
 
 // isList reports whether the answer to r lists what extensions have.
@@ -172,9 +183,10 @@ func (d *Dispatcher) Test(ctx context.Context, r *protocol.Call) (governance.Tra
 // count hands a call that has ended to those who count and keep calls, and to listeners.
 func (d *Dispatcher) count(c *Call, began time.Time, err error) {
 	x := &c.Exchange
-	e := stats.Ended{Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
+	took := time.Since(began) // one look at the clock
+	e := stats.Ended{At: began.Add(took), Entry: c.entry != nil, Err: err, Served: c.hooks.took, Request: x.Request, Response: x.Response, CallEvent: status.CallEvent{
 		Extension: x.Extension, Tool: x.Tool, Method: x.Method, Caller: x.Caller, Session: x.Session, Outcome: stats.OutcomeOf(x.Response, err),
-		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: time.Since(began),
+		Decision: x.ID, Replayed: x.Replayed, Trace: traceID(c.Request.Params), Took: protocol.Duration(took),
 	}}
 	if s := c.Request.Session; s != nil {
 		e.ClientInfo, e.Protocol = s.ClientInfo, s.Version
@@ -183,14 +195,60 @@ func (d *Dispatcher) count(c *Call, began time.Time, err error) {
 		e.Policy, e.Code = x.Verdict.Policy, x.Verdict.Code
 	}
 	if c.Target != nil {
-		c.Target.Base().Calls.Requested(e.Outcome)
+		c.Target.Base().Calls.Requested(e.Outcome, c.hooks.reached, c.hooks.took)
 	}
 	e.ID = d.o.Past.End(&e)
 	if d.o.Feed.Readers() > 0 {
 		event := e.CallEvent
-		event.Client = stats.ClientName(e.ClientInfo)
-		d.o.Feed.Call(&event, err)
+		event.Client, event.Message = stats.ClientName(e.ClientInfo), d.o.Past.Message(err)
+		d.o.Feed.Call(&event)
 	}
+}
+
+// keepFailure keeps for the status how a call failed that an instance had, in the words that
+// its caller got, masked; the end of a process is logged elsewhere. What governance has
+// denied is no failure of the extension.
+func (d *Dispatcher) keepFailure(c *Call, err error) {
+	u, kind := c.Target.Base(), protocol.Kind(stats.OutcomeOf(nil, err))
+	switch {
+	case err == nil:
+		u.Calls.Succeeded()
+		return
+	case kind == protocol.Canceled || kind == protocol.InvalidArguments || status.Outcome(kind).IsDenial():
+		return
+	}
+	f := &status.Failure{Time: time.Now(), Tool: c.Exchange.Tool, Kind: kind, Reason: d.o.Past.Line(err)}
+	u.Calls.Failed(f)
+	if protocol.ProcessEnded(err) {
+		return
+	}
+	if unlogged, ok := u.Calls.LogsFailure(f.Time); ok {
+		var more slog.Attr // an empty one is left out
+		if unlogged > 0 {
+			more = slog.Int64("not_logged_before", unlogged)
+		}
+		u.Log.LogAttrs(context.Background(), slog.LevelWarn, failureText(kind), slog.String("tool", f.Tool), slog.String("kind", string(kind)), slog.String("reason", f.Reason),
+			slog.String("after", c.hooks.took.Round(time.Millisecond).String()), more, slog.String("next", afterFailure(u, kind)))
+	}
+}
+
+func failureText(kind protocol.Kind) string {
+	if kind == protocol.CallTimeout {
+		return "a call timed out"
+	}
+	return "a call failed"
+}
+
+// afterFailure says what to do about a call that failed in that way.
+func afterFailure(u *unit.Unit, kind protocol.Kind) string {
+	const slow = "raise call_timeout under [runtime] if it is only slow"
+	switch {
+	case kind == protocol.CallTimeout && u.Candidate.Manifest.Transport.Kind == manifest.KindExec: // its process has ended
+		return slow
+	case kind == protocol.CallTimeout:
+		return "exthost restart " + u.ID() + " if it hangs; " + slow
+	}
+	return "exthost info " + u.ID()
 }
 
 func (d *Dispatcher) newCall() *Call {

@@ -25,6 +25,7 @@ type hookState struct {
 	id      string        // of the call; "" before the first hook runs
 	context []string      // text that the hooks before the call have for the model
 	asked   bool          // the call went to its target
+	reached bool          // an instance had the call
 	took    time.Duration // the target's part
 }
 
@@ -39,6 +40,7 @@ func (c *Call) runHooks(ctx context.Context, e hooks.Event) (hooks.Outcome, erro
 	if c.entry != nil {
 		e.OwnName = c.entry.Tool
 	}
+	ctx = protocol.WithHeaders(ctx, nil)
 	return c.Snapshot.Hooks.Run(context.WithValue(ctx, instanceKey{}, unit.SessionKey(c.Request.Session)), &e)
 }
 
@@ -228,7 +230,7 @@ func hookParams(e *hooks.Event) json.RawMessage {
 	return rawjson.Edit(params, m)
 }
 
-// Approver puts the questions of hooks to the approver of policies.
+// Approver puts the approval requests of hooks to the approver of policies.
 type Approver struct{ To governance.Approver }
 
 // Approve implements [hooks.Approver].
@@ -243,7 +245,7 @@ func (a Approver) Approve(ctx context.Context, e *hooks.Event, reason string) er
 	if e.Point == hooks.AfterToolCall {
 		flow, x.Request, x.Response = governance.Response, (&toolCall{arguments: e.Arguments}).params(e.OwnName), e.Payload
 	}
-	approved, by, err := a.To.Ask(ctx, &x, governance.Question{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
+	approved, by, err := a.To.Ask(ctx, &x, governance.ApprovalRequest{Policy: "hooks", Flow: flow, Reason: reason, Expiry: governance.DefaultExpiry})
 	switch {
 	case err != nil:
 		return err

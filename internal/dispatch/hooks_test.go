@@ -13,7 +13,7 @@ import (
 	"github.com/exthost/exthost/hooks"
 )
 
-// desk answers questions at once.
+// desk answers approval requests at once.
 type desk struct {
 	yes   bool
 	by    string
@@ -21,12 +21,12 @@ type desk struct {
 	asked []string
 }
 
-func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
+func (d *desk) Ask(_ context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
 	d.asked = append(d.asked, strings.Join([]string{string(q.Flow), x.Method, x.Tool, string(x.Request), string(x.Response), q.Reason}, " "))
 	return d.yes, d.by, d.err
 }
 
-// A question of a hook goes to whom those of policies go, about the same exchange.
+// An approval request of a hook goes to whom those of policies go, about the same exchange.
 func TestHooksAsk(t *testing.T) {
 	call := hooks.Event{Point: hooks.BeforeToolCall, Extension: "x", Tool: "ext_x_greet", OwnName: "greet", Payload: json.RawMessage(`{"name":"ada"}`)}
 	after, message := call, hooks.Event{Point: hooks.BeforeMessage, Payload: json.RawMessage(`{"prompt":"hi"}`)}
@@ -39,7 +39,7 @@ func TestHooksAsk(t *testing.T) {
 	}{
 		{call, desk{yes: true, by: "ana"}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, ""},
 		{call, desk{by: "ana"}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, "not approved: ana said no"},
-		{call, desk{err: errors.New("too many questions")}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, "not approved: too many questions"},
+		{call, desk{err: errors.New("too many requests")}, `request tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}}  sure?`, "not approved: too many requests"},
 		{after, desk{}, `response tools/call ext_x_greet {"name":"greet","arguments":{"name":"ada"}} {"content":[]} sure?`, "not approved: the answer was no"},
 		{message, desk{yes: true}, `request before_message  {"prompt":"hi"}  sure?`, ""},
 	} {

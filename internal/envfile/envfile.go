@@ -40,7 +40,6 @@ func Read(path, section string) (map[string]string, error) {
 	return lines(path, string(data))
 }
 
-// object reads a YAML file.
 func object(path string, data []byte, section string) (map[string]string, error) {
 	r := &strict.Report{}
 	root := strict.YAML(strict.NewSource(path, data), r)

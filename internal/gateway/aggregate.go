@@ -4,129 +4,44 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	goruntime "runtime"
 	"slices"
-	"sync"
-	"time"
 
+	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/rawjson"
-	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
 
-// A client of all extensions gets one list of each kind. Prompts are named as tools are.
-// Resources keep their URIs, by which results, links and clients refer to them: of two
-// extensions that list the same URI the first has it. A request that names a resource or a
-// prompt goes to its owner alone.
-
-// listing is one kind of thing that servers list.
-type listing struct{ method, capability, member, key string }
-
-var listings = []listing{
-	{protocol.MethodResourcesList, "resources", "resources", "uri"},
-	{protocol.MethodResourceTemplates, "resources", "resourceTemplates", "uriTemplate"},
-	{protocol.MethodPromptsList, "prompts", "prompts", "name"},
-}
-
-const (
-	listTimeout = 5 * time.Second // for one extension to list everything; one that takes longer is left out
-	maxListed   = 4096            // things of one kind that one extension lists
-	maxPages    = 64              // answers that these may take
-)
-
-// listsAtOnce bounds how many extensions list in parallel.
-var listsAtOnce = 16 * goruntime.GOMAXPROCS(0)
-
-func listingOf(method string) (listing, bool) {
-	n := slices.IndexFunc(listings, func(l listing) bool { return l.method == method })
-	if n < 0 {
-		return listing{}, false
-	}
-	return listings[n], true
-}
-
 // Lists reports whether an extension with that handshake has items for the list that method
 // asks for.
 func Lists(method string, hs *runtime.Handshake) bool {
-	l, ok := listingOf(method)
-	return ok && offers(hs, l.capability)
+	if l, ok := listingOf(method); ok {
+		return offers(hs, l.capability)
+	}
+	declared, _ := mcpext.Read(hs.Capabilities)
+	return len(mcpext.Merge([]mcpext.Source{{List: declared}}).Owners(method)) > 0
 }
 
 // Aggregates implements [dispatch.Aggregator].
 func (g *Gateway) Aggregates(method string) bool {
 	_, ok := listingOf(method)
-	return ok || method == protocol.MethodSetLevel
+	return ok || method == protocol.MethodSetLevel || isOwnedList(method)
 }
 
 // Aggregate implements [dispatch.Aggregator].
 func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if l, ok := listingOf(c.Method); ok {
-		list, _ := g.list(ctx, c, l)
+		list, _ := g.list(ctx, c, l, offering(g.o.Snapshots.Load(), l))
 		return list, nil
+	}
+	if isOwnedList(c.Method) {
+		return g.listOwned(ctx, c)
 	}
 	return g.setLogLevels(ctx, c)
 }
 
 // ToolOf implements [dispatch.Aggregator].
 func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.toolOf(c) }
-
-// list answers a list of one kind for all extensions, in one page. refused is a denial of
-// the list of an extension, nil when there was none.
-func (g *Gateway) list(ctx context.Context, c *protocol.Call, l listing) (list json.RawMessage, refused error) {
-	extensions := slices.Collect(g.o.Snapshots.Load().Ordered)
-	order, each, errs := make([]string, len(extensions)), make([][]json.RawMessage, len(extensions)), make([]error, len(extensions))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, listsAtOnce)
-	for n, x := range extensions {
-		if order[n] = x.ID(); !offers(x.Handshake(), l.capability) {
-			continue
-		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			each[n], errs[n] = g.listOne(ctx, c, x, l)
-		})
-	}
-	wg.Wait()
-	var kept []string
-	for n, err := range errs {
-		if kind := protocol.KindOf(err); kind == protocol.Rejected || kind == protocol.GovernanceUnavailable {
-			kept, refused = append(kept, order[n]), cmp.Or(refused, err)
-		}
-	}
-	items := g.owners.update(l, order, each, kept)
-	return append(rawjson.AppendList([]byte(`{"`+l.member+`":`), items), '}'), refused
-}
-
-// listOne lists the things of one extension by the path of all calls. A failure costs the
-// other extensions nothing.
-func (g *Gateway) listOne(ctx context.Context, c *protocol.Call, x *unit.Extension, l listing) (items []json.RawMessage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	params := rawjson.Delete(c.Params, "cursor")
-	for range maxPages {
-		result, err := g.Calls.DoPart(ctx, &protocol.Call{Session: c.Session, Extension: x.ID(), Method: l.method, Params: params})
-		if err != nil {
-			g.o.Log.Warn("an extension was left out of a list", "extension", x.ID(), "method", l.method, "error", err)
-			return items, err
-		}
-		var page []json.RawMessage
-		if json.Unmarshal(rawjson.Get(result, l.member), &page) != nil {
-			return items, nil
-		}
-		if items = append(items, page...); len(items) > maxListed {
-			g.o.Log.Warn("an extension lists more than is shown", "extension", x.ID(), "method", l.method, "limit", maxListed)
-			return items[:maxListed], nil
-		}
-		cursor := rawjson.Get(result, "nextCursor")
-		if cursor == nil || string(cursor) == "null" {
-			return items, nil
-		}
-		params = rawjson.Set(params, "cursor", cursor)
-	}
-	return items, nil
-}
 
 // setLogLevels carries logging/setLevel of a client of all extensions to every extension
 // that logs.
@@ -173,7 +88,10 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 		return g.Tasks.resolve(c, id)
 	}
 	kind, path := subject(c.Method, c.Params)
-	if kind == "" {
+	switch {
+	case mcpext.MayOwn(c.Method) && !isOwnedList(c.Method):
+		return g.resolveOwned(ctx, c)
+	case kind == "":
 		return c, nil
 	}
 	holder := c.Params
@@ -205,24 +123,27 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 // It lists everything again for a name that it does not know. The error is the denial of a
 // list that may hold the name.
 func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string) (extension, own string, err error) {
-	extension, own = g.owners.find(kind, name)
-	if extension != "" {
+	extension, own = g.owners.Find(kind, name)
+	if g.o.Snapshots.Load().Extensions[extension] != nil {
 		return extension, own, nil
 	}
 	caller := ""
 	if s != nil {
 		caller = s.Caller
 	}
-	if g.owners.mayList() {
+	if g.owners.MayList() {
 		var refused error
-		for _, l := range listings {
-			_, err := g.list(ctx, &protocol.Call{Session: s}, l)
+		for _, l := range append(slices.Clone(listings), skillListing) {
+			_, err := g.list(ctx, &protocol.Call{Session: s}, l, offering(g.o.Snapshots.Load(), l))
 			refused = cmp.Or(refused, err)
 		}
-		g.owners.setRefusal(caller, refused)
+		g.owners.SetRefusal(caller, refused)
 	}
-	if extension, own = g.owners.find(kind, name); extension == "" {
-		err = g.owners.refusal(caller)
+	if extension, own = g.owners.Find(kind, name); extension == "" {
+		if extension = onlySkillServer(g.o.Snapshots.Load().Declared, name); kind == "resource" && extension != "" {
+			return extension, name, nil
+		}
+		err = g.owners.Refusal(caller)
 	}
 	return extension, own, err
 }

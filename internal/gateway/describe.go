@@ -6,7 +6,12 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/dispatch"
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -17,10 +22,13 @@ import (
 var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
 
 // Describe returns what is offered to s: by its extension, whose instance for s is started
-// if need be, or by all extensions that have started. A destination describes itself.
+// if need be, or by all extensions that have started. A destination describes itself. What a
+// server says of itself passes the policies of the response flow, without characters that a
+// reader cannot see.
 func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
+	g.Clients.note(s) // stateless clients begin with this
 	if s.Extension == "" {
-		return protocol.Description{Capabilities: g.capabilities()}, nil
+		return g.describeAll(ctx, s)
 	}
 	c, err := g.Calls.Enter(ctx, &protocol.Call{Session: s, Extension: s.Extension, Method: protocol.MethodInitialize})
 	if err != nil {
@@ -37,11 +45,61 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	defer release(nil)
 	hs := i.Handshake()
 	capabilities := hs.Capabilities
+	if capabilities == nil {
+		capabilities = emptyObject
+	}
 	_, isExtension := c.Target.(*unit.Extension)
 	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
-	return protocol.Description{Capabilities: capabilities, Instructions: hs.Instructions, ServerInfo: hs.ServerInfo}, nil
+	said := rawjson.Set(emptyObject, "capabilities", capabilities)
+	if hs.ServerInfo != nil {
+		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
+	}
+	if hs.Instructions != "" {
+		said = rawjson.Set(said, "instructions", rawjson.Quote(hs.Instructions))
+	}
+	return govern(ctx, c, said)
+}
+
+var emptyObject = json.RawMessage("{}")
+
+// describeAll describes all extensions as one server. The settings of extensions of MCP are
+// words of servers; all else is the host's own. What policies deny is left out: the words of
+// one server must not lock clients out of the others.
+func (g *Gateway) describeAll(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
+	now := g.o.Snapshots.Enter()
+	defer now.Leave()
+	capabilities := capabilitiesOf(now)
+	if len(now.Declared.List) == 0 {
+		return protocol.Description{Capabilities: capabilities}, nil
+	}
+	c := &dispatch.Call{Request: &protocol.Call{Session: s}, Snapshot: now}
+	c.Exchange = governance.Exchange{Method: protocol.MethodInitialize, Caller: s.Caller, Session: s.ID, Instance: s.Instance, ToChild: true}
+	if d, err = govern(ctx, c, rawjson.Set(emptyObject, "capabilities", capabilities)); err == nil || ctx.Err() != nil {
+		return d, err
+	}
+	g.o.Log.Debug("policies deny what extensions declare together, and a client is offered no extensions of MCP", "session", s.ID, "error", err)
+	return protocol.Description{Capabilities: rawjson.Delete(capabilities, "extensions")}, nil
+}
+
+// govern returns what policies leave of what a server says of itself, which they see as the
+// result of initialize or server/discover.
+func govern(ctx context.Context, c *dispatch.Call, said json.RawMessage) (d protocol.Description, err error) {
+	x := c.Exchange
+	if isModern(c.Request.Session) {
+		x.Method = protocol.MethodDiscover
+	}
+	x.Response = display.VisibleJSON(said)
+	if err := c.Snapshot.Policies.Pipeline.Reply(ctx, &x); err != nil {
+		return d, c.Blame(err)
+	}
+	d.Capabilities, d.ServerInfo = rawjson.Get(x.Response, "capabilities"), rawjson.Get(x.Response, "serverInfo")
+	d.Instructions, _ = rawjson.Text(rawjson.Get(x.Response, "instructions"))
+	if !rawjson.IsObject(d.Capabilities) || d.ServerInfo != nil && !rawjson.IsObject(d.ServerInfo) {
+		return d, c.Blame(protocol.Errorf(protocol.GovernanceUnavailable, "policies changed what the server says of itself into no answer to %s", x.Method))
+	}
+	return d, nil
 }
 
 // Mirrored returns the input schema of the tool that the client of s knows by that name, if
@@ -79,18 +137,18 @@ func (g *Gateway) inputSchema(extension, tool string) json.RawMessage {
 	return rawjson.Get(e.Own, "inputSchema")
 }
 
-// capabilities merges the capabilities of all extensions.
-func (g *Gateway) capabilities() json.RawMessage {
+// capabilitiesOf merges the capabilities of all extensions.
+func capabilitiesOf(now *snapshot.Snapshot) json.RawMessage {
 	all := map[string]json.RawMessage{"tools": json.RawMessage(`{"listChanged":true}`)}
-	for _, x := range g.o.Snapshots.Load().Extensions {
+	declared := slices.DeleteFunc(slices.Clone(now.Declared.List), func(x mcpext.Extension) bool { return x.ID == protocol.ExtensionTasks })
+	modernTasks := false
+	for _, x := range now.Extensions {
 		hs := x.Handshake()
 		legacy, modern := makesTasks(hs)
 		if beside, _ := makesTasks(x.Legacy.Handshake()); legacy || beside {
 			all["tasks"] = json.RawMessage(legacyTasks)
 		}
-		if modern {
-			all["extensions"] = json.RawMessage(modernTasks)
-		}
+		modernTasks = modernTasks || modern
 		for key, value := range map[string]string{
 			"resources": `{"subscribe":true,"listChanged":true}`, "prompts": `{"listChanged":true}`, "completions": `{}`, "logging": `{}`,
 		} {
@@ -99,7 +157,13 @@ func (g *Gateway) capabilities() json.RawMessage {
 			}
 		}
 	}
-	out, _ := json.Marshal(all) // constants always encode
+	if modernTasks {
+		declared = append(declared, mcpext.Extension{ID: protocol.ExtensionTasks, Settings: json.RawMessage("{}")})
+	}
+	if len(declared) > 0 {
+		all["extensions"] = mcpext.Encode(declared)
+	}
+	out, _ := json.Marshal(all) // valid JSON always encodes
 	return out
 }
 

@@ -1,10 +1,11 @@
-// Package gateway makes the MCP servers behind the host one server for clients of either
-// era.
+// Package gateway makes the MCP servers behind the host one server for
+// legacy and modern clients.
 package gateway
 
 import (
 	"context"
 
+	"github.com/exthost/exthost/internal/owners"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 )
@@ -14,23 +15,25 @@ import (
 type Gateway struct {
 	Calls         Calls // set before the first use of the gateway
 	Sessions      *Sessions
+	Clients       *Clients
 	LogLevels     *LogLevels
 	Tasks         *Tasks
 	Subscriptions *Subscriptions
 
 	o      Options
-	owners owners
+	owners owners.Index
 }
 
 // New returns a gateway without sessions.
 func New(o Options) *Gateway {
 	s := newSessions(&o)
-	return &Gateway{o: o, Sessions: s, LogLevels: newLogLevels(s), Tasks: newTasks(s), Subscriptions: newSubscriptions(s)}
+	return &Gateway{o: o, Sessions: s, Clients: newClients(&o), LogLevels: newLogLevels(s), Tasks: newTasks(s), Subscriptions: newSubscriptions(s)}
 }
 
 // Attach registers s for notifications, such as changed tool lists, until ctx ends. It does
 // not block. A host that closes takes no more sessions: the error is shutting_down.
 func (g *Gateway) Attach(ctx context.Context, s *protocol.Session) error {
+	g.Clients.note(s)
 	return g.Sessions.attach(ctx, s, func() (dropped func()) {
 		g.LogLevels.drop(s)
 		g.Tasks.drop(s)

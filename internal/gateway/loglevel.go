@@ -78,7 +78,7 @@ func (l *LogLevels) passes(c *dispatch.Call, params json.RawMessage) bool {
 			l.level[s] = at
 		})
 	}
-	return c.Instance.LowerLogLevel(at) && protocol.EraOf(c.Instance.Handshake().Era) != protocol.EraModern
+	return c.Instance.LowerLogLevel(at) && !protocol.IsModern(c.Instance.Handshake().ProtocolVersion)
 }
 
 // withLevel returns params with the level of the caller's session for a modern server,
@@ -90,7 +90,7 @@ func (l *LogLevels) withLevel(ctx context.Context, c *dispatch.Call, params json
 	}
 	meta := rawjson.Get(params, "_meta")
 	asked := levelOf(rawjson.Get(meta, protocol.MetaLogLevel))
-	if protocol.EraOf(hs.Era) == protocol.EraModern {
+	if protocol.IsModern(hs.ProtocolVersion) {
 		if at, ok := l.of(c.Request.Session); ok && asked == len(logLevels) {
 			params = rawjson.Set(params, "_meta", rawjson.Set(meta, protocol.MetaLogLevel, rawjson.Quote(logLevels[at])))
 		}
@@ -129,12 +129,12 @@ func (l *LogLevels) resume(ctx context.Context, i *unit.Instance) {
 	lowest := len(logLevels)
 	l.mu.Lock()
 	for s, at := range l.level {
-		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.EraOf(s.Version) == protocol.EraLegacy && concerns(i, s) {
+		if (s.Extension == "" || s.Extension == i.Unit.ID()) && protocol.IsLegacy(s.Version) && concerns(i, s) {
 			lowest = min(lowest, at)
 		}
 	}
 	l.mu.Unlock()
-	if hs := i.Handshake(); lowest < len(logLevels) && offers(hs, "logging") && protocol.EraOf(hs.Era) != protocol.EraModern && i.LowerLogLevel(lowest) {
+	if hs := i.Handshake(); lowest < len(logLevels) && offers(hs, "logging") && !protocol.IsModern(hs.ProtocolVersion) && i.LowerLogLevel(lowest) {
 		setLevel(ctx, i, lowest)
 	}
 }

@@ -16,6 +16,8 @@ import (
 type Calls interface {
 	// DoPart carries a call that is a part of the one that the gateway answers.
 	DoPart(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+	// AwaitListed waits for extensions that start and whose items belong into the list of c.
+	AwaitListed(ctx context.Context, c *protocol.Call)
 	// Enter routes a call and does not send it. The caller of Enter leaves its snapshot.
 	Enter(ctx context.Context, c *protocol.Call) (*dispatch.Call, error)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// subscription is a resource that sessions follow, at the instances of one era.
+// subscription is a resource that sessions follow, at the instances for legacy or those for modern clients.
 type subscription struct {
 	unit   *unit.Unit
 	uri    string
@@ -56,7 +56,6 @@ func (l *Subscriptions) remove(to subscription, who *protocol.Session) (last boo
 	return true
 }
 
-// followedBy returns the resources that a session follows.
 func (l *Subscriptions) followedBy(who *protocol.Session) (list []subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

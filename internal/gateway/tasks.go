@@ -56,7 +56,6 @@ func newTasks(s *Sessions) *Tasks {
 	return &Tasks{sessions: s, known: make(map[taskKey]task), of: make(map[string][]taskKey), shared: make(map[sharedKey]map[string]int)}
 }
 
-// add takes a task that has begun.
 func (t *Tasks) add(key taskKey, begun task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

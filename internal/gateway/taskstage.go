@@ -97,14 +97,11 @@ func (t *Tasks) related(i *unit.Instance, params json.RawMessage) (id string, ab
 	return id, about, known
 }
 
-// The task capabilities for clients of all extensions, in either era. Lists of tasks are
-// not offered: a client knows the tasks that it began.
-const (
-	legacyTasks = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
-	modernTasks = `{"` + protocol.ExtensionTasks + `":{}}`
-)
+// legacyTasks is the task capability for legacy clients of all extensions. Lists of tasks
+// are not offered: a client knows the tasks that it began.
+const legacyTasks = `{"cancel":{},"requests":{"tools":{"call":{}}}}`
 
-// makesTasks reports for each era whether an MCP server makes tasks of tool calls.
+// makesTasks reports for legacy and modern versions whether an MCP server makes tasks of tool calls.
 func makesTasks(hs *runtime.Handshake) (legacy, modern bool) {
 	if hs == nil {
 		return false, false

@@ -16,7 +16,7 @@ import (
 var noCounterpart = map[string]string{
 	"Notification":       "it tells of prompts and idleness there, of the states of extensions here: state extension_state if that is wanted",
 	"ConfigChange":       "it tells of settings there, of extensions about to start here: state extension_load if that is wanted",
-	"PermissionRequest":  "questions go to the host's approver: let before_tool_call decide ask, allow or deny",
+	"PermissionRequest":  "approval requests go to the host's approver: let before_tool_call decide ask, allow or deny",
 	"PreCompact":         "the loop that compacts is not the host's",
 	"PostCompact":        "the loop that compacts is not the host's",
 	"SubagentStart":      "the host knows of no subagents",

@@ -107,7 +107,6 @@ func (r *Result) event(name string, raw json.RawMessage) error {
 	return nil
 }
 
-// hook is one hook of the file.
 type hook struct {
 	Type      string   `json:"type"`
 	Command   string   `json:"command"`
@@ -154,7 +153,6 @@ func (r *Result) hook(where string, raw json.RawMessage) (spec manifest.HookSpec
 	return spec, true
 }
 
-// maxTimeout bounds an imported timeout.
 const maxTimeout = 24 * time.Hour
 
 // hookKeys are the known keys of a hook.

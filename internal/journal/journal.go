@@ -4,6 +4,7 @@ package journal
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"encoding/json"
 	"iter"
@@ -34,6 +35,8 @@ const (
 	maxKept   = 256            // records of one source
 	maxBytes  = 256 << 10      // texts of the records of one source
 	maxText   = 16 << 10       // bytes of one message, and of its attributes
+	maxTotal  = 16 << 20       // texts of the records of all sources, with overhead for each
+	overhead  = 192            // of a record, in bytes
 )
 
 // Journal keeps records and serves followers. The zero value is not usable; see [New].
@@ -43,6 +46,8 @@ type Journal struct {
 	mu      sync.Mutex // guards the fields below; held from reading the kept records to joining the followers
 	seq     uint64
 	sources map[string]*source // by extension
+	order   list.List          // of the extensions' sources, that of the latest record at the end
+	total   int                // against maxTotal
 	records broadcast.Hub[Record]
 	levels  map[slog.Level]int // number of followers by level
 	closed  bool
@@ -57,9 +62,14 @@ func New() *Journal {
 
 // source holds the last records of one source, oldest first.
 type source struct {
-	records []Record
-	bytes   int
+	extension string
+	records   []Record
+	bytes     int
+	place     *list.Element // in the order of the sources; nil of the host's
 }
+
+// size is what the records count against maxTotal.
+func (s *source) size() int { return s.bytes + len(s.records)*overhead }
 
 func (s *source) add(r Record) {
 	s.records = append(s.records, r)
@@ -96,14 +106,33 @@ func (j *Journal) add(r Record) {
 	j.seq++
 	r.seq = j.seq
 	if r.Level >= keptLevel {
-		s := j.sources[r.Extension]
-		if s == nil {
-			s = new(source)
-			j.sources[r.Extension] = s
-		}
-		s.add(r)
+		j.keepLocked(r)
 	}
 	j.records.Publish(r, r.size())
+}
+
+// keepLocked keeps a record. When all records are too much, those of the extensions that have
+// been quiet for the longest go: most of these extensions are gone themselves.
+func (j *Journal) keepLocked(r Record) {
+	s := j.sources[r.Extension]
+	if s == nil {
+		s = &source{extension: r.Extension}
+		j.sources[r.Extension] = s
+		if r.Extension != "" { // the records of the host itself stay
+			s.place = j.order.PushBack(s)
+		}
+	}
+	if s.place != nil {
+		j.order.MoveToBack(s.place)
+	}
+	j.total -= s.size()
+	s.add(r)
+	j.total += s.size()
+	for j.total > maxTotal {
+		quiet := j.order.Remove(j.order.Front()).(*source)
+		delete(j.sources, quiet.extension)
+		j.total -= quiet.size()
+	}
 }
 
 // Records yields the kept records that match f, in order, and with f.Follow also new ones
@@ -170,7 +199,6 @@ func (j *Journal) keptLocked(f *Filter) (kept []Record) {
 	return kept
 }
 
-// updateLevelLocked sets the lowest level in use.
 func (j *Journal) updateLevelLocked() {
 	if j.closed {
 		return

@@ -213,3 +213,34 @@ func TestCloseEndsFollowers(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The records of extensions that come and go displace those of the extensions that have been
+// quiet for the longest, and never those of the host.
+func TestRecordsOfAllSourcesAreBounded(t *testing.T) {
+	j := New()
+	log := slog.New(j.Handler())
+	log.Info("host")
+	const sources = 2 * maxTotal / maxBytes
+	for i := range sources {
+		x := log.With("extension", fmt.Sprint("x", i))
+		for range maxBytes / (maxText / 2) {
+			x.Warn(strings.Repeat("x", maxText/2))
+		}
+		log.With("extension", "x0").Warn("again")
+	}
+	bytes := 0
+	for r := range j.Records(t.Context(), Filter{}) {
+		bytes += r.size()
+	}
+	if bytes > maxTotal || bytes < maxTotal/2 {
+		t.Errorf("%d bytes are kept, at most %d", bytes, maxTotal)
+	}
+	for id, want := range map[string]bool{"": true, "x0": true, "x1": false, fmt.Sprint("x", sources-1): true} {
+		if got := j.sources[id] != nil; got != want {
+			t.Errorf("records of %q are kept: %t", id, got)
+		}
+	}
+	if len(j.sources) != j.order.Len()+1 {
+		t.Errorf("%d sources, %d in order", len(j.sources), j.order.Len())
+	}
+}

@@ -164,7 +164,6 @@ func (c *Conn) setTimer(s *state, deadline, now time.Time) {
 	}
 }
 
-// expire ends the calls whose deadline has passed.
 func (c *Conn) expire() {
 	now := time.Now()
 	var expired []*pendingCall

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,6 +14,7 @@ import (
 // Conn is one end of a connection. Create it with [NewConn].
 type Conn struct {
 	t             Transport
+	awaiter       Awaiter // t, if it is one
 	o             Options
 	ctx           context.Context // for handlers; ends when the transport is closed
 	cancel        context.CancelFunc
@@ -51,10 +53,9 @@ type state struct {
 
 // NewConn returns a connection over t. Calls wait until Serve runs.
 func NewConn(t Transport, o Options) *Conn {
-	if o.MaxHandlers == 0 {
-		o.MaxHandlers = defaultHandlers
-	}
+	o.MaxHandlers = cmp.Or(o.MaxHandlers, defaultHandlers)
 	c := &Conn{t: t, o: o, readBack: make(chan struct{}, 1), readDone: make(chan struct{}), drainFast: make(chan struct{}), unsolicited: rate.NewLimiter(unsolicitedRate, unsolicitedBurst)}
+	c.awaiter, _ = t.(Awaiter)
 	if t, ok := t.(Interrupter); ok {
 		c.canLend = t.CanInterrupt() && !o.Inline
 	}
@@ -117,20 +118,28 @@ func (c *Conn) drainsAfter(err error) bool { return err == io.EOF && c.o.Drain >
 func (c *Conn) read() {
 	for {
 		c.throttle()
-		m, err := c.t.Read()
-		switch {
-		case err == ErrInterrupted:
-			continue
-		case err != nil:
-			c.readEnded(err)
-			return
-		case !c.dispatch(m):
-			return
+		if c.awaiter != nil {
+			c.awaiter.Await()
 		}
-		if c.canLend && m.Method == "" && !c.lend() {
+		answer, ok := c.readOne()
+		if !ok || answer && c.canLend && !c.lend() {
 			return
 		}
 	}
+}
+
+// readOne reads and dispatches one message, and reports whether it was an answer. It is ok
+// while its goroutine is the reader.
+func (c *Conn) readOne() (answer, ok bool) {
+	m, err := c.t.Read()
+	switch {
+	case err == ErrInterrupted:
+		return false, true
+	case err != nil:
+		c.readEnded(err)
+		return false, false
+	}
+	return m.Method == "", c.dispatch(m)
 }
 
 // readEnded ends the reading, and also the connection unless handlers may go on.

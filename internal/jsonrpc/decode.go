@@ -70,7 +70,6 @@ type decoder struct {
 	request bool // the frame has a member that only requests have
 }
 
-// object walks the members of the outermost object.
 func (d *decoder) object() error {
 	b := d.line
 	i := rawjson.SkipSpace(b, 0)
@@ -159,7 +158,6 @@ func memberOf(key []byte) int {
 	return 0
 }
 
-// store sets the field of the message for one member.
 func (d *decoder) store(name int, value []byte) error {
 	switch name {
 	case seenVersion:
@@ -185,7 +183,6 @@ func (d *decoder) store(name int, value []byte) error {
 	return nil
 }
 
-// check checks the combination of members.
 func (d *decoder) check() error {
 	answer := d.seen & (seenResult | seenError)
 	switch {

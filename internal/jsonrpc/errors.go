@@ -52,7 +52,6 @@ func Written(err error) bool {
 // MaybeWritten wraps err such that [Written] reports true. Transports use it.
 func MaybeWritten(err error) error { return writtenError{err} }
 
-// closed returns ErrClosed with its cause.
 func closed(cause error) error {
 	if errors.Is(cause, ErrClosed) {
 		return cause

@@ -44,7 +44,6 @@ func (c *Conn) incoming(m *Message) (reading bool) {
 	return true
 }
 
-// answer ends the call that m answers.
 func (c *Conn) answer(m *Message) {
 	result, err := c.outcome(m)
 	id, ours := parseID(m.ID)
@@ -66,7 +65,8 @@ func (c *Conn) answer(m *Message) {
 		pc.finish(result, err)
 	case unmatched:
 		if c.o.Stray != nil {
-			c.o.Stray(m)
+			stray := *m // a copy, or every answer would be allocated
+			c.o.Stray(&stray)
 		}
 		c.countUnsolicited(m)
 	}
@@ -89,7 +89,6 @@ func (s *state) countUnmatched(id uint64, ours bool) (unmatched bool) {
 	return true
 }
 
-// outcome returns the result or the error of an answer.
 func (c *Conn) outcome(m *Message) (json.RawMessage, error) {
 	if m.Invalid == nil && m.Bare && !c.o.Bare {
 		m.Invalid = errVersion
@@ -226,7 +225,11 @@ func (c *Conn) request(m *Message) (reading bool) {
 			return
 		}
 		s.handlers++
-		c.wg.Go(func() { c.handle(m) })
+		c.wg.Go(func() {
+			result, err := c.o.Handle(c.ctx, m)
+			c.reply(m.ID, result, err, false)
+			c.update(func(s *state) { s.handlers-- })
+		})
 	})
 	switch {
 	case full:
@@ -237,11 +240,4 @@ func (c *Conn) request(m *Message) (reading bool) {
 		c.countUnsolicited(m)
 	}
 	return true
-}
-
-// handle runs one handler. It has its own goroutine.
-func (c *Conn) handle(m *Message) {
-	result, err := c.o.Handle(c.ctx, m)
-	c.reply(m.ID, result, err, false)
-	c.update(func(s *state) { s.handlers-- })
 }

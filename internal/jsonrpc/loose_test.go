@@ -57,17 +57,17 @@ func TestLooseMessages(t *testing.T) {
 						time.Sleep(f.abandoned)
 					}
 				}
-				question := Message{ID: json.RawMessage(`"q"`), Method: "ask"}
+				request := Message{ID: json.RawMessage(`"q"`), Method: "ask"}
 				if test.of > 0 {
-					question.Of = ids[test.of-1]
+					request.Of = ids[test.of-1]
 				}
-				w.toConn <- question
+				w.toConn <- request
 				got := <-w.fromConn
 				if want, _ := json.Marshal(test.want); string(got.Result) != string(want) && !(got.Error != nil && test.want == "") {
 					t.Errorf("answered by %s (%s), want %s", got.Result, got.Error, want)
 				}
-				question.Method, question.Of = "tight", nil
-				w.toConn <- question
+				request.Method, request.Of = "tight", nil
+				w.toConn <- request
 				if got := <-w.fromConn; string(got.Result) != `""` {
 					t.Errorf("what is about no call was answered by %s", got.Result)
 				}

@@ -80,7 +80,6 @@ func (pc *pendingCall) finish(result json.RawMessage, err error) {
 	pc.done <- struct{}{}
 }
 
-// start sets the deadlines.
 func (pc *pendingCall) start(now time.Time) {
 	limit := pc.o.MaxTimeout
 	if limit <= 0 {
@@ -110,7 +109,6 @@ func (pc *pendingCall) expiry() time.Time {
 	return pc.deadline
 }
 
-// add registers a call and sets its id.
 func (s *state) add(pc *pendingCall) error {
 	if s.endErr != nil {
 		return closed(s.endErr)

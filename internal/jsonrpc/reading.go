@@ -50,7 +50,6 @@ func (c *Conn) setRole(s *state, to role) uint64 {
 	return r.moves
 }
 
-// tick runs the watchdog once.
 func (c *Conn) tick() {
 	interrupt := false
 	c.update(func(s *state) {

@@ -16,6 +16,13 @@ type Transport interface {
 	Close() error
 }
 
+// Awaiter is a [Transport] that can wait for input without a message to read into.
+type Awaiter interface {
+	// Await returns when Read may have something to return. Most connections wait here most
+	// of the time, so it needs little stack: Read needs twice as much.
+	Await()
+}
+
 // Interrupter is a [Transport] whose Read can be interrupted if CanInterrupt returns
 // true. With it a [Conn] lets callers read their own answers.
 type Interrupter interface {

@@ -5,10 +5,12 @@ package mcpclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -53,9 +55,7 @@ type client struct {
 }
 
 func (c *client) init(o Options) error {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = defaultMaxBytes
-	}
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("the url is not an absolute http or https url")
@@ -104,9 +104,7 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 		return nil, err
 	}
 	for _, h := range []http.Header{c.o.Header, header} {
-		for name, values := range h {
-			r.Header[name] = values
-		}
+		maps.Copy(r.Header, h)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -142,8 +140,7 @@ func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the URL, which may hold secrets
 	}
 	if !connected.Load() {

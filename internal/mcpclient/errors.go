@@ -68,14 +68,13 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// newStatusError returns the error for an answer with an error status.
 func newStatusError(r *http.Response) *StatusError {
 	authorized := r.Request.Header.Get("Authorization") != ""
 	e := &StatusError{Code: r.StatusCode, RetryAfter: retryAfter(r.Header.Get("Retry-After"))}
 	status := strings.TrimSpace(fmt.Sprint(r.StatusCode, " ", http.StatusText(r.StatusCode)))
 	switch code := r.StatusCode; {
 	case code == http.StatusUnauthorized && authorized:
-		e.Text = "the server does not accept the credentials (" + status + "): renew the token that [transport] names"
+		e.Text = "the server does not accept the credentials (" + status + "): renew the token that [transport] names. A file of token_file is read again; a variable of token_env is that of exthost serve, so start that again"
 	case code == http.StatusUnauthorized:
 		e.Text = "the server wants credentials (" + status + "): state token_env, token_file or headers under [transport]"
 	case code == http.StatusForbidden:

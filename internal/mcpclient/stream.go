@@ -161,10 +161,8 @@ func (p *position) delay(failures int) time.Duration {
 
 // pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

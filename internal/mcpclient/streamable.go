@@ -16,7 +16,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Streamable is a [jsonrpc.Transport] over MCP's streamable HTTP, for both eras. A
+// Streamable is a [jsonrpc.Transport] over MCP's streamable HTTP, for legacy and modern versions. A
 // request whose _meta names a protocol version is modern: headers repeat its method,
 // name and mirrored arguments, and closing its stream cancels it. All other messages
 // belong to the legacy session that initialize opens. The transport keeps the
@@ -121,7 +121,6 @@ func (s *Streamable) remove(x *exchange) {
 	delete(s.exchanges, string(x.id))
 }
 
-// header returns the MCP headers of m.
 func (s *Streamable) header(m *jsonrpc.Message) http.Header {
 	s.mu.Lock()
 	defer s.mu.Unlock()

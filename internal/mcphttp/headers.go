@@ -93,7 +93,6 @@ func encodeValue(v string) string {
 	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(v)) + "?="
 }
 
-// decodeValue reverses encodeValue.
 func decodeValue(v string) (string, error) {
 	encoded, ok := strings.CutPrefix(v, "=?base64?")
 	if !ok {

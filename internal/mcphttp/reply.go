@@ -105,7 +105,6 @@ func (p *Reply) streamLocked() *sse.Writer {
 	return p.events
 }
 
-// writeEvent writes m as one event.
 func writeEvent(w *sse.Writer, m *jsonrpc.Message) error {
 	return w.Event("message", func(b []byte) ([]byte, error) { return jsonrpc.Append(b, m) }, true)
 }

@@ -138,8 +138,8 @@ func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOutbox()
-		question := &jsonrpc.Message{ID: json.RawMessage("1"), Method: "roots/list"}
-		if err := o.Offer(t.Context(), question); !errors.Is(err, ErrNoStream) {
+		request := &jsonrpc.Message{ID: json.RawMessage("1"), Method: "roots/list"}
+		if err := o.Offer(t.Context(), request); !errors.Is(err, ErrNoStream) {
 			t.Errorf("without a stream: %v", err)
 		}
 		served := make(chan error, 2)
@@ -151,7 +151,7 @@ func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Errorf("the stream that was replaced: %v", err)
 		}
-		if err := o.Offer(t.Context(), question); err != nil {
+		if err := o.Offer(t.Context(), request); err != nil {
 			t.Errorf("with a stream: %v", err)
 		}
 		synctest.Wait()
@@ -167,7 +167,7 @@ func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 		if first.Body.String() != ": \n\n" || second.Body.String() != want {
 			t.Errorf("first %q, second %q", first.Body, second.Body)
 		}
-		if err := errors.Join(o.Offer(t.Context(), question), o.Put(t.Context(), notice)); !errors.Is(err, ErrNoStream) {
+		if err := errors.Join(o.Offer(t.Context(), request), o.Put(t.Context(), notice)); !errors.Is(err, ErrNoStream) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -28,6 +29,20 @@ type Offer struct {
 	// made. Such an offer never stands in for a handshake.
 	Key       string
 	Handshake runtime.Handshake
+	// Accepted are the tools that the operator accepted last, or those of the first
+	// handshake. Nil: those of Handshake.
+	Accepted []protocol.Tool
+	// Withdrawn are the accepted tools that a running extension has announced away. One that
+	// comes back with another descriptor is altered, and not new.
+	Withdrawn []protocol.Tool
+}
+
+// changes are the differences between the accepted tools and those of the handshake.
+func (o *Offer) changes() []tools.Change {
+	if o == nil || o.Accepted == nil {
+		return nil
+	}
+	return tools.Diff(o.Accepted, o.Handshake.Tools)
 }
 
 // Cache is a directory with one file for each extension's last offer. A file that
@@ -63,28 +78,44 @@ func (k *Known) Last() *Offer {
 	return k.last
 }
 
-// Update makes now the last known offer, stores it if it differs from the one before,
-// and returns how the tools changed; no changes for a first offer. The error says why
-// the offer could not be stored, and leaves it in force for this process.
-func (k *Known) Update(now *Offer) (changes []tools.Change, err error) {
+// Changes returns how the tools differ from those that the operator accepted last, also
+// across restarts of the host.
+func (k *Known) Changes() []tools.Change { return k.Last().changes() }
+
+// Accept accepts a tool as it is now, or with tool "" all tools, and reports whether that is a
+// change. The error says why that could not be stored, and leaves it accepted for this
+// process.
+func (k *Known) Accept(tool string) (changed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	last := k.last
-	k.last = now
-	if last != nil {
-		changes = tools.Diff(last.Handshake.Tools, now.Handshake.Tools)
-		if len(changes) == 0 && last.sameButTools(now) {
-			return nil, nil
+	if k.last == nil || k.last.Accepted == nil {
+		return false, nil
+	}
+	now, other := *k.last, func(t protocol.Tool) bool { return tool != "" && t.Name != tool }
+	before := slices.DeleteFunc(slices.Clone(k.last.Accepted), other)
+	after := slices.DeleteFunc(slices.Clone(k.last.Handshake.Tools), other)
+	if len(tools.Diff(before, after)) == 0 { // not of all tools, since a Diff ends after some changes
+		return false, nil
+	}
+	now.Accepted = []protocol.Tool{} // not nil
+	for _, t := range k.last.Accepted {
+		if other(t) {
+			now.Accepted = append(now.Accepted, t)
 		}
 	}
-	return changes, k.cache.Store(k.id, now)
+	now.Accepted = append(now.Accepted, after...)
+	if len(now.changes()) == 0 {
+		now.Accepted = nil
+	}
+	k.last = &now
+	return true, k.cache.Store(k.id, k.last)
 }
 
 // sameButTools reports whether two offers agree on everything, apart from tools, that
 // a host says about an extension without running it.
 func (o *Offer) sameButTools(now *Offer) bool {
 	a, b := &o.Handshake, &now.Handshake
-	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol && a.Era == b.Era &&
+	return o.Key == now.Key && a.ServerVersion == b.ServerVersion && a.Protocol == b.Protocol && a.ProtocolVersion == b.ProtocolVersion &&
 		a.Instructions == b.Instructions && bytes.Equal(a.Capabilities, b.Capabilities) && slices.Equal(a.Hooks, b.Hooks)
 }
 
@@ -106,20 +137,22 @@ func Describe(changes []tools.Change) string {
 // record is the file format of an offer. Descriptors are JSON strings that hold JSON:
 // encoding/json would change the bytes of a json.RawMessage.
 type record struct {
-	Format        int                   `json:"format"`
-	Key           string                `json:"key,omitempty"`
-	ServerVersion string                `json:"server_version,omitempty"`
-	Protocol      string                `json:"protocol"`
-	Era           string                `json:"era,omitempty"`
-	Tools         []string              `json:"tools"`
-	Hooks         []string              `json:"hooks,omitempty"`
-	Capabilities  string                `json:"capabilities,omitempty"`
-	Instructions  string                `json:"instructions,omitempty"`
-	Diagnostics   []protocol.Diagnostic `json:"diagnostics,omitempty"`
+	Format          int                   `json:"format"`
+	Key             string                `json:"key,omitempty"`
+	ServerVersion   string                `json:"server_version,omitempty"`
+	Protocol        string                `json:"protocol"`
+	ProtocolVersion string                `json:"protocol_version,omitempty"`
+	Tools           []string              `json:"tools"`
+	Accepted        *[]string             `json:"accepted,omitempty"` // nil: tools
+	Withdrawn       []string              `json:"withdrawn,omitempty"`
+	Hooks           []string              `json:"hooks,omitempty"`
+	Capabilities    string                `json:"capabilities,omitempty"`
+	Instructions    string                `json:"instructions,omitempty"`
+	Diagnostics     []protocol.Diagnostic `json:"diagnostics,omitempty"`
 }
 
 const (
-	recordFormat = 1
+	recordFormat = 2
 	maxRecord    = 8 << 20 // bytes of one file; a larger offer is not stored
 	maxRecords   = 512     // files; the oldest are removed
 )
@@ -153,25 +186,49 @@ func (r *record) offer() (*Offer, error) {
 		return nil, fmt.Errorf("its format is %d, not %d", r.Format, recordFormat)
 	}
 	o := &Offer{Key: r.Key, Handshake: runtime.Handshake{
-		ServerVersion: r.ServerVersion, Protocol: r.Protocol, Era: r.Era, Hooks: r.Hooks,
+		ServerVersion: r.ServerVersion, Protocol: r.Protocol, ProtocolVersion: r.ProtocolVersion, Hooks: r.Hooks,
 		Instructions: r.Instructions, Diagnostics: r.Diagnostics,
 	}}
 	if r.Capabilities != "" {
 		o.Handshake.Capabilities = json.RawMessage(r.Capabilities)
 	}
-	for _, text := range append([]string{r.Capabilities}, r.Tools...) {
-		if text != "" && rawjson.Check([]byte(text)) != nil {
+	if r.Capabilities != "" && rawjson.Check([]byte(r.Capabilities)) != nil {
+		return nil, errors.New("a descriptor in it is not JSON")
+	}
+	var err error
+	if o.Handshake.Tools, err = parseTools(nil, r.Tools); err == nil && r.Accepted != nil {
+		o.Accepted, err = parseTools([]protocol.Tool{}, *r.Accepted)
+	}
+	if err == nil {
+		o.Withdrawn, err = parseTools(nil, r.Withdrawn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// parseTools appends the tools of descriptors to list.
+func parseTools(list []protocol.Tool, descriptors []string) ([]protocol.Tool, error) {
+	for _, text := range descriptors {
+		if rawjson.Check([]byte(text)) != nil {
 			return nil, errors.New("a descriptor in it is not JSON")
 		}
-	}
-	for _, text := range r.Tools {
 		name, ok := rawjson.Text(rawjson.Get([]byte(text), "name"))
 		if !ok {
 			return nil, errors.New("a tool in it has no name")
 		}
-		o.Handshake.Tools = append(o.Handshake.Tools, protocol.Tool{Name: name, Raw: json.RawMessage(text)})
+		list = append(list, protocol.Tool{Name: name, Raw: json.RawMessage(text)})
 	}
-	return o, nil
+	return list, nil
+}
+
+func descriptors(list []protocol.Tool) []string {
+	texts := []string{}
+	for _, t := range list {
+		texts = append(texts, string(t.Raw))
+	}
+	return texts
 }
 
 // Store replaces the stored offer of an extension. When the offer is over 8 MiB,
@@ -179,10 +236,13 @@ func (r *record) offer() (*Offer, error) {
 // and removes the oldest to make room.
 func (c Cache) Store(id string, o *Offer) error {
 	hs := &o.Handshake
-	r := record{Format: recordFormat, Key: o.Key, ServerVersion: hs.ServerVersion, Protocol: hs.Protocol, Era: hs.Era,
-		Tools: []string{}, Hooks: hs.Hooks, Capabilities: string(hs.Capabilities), Instructions: hs.Instructions, Diagnostics: hs.Diagnostics}
-	for _, t := range hs.Tools {
-		r.Tools = append(r.Tools, string(t.Raw))
+	r := record{Format: recordFormat, Key: o.Key, ServerVersion: hs.ServerVersion, Protocol: hs.Protocol, ProtocolVersion: hs.ProtocolVersion,
+		Tools: descriptors(hs.Tools), Hooks: hs.Hooks, Capabilities: string(hs.Capabilities), Instructions: hs.Instructions, Diagnostics: hs.Diagnostics}
+	if o.Accepted != nil {
+		r.Accepted = new(descriptors(o.Accepted))
+	}
+	if len(o.Withdrawn) > 0 {
+		r.Withdrawn = descriptors(o.Withdrawn)
 	}
 	data, err := json.Marshal(r)
 	if err == nil && len(data) > maxRecord {
@@ -195,23 +255,7 @@ func (c Cache) Store(id string, o *Offer) error {
 		return err
 	}
 	c.makeRoom()
-	return c.write(id, data)
-}
-
-// write replaces a file in one step, because another process may read it at any time.
-func (c Cache) write(id string, data []byte) error {
-	f, err := os.CreateTemp(string(c), "new-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.file(id))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return atomicfile.WritePrivate(c.file(id), data)
 }
 
 func (c Cache) remove(id string) error {

@@ -20,19 +20,19 @@ const descriptor = `{"name":"echo","description":"Spiegelt: ü 日本 \u00e9","x
 const descriptorRest = `"inputSchema":{"type":"object","x_unknown":{"z":1.10,"a":"\u00e9"},"properties":{"n":{"maximum":12345678901234567890}}},` +
 	`"annotations":{"title":"Écho 日本","readOnlyHint":true,"x_hint":1e2},"x_unknown":[12345678901234567890,"ü"]}`
 
-// serveRaw is an MCP server of the given era that returns the bytes it received.
-func serveRaw(era string) {
+// serveRaw is an MCP server of the given versions that returns the bytes it received.
+func serveRaw(versions string) {
 	for line := range input() {
 		params := rawjson.Get(line, "params")
 		var answer string
 		switch method := string(rawjson.Get(line, "method")); {
-		case method == `"server/discover"` && era == "modern":
+		case method == `"server/discover"` && versions == "modern":
 			answer = `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`
-		case method == `"initialize"` && era == "legacy":
+		case method == `"initialize"` && versions == "legacy":
 			answer = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`
 		case method == `"tools/list"`:
 			answer = `"result":{"tools":[` + descriptor + `]}`
-			if era == "modern" {
+			if versions == "modern" {
 				answer = `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[` + descriptor + `]}`
 			}
 		case method != `"tools/call"`:
@@ -40,7 +40,7 @@ func serveRaw(era string) {
 		case rawjson.Get(rawjson.Get(params, "arguments"), "refuse") != nil:
 			answer = `"error":` + rawError(rawjson.Get(params, "arguments"))
 		default:
-			answer = `"result":` + rawResult(era, rawjson.Get(params, "arguments"), rawjson.Get(params, "x_extra"))
+			answer = `"result":` + rawResult(versions, rawjson.Get(params, "arguments"), rawjson.Get(params, "x_extra"))
 		}
 		if id := rawjson.Get(line, "id"); id != nil {
 			fmt.Printf(`{"jsonrpc":"2.0","id":%s,%s}`+"\n", id, answer)
@@ -49,9 +49,9 @@ func serveRaw(era string) {
 }
 
 // rawResult is the raw server's answer to a call.
-func rawResult(era string, arguments, extra json.RawMessage) string {
+func rawResult(versions string, arguments, extra json.RawMessage) string {
 	head := `{`
-	if era == "modern" {
+	if versions == "modern" {
 		head = `{"resultType":"complete",`
 	}
 	return head + fmt.Sprintf(`"content":[{"type":"text","text":"ü \u00e9","x_unknown":%s}],"structuredContent":%s,"x_extra":%s}`, arguments, arguments, extra)
@@ -87,7 +87,7 @@ func nativeEcho() *sdk.Extension {
 	return x
 }
 
-// serveOfficial is a server of the official Go SDK for both eras. Its tools are those of
+// serveOfficial is a server of the official Go SDK for legacy and modern versions. Its tools are those of
 // the FastMCP server.
 func serveOfficial() {
 	s := mcp.NewServer(&mcp.Implementation{Name: "official", Version: "1"}, nil)

@@ -20,7 +20,7 @@ const (
 // endpoint is an endpoint of the host and how to connect to it.
 type endpoint struct {
 	Transport string            `json:"transport"`         // stdio, http or sse
-	Era       string            `json:"era"`               // legacy, modern or auto, which negotiates the best
+	Versions  string            `json:"versions"`          // legacy, modern or auto, which negotiates the best
 	URL       string            `json:"url,omitempty"`     // of the HTTP server
 	Command   []string          `json:"command,omitempty"` // of a host on stdio
 	Env       map[string]string `json:"env,omitempty"`     // added to the client's default environment
@@ -129,16 +129,16 @@ func encode(v any) string {
 	return string(out)
 }
 
-// endpoints are all transports and eras; the old SSE transport has the legacy era only.
+// endpoints are all transports and protocol versions; the old SSE transport has legacy versions only.
 var endpoints = []endpoint{
-	{Transport: "stdio", Era: "legacy"}, {Transport: "stdio", Era: "auto"}, {Transport: "stdio", Era: "modern"},
-	{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "auto"}, {Transport: "http", Era: "modern"},
-	{Transport: "sse", Era: "legacy"},
+	{Transport: "stdio", Versions: "legacy"}, {Transport: "stdio", Versions: "auto"}, {Transport: "stdio", Versions: "modern"},
+	{Transport: "http", Versions: "legacy"}, {Transport: "http", Versions: "auto"}, {Transport: "http", Versions: "modern"},
+	{Transport: "sse", Versions: "legacy"},
 }
 
-// speaks returns the version that a client of both eras negotiates.
+// speaks returns the version that a client of legacy and modern versions negotiates.
 func (p endpoint) speaks() string {
-	if p.Era == "legacy" {
+	if p.Versions == "legacy" {
 		return legacyVersion
 	}
 	return modernVersion
@@ -151,13 +151,15 @@ func TestClients(t *testing.T) {
 	url := h.listen(t)
 	for _, client := range []struct {
 		name      string
-		eras      []string
+		versions  []string
 		testCalls []testCall
 		report    func(t *testing.T, h *host, p endpoint, calls []call) report
 	}{
 		{"go", []string{"legacy", "auto", "modern"}, testCalls, reportFromGo},
 		{"typescript-v1", []string{"legacy"}, testCalls, reportFrom("testdata/client-v1.mjs")},
 		{"typescript-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFrom("testdata/client-v2.mjs")},
+		{"python-v1", []string{"legacy"}, testCalls, reportFromPython("venv", "testdata/client-v1.py")},
+		{"python-v2", []string{"legacy", "auto", "modern"}, testCalls, reportFromPython("venv2", "testdata/client-v2.py")},
 		{"inspector", []string{"legacy", "auto", "modern"}, quickCalls, reportFromInspector},
 	} {
 		calls := make([]call, len(client.testCalls))
@@ -165,10 +167,10 @@ func TestClients(t *testing.T) {
 			calls[i] = e.call
 		}
 		for _, p := range endpoints {
-			if !slices.Contains(client.eras, p.Era) {
+			if !slices.Contains(client.versions, p.Versions) {
 				continue
 			}
-			t.Run(client.name+"/"+p.Transport+"/"+p.Era, func(t *testing.T) {
+			t.Run(client.name+"/"+p.Transport+"/"+p.Versions, func(t *testing.T) {
 				v := client.report(t, h, h.at(p, url), calls)
 				checkVisit(t, p, v)
 				for i, a := range v.Calls {
@@ -217,7 +219,7 @@ func connectGo(t *testing.T, h *host, p endpoint, o *mcp.ClientOptions) *mcp.Cli
 	case "sse":
 		transport = &mcp.SSEClientTransport{Endpoint: p.URL, HTTPClient: newHTTPClient(t)}
 	}
-	version := map[string]string{"legacy": legacyVersion, "modern": modernVersion, "auto": ""}[p.Era]
+	version := map[string]string{"legacy": legacyVersion, "modern": modernVersion, "auto": ""}[p.Versions]
 	client := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, o)
 	session, err := client.Connect(deadline(t), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {

@@ -19,7 +19,7 @@ const everythingServer = "github.com/modelcontextprotocol/go-sdk/conformance/eve
 var total = regexp.MustCompile(`(?m)^Total: ([1-9]\d*) passed, (\d+) failed`)
 
 // TestConformance runs the official conformance suite through the host: with a child on
-// stdio that supports both eras, and with one HTTP server per era. The exit status covers
+// stdio that supports legacy and modern versions, and with one HTTP server for each. The exit status covers
 // the scored scenarios only.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()

@@ -21,16 +21,16 @@ const asked = `{"refuse":true,"n":12345678901234567890,"x_unknown":{"z":1.10},"t
 
 // wire is a client that does not interpret answers.
 type wire struct {
-	era string
-	ask func(t *testing.T, frame string) (answer []byte)
-	ids int
+	versions string
+	ask      func(t *testing.T, frame string) (answer []byte)
+	ids      int
 }
 
 // request sends a request with these members of params and returns the members of the
 // answer.
 func (w *wire) request(t *testing.T, method, members string) (result, failure json.RawMessage) {
 	t.Helper()
-	if w.era == "modern" {
+	if w.versions == "modern" {
 		members = strings.TrimPrefix(members+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`, ",")
 	}
 	w.ids++
@@ -47,7 +47,7 @@ const (
 )
 
 // wireStdio starts a host and uses its stdio.
-func wireStdio(t *testing.T, h *host, era string) *wire {
+func wireStdio(t *testing.T, h *host, versions string) *wire {
 	t.Helper()
 	cmd := h.command(h.argv("--stdio"))
 	in, inErr := cmd.StdinPipe()
@@ -80,14 +80,14 @@ func wireStdio(t *testing.T, h *host, era string) *wire {
 			t.Errorf("exthost serve --stdio ended with %v", err)
 		}
 	})
-	w := &wire{era: era, ask: func(t *testing.T, frame string) []byte {
+	w := &wire{versions: versions, ask: func(t *testing.T, frame string) []byte {
 		t.Helper()
 		if _, err := io.WriteString(in, frame+"\n"); err != nil {
 			t.Fatal(err)
 		}
 		return get(t, answers, "the answer")
 	}}
-	if era == "legacy" {
+	if versions == "legacy" {
 		w.ask(t, initialize)
 		if _, err := io.WriteString(in, initialized+"\n"); err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func wireStdio(t *testing.T, h *host, era string) *wire {
 }
 
 // wireHTTP posts to the host at url.
-func wireHTTP(t *testing.T, url, era string) *wire {
+func wireHTTP(t *testing.T, url, versions string) *wire {
 	t.Helper()
 	client := newHTTPClient(t)
 	session := ""
@@ -107,7 +107,7 @@ func wireHTTP(t *testing.T, url, era string) *wire {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header = headers(frame, era, session)
+		r.Header = headers(frame, versions, session)
 		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -119,12 +119,12 @@ func wireHTTP(t *testing.T, url, era string) *wire {
 		}
 		return response, body
 	}
-	if era == "legacy" {
+	if versions == "legacy" {
 		response, _ := post(t, initialize)
 		session = response.Header.Get("Mcp-Session-Id")
 		post(t, initialized)
 	}
-	return &wire{era: era, ask: func(t *testing.T, frame string) []byte {
+	return &wire{versions: versions, ask: func(t *testing.T, frame string) []byte {
 		t.Helper()
 		response, body := post(t, frame)
 		if response.Header.Get("Content-Type") == "application/json" {
@@ -140,10 +140,10 @@ func wireHTTP(t *testing.T, url, era string) *wire {
 	}}
 }
 
-// headers returns the headers that the era requires for a request.
-func headers(frame, era, session string) http.Header {
+// headers returns the headers that the versions requires for a request.
+func headers(frame, versions, session string) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-	if era == "legacy" {
+	if versions == "legacy" {
 		if session != "" {
 			h.Set("Mcp-Session-Id", session)
 			h.Set("Mcp-Protocol-Version", legacyVersion)
@@ -173,9 +173,9 @@ func TestBytesSurvive(t *testing.T) {
 	extensions.add(t, "native", scripted(t, "native")+"[capabilities]\ntools = [\"echo\"]\n")
 	extensions.add(t, "lite", "protocol = \"lite\"\n"+scripted(t, "lite")+"[[tools]]\nname = \"echo\"\ndescription = \"Echoes.\"\n")
 	url := h.listen(t)
-	for _, era := range []string{"legacy", "modern"} {
-		t.Run("stdio/"+era, func(t *testing.T) { checkBytes(t, wireStdio(t, h, era)) })
-		t.Run("http/"+era, func(t *testing.T) { checkBytes(t, wireHTTP(t, url, era)) })
+	for _, versions := range []string{"legacy", "modern"} {
+		t.Run("stdio/"+versions, func(t *testing.T) { checkBytes(t, wireStdio(t, h, versions)) })
+		t.Run("http/"+versions, func(t *testing.T) { checkBytes(t, wireHTTP(t, url, versions)) })
 	}
 }
 
@@ -187,7 +187,7 @@ func checkBytes(t *testing.T, w *wire) {
 		"native": `{"content":[],"structuredContent":` + exotic + `,"x_extra":` + exotic + `}`,
 		"lite":   `{"content":[{"type":"text","text":` + quoted(exotic) + `}],"structuredContent":` + exotic + `}`,
 	} {
-		if w.era == "modern" && id != "new" {
+		if w.versions == "modern" && id != "new" {
 			want = `{"resultType":"complete",` + want[1:]
 		}
 		got, failure := w.request(t, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s,"x_extra":%s`, registered(id, "echo"), exotic, exotic))

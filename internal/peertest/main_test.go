@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest"
 )
 
 // patience bounds every wait of a test; no wait takes that long.
@@ -44,22 +44,10 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "exthost")
-	build := exec.Command("go", "build", "-race="+raceSetting(), "-o", program, "github.com/exthost/exthost/cmd/exthost")
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", stormtest.Racing()), "-o", program, "github.com/exthost/exthost/cmd/exthost")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
 		return 1
 	}
 	return m.Run()
-}
-
-// raceSetting returns whether the race detector is on, for the program's build too.
-func raceSetting() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" {
-				return s.Value
-			}
-		}
-	}
-	return "false"
 }

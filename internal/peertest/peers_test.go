@@ -25,6 +25,7 @@ var peerFiles = []string{
 	"node_modules/@modelcontextprotocol/client/package.json",
 	"venv/bin/mcp",
 	"venv/bin/python3",
+	"venv2/bin/python3",
 }
 
 // needPeers skips the test if the peers are not installed.

@@ -86,8 +86,8 @@ func (e *relayClient) waitStarted(c *pending) (outcome string) {
 	}
 }
 
-// TestRelays tests progress, cancellation and an added tool with servers of either era and
-// clients of either era on every transport.
+// TestRelays tests progress, cancellation and an added tool with servers of a legacy or modern version and
+// legacy and modern clients on every transport.
 func TestRelays(t *testing.T) {
 	extensions := folder(t.TempDir())
 	h := newHost(t, string(extensions))
@@ -96,16 +96,16 @@ func TestRelays(t *testing.T) {
 	extensions.add(t, "official", "protocol = \"mcp\"\n"+scripted(t, "official"))
 	url := h.listen(t)
 	for _, p := range endpoints {
-		if p.Era == "auto" {
+		if p.Versions == "auto" {
 			continue
 		}
-		t.Run(p.Transport+"/"+p.Era, func(t *testing.T) {
+		t.Run(p.Transport+"/"+p.Versions, func(t *testing.T) {
 			e := newRelayClient(t, h, h.at(p, url))
 			for _, id := range []string{s.id, "official"} {
 				t.Run(id+"/progress", func(t *testing.T) { relayProgress(t, e, registered(id, "count")) })
 				t.Run(id+"/cancel", func(t *testing.T) { relayCancellation(t, e, registered(id, "wait"), registered(id, "cancelled")) })
 				t.Run(id+"/changes", func(t *testing.T) {
-					relayChanges(t, e, id, fmt.Sprintf("new_%s_%s", p.Transport, p.Era))
+					relayChanges(t, e, id, fmt.Sprintf("new_%s_%s", p.Transport, p.Versions))
 				})
 			}
 		})
@@ -155,9 +155,9 @@ func TestEverythingReportsProgress(t *testing.T) {
 	h := newHost(t, string(extensions))
 	s := everything(h.peers)
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv))
-	for _, era := range []string{"legacy", "modern"} {
-		t.Run(era, func(t *testing.T) {
-			e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Era: era}, ""))
+	for _, versions := range []string{"legacy", "modern"} {
+		t.Run(versions, func(t *testing.T) {
+			e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Versions: versions}, ""))
 			e.await(t, s.tools, registered(s.id, ""))
 			c := e.start(deadline(t), registered(s.id, "trigger-long-running-operation"), args{"duration": 0.1, "steps": 4})
 			for i := range 4 {
@@ -178,7 +178,7 @@ func TestManyCancellations(t *testing.T) {
 	h := newHost(t, string(extensions))
 	s := everything(h.peers)
 	extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv)+"[runtime]\nmax_in_flight = 4\n")
-	e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Era: "legacy"}, ""))
+	e := newRelayClient(t, h, h.at(endpoint{Transport: "stdio", Versions: "legacy"}, ""))
 	e.await(t, s.tools, registered(s.id, ""))
 	tool := registered(s.id, "trigger-long-running-operation")
 	neighbour := e.start(deadline(t), tool, args{"duration": 1, "steps": 1})

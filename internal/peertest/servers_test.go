@@ -103,11 +103,11 @@ func TestServers(t *testing.T) {
 		extensions.add(t, s.id, "protocol = \"mcp\"\n"+launch(s.argv, s.env...))
 	}
 	url := h.listen(t)
-	for _, p := range []endpoint{{Transport: "http", Era: "legacy"}, {Transport: "http", Era: "modern"}, {Transport: "stdio", Era: "legacy"}} {
+	for _, p := range []endpoint{{Transport: "http", Versions: "legacy"}, {Transport: "http", Versions: "modern"}, {Transport: "stdio", Versions: "legacy"}} {
 		hosted := newListener()
 		hosted.ClientSession = connectGo(t, h, h.at(p, url), hosted.options())
 		for _, s := range all {
-			t.Run(p.Transport+"/"+p.Era+"/"+s.id, func(t *testing.T) { compare(t, h, s, hosted) })
+			t.Run(p.Transport+"/"+p.Versions+"/"+s.id, func(t *testing.T) { compare(t, h, s, hosted) })
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 )
 
-// serveTasks is an MCP server of the modern era whose task is complete at the second
+// serveTasks is a modern MCP server whose task is complete at the second
 // request for it.
 func serveTasks() {
 	const task = `"taskId":"t-1","createdAt":"2026-11-22T00:00:00Z","lastUpdatedAt":"2026-11-22T00:00:00Z","ttlMs":60000,"pollIntervalMs":10`
@@ -48,9 +48,9 @@ func TestTasks(t *testing.T) {
 	url := h.listen(t)
 	research, later := args{"topic": "hosts"}, args{}
 	for _, tt := range []struct {
-		client, era, front, tool string
-		arguments                args
-		want                     []string
+		client, versions, front, tool string
+		arguments                     args
+		want                          []string
 	}{
 		{"v1", "legacy", "/mcp", registered(s.id, "simulate-research-query"), research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
 		{"v1", "legacy", "/" + s.id + "/mcp", "simulate-research-query", research, []string{"taskCreated", "taskStatus", "result # Research Report: hosts"}},
@@ -58,14 +58,14 @@ func TestTasks(t *testing.T) {
 		{"v2", "modern", "/mcp", registered("newer", "later"), later, []string{"task", "result later"}},
 		{"v2", "modern", "/newer/mcp", "later", later, []string{"task", "result later"}},
 	} {
-		t.Run(tt.client+tt.front+" "+tt.era, func(t *testing.T) {
+		t.Run(tt.client+tt.front+" "+tt.versions, func(t *testing.T) {
 			t.Parallel()
 			script, err := filepath.Abs("testdata/tasks.mjs")
 			if err != nil {
 				t.Fatal(err)
 			}
 			out, errs, err := h.node(t, script, encode(map[string]any{
-				"client": tt.client, "endpoint": endpoint{URL: url + tt.front, Era: tt.era}, "tool": tt.tool, "args": tt.arguments}))
+				"client": tt.client, "endpoint": endpoint{URL: url + tt.front, Versions: tt.versions}, "tool": tt.tool, "args": tt.arguments}))
 			if err != nil {
 				t.Fatalf("%v\n%s", err, errs)
 			}

@@ -104,7 +104,7 @@ func (p pinning) withhold(u *unit.Unit, changed []string) (names []string, diags
 	}
 	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
 		Message: fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, strings.Join(changed, ", ")),
-		Hint:    "exthost policy pins shows the changes, exthost policy pins approve " + u.ID() + " lets them pass"}
+		Hint:    "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass"}
 	if p.shadow {
 		d.Message = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, strings.Join(changed, ", "))
 		changed = nil
@@ -144,18 +144,14 @@ func (s *State) ApprovePin(set *Set, extension, tool, by string) error {
 	return nil
 }
 
-// nothingWithheld says why there is nothing to approve.
+// nothingWithheld says why there is nothing to accept.
 func (set *Set) nothingWithheld(extension, tool string) error {
-	pins := set.Pins()
+	known := func(p status.Pin) bool { return p.Extension == extension && (tool == "" || p.Tool == tool) }
 	switch {
-	case len(set.pinning) == 0:
-		return protocol.Errorf(protocol.ToolNotFound, "no policy pins tools: state one with builtin: pin")
-	case !slices.ContainsFunc(pins, func(p status.Pin) bool { return p.Extension == extension }):
-		return protocol.Errorf(protocol.ToolNotFound, "no tool of an extension %q is pinned", extension)
 	case tool == "":
-		return protocol.Errorf(protocol.ToolNotFound, "no tool of %s has changed: there is nothing to approve", extension)
-	case !slices.ContainsFunc(pins, func(p status.Pin) bool { return p.Extension == extension && p.Tool == tool }):
+		return protocol.Errorf(protocol.ToolNotFound, "no tool of an extension %q has changed: there is nothing to accept", extension)
+	case len(set.pinning) > 0 && !slices.ContainsFunc(set.Pins(), known):
 		return protocol.Errorf(protocol.ToolNotFound, "no tool %q of %s is pinned; name it as the extension does", tool, extension)
 	}
-	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to approve", tool, extension)
+	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to accept", tool, extension)
 }

@@ -41,7 +41,6 @@ func (p *Process) Decide(ctx context.Context, flow governance.Flow, x *governanc
 	return d, err
 }
 
-// newProcess prepares the process of a policy.
 func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance.Policy, error) {
 	if spec.Kind == governance.KindGRPC && s.options.Kinds.GRPC == nil {
 		return nil, errors.New("kind: this program does not link grpc: set PolicyKinds.GRPC of its exthost.Options to grpcpolicy.NewInstance")
@@ -57,7 +56,6 @@ func (s *State) newProcess(cfg *config.Config, spec governance.Spec) (governance
 	})}, nil
 }
 
-// newInstance returns one run of a policy's process.
 func (s *State) newInstance(spec governance.Spec, run runtime.Spec) (runtime.Instance, error) {
 	if spec.Kind == governance.KindGRPC {
 		return s.options.Kinds.GRPC(spec, run), nil

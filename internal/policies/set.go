@@ -28,9 +28,7 @@ type Set struct {
 // embedding program's. Policies that are the same in before, which may be nil, keep their
 // state, and a pipeline of the same policies is kept as a whole.
 func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
-	if before == nil {
-		before = new(Set)
-	}
+	before = cmp.Or(before, new(Set))
 	configured, err := governance.Members(cfg.Plugins, before.Members, func(spec governance.Spec) (governance.Policy, error) {
 		if spec.Kind == governance.KindBuiltin {
 			return s.newBuiltin(spec)
@@ -40,7 +38,7 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
 	}
-	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.options.Members)}
+	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers())}
 	for _, m := range set.Members {
 		switch p := m.Policy.(type) {
 		case *Process:
@@ -63,7 +61,15 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	return set, nil
 }
 
-// newBuiltin makes a policy that needs no process.
+// programMembers returns the embedding program's own policies.
+func (s *State) programMembers() []governance.Member {
+	members := slices.Clone(s.options.Members)
+	for i := range members {
+		members[i].Spec.Layer = governance.LayerProgram
+	}
+	return members
+}
+
 func (s *State) newBuiltin(spec governance.Spec) (governance.Policy, error) {
 	create := builtin.New
 	if spec.Builtin == builtin.CEL && s.options.Kinds.CEL != nil {
@@ -106,21 +112,27 @@ func (set *Set) Changed(before *Set) []string {
 // Offloads reports whether a policy of the set cuts results and stores the rest.
 func (set *Set) Offloads() bool { return slices.ContainsFunc(set.Members, offloads) }
 
-// Status returns the policies in the order of the pipeline, then the disabled ones.
-func (s *State) Status(set *Set) (list []status.Policy) {
-	for _, m := range set.Members {
+// Status returns the policies in the order of the pipeline, then the disabled ones, each
+// with those of diags that are about it.
+func (s *State) Status(set *Set, diags []protocol.Diagnostic) (list []status.Policy) {
+	inOrder := func(a, b governance.Member) int { return a.Spec.Order(&b.Spec) }
+	for _, m := range slices.SortedStableFunc(slices.Values(set.Members), inOrder) {
 		p := describe(m.Spec)
 		p.State, p.Calls = string(supervisor.Ready), s.Stats.Calls(m.Spec.Name)
 		if x, ok := m.Policy.(*Process); ok {
 			process := x.Status()
 			p.State, p.Reason, p.Process = process.State, process.Reason, &process
 		}
+		if audit := s.AuditStatus(); m.Policy == governance.Policy(s.audit) && audit != nil && audit.Reason != "" {
+			p.State, p.Reason = string(supervisor.Restarting), audit.Reason
+		}
+		for _, d := range diags {
+			if d.Extension == status.PolicyPrefix+p.Name && d.Code == CodeUnmatched {
+				p.Diagnostics = append(p.Diagnostics, d)
+			}
+		}
 		list = append(list, p)
 	}
-	order := governance.Category("").Values()
-	slices.SortStableFunc(list, func(a, b status.Policy) int {
-		return cmp.Or(slices.Index(order, string(a.Category))-slices.Index(order, string(b.Category)), a.Priority-b.Priority, cmp.Compare(a.Name, b.Name))
-	})
 	for _, spec := range set.disabled {
 		p := describe(spec)
 		p.State = status.StateDisabled

@@ -3,6 +3,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ type State struct {
 // Open opens the audit log that cfg asks for.
 func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	s := &State{env: env, options: o, Traces: governance.NewTraces(0)}
-	s.Approvals = approval.NewStore(approval.Options{Asked: s.logQuestion})
+	s.Approvals = approval.NewStore(approval.Options{Asked: s.logApprovalRequest})
 	if o.Inspect || cfg.Audit.Path == "" {
 		return s, nil
 	}
@@ -100,17 +101,13 @@ func (s *State) openAudit(c config.Audit) error {
 	return first
 }
 
-// logQuestion tells the operator, who may be reading the log, of a question.
-func (s *State) logQuestion(q approval.Question) {
-	subject := q.Tool
-	if subject == "" {
-		subject = q.Method
-	}
-	s.env.Log.Warn("a call waits for an approval", "question", q.ID, "tool", subject, "caller", q.Caller, "policy", q.Policy, "reason", q.Reason,
+// logApprovalRequest tells the operator, who may be reading the log, of an approval request.
+func (s *State) logApprovalRequest(q approval.Request) {
+	subject := cmp.Or(q.Tool, q.Method)
+	s.env.Log.Warn("a call waits for an approval", "approval", q.ID, "tool", subject, "caller", q.Caller, "policy", q.Policy, "reason", q.Reason,
 		"next", fmt.Sprintf("exthost approve %s, or exthost deny %s", q.ID, q.ID))
 }
 
-// observe counts a decision.
 func (s *State) observe(o governance.Observation) {
 	s.Stats.Observe(o)
 	if s.options.Observe != nil {
@@ -125,7 +122,7 @@ func (s *State) AuditStatus() *status.Audit {
 	}
 	a := &status.Audit{Path: s.auditPath}
 	if err := s.audit.Err(); err != nil {
-		a.Reason = err.Error()
+		a.Reason = fmt.Sprintf("%v; no request passes until a record can be written, which the host tries every second: make room or access for %s", err, s.auditPath)
 	}
 	return a
 }

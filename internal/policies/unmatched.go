@@ -2,12 +2,15 @@ package policies
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/glob"
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // CodeUnmatched is the code of the diagnostic about a pattern that selects nothing.
@@ -43,20 +46,15 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 			if near := nearest.Of(p.Glob, known); near != "" {
 				hint = fmt.Sprintf("did you mean %q? %s", near, list)
 			}
-			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUnmatched, Hint: hint,
-				Message: fmt.Sprintf("policy %s: %q of %s matches no %s", m.Spec.Name, p.Glob, p.Field, strings.TrimSuffix(p.Of, "s"))})
+			diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUnmatched, Extension: status.PolicyPrefix + m.Spec.Name, Hint: hint,
+				Message: fmt.Sprintf("%q of %s matches no %s", p.Glob, p.Field, strings.TrimSuffix(p.Of, "s"))})
 		}
 	}
 	return diags
 }
 
 func selects(p builtin.Pattern, known []string) bool {
-	for _, name := range known {
-		if (governance.Globs{p.Glob}).Match(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
 }
 
 // maySelect reports whether a pattern may select a tool of one of the extensions: the text
@@ -67,7 +65,7 @@ func maySelect(glob string, extensions []string) bool {
 		prefix = glob[:i]
 	}
 	for _, id := range extensions {
-		begins := "ext_" + id + "_"
+		begins := tools.Prefix(id)
 		if strings.HasPrefix(prefix, begins) || prefix != glob && strings.HasPrefix(begins, prefix) {
 			return true
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ const cookieVar = "EXTHOST_COOKIE"
 // when the host ends. A nil Containment kills the process group only. The package
 // comment lists the processes that escape.
 type Containment struct {
+	Log *slog.Logger // takes a warning when a guardian ended; set before the first child; nil: none
+
 	program    string // the executable of the guardian; "" for none
 	outerMarks string // the marks of this process itself, each followed by a blank
 	hostMark   string // prefix of the mark of each child
@@ -150,6 +153,9 @@ func (c *Containment) watchGuardian(g *guardian) {
 	select {
 	case <-c.closing:
 	case <-time.After(time.Until(g.began.Add(guardianPause))):
+		if c.Log != nil {
+			c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is killed", "pid", g.proc.Pid)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

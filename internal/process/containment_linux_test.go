@@ -1,6 +1,9 @@
 package process
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -184,6 +187,8 @@ func TestMarks(t *testing.T) {
 func TestK1GuardianIsReplaced(t *testing.T) {
 	processtest.Leaks(t)
 	c := Contain(self(t))
+	var log bytes.Buffer // read once the next guardian runs
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	t.Cleanup(c.Close)
 	reports(t, c, HoldsGuardian+": starts with the first child")
 	first := start(t, "daemon pid, hang; hang", contained(c))
@@ -200,6 +205,9 @@ func TestK1GuardianIsReplaced(t *testing.T) {
 			t.Fatal("nothing takes the place of a guardian that was killed")
 		}
 		time.Sleep(time.Millisecond) // there is no event to wait for
+	}
+	if text := log.String(); !strings.Contains(text, "the guardian ended") || !strings.Contains(text, fmt.Sprintf("pid=%d", g.proc.Pid)) {
+		t.Errorf("the log does not say that the guardian was replaced: %s", text)
 	}
 	reports(t, c, "")
 	second := start(t, "pid; hang", contained(c))

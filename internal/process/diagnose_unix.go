@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,12 +40,7 @@ func diagnose(s *Spec, err error) *StartError {
 }
 
 func isAny(err error, errnos ...unix.Errno) bool {
-	for _, errno := range errnos {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(errnos, func(errno unix.Errno) bool { return errors.Is(err, errno) })
 }
 
 // Check returns a [*StartError] if the system would not start the executable at path,

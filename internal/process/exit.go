@@ -16,13 +16,22 @@ type Exit struct {
 // Success reports whether the process exited with status 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == "" && e.Err == nil }
 
+// launched explains the exit statuses by which shells, npx and other launchers pass on that
+// a signal ended the process that they ran.
+var launched = map[int]string{
+	129: " (of a process that SIGHUP ended)", 130: " (of a process that SIGINT ended)", 131: " (of a process that SIGQUIT ended)",
+	132: " (of a process that SIGILL ended)", 134: " (of a process that SIGABRT ended)", 135: " (of a process that SIGBUS ended)",
+	136: " (of a process that SIGFPE ended)", 137: " (of a process that SIGKILL ended)", 139: " (of a process that SIGSEGV ended)",
+	141: " (of a process that SIGPIPE ended)", 143: " (of a process that SIGTERM ended)",
+}
+
 // String describes the exit: "exit status 3", "killed by SIGSEGV (core dumped)".
 func (e Exit) String() string {
 	switch {
 	case e.Err != nil:
 		return fmt.Sprintf("end unknown: %v", e.Err)
 	case e.Signal == "":
-		return fmt.Sprintf("exit status %d", e.Code)
+		return fmt.Sprintf("exit status %d%s", e.Code, launched[e.Code])
 	case e.CoreDumped:
 		return fmt.Sprintf("killed by %s (core dumped)", e.Signal)
 	}

@@ -110,7 +110,6 @@ func (g *guardian) isUp() bool {
 	}
 }
 
-// ended reports whether the guardian has ended.
 func (g *guardian) ended() bool {
 	select {
 	case <-g.done:

@@ -137,21 +137,16 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initCo
 			return nil, nil, ctx.Err()
 		}
 		if !isBusy(err) || try == len(busyRetries) {
-			return nil, nil, explain(s, err)
+			if e, ok := errors.AsType[*StartError](err); ok {
+				return nil, nil, e
+			}
+			return nil, nil, diagnose(s, err)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(busyRetries[try]):
 		}
 	}
-}
-
-// explain returns err as a *StartError.
-func explain(s *Spec, err error) *StartError {
-	if e, ok := errors.AsType[*StartError](err); ok {
-		return e
-	}
-	return diagnose(s, err)
 }
 
 func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os.Process, *initConn, error) {
@@ -191,7 +186,10 @@ func (p *Process) Exit() Exit { return p.exit }
 
 // Tail returns the last 20 lines of stderr so far, oldest first, escaped and
 // not redacted.
-func (p *Process) Tail() []string { return p.stderr.tail.lines() }
+func (p *Process) Tail() []string { return p.stderr.tail.lines(time.Time{}) }
+
+// TailSince is Tail for the lines that were read after since.
+func (p *Process) TailSince(since time.Time) []string { return p.stderr.tail.lines(since) }
 
 // Kill sends SIGKILL to the child's process group. It does not wait.
 func (p *Process) Kill() { p.signal(kill) }

@@ -55,7 +55,6 @@ func (r *procReader) read(pid int, name string) []byte {
 	}
 }
 
-// stat returns the procStat of pid.
 func (r *procReader) stat(pid int) (s procStat, ok bool) {
 	content := r.read(pid, "stat")
 	// Fields after the name, which may hold any character: state, parent, group,
@@ -89,7 +88,6 @@ func (r *procReader) hasMark(pid int, mark []byte) (marked, blank bool) {
 	return false, environ != nil && len(environ) == 0
 }
 
-// pids returns the ids of all processes.
 func pids() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {

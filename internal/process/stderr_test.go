@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -155,7 +156,7 @@ func TestTailKeepsTheLast20(t *testing.T) {
 		for i := 81; i < 100; i++ {
 			want = append(want, fmt.Sprint(i))
 		}
-		if diff := cmp.Diff(append(want, "last"), r.tail.lines()); diff != "" {
+		if diff := cmp.Diff(append(want, "last"), r.tail.lines(time.Time{})); diff != "" {
 			t.Errorf("tail (-want +got):\n%s", diff)
 		}
 	}

@@ -21,6 +21,7 @@ func support() (holds, lacks []string) {
 
 // guardian is a process that exists on Linux only.
 type guardian struct {
+	proc  *os.Process
 	ready bool
 	began time.Time
 }

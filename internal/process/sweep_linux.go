@@ -187,7 +187,6 @@ func (h *containedChild) sweep() {
 	q.sweep(sweepWait)
 }
 
-// sweepAll kills the descendants of all children.
 func (c *Containment) sweepAll() {
 	q := sweeper{mark: []byte(c.hostMark), since: startTime(os.Getpid()), known: make(map[int]uint64)}
 	q.sweep(sweepWait)

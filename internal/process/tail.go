@@ -1,6 +1,9 @@
 package process
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // tailLines is the number of stderr lines kept as evidence of a crash.
 const tailLines = 20
@@ -10,7 +13,8 @@ const tailLines = 20
 type tail struct {
 	mu   sync.Mutex
 	ring [tailLines][]byte
-	n    int // lines added so far
+	at   [tailLines]time.Time // when each line was read
+	n    int                  // lines added so far
 }
 
 func (t *tail) add(line []byte) {
@@ -18,15 +22,19 @@ func (t *tail) add(line []byte) {
 	defer t.mu.Unlock()
 	slot := &t.ring[t.n%tailLines]
 	*slot = append((*slot)[:0], line...)
+	t.at[t.n%tailLines] = time.Now()
 	t.n++
 }
 
-func (t *tail) lines() []string {
+// lines returns the kept lines that were read after since.
+func (t *tail) lines(since time.Time) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
 	for i := max(0, t.n-tailLines); i < t.n; i++ {
-		lines = append(lines, Escape(string(t.ring[i%tailLines])))
+		if t.at[i%tailLines].After(since) {
+			lines = append(lines, Escape(string(t.ring[i%tailLines])))
+		}
 	}
 	return lines
 }

@@ -43,7 +43,6 @@ func (r *received) Expect(id string) <-chan jsonrpc.Message {
 // maxNotifications bounds the notifications that are stored.
 const maxNotifications = 10_000
 
-// notify stores a notification of the process.
 func (r *received) notify(m jsonrpc.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +51,6 @@ func (r *received) notify(m jsonrpc.Message) {
 	}
 }
 
-// deliver passes an answer to its request.
 func (r *received) deliver(m jsonrpc.Message) {
 	r.mu.Lock()
 	answer, requested := r.pending[key(m.ID)]

@@ -14,7 +14,6 @@ type automaton struct {
 	firstFinal uint32      // the first state that ends a keyword
 }
 
-// keyword is a keyword of a rule.
 type keyword struct {
 	rule *rule
 	size int

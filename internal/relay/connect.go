@@ -25,14 +25,16 @@ type Client struct {
 	Flags    Flags
 	Strict   bool     // take no host in which anything is broken
 	Environ  []string // NAME=value
-	// Start starts a host in the background and returns when it takes clients.
-	Start func(ctx context.Context) error
+	// Start starts a host in the background and returns when it takes clients. turn is what
+	// the host inherits; see [Start].
+	Start func(ctx context.Context, turn *os.File) error
 	// Warn tells a person something; nil tells nobody.
 	Warn func(text string)
 
 	caller string          // "" before the first Connect
 	build  string          // of the program that a host must be
 	warned map[string]bool // builds that the person knows of
+	silent map[int]bool    // pids of hosts that have not answered this Connect
 }
 
 // Connect returns a connection to a host of the directory that has taken the client: to one
@@ -46,18 +48,19 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if c.build, err = Installed(); err != nil {
 		return nil, err
 	}
+	c.silent = make(map[int]bool)
 	if conn, _, err := c.find(ctx); conn != nil || err != nil {
 		return conn, err
 	}
-	release, err := daemon.Exclusive(ctx, c.StateDir)
+	turn, err := c.turn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer turn.Close()
 	if conn, _, err := c.find(ctx); conn != nil || err != nil { // of a client that came first
 		return conn, err
 	}
-	if err := c.Start(ctx); err != nil {
+	if err := c.Start(ctx, turn); err != nil {
 		return nil, err
 	}
 	conn, refused, err := c.find(ctx)
@@ -67,6 +70,20 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	return conn, err
 }
 
+// turn waits until no other client starts a host.
+func (c *Client) turn(ctx context.Context) (*os.File, error) {
+	waiting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	turn, err := daemon.Exclusive(waiting, c.StateDir)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return turn, err
+	case waiting.Err() != nil:
+		return nil, &Fault{Text: fmt.Sprintf("another client starts an exthost, which does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own", Code: 8}
+	}
+	return nil, &Fault{Text: fmt.Sprintf("the state directory cannot be used: %v", err), Hint: "set XDG_STATE_HOME to a directory that can be written", Code: 1}
+}
+
 // find asks the hosts that run, one after another. refused has their reasons.
 func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string, err error) {
 	all, err := daemon.FindAll(ctx, c.StateDir)
@@ -74,7 +91,7 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 		return nil, nil, err
 	}
 	for _, info := range all {
-		if info.Clients == "" {
+		if info.Clients == "" || c.silent[info.PID] {
 			continue
 		}
 		conn, reason, err := c.attach(ctx, info)
@@ -84,8 +101,9 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 		if f, ok := errors.AsType[*Fault](err); ok {
 			return nil, nil, f
 		}
-		if err != nil { // it has just ended
+		if err != nil { // it has just ended, or is stopped
 			reason = err.Error()
+			c.silent[info.PID] = errors.Is(err, os.ErrDeadlineExceeded)
 		}
 		refused = append(refused, fmt.Sprintf("pid %d: %s", info.PID, reason))
 	}

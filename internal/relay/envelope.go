@@ -7,11 +7,10 @@ import (
 
 // envelope is what a relay knows of a message.
 type envelope struct {
-	id        string // raw; "" if there is none
-	method    string // "" of a response
-	cancels   string // raw id that a notifications/cancelled names
-	failed    bool   // a response with an error
-	truncated bool   // an id is too long to be remembered
+	id      string // raw; "" if there is none, or if it is too long
+	method  string // "" of a response
+	cancels string // raw id that a notifications/cancelled names
+	failed  bool   // a response with an error
 }
 
 func (e *envelope) request() bool  { return e.method != "" && e.id != "" }
@@ -122,7 +121,7 @@ func (s *scanner) keep(b ...byte) {
 	case len(s.text)+len(b) <= maxValue:
 		s.text = append(s.text, b...)
 	default:
-		s.env.truncated = s.env.truncated || s.value
+		s.value = s.value && s.name == memberMethod // a part of an id names no request
 	}
 }
 

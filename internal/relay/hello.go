@@ -26,7 +26,7 @@ const wireVersion = 1
 const maxHello = 1 << 20
 
 // helloTimeout bounds the handshake, except the wait for the extensions of a strict client.
-const helloTimeout = 10 * time.Second
+var helloTimeout = 10 * time.Second
 
 // greeting is what a host says of itself.
 type greeting struct {

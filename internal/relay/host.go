@@ -54,7 +54,6 @@ func NewHost(o HostOptions) *Host {
 	return &Host{HostOptions: o, env: parseEnviron(o.Environ), open: make(map[*client]struct{}), changed: make(chan struct{}, 1)}
 }
 
-// client is a connection of a relay.
 type client struct {
 	env    map[string]string // digests
 	nonce  string
@@ -65,7 +64,6 @@ type client struct {
 // whatever IdleExit is: the relay that has started it connects after the start.
 const firstClient = 30 * time.Second
 
-// maxClients bounds the clients of a host.
 const maxClients = 1024
 
 // Run takes clients from l until ctx ends, or the host is no longer needed, and returns when
@@ -111,12 +109,7 @@ func (h *Host) idle(ctx context.Context) {
 	timer := time.NewTimer(0)
 	<-timer.C
 	for {
-		h.mu.Lock()
-		empty, retired, wait := len(h.open) == 0, h.retired, h.IdleExit
-		if !h.served {
-			wait = max(wait, firstClient)
-		}
-		h.mu.Unlock()
+		empty, retired, wait := h.waiting()
 		switch {
 		case empty && retired:
 			h.Log.Info("the last client has left, and a newer exthost is in use")
@@ -128,13 +121,40 @@ func (h *Host) idle(ctx context.Context) {
 		}
 		select {
 		case <-timer.C:
-			h.Log.Info("there were no clients", "for", wait.String())
-			return
+			if h.expire() {
+				h.Log.Info("there were no clients", "for", wait.String())
+				return
+			}
 		case <-h.changed:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// waiting returns whether there are no clients, whether the host ends with the last one, and
+// how long it waits for the next one.
+func (h *Host) waiting() (empty, retired bool, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wait = h.IdleExit
+	if !h.served {
+		wait = max(wait, firstClient)
+	}
+	return len(h.open) == 0, h.retired, wait
+}
+
+// expire retires the host if there is still no client. The end and a client can come at the
+// same time: either the host stays for the client, or it refuses the client, whose relay
+// then starts another host. A client that is taken never loses its first request.
+func (h *Host) expire() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.open) > 0 {
+		return false
+	}
+	h.retired = true
+	return true
 }
 
 // take serves one connection.

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"io"
+	"runtime"
 )
 
 const (
@@ -51,6 +52,10 @@ func (l *lineReader) next() ([]byte, error) {
 		if l.rest == len(l.buf) {
 			l.buf = append(l.buf, make([]byte, len(l.buf))...)
 		}
+		// A goroutine that does nothing but block in system calls is never scheduled, and the
+		// Go runtime takes the processor from one that was not for 10 ms: it would wake threads
+		// during every read.
+		runtime.Gosched()
 		var n int
 		n, l.err = l.r.Read(l.buf[l.rest:])
 		l.rest += n

@@ -9,6 +9,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,7 +87,6 @@ type stream interface {
 	CloseWrite() error
 }
 
-// link is a connection to a host.
 type link struct {
 	conn stream
 	in   *lineReader
@@ -99,11 +99,17 @@ type line struct {
 	text []byte // nil if its beginning was in another piece
 }
 
+// MaxLine bounds a message of a client, in bytes. A longer one is refused alone; a host would
+// end the whole session.
+const MaxLine = 16 << 20
+
 // upstream passes on what the client says, until the client has left and the host has ended
 // the session.
 func (r *relay) upstream(in io.Reader) error {
 	lines := newLineReader(in, true)
-	var long *link // that has the beginning of the current line
+	var long *link          // that has the beginning of the current line; nil: none has
+	var why *protocol.Error // of the latter
+	sent := 0               // bytes of the current line
 	for {
 		piece, err := lines.next()
 		if errors.Is(err, io.EOF) {
@@ -113,40 +119,75 @@ func (r *relay) upstream(in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if r.scan.began && long != r.current() { // the host that has its beginning is gone
-			n, ended := r.scan.scan(piece)
-			piece = piece[n:]
-			if ended {
-				r.refuse(&r.scan.env, lost())
+		if r.scan.began {
+			switch {
+			case long == nil:
+			case long != r.current():
+				long, why = nil, cut()
+			case sent+lengthOfLine(piece) > MaxLine:
+				_, _ = long.conn.Write([]byte("\n")) // the host answers that this is no message
+				long, why = nil, tooLong()
 			}
+			if long == nil {
+				n, ended := r.scan.scan(piece)
+				if piece = piece[n:]; ended {
+					r.refuse(&r.scan.env, why)
+				}
+			}
+		} else {
+			sent, long = 0, nil
 		}
 		if len(piece) > 0 {
-			long = r.forward(piece)
+			sent += len(piece)
+			long, why = r.forward(piece, long)
 		}
 	}
 }
 
-// forward passes on a piece, and returns the link that has it; nil if none has.
-func (r *relay) forward(piece []byte) *link {
+// lengthOfLine returns the length of the first line of a piece, without its end.
+func lengthOfLine(piece []byte) int {
+	if n := bytes.IndexByte(piece, '\n'); n >= 0 {
+		return n
+	}
+	return len(piece)
+}
+
+// forward passes on a piece, and returns the link that has it, or why none has. begun is the
+// link that has the beginning of the first line; nil if the line begins in the piece.
+func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 	r.note(piece)
 	for {
-		l, err := r.linked()
+		l, err := begun, error(nil)
+		if begun == nil {
+			l, err = r.linked()
+		}
 		if r.ctx.Err() != nil {
-			return nil
+			return nil, cut()
 		}
 		if err != nil {
+			why := unreachable(err)
 			for i := range r.noted {
-				r.refuse(&r.noted[i].envelope, unreachable(err))
+				r.refuse(&r.noted[i].envelope, why)
 			}
-			return nil
+			return nil, why
 		}
-		if !r.register(l) {
-			continue // the host has ended just now
+		switch {
+		case r.register(l):
+			if _, err := l.conn.Write(piece); err != nil {
+				<-l.lost // every request has its error by now
+			}
+			return l, nil
+		case begun != nil: // which has ended just now: no other host gets the rest of the line
+			n := bytes.IndexByte(piece, '\n') + 1
+			if n == 0 {
+				return nil, cut()
+			}
+			r.refuse(&r.noted[0].envelope, cut())
+			if n == len(piece) {
+				return nil, nil
+			}
+			piece, r.noted, begun = piece[n:], r.noted[1:], nil
 		}
-		if _, err := l.conn.Write(piece); err != nil {
-			<-l.lost // every request has its error by now
-		}
-		return l
 	}
 }
 
@@ -218,14 +259,22 @@ func (r *relay) linked() (*link, error) {
 	return l, nil
 }
 
+// leaveTimeout bounds the wait for a host that does not end a session: one that is stopped,
+// for instance. A host that works ends a session 5 s after its client at the latest.
+var leaveTimeout = 10 * time.Second
+
 // leave tells the host that the client has left, and waits for the end of the session.
 func (r *relay) leave() {
 	l := r.current()
 	if l == nil {
 		return
 	}
-	if l.conn.CloseWrite() == nil {
-		<-l.lost
+	if l.conn.CloseWrite() != nil {
+		return
+	}
+	select {
+	case <-l.lost:
+	case <-time.After(leaveTimeout):
 	}
 }
 
@@ -309,37 +358,6 @@ func (r *relay) tell(message any) {
 	if err := r.out.write(append(data, '\n')); err != nil {
 		r.out.fail(r.broken, err)
 	}
-}
-
-// lost is the error of a request whose host has ended.
-func lost() *protocol.Error {
-	e := protocol.Errorf(protocol.ShuttingDown, "the exthost that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
-	e.Outcome = "unknown"
-	return e
-}
-
-// unreachable is the error of a request for which there is no host.
-func unreachable(err error) *protocol.Error {
-	return protocol.Errorf(protocol.NotReady, "there is no exthost that could run this: %w", err)
-}
-
-// response is an answer of the relay's own.
-type response struct {
-	Version string             `json:"jsonrpc"`
-	ID      json.RawMessage    `json:"id"`
-	Error   protocol.WireError `json:"error"`
-}
-
-// notification is one of the relay's own.
-type notification struct {
-	Version string `json:"jsonrpc"`
-	Method  string `json:"method"`
-	Params  any    `json:"params,omitempty"`
-}
-
-type cancelled struct {
-	ID     json.RawMessage `json:"requestId"`
-	Reason string          `json:"reason"`
 }
 
 // output is the stream to the client.

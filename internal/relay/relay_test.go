@@ -258,6 +258,53 @@ func TestRequestCutByTheEnd(t *testing.T) {
 	s.leave(b)
 }
 
+// A request that is too long is refused alone: the session and what is in flight go on.
+func TestRequestTooLong(t *testing.T) {
+	s := relayed(t)
+	a := s.host()
+	s.say(`{"id":1,"method":"ping"}` + "\n")
+	a.wants(`{"id":1,"method":"ping"}`)
+	drained := make(chan int64)
+	go func() {
+		line, _ := a.r.ReadBytes('\n')
+		drained <- int64(len(line))
+	}()
+	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x", MaxLine) + `"},"id":2}` + "\n" + `{"id":3,"method":"ping"}` + "\n")
+	s.wantsError("2", -32011)
+	if n := <-drained; n > MaxLine+1 {
+		t.Errorf("the host is sent a line of %d bytes", n)
+	}
+	a.wants(`{"id":3,"method":"ping"}`)
+	a.say(`{"id":1,"result":{}}` + "\n")
+	s.wants(`{"id":1,"result":{}}`)
+	s.leave(a)
+}
+
+// The rest of a request whose beginning reached no host goes to no host that is there since.
+func TestRequestBegunWithoutHost(t *testing.T) {
+	s := relayed(t)
+	a := s.host()
+	s.say(`{"id":0,"method":"ping"}` + "\n")
+	a.wants(`{"id":0,"method":"ping"}`)
+	a.conn.Close()
+	s.wantsError("0", -32030)
+	s.failed <- &Fault{Text: "the configuration is broken"}
+	go s.say(`{"method":"ping","params":{"a":"` + strings.Repeat("x", 2*maxHeld) + `"},"id":1}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
+	s.wantsError("1", -32018)
+	b := s.host()
+	b.wants(`{"id":2,"method":"ping"}`)
+	s.leave(b)
+}
+
+// A relay does not outlive its client when the host does not end the session.
+func TestLeaveStoppedHost(t *testing.T) {
+	defer func(before time.Duration) { leaveTimeout = before }(leaveTimeout)
+	leaveTimeout = 50 * time.Millisecond
+	s := relayed(t)
+	s.host()
+	s.leave(nil)
+}
+
 // While there is no host each request gets the reason, and the next one tries again.
 func TestNoHost(t *testing.T) {
 	s := relayed(t)
@@ -265,12 +312,22 @@ func TestNoHost(t *testing.T) {
 	a.conn.Close()
 	s.failed <- &Fault{Text: "the configuration is broken"}
 	s.say(`{"id":1,"method":"ping"}` + "\n" + `{"method":"notifications/x"}` + "\n" + `{"id":2,"method":"ping"}` + "\n")
-	// The relay may see the end of the host only when it has passed these on.
-	for _, id := range []string{"1", "2"} {
+	// The relay may see the end of the host only when it has passed these on, and then answers
+	// them in any order.
+	answered := map[string]bool{}
+	for range 2 {
+		var m struct {
+			ID    json.RawMessage
+			Error json.RawMessage
+		}
 		line, err := s.out.ReadString('\n')
-		if err != nil || !strings.Contains(line, `"id":`+id+`,"error"`) {
+		if err != nil || json.Unmarshal([]byte(line), &m) != nil || m.Error == nil {
 			t.Fatalf("%q, %v", line, err)
 		}
+		answered[string(m.ID)] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"1": true, "2": true}, answered); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	for len(s.failed) > 0 {
 		s.say(`{"id":3,"method":"ping"}` + "\n")
@@ -286,14 +343,15 @@ func TestEnvelope(t *testing.T) {
 	for text, want := range map[string]envelope{
 		`{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"id":7,"method":"x"}}`:                  {id: "1", method: "a/b"},
 		` { "params" : { "a" : [ { "id" : 2 } , "\"}" ] } , "method" : "a\/b" , "id" : "x\"y" } `: {id: `"x\"y"`, method: "a/b"},
-		`{"id":null,"error":{"id":3}}`:                    {failed: true},
-		`{"id":-1.5e3,"result":{"error":1,"method":"x"}}`: {id: "-1.5e3"},
-		`{"id":1,"error":{"code":1}}`:                     {id: "1", failed: true},
+		`{"id":null,"error":{"id":3}}`:                                                                       {failed: true},
+		`{"id":-1.5e3,"result":{"error":1,"method":"x"}}`:                                                    {id: "-1.5e3"},
+		`{"id":1,"error":{"code":1}}`:                                                                        {id: "1", failed: true},
+		`{"id":"` + strings.Repeat("a", maxValue) + `","method":"x"}`:                                        {method: "x"}, // it could not be answered
 		`{"method":"notifications/cancelled","params":{"x":{"requestId":1},"requestId":"r","y":[]}}`:         {method: "notifications/cancelled", cancels: `"r"`},
 		`{"method":"notifications/cancelled","other":{"requestId":1},"params":{"reason":"x","requestId":2}}`: {method: "notifications/cancelled", cancels: "2"},
-		`[{"id":1,"method":"a"}]`: {},
-		`"id":1`:                  {},
-		``:                        {},
+		`[{"id":1,"method":"a"}]`:                                                                            {},
+		`"id":1`:                                                                                             {},
+		``:                                                                                                   {},
 	} {
 		for _, size := range []int{1, 3, len(text) + 1} { // the same in pieces
 			var s scanner

@@ -13,8 +13,8 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// session is what a client of the legacy era has said that a new host must know. Clients of
-// the modern era say everything in every request.
+// session is what a legacy client has said that a new host must know. Clients of
+// modern versions say everything in every request.
 type session struct {
 	initialize []byte // the line; nil before it
 	id         string // of initialize, until it is answered
@@ -24,7 +24,6 @@ type session struct {
 	resources  []subscription
 }
 
-// subscription is one to a resource.
 type subscription struct {
 	uri    string
 	params []byte
@@ -34,7 +33,6 @@ type subscription struct {
 // further ones.
 const maxSubscriptions = 1024
 
-// sent records a line of the client.
 func (s *session) sent(l *line) {
 	switch {
 	case l.text == nil:
@@ -71,7 +69,6 @@ func (s *session) subscribe(params []byte, on bool) {
 	}
 }
 
-// received records a line of the host.
 func (s *session) received(e *envelope) {
 	if s.id != "" && e.response() && e.id == s.id {
 		s.open, s.id = !e.failed, ""
@@ -127,7 +124,6 @@ func (r *relay) resume(conn *net.UnixConn, in *lineReader) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// repeated is a request that is repeated.
 type repeated struct {
 	method string
 	params []byte

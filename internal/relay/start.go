@@ -26,7 +26,10 @@ type report struct {
 // Start runs a launcher, a process that calls [Launch], and waits for the [Report] of the
 // host. The stderr of both goes to the file log, to which it is appended. The error is a
 // *Fault if the host does not start.
-func Start(ctx context.Context, argv []string, log string) error {
+//
+// Both inherit turn as their stdin, and the host keeps it until its [Report]: when the relay
+// ends before that, the next one waits for this host instead of starting another.
+func Start(ctx context.Context, argv []string, turn *os.File, log string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	stderr, began, err := openLog(log)
@@ -40,7 +43,7 @@ func Start(ctx context.Context, argv []string, log string) error {
 	}
 	defer r.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = w, stderr, detached()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = turn, w, stderr, detached()
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {
@@ -69,10 +72,10 @@ func Start(ctx context.Context, argv []string, log string) error {
 }
 
 // Launch starts argv as a host that outlives this process, its session and its terminal, with
-// the stdout and stderr of this process, and does not wait for it.
+// the stdin, stdout and stderr of this process, and does not wait for it.
 func Launch(argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, detached()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, detached()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -80,7 +83,8 @@ func Launch(argv []string) error {
 }
 
 // Report tells the relay that has started this host whether it takes clients: err is nil,
-// or the *Fault that keeps it from that. A relay that is gone is no error.
+// or the *Fault that keeps it from that. A relay that is gone is no error. The turn of [Start]
+// ends.
 func Report(err error) {
 	said := report{Ready: err == nil}
 	if f, ok := errors.AsType[*Fault](err); ok {
@@ -90,6 +94,7 @@ func Report(err error) {
 	if err == nil {
 		_, _ = os.Stdout.Write(append(data, '\n'))
 	}
+	leaveStdin()
 }
 
 // maxTail bounds what is shown of the log of a host that did not start.

@@ -10,7 +10,6 @@ type table struct {
 
 func newTable() *table { return &table{make(map[string]int), make(map[string]struct{})} }
 
-// sent records a line of the client.
 func (t *table) sent(e *envelope) {
 	switch {
 	case e.request():
@@ -22,7 +21,6 @@ func (t *table) sent(e *envelope) {
 	}
 }
 
-// received records a line of the host.
 func (t *table) received(e *envelope) {
 	switch {
 	case e.request():
@@ -42,7 +40,6 @@ func (t *table) done(id string) {
 	}
 }
 
-// take removes and returns everything.
 func (t *table) take() (calls, asked []string) {
 	for id, n := range t.calls {
 		for range n {

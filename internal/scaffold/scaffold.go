@@ -111,7 +111,6 @@ func cleanUp(dir string, keep bool, contents []file) {
 	}
 }
 
-// file is a file to write.
 type file struct {
 	name string
 	data []byte

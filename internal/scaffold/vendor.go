@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/sdk/node"
 	"github.com/exthost/exthost/sdk/python"
 )
@@ -69,7 +70,7 @@ func Update(dir, version string) (replaced []string, err error) {
 		if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, want) {
 			continue
 		}
-		if err := os.WriteFile(path, want, 0o644); err != nil {
+		if err := atomicfile.Write(path, want); err != nil {
 			return replaced, err
 		}
 		replaced = append(replaced, name)

@@ -131,7 +131,6 @@ func (s *scanner) key() string {
 	return key
 }
 
-// text reads the string at pos.
 func (s *scanner) text() string {
 	token := s.token()
 	if !hasEscape(token) {

@@ -27,6 +27,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 			d.Extension = x.ID()
 			diags = append(diags, d)
 		}
+		diags = append(diags, x.Changed(p.Policies.PinsToolsOf(x.ID()))...)
 		withheld, found := p.Policies.Withheld(x.Unit, offered)
 		diags = append(diags, found...)
 		sources = append(sources, tools.Source{Extension: x.ID(), Tools: offered, Withheld: withheld})
@@ -53,7 +54,9 @@ func (p *Plan) absent() policies.Known {
 		ids = append(ids, c.ID)
 	}
 	for _, d := range p.Diagnostics {
-		ids = append(ids, d.Extension)
+		if d.Extension != "" {
+			ids = append(ids, d.Extension)
+		}
 	}
 	return policies.Known{Extensions: ids, Silent: slices.Clone(ids), AnyCaller: p.Config.Server.Auth.OAuth.Issuer != ""}
 }

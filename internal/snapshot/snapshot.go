@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/mcpext"
 	"github.com/exthost/exthost/tools"
 )
 
@@ -15,8 +16,9 @@ import (
 // its end.
 type Snapshot struct {
 	*Plan
-	Catalog *tools.Catalog
-	Hooks   *hooks.Set
+	Catalog  *tools.Catalog
+	Hooks    *hooks.Set
+	Declared *mcpext.Merged // the extensions of MCP that servers declare
 
 	users atomic.Int64  // calls in it, and the store while the snapshot is current
 	left  chan struct{} // closed when the last user has left

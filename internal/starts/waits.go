@@ -63,10 +63,10 @@ func (s *Waits) await(ctx context.Context, r *protocol.Call, concerns func(x *un
 	}
 	ctx, cancel := context.WithDeadline(ctx, s.Until)
 	defer cancel()
-	defer TellWhile(ctx, r, func() string {
+	defer TellWhile(ctx, r, waiting(func() string {
 		left, _ := s.Starting.Select(concerns)
 		return "starting: " + describe(left)
-	})()
+	}))()
 	began := time.Now()
 	left := s.Starting.Wait(ctx, concerns)
 	for _, x := range left {
@@ -109,11 +109,19 @@ const (
 	nextProgress  = 5 * time.Second
 )
 
-// TellWhile sends progress with the text of doing to the caller of r, if the caller asked
+// Waiter says what a request waits for. It is no func: a method value would be allocated for
+// every call.
+type Waiter interface{ Waiting() string }
+
+type waiting func() string
+
+func (f waiting) Waiting() string { return f() }
+
+// TellWhile sends progress with the text of w to the caller of r, if the caller asked
 // for progress, until stop is called. stop waits for the notification under way. The
 // numbers are small, since progress must grow and the extension goes on to count from its
 // own first number.
-func TellWhile(ctx context.Context, r *protocol.Call, doing func() string) (stop func()) {
+func TellWhile(ctx context.Context, r *protocol.Call, w Waiter) (stop func()) {
 	token := progressToken(r.Params)
 	if r.Client == nil || token == nil {
 		return func() {}
@@ -125,7 +133,7 @@ func TellWhile(ctx context.Context, r *protocol.Call, doing func() string) (stop
 		defer close(done)
 		for {
 			waited := time.Since(began).Round(time.Second)
-			text := fmt.Sprintf("%s, %s", doing(), waited)
+			text := fmt.Sprintf("%s, %s", w.Waiting(), waited)
 			params := rawjson.Set(json.RawMessage(fmt.Sprintf(`{"progress":%g}`, waited.Seconds()/1e6)), protocol.MetaProgressToken, token)
 			params = rawjson.Set(params, "message", rawjson.Quote(text))
 			if r.Client.Notify(ctx, protocol.MethodProgress, params) != nil {

@@ -4,6 +4,7 @@ package stats
 
 import (
 	"encoding/json"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,8 @@ type Calls struct {
 
 	count, errors, refused atomic.Int64
 	failure                atomic.Pointer[status.Failure] // the latest
-	timeoutLogged          atomic.Int64                   // when the latest timeout was logged, in Unix nanoseconds
+	inRow                  atomic.Int64                   // failures since a call was answered
+	failures               failureLog
 	took                   Histogram
 	sent, received         atomic.Int64 // bytes of params and results
 
@@ -29,10 +31,14 @@ type Calls struct {
 	late, unknown, noise atomic.Uint64 // of instances that have ended, as in [runtime.Info]
 }
 
-// Requested counts a request by its outcome for the caller, whether or not it reached an
-// instance.
-func (c *Calls) Requested(o status.Outcome) {
+// Requested counts a request once by its outcome for the caller, however many instances it
+// was given to. reached says that an instance had it, for the duration served.
+func (c *Calls) Requested(o status.Outcome, reached bool, served time.Duration) {
 	c.requests.Add(1)
+	if reached {
+		c.count.Add(1)
+		c.took.Record(served)
+	}
 	switch {
 	case o == status.OutcomeOK:
 	case o == status.OutcomeToolError:
@@ -41,45 +47,68 @@ func (c *Calls) Requested(o status.Outcome) {
 		c.invalid.Add(1)
 	case o.IsDenial():
 		c.denied.Add(1)
+	case reached:
+		c.errors.Add(1)
+	default:
+		c.refused.Add(1)
 	}
 }
 
-// Record counts a call that reached an instance.
-func (c *Calls) Record(took time.Duration, params, result json.RawMessage, err error) {
-	c.count.Add(1)
-	if err != nil {
-		c.errors.Add(1)
-	}
-	c.took.Record(took)
+// Transferred counts the bytes that went to an instance and came back.
+func (c *Calls) Transferred(params, result json.RawMessage) {
 	c.sent.Add(int64(len(params)))
 	c.received.Add(int64(len(result)))
 }
 
-// Refused counts a call that reached no instance.
-func (c *Calls) Refused() { c.refused.Add(1) }
-
 // Started counts an instance that has become ready.
 func (c *Calls) Started(took time.Duration) { c.started.Record(took) }
 
-// Restarted counts a restart after a crash.
+// Restarted counts an instance that follows one whose run ended unasked.
 func (c *Calls) Restarted() { c.restarts.Add(1) }
 
-// Failed keeps a failure for the status, unless the caller has canceled the call. reason
-// is "" when the failure is in the extension's own words, which policies mask before
-// anybody sees them.
-func (c *Calls) Failed(tool string, kind protocol.Kind, reason string) {
-	if kind != protocol.Canceled {
-		c.failure.Store(&status.Failure{Time: time.Now(), Tool: tool, Kind: kind, Reason: reason})
+// Succeeded notes that a call was answered: failures after it are the first of a row.
+func (c *Calls) Succeeded() {
+	if c.inRow.Load() != 0 { // the usual call writes nothing
+		c.inRow.Store(0)
 	}
 }
 
-// timeoutSpacing is the least time between two logged timeouts of one extension.
-const timeoutSpacing = 10 * time.Second
+// Failed keeps the failure of a call for the status, and counts it among those in a row.
+func (c *Calls) Failed(f *status.Failure) {
+	c.inRow.Add(1)
+	c.failure.Store(f)
+}
 
-// LogsTimeout reports whether another timeout is to be logged now, and notes that it is.
-func (c *Calls) LogsTimeout(now time.Time) bool {
-	last := c.timeoutLogged.Load()
-	return now.UnixNano()-last > int64(timeoutSpacing) && c.timeoutLogged.CompareAndSwap(last, now.UnixNano())
+// At most failureLines failed calls of an extension are logged in failureSpan.
+const (
+	failureLines = 3
+	failureSpan  = 10 * time.Second
+)
+
+// failureLog bounds the lines of the log about failed calls.
+type failureLog struct {
+	mu       sync.Mutex // guards what follows
+	began    time.Time  // of the current span
+	lines    int        // in it
+	unlogged int64      // since the last line
+}
+
+// LogsFailure reports whether another failed call is to be logged now, and how many were
+// not since the last one that was.
+func (c *Calls) LogsFailure(now time.Time) (unlogged int64, ok bool) {
+	l := &c.failures
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.began) > failureSpan {
+		l.began, l.lines = now, 0
+	}
+	if l.lines == failureLines {
+		l.unlogged++
+		return 0, false
+	}
+	unlogged, l.unlogged = l.unlogged, 0
+	l.lines++
+	return unlogged, true
 }
 
 // Ended takes over the counts of an instance that has ended.
@@ -93,7 +122,8 @@ func (c *Calls) Ended(i runtime.Info) {
 func (c *Calls) Describe(s *status.Extension) {
 	s.Requests, s.Denied, s.Invalid, s.ToolErrors = c.requests.Load(), c.denied.Load(), c.invalid.Load(), c.toolErrors.Load()
 	s.Calls, s.Errors, s.Refused = c.count.Load(), c.errors.Load(), c.refused.Load()
-	s.Latency, s.LastFailure = c.took.Latency(), c.failure.Load()
+	s.FailedInRow = c.inRow.Load()
+	s.Latency, s.LastFailure, s.Restarts = c.took.Latency(), c.failure.Load(), int(c.restarts.Load())
 }
 
 // Measure returns the counts for metrics, those of the running instances included. An

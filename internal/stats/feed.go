@@ -1,11 +1,9 @@
 package stats
 
 import (
-	"strings"
 	"time"
 
 	"github.com/exthost/exthost/internal/broadcast"
-	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -48,24 +46,5 @@ func (f *Feed) Reload(c *status.Change, err error) {
 	f.Send(e)
 }
 
-// maxMessage is how much of an error's text an event has, in bytes.
-const maxMessage = 512
-
-// Call tells listeners how an exchange ended. It adds the text of err to c, masked and
-// shortened.
-func (f *Feed) Call(c *status.CallEvent, err error) {
-	if err != nil {
-		c.Message = maskedReason(protocol.Reason(err))
-	}
-	f.Send(status.Event{Kind: status.EventCall, Call: c})
-}
-
-// maskedReason masks first: a cut could hide a part of a secret from the mask. What is next
-// to the first cut stays out of view.
-func maskedReason(reason string) string {
-	masked, _ := redact.Default().Text(reason[:min(len(reason), 2*maxMessage)])
-	if len(reason) > 2*maxMessage {
-		masked = masked[:max(0, len(masked)-maxMessage)]
-	}
-	return strings.ToValidUTF8(masked[:min(len(masked), maxMessage)], "")
-}
+// Call tells listeners how an exchange ended.
+func (f *Feed) Call(c *status.CallEvent) { f.Send(status.Event{Kind: status.EventCall, Call: c}) }

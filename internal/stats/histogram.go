@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/latency"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -53,5 +54,5 @@ func latencyOf(h *latency.Histogram) *status.Latency {
 	if q == nil {
 		return nil
 	}
-	return &status.Latency{P50: q[0], P95: q[1]}
+	return &status.Latency{P50: protocol.Duration(q[0]), P95: protocol.Duration(q[1])}
 }

@@ -13,7 +13,7 @@ func TestHistogramKeepsTheFirst(t *testing.T) {
 		t.Error("an empty histogram counts something")
 	}
 	h.Record(time.Millisecond)
-	if l := h.Latency(); l == nil || l.P50 < time.Millisecond/2 || h.Totals().Count != 1 {
+	if l := h.Latency(); l == nil || time.Duration(l.P50) < time.Millisecond/2 || h.Totals().Count != 1 {
 		t.Errorf("one duration: %+v, %+v", l, h.Totals())
 	}
 	var wg sync.WaitGroup

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -15,11 +16,13 @@ import (
 
 // Bounds of what is kept of calls.
 const (
-	keptCalls = 256     // the latest
-	maxText   = 4 << 10 // shown of a payload, in bytes
-	ahead     = 1 << 10 // kept beyond it: a secret on its edge is seen whole
-	maxClient = 1 << 10 // of what a client says about itself, in bytes
-	maxName   = 256     // of a name that a caller may choose, in bytes
+	keptCalls  = 256     // the latest
+	maxText    = 4 << 10 // shown of a payload, in bytes
+	maxMessage = 512     // shown of an error's text, in bytes
+	maxLine    = 240     // shown of it where there is room for one line, in bytes
+	ahead      = 1 << 10 // kept beyond either: a secret on its edge is seen whole
+	maxClient  = 1 << 10 // of what a client says about itself, in bytes
+	maxName    = 256     // of a name that a caller may choose, in bytes
 )
 
 // Past is what a host remembers of calls that have ended: counts by tool, counts over the
@@ -38,6 +41,7 @@ type Past struct {
 // Ended is a call that has ended.
 type Ended struct {
 	status.CallEvent
+	At                time.Time     // when the call ended
 	Entry             bool          // Tool is in the catalog
 	Err               error         // nil when the call succeeded
 	Served            time.Duration // how long an instance had the call; 0 when none had
@@ -73,18 +77,17 @@ func (p *Past) End(e *Ended) uint64 {
 		}
 		p.call(e.Extension, tool, e.Outcome, e.Served)
 	}
-	now := time.Now()
-	p.series.at(now).add(e.Outcome, e.Served)
+	p.series.at(e.At).add(e.Outcome, e.Served)
 	reason := ""
 	if e.Err != nil {
 		reason = protocol.Reason(e.Err)
-		reason = strings.Clone(reason[:min(len(reason), 2*maxMessage+1)]) // one more tells maskedReason that it is cut
+		reason = strings.Clone(reason[:min(len(reason), maxMessage+ahead+1)]) // one more tells message that it is cut
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended++
 	k := &p.ring[p.ended%keptCalls]
-	k.at, k.event, k.reason = now, e.CallEvent, reason
+	k.at, k.event, k.reason = e.At, e.CallEvent, reason
 	k.event.ID = p.ended
 	for _, name := range []*string{&k.event.Method, &k.event.Tool, &k.event.Caller, &k.event.Protocol, &k.event.Code} {
 		*name = display.Cut(*name, maxName)
@@ -137,29 +140,64 @@ func (p *Past) Call(id uint64) (status.PastCall, error) {
 
 func (p *Past) describe(k *kept) status.PastCall {
 	c := status.PastCall{Time: k.at, CallEvent: k.event}
-	c.Client, c.Message = ClientName(k.client), maskedReason(p.mask(k.reason))
+	c.Client, c.Message = ClientName(k.client), p.message(k.reason)
 	return c
 }
 
-func (p *Past) mask(text string) string {
-	if p.Mask == nil {
-		return text
+// Message returns the text of err as others may see it: masked and shortened; "" for nil.
+func (p *Past) Message(err error) string {
+	if err == nil {
+		return ""
 	}
-	return p.Mask(text)
+	return p.message(protocol.Reason(err))
+}
+
+// Line returns the text of err on one line of at most [maxLine] bytes, masked, and without
+// characters that a terminal acts on.
+func (p *Past) Line(err error) string {
+	line := strings.Join(strings.Fields(display.Visible(p.Message(err))), " ")
+	return display.Cut(p.masked(line, false, maxMessage), maxLine) // what is left without hidden characters may be a secret
+}
+
+func (p *Past) message(reason string) string {
+	return p.masked(reason[:min(len(reason), maxMessage+ahead)], len(reason) > maxMessage+ahead, maxMessage)
 }
 
 func (p payload) copy() payload { return payload{slices.Clone(p.text), p.bytes} }
 
-// excerpt masks before it cuts: a cut could hide a part of a secret from the mask. The
-// part of a secret on the edge of what is kept stays out of view, however much shorter the
-// masks have made what is before it.
 func (p *Past) excerpt(of payload) *status.Excerpt {
-	text, _ := redact.Default().Text(p.mask(string(of.text)))
-	if of.bytes > len(of.text) {
+	return &status.Excerpt{Text: p.masked(string(of.text), of.bytes > len(of.text), maxText), Bytes: of.bytes, Cut: of.bytes > maxText}
+}
+
+// masked returns at most the first bytes of text, up to most. It masks before it cuts: a cut
+// could hide a part of a secret from the mask. cut says that text is itself the beginning of
+// a longer one: the part of a secret on that edge stays out of view, however much shorter
+// the masks have made what is before it.
+func (p *Past) masked(text string, cut bool, most int) string {
+	if p.Mask != nil {
+		text = p.Mask(text)
+	}
+	text, _ = redact.Default().Text(text)
+	if cut {
 		text = text[:max(0, len(text)-ahead)]
 	}
-	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
-	return &status.Excerpt{Text: text, Bytes: of.bytes, Cut: of.bytes > maxText}
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// Sample notes the load in each step of the history until ctx ends: the memory of the processes
+// in bytes, and the calls in flight and queued. It is called once.
+func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64)) {
+	tick := time.NewTicker(seriesStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			memory, busy := load()
+			p.series.sample(time.Now(), memory, busy)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // History returns the counts of the last hour.

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 func endedCall(outcome status.Outcome) *Ended {
-	return &Ended{CallEvent: status.CallEvent{Extension: "x", Tool: "ext_x_t", Method: protocol.MethodToolsCall, Outcome: outcome}, Entry: true, Served: 20 * time.Millisecond}
+	return &Ended{At: time.Now(), CallEvent: status.CallEvent{Extension: "x", Tool: "ext_x_t", Method: protocol.MethodToolsCall, Outcome: outcome}, Entry: true, Served: 20 * time.Millisecond}
 }
 
 // The latest calls are kept with what they carried; older ones are not, and their payloads
@@ -58,9 +59,30 @@ func TestLatestCallsAreKept(t *testing.T) {
 	})); diff != "" {
 		t.Error(diff)
 	}
-	if u := p.Use("x", "ext_x_t"); u.Latency == nil || u.Latency.P50 < 15*time.Millisecond || p.Use("x", "other") != nil {
+	if u := p.Use("x", "ext_x_t"); u.Latency == nil || time.Duration(u.Latency.P50) < 15*time.Millisecond || p.Use("x", "other") != nil {
 		t.Errorf("%+v", u)
 	}
+}
+
+// Samples of the load have points too, and the highest of a step counts.
+func TestSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Past
+		ctx, cancel := context.WithCancel(t.Context())
+		busy := int64(3)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.Sample(ctx, func() (int64, int64) { busy--; return 1 << 20, busy })
+		}()
+		time.Sleep(3*seriesStep + time.Second)
+		cancel()
+		<-ended
+		got := p.History()
+		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 || got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // The history has a point for each step with calls, of one hour, and forgets older ones.
@@ -73,7 +95,7 @@ func TestHistory(t *testing.T) {
 			p.End(endedCall(outcome))
 		}
 		got := p.History()
-		if len(got.Points) != 2 || got.Points[0].Calls != 1 || got.Points[1].Time.Sub(got.Points[0].Time) != got.Step {
+		if len(got.Points) != 2 || got.Points[0].Calls != 1 || got.Points[1].Time.Sub(got.Points[0].Time) != time.Duration(got.Step) {
 			t.Fatalf("%+v", got)
 		}
 		point := got.Points[1]
@@ -105,5 +127,21 @@ func TestClients(t *testing.T) {
 	got := p.Clients([]status.Client{{Name: "claude 2", Caller: "ada", Session: "s1", Protocol: "2025-11-25"}, {Session: "quiet"}})
 	if len(got) != 3 || got[0].LastCall == nil || got[1].LastCall != nil || got[2].Name != "agent 1" || got[2].Caller != "bob" || got[2].LastCall == nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A line shows no secret, not one that is complete only without the characters that a
+// reader does not see, and none of those.
+func TestLine(t *testing.T) {
+	p := &Past{Mask: func(s string) string { return strings.ReplaceAll(s, "canary", "***") }}
+	for text, want := range map[string]string{
+		"no access\nwith canary":                         "no access with ***",
+		"no \x1b[31maccess\x07 with can\u200bary":        "no [31maccess with ***",
+		"ghp_0123456789abcdefghij\u200bABCDEFGHIJ456789": "[redacted:github-pat]",
+		strings.Repeat("é", 400):                         strings.Repeat("é", 118) + "…",
+	} {
+		if got := p.Line(protocol.Errorf(protocol.ExtensionError, "%s", text)); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
 	}
 }

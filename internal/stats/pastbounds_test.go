@@ -11,19 +11,21 @@ import (
 // beginning of another secret is.
 func TestMaskBringsNoEdgeIntoView(t *testing.T) {
 	const one, other = "first-canary", "second-canary"
-	secret := strings.Repeat(one, 200)
+	secret := strings.Repeat(one, 20)
 	p := &Past{Mask: func(s string) string {
 		return strings.ReplaceAll(strings.ReplaceAll(s, secret, "***"), other, "***")
 	}}
 	e := endedCall("")
-	text := `{"a":"` + secret + `","b":"`
+	text := `{"a":"` + strings.Repeat(secret, 10) + `","b":"`
 	text += strings.Repeat("l", maxText+ahead-len(text)-len("second-can")) + other + `"}`
 	e.Request = json.RawMessage(text)
-	reason := strings.Repeat(one, 50)
-	e.Err = errors.New(reason + strings.Repeat("l", 2*maxMessage-len(reason)-len("second-can")) + other)
+	e.Err = errors.New(secret + strings.Repeat("l", maxMessage+ahead-len(secret)-len("second-can")) + other)
 	call, err := p.Call(p.End(e))
 	if err != nil || strings.Contains(call.Request.Text, "second") || strings.Contains(call.Request.Text, "first") {
 		t.Errorf("%q, %v", call.Request.Text, err)
+	}
+	if !strings.HasPrefix(call.Message, "***l") || strings.Contains(call.Message, "second") || call.Message != p.Message(e.Err) {
+		t.Errorf("kept %q, live %q", call.Message, p.Message(e.Err))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -45,6 +46,7 @@ type series struct {
 type step struct {
 	number int64 // of steps since 1970
 	tally
+	memory, busy atomic.Int64 // the highest sample; 0: none
 }
 
 // at returns the step of that time, which takes the place of one that is an hour older.
@@ -62,14 +64,22 @@ func (s *series) at(now time.Time) *step {
 	}
 }
 
-// history returns the steps of the hour before now that have calls.
+// sample notes what the processes of the host use at that time.
+func (s *series) sample(now time.Time, memory, busy int64) {
+	b := s.at(now)
+	b.memory.Store(max(b.memory.Load(), memory))
+	b.busy.Store(max(b.busy.Load(), busy))
+}
+
+// history returns the steps of the hour before now that have calls or a sample.
 func (s *series) history(now time.Time) status.History {
-	h := status.History{Step: seriesStep, Points: []status.Point{}}
+	h := status.History{Step: protocol.Duration(seriesStep), Points: []status.Point{}}
 	last := now.UnixNano() / int64(seriesStep)
 	for number := last - seriesSteps + 1; number <= last; number++ {
-		if b := s.steps[number%seriesSteps].Load(); b != nil && b.number == number && b.calls.Load() > 0 {
+		if b := s.steps[number%seriesSteps].Load(); b != nil && b.number == number && (b.calls.Load() > 0 || b.memory.Load() > 0) {
 			h.Points = append(h.Points, status.Point{Time: time.Unix(0, number*int64(seriesStep)), Calls: b.calls.Load(), Denied: b.denied.Load(),
-				Errors: b.errors.Load(), ToolErrors: b.toolErrors.Load(), Latency: b.took.Latency()})
+				Errors: b.errors.Load(), ToolErrors: b.toolErrors.Load(), Latency: b.took.Latency(),
+				Memory: b.memory.Load(), Busy: b.busy.Load()})
 		}
 	}
 	return h

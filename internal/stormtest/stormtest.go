@@ -7,14 +7,22 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 // Full reports whether tests run at full size.
 var Full = os.Getenv("EXTHOST_STORM") != ""
+
+// Racing says that the race detector is in this binary.
+var Racing = sync.OnceValue(func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+})
 
 // Sized returns the value for the current size.
 func Sized[T any](small, full T) T {

@@ -113,7 +113,6 @@ func describe(n *Node) string {
 	return n.Kind.String()
 }
 
-// object decodes a map onto a struct.
 func (d *Decoder) object(path string, n *Node, v reflect.Value) {
 	if n.Kind != Map {
 		d.Report.wrong(path, n, "a map", "")
@@ -143,7 +142,7 @@ func (d *Decoder) field(path string, f Field, v reflect.Value, known field) {
 	if isDuration(indirect(known.typ)) {
 		switch {
 		case ms && n.Kind == String && !n.Loose:
-			d.Report.Add(n.Pos, "write "+strings.TrimSuffix(snake(f.Key), "_ms")+" for a duration such as \"500ms\"",
+			d.Report.Add(n.Pos, "write "+strings.TrimSuffix(Snake(f.Key), "_ms")+" for a duration such as \"500ms\"",
 				"%s: want a whole number of milliseconds, not a string", Join(path, f.Key))
 			return
 		case !ms && n.Kind == Int && n.Value != int64(0):
@@ -172,7 +171,7 @@ func (d *Decoder) unknown(path string, f Field, t reflect.Type) {
 // fieldIndex finds the field that a key means, -1 when there is none.
 func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 	if d.CamelCase != "" && strings.HasPrefix(path, d.CamelCase+"[") && !strings.Contains(key, "_") {
-		key = snake(key)
+		key = Snake(key)
 	}
 	for i, f := range fields {
 		if f.name == key {
@@ -187,10 +186,10 @@ func (d *Decoder) fieldIndex(path, key string, fields []field) int {
 	return -1
 }
 
-func isMilliseconds(key string) bool { return strings.HasSuffix(snake(key), "_ms") }
+func isMilliseconds(key string) bool { return strings.HasSuffix(Snake(key), "_ms") }
 
-// snake turns camelCase into snake_case.
-func snake(key string) string {
+// Snake turns camelCase into snake_case.
+func Snake(key string) string {
 	var b strings.Builder
 	for i, c := range key {
 		if 'A' <= c && c <= 'Z' {

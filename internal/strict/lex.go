@@ -70,7 +70,6 @@ func (l *locator) expect(s string) {
 	l.at += len(s)
 }
 
-// space skips blanks on the line.
 func (l *locator) space() {
 	l.at = len(l.Text) - len(strings.TrimLeft(l.Text[l.at:], " \t"))
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
-	"github.com/exthost/exthost/tools"
 )
 
 // Extension is a unit that was found on disk: its tools are in the catalog.
@@ -53,7 +52,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	}
 	x := &Extension{Source: offers.SourceOf(&spec)}
 	x.Unit = New(env, Options{
-		Candidate: c, Spec: spec, Report: report, BothEras: true, Events: events(x),
+		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: events(x),
 		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
 		Fingerprint: func() string { return x.fingerprint(cfg) },
 	})
@@ -167,19 +166,6 @@ func (x *Extension) Start(ctx context.Context) error {
 		x.handshake.CompareAndSwap(recalled, nil)
 	}
 	return err
-}
-
-// Remember keeps the offer of an instance for the next start, and returns how its tools
-// differ from the last offer. The tools of a manifest that lists them are not kept.
-func (x *Extension) Remember(i *Instance) []tools.Change {
-	if declares(x.Spec) {
-		return nil
-	}
-	changes, err := x.known.Update(&offers.Offer{Key: i.Fingerprint, Handshake: *i.Handshake()})
-	if err != nil {
-		x.Log.Debug("the tools of the extension could not be stored", "error", err)
-	}
-	return changes
 }
 
 // Offered returns the tools of the last handshake, or those of the manifest where the

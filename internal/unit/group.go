@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -35,18 +36,17 @@ func groupOptions(u *Unit, settings *Options, onEvent func(supervisor.Event)) su
 			Cooldown: settings.Cooldown,
 		},
 		Ended:    ended,
-		Replaced: func(err error) bool { return protocol.KindOf(err) == protocol.Overloaded },
+		Replaced: replaced,
 		OnEvent:  onEvent,
 	}
 }
 
+// replaced reports whether the host itself ended the run because nobody waits for what it
+// does.
+func replaced(err error) bool { return protocol.KindOf(err) == protocol.Overloaded }
+
 // orNone spells "none", 0 in the manifest, as the supervisor does.
-func orNone[T int | time.Duration](n T) T {
-	if n == 0 {
-		return -1
-	}
-	return n
-}
+func orNone[T int | time.Duration](n T) T { return cmp.Or(n, -1) }
 
 // observe logs an event of the group, counts it and hands it on.
 func observe(u *Unit, e supervisor.Event) {
@@ -54,7 +54,7 @@ func observe(u *Unit, e supervisor.Event) {
 		return // the reload reports the failure
 	}
 	logEvent(u, e)
-	if e.Kind == supervisor.StateChanged && e.State == supervisor.Restarting {
+	if e.Kind == supervisor.StateChanged && e.State == supervisor.Spawning && e.Again {
 		u.Calls.Restarted()
 	}
 	if u.events.State != nil {
@@ -78,6 +78,8 @@ func logEvent(u *Unit, e supervisor.Event) {
 	case e.State == supervisor.Failed:
 		log.LogAttrs(ctx, slog.LevelError, "failed, and will not be started again by itself",
 			slog.String("reason", protocol.Reason(e.Err)), lastWords(e.Err), slog.String("next", "fix it, then exthost restart "+u.ID()))
+	case e.State == supervisor.Restarting && replaced(e.Err):
+		log.LogAttrs(ctx, slog.LevelWarn, "the host replaces it", slog.String("reason", protocol.Reason(e.Err)))
 	case e.State == supervisor.Restarting:
 		log.LogAttrs(ctx, slog.LevelWarn, "died, and will be restarted", slog.String("reason", protocol.Reason(e.Err)),
 			lastWords(e.Err), slog.Int("attempt", e.Attempt), slog.Int("of", e.MaxAttempts), slog.Time("due", e.Next))
@@ -88,7 +90,6 @@ func logEvent(u *Unit, e supervisor.Event) {
 	}
 }
 
-// logBreaker logs a change of a breaker.
 func logBreaker(log *slog.Logger, e supervisor.Event) {
 	switch ctx := context.Background(); e.Breaker {
 	case supervisor.BreakerOpen:

@@ -18,7 +18,7 @@ type Instance struct {
 	runtime.Instance
 	Unit        *Unit
 	Key         string // of its slot
-	Legacy      bool   // belongs to the unit's group for clients of the legacy era of MCP
+	Legacy      bool   // belongs to the unit's group for legacy clients of MCP
 	Fingerprint string // of the program that it runs; "" when its offer is not kept
 
 	pid      int          // once it was ready
@@ -55,13 +55,20 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 		}
 	})
 	beside.Wait()
-	err = u.Mask(err)
-	if err != nil && protocol.KindOf(err) != protocol.ShuttingDown {
-		u.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
-			Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
-		u.trial.crash()
+	if err = u.Mask(err); err != nil {
+		i.crashed(err)
 	}
 	return err
+}
+
+// crashed notes why the run ended, unless it was stopped.
+func (i *Instance) crashed(err error) {
+	if protocol.KindOf(err) == protocol.ShuttingDown {
+		return
+	}
+	i.Unit.crash.Store(&status.Crash{Time: time.Now(), Key: i.Key, PID: i.pid, StartedAt: i.Info().StartedAt,
+		Kind: protocol.KindOf(err), Reason: protocol.Reason(err), Evidence: protocol.EvidenceOf(err)})
+	i.Unit.trial.crash()
 }
 
 // Call implements [runtime.Instance].

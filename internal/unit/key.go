@@ -19,8 +19,8 @@ const (
 
 // SessionKey returns the key of the instance that serves s where each session has an
 // instance of its own. Anonymous stateless callers share the key "". A stateless caller
-// has an instance of its own name and variables. A child's session belongs to one era of
-// MCP, so that the key tells the eras apart.
+// has an instance of its own name and variables. A child's session has one protocol
+// version, so that the key tells legacy and modern clients apart.
 func SessionKey(s *protocol.Session) string {
 	if s == nil {
 		return ""
@@ -34,7 +34,7 @@ func SessionKey(s *protocol.Session) string {
 	if s.ID == "" && s.Caller == "" && len(s.Env) == 0 {
 		return ""
 	}
-	if protocol.EraOf(s.Version) == protocol.EraModern {
+	if protocol.IsModern(s.Version) {
 		key += statelessSuffix
 	}
 	return key
@@ -43,7 +43,6 @@ func SessionKey(s *protocol.Session) string {
 // IsSessionKey reports whether key is of a session with an id.
 func IsSessionKey(key string) bool { return strings.HasPrefix(key, sessionPrefix) }
 
-// isLegacyKey reports whether key is of a session of the legacy era.
 func isLegacyKey(key string) bool {
 	return IsSessionKey(key) && !strings.HasSuffix(key, statelessSuffix)
 }

@@ -36,7 +36,6 @@ func (p *Phase) IsStarting() bool {
 // be in a snapshot.
 func (p *Phase) IsSettling() bool { return p.pending.Load() && p.is(supervisor.Ready) }
 
-// is reports whether an instance is in that state.
 func (p *Phase) is(state supervisor.State) bool {
 	return slices.ContainsFunc(p.slots(), func(s supervisor.SlotStatus) bool { return s.State == state })
 }

@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/exthost/exthost/discovery"
@@ -17,7 +18,7 @@ func Describe(c discovery.Candidate) status.Extension {
 	return status.Extension{
 		ID: c.ID, Name: m.Plugin.Name, Version: m.Plugin.Version, Description: m.Plugin.Description,
 		Path: c.Path, Transport: m.Transport.Kind, Protocol: m.Transport.Protocol,
-		Command: m.Transport.CommandLine(), Requires: m.Requires, Tools: []string{},
+		Command: m.Transport.CommandLine(), Requires: m.Requires, Config: m.Config, Tools: []string{},
 	}
 }
 
@@ -39,7 +40,6 @@ func (u *Unit) Status() status.Extension {
 			one.PID, one.StartedAt = p.PID, p.StartedAt
 		}
 		s.Instances = append(s.Instances, one)
-		s.Restarts += one.Restarts
 		if i == 0 || s.State != string(supervisor.Ready) { // the best instance stands for all
 			s.State, s.Reason = one.State, one.Reason
 		}
@@ -90,10 +90,7 @@ const StartFailed = "did not start: "
 
 // StartDiagnostic says why the unit did not start.
 func (u *Unit) StartDiagnostic(err error) protocol.Diagnostic {
-	kind := protocol.KindOf(err)
-	if kind == "" {
-		kind = protocol.SpawnFailed
-	}
+	kind := cmp.Or(protocol.KindOf(err), protocol.SpawnFailed)
 	text := StartFailed + protocol.Reason(err)
 	switch words := protocol.LastWords(err); {
 	case words != "" && kind == protocol.HandshakeTimeout: // they say more than the time

@@ -54,9 +54,9 @@ type Options struct {
 	MasksAlways bool
 	// Start makes one run. Default: [runtime.New].
 	Start func(runtime.Spec) (runtime.Instance, error)
-	// BothEras gives clients of the legacy era of MCP a group of their own, if the
-	// transport can speak both eras and its instances are shared.
-	BothEras bool
+	// BothVersions gives legacy clients of MCP a group of their own, if the
+	// transport can speak legacy and modern versions and its instances are shared.
+	BothVersions bool
 	// Prepare adds to the spec what the instance of a key has for itself. Nil: nothing.
 	Prepare func(s *runtime.Spec, key string)
 	// Fingerprint returns the fingerprint of the program that an instance runs. Nil: "".
@@ -86,6 +86,9 @@ type Events struct {
 	Incoming func(ctx context.Context, i *Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error)
 	// Session returns the session of an instance's key; nil when there is none.
 	Session func(key string) *protocol.Session
+	// Relayed returns the client capabilities that an MCP server is told of which belongs
+	// to no session alone. Nil: none.
+	Relayed func() json.RawMessage
 }
 
 // New prepares a unit. Nothing starts before Start or a call.
@@ -131,11 +134,9 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 	return i, err
 }
 
-// The capabilities that the host relays between an instance and its callers.
-var (
-	relayedMCP    = json.RawMessage(`{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}`)
-	relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
-)
+// relayedNative are the capabilities that the host relays between a native extension and its
+// callers.
+var relayedNative = json.RawMessage(`{"message":{},"progress":{}}`)
 
 // relayed returns the capabilities that an instance is told of: those of its session's
 // client, where the instance has a session, else those that the host relays.
@@ -146,7 +147,10 @@ func relayed(u *Unit, key string) json.RawMessage {
 	if s := u.Session(key); s != nil && len(s.Capabilities) > 0 {
 		return s.Capabilities
 	}
-	return relayedMCP
+	if u.events.Relayed == nil {
+		return nil
+	}
+	return u.events.Relayed()
 }
 
 // Session returns the session that the instance of that key belongs to, nil when the

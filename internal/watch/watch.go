@@ -126,7 +126,7 @@ func modeOf(settings config.Watch, enabled bool) string {
 }
 
 func (w *Watch) setMode(mode string) {
-	w.update(func(s *status.Watch) { s.Mode, s.Debounce = mode, w.debouncer.debounce })
+	w.update(func(s *status.Watch) { s.Mode, s.Debounce = mode, protocol.Duration(w.debouncer.debounce) })
 	if mode == status.WatchOff {
 		w.stop()
 		w.update(func(s *status.Watch) { s.Polling, s.Directories = "", 0 })

@@ -89,7 +89,7 @@ func TestWatch(t *testing.T) {
 		}
 		return s
 	}
-	if s := set("on"); s.Mode != config.WatchReload || s.Directories != 1 || s.Debounce != time.Millisecond {
+	if s := set("on"); s.Mode != config.WatchReload || s.Directories != 1 || time.Duration(s.Debounce) != time.Millisecond {
 		t.Errorf("on: %+v", s)
 	}
 	if !h.next(t, found{}) {

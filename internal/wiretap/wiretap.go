@@ -3,11 +3,15 @@
 package wiretap
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"iter"
 	"time"
 
 	"github.com/exthost/exthost/internal/broadcast"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 )
 
 // Frame is one message, or a line that is not a valid message.
@@ -56,10 +60,29 @@ func (w *Wire) Show(pid int, sent bool, frame []byte) {
 		return
 	}
 	f := Frame{Time: time.Now(), Extension: w.extension, PID: pid, Sent: sent}
+	frame = withoutHeaders(frame)
 	text := w.hub.mask(string(frame[:min(len(frame), maxText+margin)]))
 	f.Text = text[:min(len(text), maxText)]
 	f.Cut = max(0, len(frame)-maxText)
 	w.hub.frames.Publish(f, len(f.Text))
+}
+
+// withoutHeaders masks what a policy of category authentication is given to authenticate a
+// caller with.
+func withoutHeaders(frame []byte) []byte {
+	if !bytes.Contains(frame, []byte(protocol.MethodDecide)) {
+		return frame
+	}
+	params := rawjson.Get(frame, "params")
+	masked := make(map[string]json.RawMessage)
+	for name := range rawjson.Members(rawjson.Get(params, "headers")) {
+		masked[name] = json.RawMessage(`"***"`)
+	}
+	if len(masked) == 0 {
+		return frame
+	}
+	headers, _ := json.Marshal(masked) // valid JSON
+	return rawjson.Set(frame, "params", rawjson.Set(params, "headers", headers))
 }
 
 // Frames yields the frames of an extension, "" for all, from now until ctx ends or the hub

@@ -101,7 +101,6 @@ func (n notation) read(data []byte) (doc map[string]any, err error) {
 	return doc, err
 }
 
-// list returns the strings of a list, and whether there is one.
 func list(doc map[string]any, section, key string) (values []string, ok bool) {
 	table, _ := doc[section].(map[string]any)
 	items, ok := table[key].([]any)
@@ -113,7 +112,6 @@ func list(doc map[string]any, section, key string) (values []string, ok bool) {
 	return values, ok
 }
 
-// applied returns doc with the change.
 func (l *List) applied(doc map[string]any) (map[string]any, error) {
 	out, table := maps.Clone(doc), map[string]any{}
 	if have, ok := doc[l.Section].(map[string]any); ok {
@@ -180,7 +178,6 @@ func lineOf(lines []string, value string) int {
 	return max(0, slices.IndexFunc(lines, whole.MatchString))
 }
 
-// insert inserts s at an offset.
 func insert(text string, at int, s string) string { return text[:at] + s + text[at:] }
 
 // lineEnd returns the offset of the end of the line of at, before its newline.
@@ -191,7 +188,6 @@ func lineEnd(text string, at int) int {
 	return len(text)
 }
 
-// lineStart returns the offset of the beginning of the line of at.
 func lineStart(text string, at int) int { return strings.LastIndexByte(text[:at], '\n') + 1 }
 
 // below inserts a line below the line of at.

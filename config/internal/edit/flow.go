@@ -74,7 +74,6 @@ func (f *flow) multiline() bool {
 	return strings.Contains(f.text[f.start:last[0]], "\n") && strings.Contains(f.text[last[1]:f.end], "\n")
 }
 
-// add returns the text with one more item.
 func (f *flow) add(item string) string {
 	if len(f.items) == 0 {
 		return insert(f.text, f.start+1, item)
@@ -95,7 +94,6 @@ func (f *flow) add(item string) string {
 	return insert(insert(f.text, end, "\n"+indent+item), last[1], ",")
 }
 
-// remove returns the text without item i.
 func (f *flow) remove(i int) string {
 	from, to := f.items[i][0], f.items[i][1]
 	if f.commas[i] >= 0 {

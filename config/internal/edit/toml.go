@@ -10,7 +10,6 @@ import (
 	"github.com/exthost/exthost/internal/strict"
 )
 
-// addTOML appends an item to a list.
 func addTOML(text, section, key, item string) (string, error) {
 	if at, ok := strict.LocateTOML([]byte(text), section, key); ok {
 		f, simple := readFlow(text, at)
@@ -20,8 +19,9 @@ func addTOML(text, section, key, item string) (string, error) {
 		return f.add(item), nil
 	}
 	line := key + " = [" + item + "]"
-	if header := headerOf(section).FindStringIndex(text); header != nil {
-		return below(text, header[0], line), nil
+	header := regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*` + regexp.QuoteMeta(section) + `[ \t]*\][ \t]*(#.*)?$`)
+	if at := header.FindStringIndex(text); at != nil {
+		return below(text, at[0], line), nil
 	}
 	at, ok := strict.LocateTOML([]byte(text), section)
 	switch {
@@ -37,11 +37,6 @@ func addTOML(text, section, key, item string) (string, error) {
 	return below(text, at, section+"."+line), nil // beside other dotted keys
 }
 
-func headerOf(section string) *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^[ \t]*\[[ \t]*` + regexp.QuoteMeta(section) + `[ \t]*\][ \t]*(#.*)?$`)
-}
-
-// removeTOML takes a value out of a list.
 func removeTOML(text, section, key, value string) (string, error) {
 	at, _ := strict.LocateTOML([]byte(text), section, key)
 	f, simple := readFlow(text, at)

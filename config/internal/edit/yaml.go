@@ -31,7 +31,6 @@ func findYAML(text, section, key string) (*place, error) {
 	return p, nil
 }
 
-// member returns a key of a mapping with its value.
 func member(n *yaml.Node, key string) (k, v *yaml.Node) {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil, nil
@@ -57,7 +56,6 @@ func (p *place) offset(n *yaml.Node) int {
 	return at
 }
 
-// addYAML appends an item to a list.
 func addYAML(text, section, key, item string) (string, error) {
 	p, err := findYAML(text, section, key)
 	if err != nil {
@@ -96,7 +94,6 @@ func addYAML(text, section, key, item string) (string, error) {
 	return below(text, p.offset(last), text[lineStart(text, dash):dash]+"- "+item), nil
 }
 
-// removeYAML takes a value out of a list.
 func removeYAML(text, section, key, value string) (string, error) {
 	p, err := findYAML(text, section, key)
 	if err != nil {

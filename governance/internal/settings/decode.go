@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/nearest"
+	"github.com/exthost/exthost/internal/strict"
 )
 
 // Decode decodes config into the struct that c points to, which holds the defaults. Keys
@@ -83,7 +84,7 @@ func canonicalTable(path string, table map[string]any, t reflect.Type) (any, err
 	out := make(map[string]any, len(table))
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		name, place := snake(key), path+"."+key
+		name, place := strict.Snake(key), path+"."+key
 		ft, known := fields[name]
 		if _, twice := out[name]; twice {
 			errs = append(errs, Wrong(place, "stated twice"))
@@ -107,21 +108,6 @@ func unknownKey(place, key string, fields map[string]reflect.Type) error {
 		return Wrong(place, "unknown key, did you mean %s?", near)
 	}
 	return Wrong(place, "unknown key; there are %s", strings.Join(keys, ", "))
-}
-
-// snake turns retryAfter into retry_after.
-func snake(key string) string {
-	var b strings.Builder
-	for i, c := range key {
-		if c >= 'A' && c <= 'Z' {
-			if i > 0 {
-				b.WriteByte('_')
-			}
-			c += 'a' - 'A'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 func describe(t reflect.Type) string {

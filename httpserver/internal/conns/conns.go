@@ -38,7 +38,6 @@ type Table struct {
 	told      time.Time            // of the last call of Full
 }
 
-// entry is one connection.
 type entry struct {
 	conn    net.Conn
 	address netip.Prefix

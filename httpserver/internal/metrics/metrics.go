@@ -22,13 +22,13 @@ var (
 	descGeneration = desc("catalog_generation", "How often the catalog has changed")
 
 	descState    = desc("extension_state", "1 for the state that an extension is in, 0 for the others", "extension", "state")
-	descRestarts = desc("extension_restarts_total", "Instances that had to be restarted", "extension")
+	descRestarts = desc("extension_restarts_total", "Instances that followed one that ended unasked", "extension")
 	descStarts   = desc("handshake_duration_seconds", "From the spawn of an instance until it could be called", "extension")
 	descMemory   = desc("extension_memory_bytes", "Resident memory of an extension's processes and those they started", "extension")
 	descBreakers = desc("breakers", "Instances by the state of their breaker", "extension", "state")
 
 	descCalls    = desc("calls_total", "Calls of tools by outcome: ok, tool_error, or the kind of the error", "extension", "tool", "outcome")
-	descDuration = desc("call_duration_seconds", "How long an instance had its calls, their waiting for it not included", "extension")
+	descDuration = desc("call_duration_seconds", "How long instances had the calls that reached one, the wait for an instance not included; a call counts once", "extension")
 	descInFlight = desc("calls_in_flight", "Calls that instances have", "extension")
 	descQueued   = desc("calls_queued", "Calls that wait for an instance", "extension")
 	descBytes    = desc("payload_bytes_total", "Bytes of params sent to an extension, and of results received", "extension", "direction")
@@ -104,16 +104,13 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// states are all states of an extension.
 var states = []string{
 	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting), string(supervisor.Draining),
-	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateDisabled,
+	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateDisabled, status.StateNotReady,
 }
 
-// sink receives metrics.
 type sink chan<- prometheus.Metric
 
-// status adds the current state of an extension.
 func (s sink) status(x *status.Extension) {
 	for _, state := range states {
 		is := 0
@@ -138,7 +135,6 @@ func (s sink) status(x *status.Extension) {
 	}
 }
 
-// extension adds the counters of an extension.
 func (s sink) extension(x *status.ExtensionMeasure) {
 	s.counter(descRestarts, x.Restarts, x.ID)
 	s.histogram(descStarts, x.Starts, x.ID)
@@ -150,7 +146,6 @@ func (s sink) extension(x *status.ExtensionMeasure) {
 	s.counter(descNoise, int64(x.Noise), x.ID)
 }
 
-// policy adds the counters of a policy.
 func (s sink) policy(p *status.Policy) {
 	for _, c := range p.Calls {
 		for outcome, n := range map[governance.Outcome]int64{

@@ -67,7 +67,6 @@ func Check(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// checkAll probes every extension in a directory.
 func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string) ([]check.Result, error) {
 	var o check.Options
 	if expectedFile != "" {
@@ -198,7 +197,6 @@ func resultRows(results []check.Result, took time.Duration) (rows [][]string) {
 	return append(rows, summary)
 }
 
-// summaryOf counts results by their outcome.
 func summaryOf(results []check.Result) string {
 	counts := make(map[check.Outcome]int)
 	for _, r := range results {

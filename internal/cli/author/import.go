@@ -3,7 +3,9 @@ package author
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,7 +85,8 @@ type importFile struct {
 	Path string `json:"path"`
 	Text string `json:"text"`
 
-	config bool // of a configuration, to which entries can be added
+	config   bool   // of a configuration, to which entries can be added
+	disabled string // id of an extension that --write disables before it writes the file; "": none
 }
 
 func (f importing) run(c *console.Console, paths []string) error {
@@ -122,23 +125,22 @@ func (f importing) run(c *console.Console, paths []string) error {
 	return c.Print(console.Document{Kind: "import", Value: all, Names: names, Text: console.SafeText(text.String())})
 }
 
-// read reads one file and converts its servers.
-func (f importing) read(path string) (imported, error) {
-	data, err := console.ReadFile(path, console.MaxSettings, "exthost import ~/.claude.json")
+func (f importing) read(name string) (imported, error) {
+	data, err := console.ReadFile(name, console.MaxSettings, "exthost import ~/.claude.json")
 	if err != nil {
 		return imported{}, err
 	}
 	home, _ := os.UserHomeDir() // without one, servers that refer to it are left out
 	o := clientconfig.Options{From: clientconfig.Client(f.from), Home: home, Secrets: f.secrets, Bridge: f.as == asDestinations}
-	r, err := clientconfig.Read(path, data, o)
+	r, err := clientconfig.Read(name, data, o)
 	if err == nil && r.Client == clientconfig.Destinations && f.as == "" {
 		f.as, o.Bridge = asDestinations, true
-		r, err = clientconfig.Read(path, data, o)
+		r, err = clientconfig.Read(name, data, o)
 	}
 	if err != nil {
-		return imported{}, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", path, err), Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is"}
+		return imported{}, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", name, err), Hint: "exthost import --from " + strings.Join(clientconfig.Clients(), "|") + " says whose file it is"}
 	}
-	out := imported{File: path, Client: string(r.Client), Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
+	out := imported{File: name, Client: string(r.Client), Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
 	for _, s := range r.Servers {
 		out.Servers = append(out.Servers, importServer{s.ID, s.Name, s.Kind, s.Variables})
 	}
@@ -156,7 +158,11 @@ func (f importing) read(path string) (imported, error) {
 	}
 	out.Disabled = r.Disabled()
 	for _, file := range r.Extensions() {
-		out.Files = append(out.Files, importFile{Path: filepath.Join(f.target(), filepath.FromSlash(file.Path)), Text: string(file.Data)})
+		one := importFile{Path: filepath.Join(f.target(), filepath.FromSlash(file.Path)), Text: string(file.Data)}
+		if id := path.Dir(file.Path); slices.Contains(out.Disabled, id) {
+			one.disabled = id
+		}
+		out.Files = append(out.Files, one)
 	}
 	return out, nil
 }
@@ -170,7 +176,6 @@ func configFile(name string) string {
 	return filepath.Join("config", name)
 }
 
-// target is the path that --write writes to.
 func (f importing) target() string {
 	switch {
 	case f.to != "":

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/clientconfig"
@@ -88,20 +89,13 @@ func (f importing) writeFiles(c *console.Console, all []imported) error {
 				written = append(written, file.Path)
 			}
 		}
-		if err := disable(c, one); err != nil {
-			return err
-		}
 	}
-	_, err := fmt.Fprintf(c.Err, "%s written%s\n  next: exthost doctor\n", console.Plural(len(written), "file"), console.Safe(colon(written)))
+	text := console.Plural(len(written), "file") + " written"
+	if len(written) > 0 {
+		text += ": " + strings.Join(written, ", ")
+	}
+	_, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text))
 	return err
-}
-
-// colon puts a list behind a sentence.
-func colon(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(list, ", ")
 }
 
 // writeFile writes one file, and reports whether it is not what it was.
@@ -126,22 +120,16 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 			c.Note(file.Path, true, name+" is there already, and stays as it is")
 		}
 	}
-	mode := os.FileMode(0o644)
-	if f.secrets {
-		mode = 0o600
+	if file.disabled != "" { // first: a host that watches starts what it finds
+		if _, err := config.SetListed(hosts.LoadOptions(c), "disabled", file.disabled, true); err != nil {
+			return false, fmt.Errorf("%s is switched off in the file that it comes from, and could not be disabled: %w", file.disabled, err)
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
 		return false, err
 	}
-	return true, os.WriteFile(file.Path, text, mode)
-}
-
-// disable puts the extensions that are switched off in a file into extensions.disabled.
-func disable(c *console.Console, one imported) error {
-	for _, id := range one.Disabled {
-		if _, err := config.SetListed(hosts.LoadOptions(c), "disabled", id, true); err != nil {
-			return fmt.Errorf("%s is switched off in %s, and could not be disabled: %w", id, one.File, err)
-		}
+	if f.secrets {
+		return true, atomicfile.WritePrivate(file.Path, text)
 	}
-	return nil
+	return true, atomicfile.Write(file.Path, text)
 }

@@ -28,7 +28,7 @@ type Console struct {
 	Color      string   // --color
 	Output     string   // --output, -o
 
-	logFile *os.File // closed by Close
+	logFile io.Closer // closed by Close
 }
 
 // The values of the flags that take one of a few.

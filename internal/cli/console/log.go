@@ -2,11 +2,11 @@ package console
 
 import (
 	"log/slog"
-	"os"
 
 	"github.com/lmittmann/tint"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/rotate"
 )
 
 // Silent is above the level of every record.
@@ -23,7 +23,7 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 	if cfg.File == "" {
 		return slog.New(handler), nil
 	}
-	file, err := os.OpenFile(cfg.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := rotate.Open(cfg.File, int64(cfg.MaxSize), cfg.Keep)
 	if err != nil {
 		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
 	}

@@ -133,7 +133,6 @@ func (c *Console) PrintYAML(v any) error {
 	return err
 }
 
-// yamlNode reads the next value of dec.
 func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {

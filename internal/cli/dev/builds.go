@@ -101,7 +101,6 @@ func (b *builds) showExtension(x status.Extension, how string) {
 	}
 }
 
-// showTools shows all tools.
 func (b *builds) showTools() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,7 +145,6 @@ func (b *builds) showDiagnostic(d protocol.Diagnostic) {
 	b.print("%s%s", b.paint(c, "✗ "), console.Safe(console.Nearby(d).String()))
 }
 
-// showInfo shows the state of all extensions.
 func (b *builds) showInfo() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -49,7 +49,6 @@ func (p *prompt) cancelCalls() bool {
 	return len(p.calls) > 0
 }
 
-// finish makes the call and prints its result.
 func (p *prompt) finish(ctx context.Context, e *tools.Entry, pairs []string) {
 	arguments, err := toolcall.Arguments(json.RawMessage("{}"), pairs, e.Name, e.InputSchema)
 	if err != nil {

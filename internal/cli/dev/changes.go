@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/tools"
 )
 
-// reloaded shows the effect of a save.
 func (b *builds) reloaded(r exthost.Reloaded) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

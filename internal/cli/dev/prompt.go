@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,10 +172,7 @@ func (p *prompt) unknown(ctx context.Context, words []string) {
 	if p.host.Ready(starting) == nil && p.call(ctx, words) {
 		return
 	}
-	meant := console.DidYouMean(words[0], p.known())
-	if meant == "" {
-		meant = "; tools lists those there are"
-	}
+	meant := cmp.Or(console.DidYouMean(words[0], p.known()), "; tools lists those there are")
 	p.fail("%s", console.Safe(fmt.Sprintf("there is no tool %q%s", words[0], meant)))
 }
 

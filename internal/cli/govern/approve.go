@@ -30,10 +30,10 @@ func Approve(c *console.Console) *cobra.Command {
 			"Without an id, list the calls that wait.",
 		Example:           "  exthost approve\n  exthost approve k3x9p2qa",
 		Args:              console.AtMostOne("the id of an approval request"),
-		ValidArgsFunction: completeQuestion(c),
+		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			if len(args) == 0 {
-				return listQuestions(ctx, c, r)
+				return listApprovalRequests(ctx, c, r)
 			}
 			return answer(ctx, c, r, args[0], "approve", "")
 		}),
@@ -48,21 +48,21 @@ func Deny(c *console.Console) *cobra.Command {
 		Long:              "Refuse a call of the running host that waits for approval. The caller is told the reason.",
 		Example:           "  exthost deny k3x9p2qa not on a Friday",
 		Args:              console.AtLeastOne("exthost approve", "exthost deny needs the id of an approval request"),
-		ValidArgsFunction: completeQuestion(c),
+		ValidArgsFunction: completeApprovalRequest(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
 			return answer(ctx, c, r, args[0], "deny", strings.Join(args[1:], " "))
 		}),
 	}
 }
 
-func questions(ctx context.Context, r *hosts.Running) ([]exthost.Question, error) {
-	var list struct{ Approvals []exthost.Question }
+func approvalRequests(ctx context.Context, r *hosts.Running) ([]exthost.ApprovalRequest, error) {
+	var list struct{ Approvals []exthost.ApprovalRequest }
 	err := r.Get(ctx, "/api/v1/approvals", &list)
 	return list.Approvals, err
 }
 
-func listQuestions(ctx context.Context, c *console.Console, r *hosts.Running) error {
-	list, err := questions(ctx, r)
+func listApprovalRequests(ctx context.Context, c *console.Console, r *hosts.Running) error {
+	list, err := approvalRequests(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func listQuestions(ctx context.Context, c *console.Console, r *hosts.Running) er
 	var lines []string
 	for _, q := range list {
 		names = append(names, q.ID)
-		lines = append(lines, questionLines(q, time.Now())...)
+		lines = append(lines, approvalRequestLines(q, time.Now())...)
 	}
 	if len(lines) == 0 {
 		lines = []string{"no call waits for an approval"}
@@ -78,8 +78,7 @@ func listQuestions(ctx context.Context, c *console.Console, r *hosts.Running) er
 	return c.Print(console.Document{Kind: "approvals", Value: list, Names: names, Text: strings.Join(lines, "\n")})
 }
 
-// questionLines are a question for a person.
-func questionLines(q exthost.Question, now time.Time) []string {
+func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 	state := "its caller waits"
 	switch {
 	case q.Approved != "":
@@ -108,13 +107,13 @@ func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb,
 	return err
 }
 
-func completeQuestion(c *console.Console) cobra.CompletionFunc {
+func completeApprovalRequest(c *console.Console) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 		r, err := hosts.Find(cmd.Context())
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list, _ := questions(cmd.Context(), r) // an error leaves nothing to offer
+		list, _ := approvalRequests(cmd.Context(), r) // an error leaves nothing to offer
 		for _, q := range list {
 			ids = append(ids, cobra.CompletionWithDesc(q.ID, console.Safe(q.Tool+" "+q.Caller)))
 		}
@@ -122,7 +121,7 @@ func completeQuestion(c *console.Console) cobra.CompletionFunc {
 	}
 }
 
-// absent turns the error about a question or decision that is not there into one with
+// absent turns the error about an approval request or decision that is not there into one with
 // the command that lists those that are.
 func absent(err error, hint string) error {
 	if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ToolNotFound {

@@ -66,21 +66,38 @@ func Audit(c *console.Console) *cobra.Command {
 
 // auditPaths are the logs that hosts with this configuration have written.
 func auditPaths(c *console.Console, follow bool) ([]string, error) {
-	cfg, _, err := hosts.Load(c)
+	path, err := auditPath(c)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Audit.Path == "" {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no audit log is kept", Hint: "state audit.path in the configuration"}
+	if path == "" {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no audit log is kept", Hint: "write audit: {path: audit.jsonl} into exthost.yaml, then start exthost serve again"}
 	}
-	paths := audit.Siblings(cfg.Audit.Path)
+	paths := audit.Siblings(path)
 	if len(paths) == 0 && follow {
-		return []string{cfg.Audit.Path}, nil
+		return []string{path}, nil
 	}
 	if len(paths) == 0 {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no audit log at " + cfg.Audit.Path + " yet", Hint: "exthost serve begins it"}
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no audit log at " + path + " yet", Hint: "exthost serve begins it"}
 	}
 	return paths, nil
+}
+
+// auditPath is the path of the audit log in the configuration or, while that cannot be used,
+// of the running host; "" when no log is kept.
+func auditPath(c *console.Console) (string, error) {
+	r, cfg, broken := hosts.Reach(context.Background(), c)
+	if broken == nil {
+		return cfg.Audit.Path, nil
+	}
+	if r == nil {
+		return "", broken
+	}
+	s, err := r.Status(context.Background())
+	if err != nil || s.Audit == nil {
+		return "", err
+	}
+	return s.Audit.Path, nil
 }
 
 // sinceWhen reads a time, or the duration since then; "" is the beginning.
@@ -186,7 +203,6 @@ func followAudits(ctx context.Context, paths []string, q audit.Query) iter.Seq2[
 	}
 }
 
-// auditLine is a record for a person.
 func auditLine(c *console.Console, r *audit.Record) string {
 	line := cmp.Or(r.Tool, r.Method)
 	for _, part := range []struct{ name, value string }{

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,7 +80,7 @@ func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent)
 			matcher += " (own tools)"
 		}
 		rows = append(rows, []string{hook.Event, fmt.Sprint(hook.Priority), hook.Source, matcher,
-			(time.Duration(hook.TimeoutMS) * time.Millisecond).String(), hook.OnError, hook.Name})
+			hook.Timeout.String(), hook.OnError, hook.Name})
 	}
 	rows = append(rows, []string{console.Plural(len(list), "hook")})
 	return c.Print(console.Document{Kind: "hooks", Value: list, Names: names, Rows: rows})

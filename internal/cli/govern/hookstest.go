@@ -73,18 +73,18 @@ func testHooks(ctx context.Context, c *console.Console, name, tool, data string)
 
 // hookResult is the result of one hook, as data.
 type hookResult struct {
-	Hook      string  `json:"hook"`
-	Extension string  `json:"extension,omitempty"`
-	Result    string  `json:"result"`
-	Error     string  `json:"error,omitempty"`
-	TookMS    float64 `json:"took_ms"`
+	Hook      string            `json:"hook"`
+	Extension string            `json:"extension,omitempty"`
+	Result    string            `json:"result"`
+	Error     string            `json:"error,omitempty"`
+	Took      protocol.Duration `json:"took_ms"`
 }
 
 func printOutcome(c *console.Console, out hooks.Outcome) error {
 	results, names := []hookResult{}, []string{}
 	rows := [][]string{{"HOOK", "TOOK", "RESULT"}}
 	for _, s := range out.Steps {
-		r := hookResult{Hook: s.Handler, Extension: s.Extension, Result: resultOf(s), TookMS: float64(s.Took.Microseconds()) / 1000}
+		r := hookResult{Hook: s.Handler, Extension: s.Extension, Result: resultOf(s), Took: protocol.Duration(s.Took)}
 		shown := r.Result
 		if s.Err != nil {
 			r.Error = s.Err.Error()

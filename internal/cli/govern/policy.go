@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -132,33 +131,11 @@ func policyPins(c *console.Console) *cobra.Command {
 		Short: "Show the tools that changed since they were pinned",
 		Long: "Show the tools that a policy of builtin: pin holds back because their descriptors differ\n" +
 			"from those first seen, with the differences; --all shows all that are pinned.",
-		Example: "  exthost policy pins\n  exthost policy pins approve notes add",
+		Example: "  exthost policy pins\n  exthost tools accept notes add",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return pins(cmd.Context(), c, all) },
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also tools that have not changed")
-	cmd.AddCommand(&cobra.Command{
-		Use:   "approve ID [TOOL]",
-		Short: "Approve a changed tool, or all of an extension, and pin them",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 {
-				return console.Usagef("exthost policy pins", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())
-			}
-			return nil
-		},
-		ValidArgsFunction: hosts.CompleteExtension(c),
-		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
-			path := "/api/v1/pins"
-			for _, arg := range args {
-				path += "/" + url.PathEscape(arg)
-			}
-			if err := r.Post(ctx, path+"/approve", nil, nil); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(c.Err, "approved %s\n", console.Safe(strings.Join(args, " ")))
-			return err
-		}),
-	})
 	return cmd
 }
 
@@ -205,7 +182,7 @@ func pinsText(list []status.Pin) string {
 			lines = append(lines, "  "+console.Safe(strings.TrimSuffix(diff, "\n")))
 		}
 		if p.Held {
-			lines = append(lines, console.Safe("  next: exthost policy pins approve "+p.Extension+" "+p.Tool))
+			lines = append(lines, console.Safe("  next: exthost tools accept "+p.Extension+" "+p.Tool))
 		}
 	}
 	return strings.Join(lines, "\n")

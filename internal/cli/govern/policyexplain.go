@@ -112,7 +112,6 @@ func verdict(t exthost.Trace) (result, why string) {
 // traceDrop are the columns of a decision that a narrow terminal lacks.
 var traceDrop = []string{"CATEGORY", "TOOK"}
 
-// traceText is a decision for a person.
 func traceText(t exthost.Trace, layout console.Layout) string {
 	result, why := verdict(t)
 	lines := []string{
@@ -124,7 +123,7 @@ func traceText(t exthost.Trace, layout console.Layout) string {
 	if t.Sent {
 		sent = "sent"
 	}
-	lines = append(lines, fmt.Sprintf("took      %s, %s", console.Span(t.Took), sent), "")
+	lines = append(lines, fmt.Sprintf("took      %s, %s", console.Span(time.Duration(t.Took)), sent), "")
 	for i := range lines {
 		lines[i] = console.Safe(lines[i])
 	}
@@ -134,7 +133,7 @@ func traceText(t exthost.Trace, layout console.Layout) string {
 	}
 	rows := [][]string{{"FLOW", "CATEGORY", "POLICY", "DECISION", "TOOK", "WHY"}}
 	for _, s := range t.Steps {
-		rows = append(rows, []string{string(s.Flow), string(s.Category), s.Policy, decision(s), console.Span(s.Latency), stepReason(s)})
+		rows = append(rows, []string{string(s.Flow), string(s.Category), s.Policy, decision(s), console.Span(time.Duration(s.Latency)), stepReason(s)})
 	}
 	return strings.Join(append(lines, layout.Grid(rows)...), "\n")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/toolcall"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/tools"
 )
 
 // known is what completions are made of: the running host or, without one, a host that
@@ -127,7 +128,7 @@ func toolNames(ctx context.Context, k known) (names []string, directive cobra.Sh
 	}
 	for _, x := range k.status(ctx).Extensions {
 		if len(x.Tools) == 0 && x.Reason == "" {
-			names = append(names, "ext_"+strings.ReplaceAll(x.ID, ".", "_")+"_")
+			names = append(names, tools.Prefix(x.ID))
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 	}

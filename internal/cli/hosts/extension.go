@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/supervisor"
 )
 
 // Extension is the status of one extension. The error lists the faults of its manifest,
@@ -68,6 +70,33 @@ func BrokenManifest(s status.Status, id string) error {
 		return nil
 	}
 	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed"}
+}
+
+// Overlay is the status of what is on disk with that of the running host in it: what the host
+// runs, and of the rest that the host has not loaded it.
+func Overlay(disk, running status.Status) status.Status {
+	runs := map[string]status.Extension{}
+	for _, x := range running.Extensions {
+		runs[x.ID] = x
+	}
+	for i, x := range disk.Extensions {
+		if on, ok := runs[x.ID]; ok {
+			disk.Extensions[i] = on
+		} else if x.State == string(supervisor.Idle) {
+			disk.Extensions[i].Reason = "not loaded by the running host: exthost reload"
+		}
+		delete(runs, x.ID)
+	}
+	for _, x := range running.Extensions {
+		if _, gone := runs[x.ID]; gone && x.State != status.StateDisabled {
+			x.Reason = "no longer on disk: exthost reload removes it"
+			disk.Extensions = append(disk.Extensions, x)
+		}
+	}
+	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool { // the host may have what this environment lacks
+		return d.Code == discovery.CodeRequirement && slices.ContainsFunc(disk.Extensions, func(x status.Extension) bool { return x.ID == d.Extension && x.State != status.StateSkipped })
+	})
+	return disk
 }
 
 // RunsAs is the transport of an extension and, where it has one, the protocol.
@@ -134,15 +163,16 @@ func PolicyDocument(policies []status.Policy) console.Document {
 
 // PolicyRows are a table with a row for each policy.
 func PolicyRows(policies []status.Policy) [][]string {
-	rows := [][]string{{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "CALLS", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
+	rows := [][]string{{"POLICY", "CATEGORY", "TYPE", "MODE", "STATE", "DECISIONS", "DENIED", "ERRORS", "P50", "P95", "NOTE"}}
 	for _, p := range policies {
 		var asked, denied, failed, shadow int64
-		p50, p95 := "-", "-"
-		for _, c := range p.Calls {
+		p50, p95, slowest := "-", "-", protocol.Duration(0)
+		for _, c := range p.Calls { // one call has a decision in each flow of the policy
 			asked += c.Continue + c.Rejected + c.Errors
 			denied, failed, shadow = denied+c.Rejected, failed+c.Errors, shadow+c.Shadow
-			if c.Latency != nil && p50 == "-" { // the request flow comes first
-				p50, p95 = console.Span(c.Latency.P50), console.Span(c.Latency.P95)
+			if c.Latency != nil && c.Latency.P95 >= slowest { // as the dashboard: an audit log writes in the response flow
+				slowest = c.Latency.P95
+				p50, p95 = console.Span(time.Duration(c.Latency.P50)), console.Span(time.Duration(c.Latency.P95))
 			}
 		}
 		is := cmp.Or(p.Builtin, string(p.Kind))
@@ -155,6 +185,9 @@ func PolicyRows(policies []status.Policy) [][]string {
 func policyNotes(p status.Policy, shadow int64) (notes []string) {
 	if p.Reason != "" {
 		notes = append(notes, p.Reason)
+	}
+	for _, d := range p.Diagnostics {
+		notes = append(notes, strings.TrimSuffix(d.Message+"; "+d.Hint, "; "))
 	}
 	if p.Mode == governance.ModeShadow {
 		notes = append(notes, fmt.Sprintf("would have acted %d times", shadow))

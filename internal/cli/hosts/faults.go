@@ -23,7 +23,9 @@ func Unlisted(s status.Status) []protocol.Diagnostic {
 		listed = append(listed, d.Extension)
 	}
 	for _, p := range s.Policies {
-		listed = append(listed, policyAsExtension(p))
+		if p.Process != nil { // a command that shows no policies says what is wrong with the others
+			listed = append(listed, *p.Process)
+		}
 	}
 	var out []protocol.Diagnostic
 	for _, d := range s.Diagnostics {
@@ -34,11 +36,22 @@ func Unlisted(s status.Status) []protocol.Diagnostic {
 	return out
 }
 
+// BrokenConfig returns why the configuration on disk is not the one in force; nil when there
+// is no reason.
+func BrokenConfig(s status.Status) (diags []protocol.Diagnostic) {
+	for _, d := range s.Diagnostics {
+		if d.Code == string(protocol.ConfigInvalid) && d.Extension == "" && d.Level == protocol.LevelError {
+			diags = append(diags, d)
+		}
+	}
+	return diags
+}
+
 // BrokenFiles are the files that became no extension because of errors.
 func BrokenFiles(s status.Status) (names []string) {
 	for _, d := range Unlisted(s) {
 		name := cmp.Or(console.Nearby(d).Path, d.Extension)
-		if d.Level == protocol.LevelError && name != "" && !slices.Contains(names, name) {
+		if d.Level == protocol.LevelError && d.Code != string(protocol.ConfigInvalid) && name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -94,7 +107,7 @@ func UnknownTool(s status.Status, name string) error {
 	for _, x := range s.Extensions {
 		if slices.Contains(x.Withheld, name) {
 			return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("tool %s is held back: it does not say of itself what it said when it was pinned", name),
-				Hint: "exthost policy pins, then exthost policy pins approve " + x.ID}
+				Hint: "exthost policy pins, then exthost tools accept " + x.ID}
 		}
 		if tools.MayOwn(x.ID, name) && x.Reason != "" {
 			return unavailable(name, x, s)
@@ -127,11 +140,14 @@ func nearestOwner(name string, ids []string) string {
 	return ""
 }
 
+// Readable is the next step for an extension whose files cannot be read.
+const Readable = "let the user of the host read it, then exthost reload"
+
 // Remedy is the latest hint of the diagnostics about an extension that cannot run; "":
 // there is none.
 func Remedy(s status.Status, x status.Extension) (hint string) {
 	for _, d := range s.Diagnostics {
-		if Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
+		if hint == "" && Concerns(d, x) && d.Hint != "" && d.Level != protocol.LevelInfo {
 			hint = d.Hint
 		}
 	}
@@ -150,6 +166,8 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 			}
 		}
 		e.Hint = cmp.Or(Remedy(s, x), e.Hint)
+	case status.StateNotReady:
+		e.Hint = Readable
 	case status.StateDisabled:
 		e.Code, e.Hint = console.ExitDenied, "exthost enable "+x.ID
 		if strings.Contains(x.Reason, "allowlist") {

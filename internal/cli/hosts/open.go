@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/governance/celpolicy"
 	"github.com/exthost/exthost/governance/grpcpolicy"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 	"github.com/exthost/exthost/tools"
@@ -38,16 +39,22 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 	}
 	cfg, origins, diags := config.Load(LoadOptions(c, flags...))
 	if cfg == nil {
-		lines := []string{"the configuration is invalid"}
-		for _, d := range diags {
-			lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, console.Safe(console.Nearby(d).String())))
-		}
-		return nil, nil, &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost schema config shows what can be said"}
+		return nil, nil, invalid(diags)
 	}
 	for _, d := range diags {
 		c.Say(d)
 	}
 	return cfg, origins, nil
+}
+
+// invalid is the error of a configuration that cannot be used. Each diagnostic states its own
+// remedy, so the next command is the one that checks the corrected file.
+func invalid(diags []protocol.Diagnostic) error {
+	lines := []string{"the configuration is invalid"}
+	for _, d := range diags {
+		lines = append(lines, fmt.Sprintf("  %s: %s", d.Level, console.Safe(console.Nearby(d).String())))
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed", Cause: config.Refused(diags)}
 }
 
 // Inspect opens a host for a command that changes nothing. It starts only the

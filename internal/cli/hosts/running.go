@@ -3,6 +3,7 @@ package hosts
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +79,15 @@ func OnRunning(do func(ctx context.Context, r *Running, args []string) error) fu
 	}
 }
 
+// Operator is the user of this process: the only one that a control socket admits, and who
+// accepts what is accepted here.
+func Operator() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("user %d", os.Getuid()))
+}
+
 // Here is the working directory, for people.
 func Here() string {
 	wd, err := os.Getwd()
@@ -92,6 +104,19 @@ const AnswerTimeout = 10 * time.Second
 func (r *Running) Status(ctx context.Context) (s status.Status, err error) {
 	err = r.Get(ctx, "/api/v1/status", &s)
 	return s, err
+}
+
+// StatusOnDisk is Status. The diagnostics of a host that has not tried to reload since its
+// configuration broke lack the reasons, and StatusOnDisk adds them.
+func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
+	s, err := r.Status(ctx)
+	if err != nil || len(BrokenConfig(s)) > 0 || !sameFlags(c, r.Info.Scope) {
+		return s, err
+	}
+	if cfg, _, diags := config.Load(LoadOptions(c)); cfg == nil {
+		s.Diagnostics = append(slices.DeleteFunc(diags, func(d protocol.Diagnostic) bool { return d.Level != protocol.LevelError }), s.Diagnostics...)
+	}
+	return s, nil
 }
 
 // Worker is [Worker] for the running host.

@@ -147,13 +147,13 @@ func (q *request) alone(ctx context.Context, c *console.Console, cfg *config.Con
 	if err != nil {
 		return nil, err
 	}
-	defer c.Progress(func() string { return q.awaits(h.Admin().Questions()) })()
+	defer c.Progress(func() string { return q.awaits(h.Admin().ApprovalRequests()) })()
 	return h.Call(ctx, q.tool, arguments)
 }
 
 // awaits is what the call waits for: an answer to one of the approval requests, or the
 // extension.
-func (q *request) awaits(requests []exthost.Question) string {
+func (q *request) awaits(requests []exthost.ApprovalRequest) string {
 	for _, a := range requests {
 		if a.Tool == q.tool && a.Waiting {
 			return "waiting for an approval: exthost approve " + a.ID + ", or deny"
@@ -174,7 +174,7 @@ func (q *request) toRunning(ctx context.Context, c *console.Console, r *hosts.Ru
 		return nil, err
 	}
 	defer c.Progress(func() string {
-		var list struct{ Approvals []exthost.Question }
+		var list struct{ Approvals []exthost.ApprovalRequest }
 		_ = r.Get(ctx, "/api/v1/approvals", &list) // without an answer, the call waits for the extension
 		return q.awaits(list.Approvals)
 	})()

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/process"
@@ -56,7 +58,6 @@ func Doctor(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-// finding is the result of one check.
 type finding struct {
 	Check  string   `json:"check"`
 	Result string   `json:"result"` // ok, fail or skip
@@ -90,9 +91,11 @@ func findingRows(findings []finding, failed int, handshake bool) (rows [][]strin
 	return append(rows, []string{summary})
 }
 
-// diagnose opens a host and checks its status.
 func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]finding, error) {
-	cfg, _, err := hosts.Load(c)
+	r, cfg, err := hosts.Reach(ctx, c)
+	if refused, ok := errors.AsType[config.Refused](err); ok {
+		return diagnoseBroken(ctx, r, refused)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +111,13 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	defer h.Close()
 	findings := []finding{{Check: "config", Result: "ok", Detail: "searched " + strings.Join(cfg.Extensions.SearchPaths, ", ")}}
 	s := h.Status()
+	if r != nil && !handshake {
+		running, err := r.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s = hosts.Overlay(s, running)
+	}
 	findings = append(findings, examineAll(h, s, handshake)...)
 	if handshake {
 		s = h.Status()
@@ -115,6 +125,29 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	}
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
+	return append(findings, openFiles(process.OpenFiles())...), nil
+}
+
+// diagnoseBroken checks what can be checked with a configuration that cannot be used: the
+// running host, which keeps the one before.
+func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refused) (findings []finding, err error) {
+	for _, d := range refused {
+		if d.Level == protocol.LevelError {
+			findings = append(findings, finding{Check: "config", Result: "fail", Detail: console.Nearby(d).String()})
+		}
+	}
+	if r == nil {
+		findings = append(findings, finding{Check: "extensions", Result: "skip", Detail: "nothing is looked for before the configuration can be used"})
+	} else {
+		s, err := r.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.Diagnostics = slices.DeleteFunc(s.Diagnostics, func(d protocol.Diagnostic) bool {
+			return d.Code == string(protocol.ConfigInvalid) && d.Extension == "" // listed above
+		})
+		findings = append(findings, examineAll(nil, s, false)...)
+	}
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
@@ -134,9 +167,11 @@ func openFiles(limit uint64) []finding {
 	return []finding{f}
 }
 
-// examineAll checks manifests, extensions, destinations and policies.
 func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []finding) {
 	for _, d := range hosts.Unlisted(s) {
+		if strings.HasPrefix(d.Extension, status.PolicyPrefix) {
+			continue // its policy's own finding has it
+		}
 		f := finding{Check: "manifest", Result: "skip", Detail: console.Nearby(d).String()}
 		if d.Level == protocol.LevelError {
 			f.Result = "fail"
@@ -163,7 +198,6 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	return findings
 }
 
-// examine checks whether an extension, or a destination, can run.
 func examine(what string, x status.Extension, diags []protocol.Diagnostic, handshake bool) finding {
 	f := finding{Check: what + " " + x.ID, Result: "ok", Detail: strings.TrimSpace(x.Version + " " + hosts.RunsAs(x))}
 	broken, wrong := false, "" // in itself or its configuration, not only by what this machine lacks
@@ -188,10 +222,15 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	switch {
 	case wrong != "" && !handshake:
 		f.fail(wrong, nil)
+	case x.State == status.StateNotReady:
+		f.fail(x.Reason, nil)
+		f.Hints = append(f.Hints, hosts.Readable)
 	case x.State == status.StateSkipped && broken:
 		f.fail(x.Reason, nil)
 	case x.State == status.StateSkipped || x.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", x.Reason
+	case x.State == string(supervisor.Failed): // with no handshake, in the running host
+		f.fail(cmp.Or(x.Reason, "failed"), hosts.Evidence(x))
 	case handshake && x.State != string(supervisor.Ready) && x.Reason != "":
 		f.fail(x.Reason, hosts.Evidence(x))
 	case len(x.Tools) > 0:
@@ -200,11 +239,13 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	return f
 }
 
-// examinePolicy checks whether a policy can decide.
 func examinePolicy(p status.Policy, handshake bool) finding {
 	f := finding{Check: "policy " + p.Name, Result: "ok", Detail: strings.Join([]string{string(p.Category), cmp.Or(p.Builtin, string(p.Kind)), string(p.Mode)}, ", ")}
 	if !p.Required {
 		f.Detail += ", optional"
+	}
+	for _, d := range p.Diagnostics {
+		f.Hints = append(f.Hints, strings.TrimSuffix(d.Message+"; "+d.Hint, "; "))
 	}
 	switch {
 	case p.State == status.StateDisabled:
@@ -223,7 +264,7 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 // findProgram looks for the program of an extension, with the environment and directory
 // of that. The commands of kind exec were checked when its tools were read.
 func findProgram(h *exthost.Host, x status.Extension) error {
-	if x.Transport != manifest.KindStdio {
+	if h == nil || x.Transport != manifest.KindStdio || hosts.PID(x) > 0 { // nothing to look with, or to look for
 		return nil
 	}
 	spec, err := h.Admin().Spec(x.ID)

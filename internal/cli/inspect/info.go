@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -28,15 +27,13 @@ func List(c *console.Console) *cobra.Command {
 		Short: "List the extensions found, and why any of them cannot run here",
 		Long: "List the extensions on the search paths, without starting anything. An extension that cannot\n" +
 			"run here, or is disabled, is listed with the reason; broken manifests are reported on\n" +
-			"stderr.",
+			"stderr. If a host is running in this directory, the states are those in the host.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := hosts.Inspect(cmd.Context(), c, hosts.None)
+			s, err := onDisk(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			defer h.Close()
-			s := h.Status()
 			hosts.PrintDiagnostics(c, s)
 			names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
 			for _, x := range s.Extensions {
@@ -51,10 +48,34 @@ func List(c *console.Console) *cobra.Command {
 	}
 }
 
+// onDisk is the status of what is on the search paths, with the states of the running host;
+// with a configuration that cannot be used, the status of the running host alone.
+func onDisk(ctx context.Context, c *console.Console) (status.Status, error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if broken != nil && r == nil {
+		return status.Status{}, broken
+	}
+	var running status.Status
+	if r != nil {
+		var err error
+		if running, err = r.Status(ctx); err != nil || broken != nil {
+			return running, err
+		}
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return running, err
+	}
+	defer h.Close()
+	if r == nil {
+		return h.Status(), nil
+	}
+	return hosts.Overlay(h.Status(), running), nil
+}
+
 // extensionInfo is everything that is known about one extension.
 type extensionInfo struct {
 	status.Extension
-	Config         map[string]any        `json:"config,omitempty"`          // the manifest's
 	OperatorConfig any                   `json:"operator_config,omitempty"` // the host's configuration over it, secrets masked
 	Diagnostics    []protocol.Diagnostic `json:"diagnostics"`
 
@@ -83,9 +104,6 @@ func Info(c *console.Console) *cobra.Command {
 				return err
 			}
 			info := extensionInfo{Extension: x, Diagnostics: []protocol.Diagnostic{}, OperatorConfig: operatorConfig(cfg, x.ID), running: s.Host != nil, held: heldBy(s.Containment, x)}
-			if m, _ := manifest.ReadFile(x.Path, cfg.Extensions.FollowLinks); m != nil && m.Plugin.ID == x.ID {
-				info.Config = m.Config
-			}
 			for _, d := range s.Diagnostics {
 				if hosts.Concerns(d, x) {
 					info.Diagnostics = append(info.Diagnostics, d)
@@ -97,18 +115,22 @@ func Info(c *console.Console) *cobra.Command {
 }
 
 // statusOf returns the status and configuration of the running host with the tools of
-// one extension; if it lacks the extension, those of a host that starts only this one.
+// one extension, both of the same generation of the catalog; if it lacks the extension, those of a host that starts only this one.
 func statusOf(ctx context.Context, c *console.Console, id string) (status.Status, *config.Config, []httpserver.Tool, error) {
 	r, cfg, broken := hosts.Reach(ctx, c)
 	if r != nil {
-		s, err := r.Status(ctx)
-		if err != nil {
-			return s, nil, nil, err
-		}
-		if _, err := hosts.Worker(s, id); err == nil {
-			var list struct{ Tools []httpserver.Tool }
-			err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list)
-			return s, cfg, list.Tools, err
+		for {
+			s, err := r.Status(ctx)
+			if err != nil {
+				return s, nil, nil, err
+			}
+			if _, err := hosts.Worker(s, id); err != nil {
+				break
+			}
+			var list httpserver.ToolList
+			if err := r.Get(ctx, "/api/v1/tools?extension="+url.QueryEscape(id), &list); err != nil || list.Generation == s.Generation {
+				return s, cfg, list.Tools, err
+			}
 		}
 	}
 	if broken != nil {

@@ -48,6 +48,9 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 		}
 		row("last words", words...)
 	}
+	if i.State == status.StateNotReady {
+		row("next", hosts.Readable)
+	}
 	if i.running && i.State == string(supervisor.Failed) {
 		row("next", "fix it, then exthost restart "+i.ID)
 	}
@@ -71,7 +74,6 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	return rows
 }
 
-// runningRows are the rows about processes and calls.
 func (i *extensionInfo) runningRows(row func(name string, values ...string), now time.Time) {
 	row("processes", i.processes(now)...)
 	row("held by", i.held)
@@ -83,7 +85,6 @@ func (i *extensionInfo) runningRows(row func(name string, values ...string), now
 	row("last crash", i.crash(now))
 }
 
-// manner is how the extension runs.
 func (i *extensionInfo) manner() string {
 	words := []string{hosts.RunsAs(i.Extension)}
 	if i.Activation == manifest.ActivationLazy {
@@ -120,21 +121,19 @@ func (i *extensionInfo) callsMade() string {
 	text := fmt.Sprintf("%d, %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools",
 		max(i.Requests, i.Calls+i.Refused), i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors) // a policy's process has calls alone
 	if i.Latency != nil {
-		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(i.Latency.P50), console.Span(i.Latency.P95))
+		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(time.Duration(i.Latency.P50)), console.Span(time.Duration(i.Latency.P95)))
 	}
 	return text
 }
 
-// failure is the last call that failed; "" when none has.
 func (i *extensionInfo) failure(now time.Time) string {
 	f := i.LastFailure
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s ago: %s (%s)", console.Span(now.Sub(f.Time)), strings.TrimSpace(cmp.Or(f.Tool, "a request")+" "+f.Reason), f.Kind)
+	return fmt.Sprintf("%s ago: %s (%s)", console.Span(now.Sub(f.Time)), strings.TrimSuffix(cmp.Or(f.Tool, "a request")+": "+f.Reason, ": "), f.Kind)
 }
 
-// crash is the last crash; "" when there was none.
 func (i *extensionInfo) crash(now time.Time) string {
 	c := i.LastCrash
 	if c == nil {

@@ -33,7 +33,7 @@ func Tools(c *console.Console) *cobra.Command {
 		ValidArgsFunction: hosts.CompleteTool(c),
 		RunE:              func(cmd *cobra.Command, args []string) error { return toolSchema(cmd.Context(), c, args[0]) },
 	}
-	cmd := console.Group("tools", "List, export and describe the tools of all extensions", list, toolsExport(c), schema)
+	cmd := console.Group("tools", "List, export and describe the tools of all extensions", list, toolsExport(c), schema, toolsAccept(c))
 	cmd.RunE = list.RunE // exthost tools is exthost tools list
 	return cmd
 }

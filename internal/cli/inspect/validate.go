@@ -108,6 +108,9 @@ func report(c *console.Console, diags []protocol.Diagnostic, checked string) err
 	failed := 0
 	rows := [][]string{}
 	for _, d := range diags {
+		if d.Code == discovery.CodeNotDescended { // nothing to correct
+			continue
+		}
 		if d.Level == protocol.LevelError {
 			failed++
 		}

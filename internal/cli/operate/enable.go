@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -177,9 +178,9 @@ func (x *subject) set(ctx context.Context, key string, listed bool, result strin
 	return x.obstacle(r)
 }
 
-// apply has the running host reload.
+// apply has the running host reload the extension, and nothing else that has changed.
 func (x *subject) apply(ctx context.Context, r *ruling) error {
-	if _, err := reload(ctx, x.running, false); err != nil {
+	if _, err := reload(ctx, x.running, url.Values{"only": {x.id}}); err != nil {
 		if _, ok := errors.AsType[*console.Error](err); !ok {
 			err = fmt.Errorf("written to %s, but the running host did not apply it: %w", console.NearbyPath(r.String()), err)
 		}

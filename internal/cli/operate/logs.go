@@ -66,7 +66,19 @@ func logs(ctx context.Context, c *console.Console, query url.Values, ids []strin
 		}
 		query.Set("extension", ids[0])
 	}
-	return r.Follow(ctx, "/api/v1/logs?"+query.Encode(), func(data []byte) error { return printRecord(c, data) })
+	records := 0
+	err = r.Follow(ctx, "/api/v1/logs?"+query.Encode(), func(data []byte) error {
+		records++
+		return printRecord(c, data)
+	})
+	if err == nil && records == 0 && query.Get("follow") != "true" && query.Get("last") != "0" {
+		if len(ids) > 0 {
+			c.Info("the log has no line of %s and of level %s; the calls are in exthost info %s", ids[0], query.Get("level"), ids[0])
+		} else {
+			c.Info("the log has no line of level %s", query.Get("level"))
+		}
+	}
+	return err
 }
 
 func printRecord(c *console.Console, data []byte) error {
@@ -85,7 +97,6 @@ func printRecord(c *console.Console, data []byte) error {
 	return err
 }
 
-// logLine is a record for a person.
 func logLine(c *console.Console, r *exthost.LogRecord) string {
 	var b strings.Builder
 	if r.Extension != "" {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ func Reload(c *console.Console) *cobra.Command {
 			"extension does not start.",
 		Args: console.NoArgs,
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-			change, err := reload(ctx, r, dryRun)
+			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "fix it, then exthost reload; until then nothing changes"}
 			}
@@ -43,7 +44,7 @@ func Reload(c *console.Console) *cobra.Command {
 			}
 			broken := 0
 			if !dryRun {
-				broken = printBroken(ctx, c, r)
+				broken = printBroken(ctx, c, r, change)
 			}
 			return notReloaded(change, broken)
 		}),
@@ -52,21 +53,28 @@ func Reload(c *console.Console) *cobra.Command {
 	return cmd
 }
 
-func reload(ctx context.Context, r *hosts.Running, dryRun bool) (change status.Change, err error) {
-	err = r.Post(ctx, "/api/v1/reload?dry_run="+strconv.FormatBool(dryRun), nil, &change)
+func reload(ctx context.Context, r *hosts.Running, query url.Values) (change status.Change, err error) {
+	err = r.Post(ctx, "/api/v1/reload?"+query.Encode(), nil, &change)
 	return change, err
 }
 
-// printBroken prints on stderr which files became no extension, and returns how many
-// there are. A reload does not count them as changes.
-func printBroken(ctx context.Context, c *console.Console, r *hosts.Running) int {
+// printBroken prints on stderr which files became no extension and what is wrong with the
+// policies that the reload changed. It returns how many such files there are; a reload does
+// not count them as changes.
+func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, change status.Change) int {
 	s, err := r.Status(ctx)
 	if err != nil {
 		return 0 // the result of the reload is printed already
 	}
 	for _, d := range hosts.Unlisted(s) {
-		if d.Level == protocol.LevelError {
+		name, ofPolicy := strings.CutPrefix(d.Extension, status.PolicyPrefix)
+		if d.Level == protocol.LevelError || ofPolicy && slices.Contains(change.Policies, name) {
 			c.Say(d)
+		}
+	}
+	for _, x := range s.Extensions {
+		if change.Empty() && x.State == status.StateSkipped {
+			c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: "skipped as before, " + x.Reason, Hint: hosts.Remedy(s, x)})
 		}
 	}
 	return len(hosts.BrokenFiles(s))
@@ -124,8 +132,10 @@ func notReloaded(change status.Change, broken int) error {
 	switch {
 	case len(lines) > 0:
 		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
-	case len(change.Kept)+broken > 0:
-		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept)+broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
+	case broken > 0:
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
+	case len(change.Kept) > 0:
+		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: "fix the errors above, then exthost reload"}
 	}
 	return nil
 }
@@ -141,14 +151,23 @@ func Restart(c *console.Console) *cobra.Command {
 		Args:              console.One("the id of an extension"),
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, args []string) error {
-			if _, err := r.Worker(ctx, args[0]); err != nil {
+			s, err := r.Status(ctx)
+			if err != nil {
+				return err
+			}
+			x, err := hosts.Worker(s, args[0])
+			if err != nil {
 				return err
 			}
 			began := time.Now()
-			if err := r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil); err != nil {
+			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)
+			if protocol.KindOf(err) == protocol.RequirementMissing {
+				return &console.Error{Code: console.ExitGated, Text: protocol.Reason(err), Hint: cmp.Or(hosts.Remedy(s, x), "exthost info "+x.ID), Cause: err}
+			}
+			if err != nil {
 				return err
 			}
-			x, err := r.Worker(ctx, args[0])
+			x, err = r.Worker(ctx, args[0])
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func Status(c *console.Console) *cobra.Command {
 		Example: "  exthost status\n  exthost status -o json",
 		Args:    console.NoArgs,
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
-			s, err := r.Status(ctx)
+			s, err := r.StatusOnDisk(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -77,6 +77,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		pids := strings.Trim(fmt.Sprint(s.Beside), "[]")
 		lines = append(lines, console.Wrap("beside it, for clients with another environment or other flags: pid "+strings.ReplaceAll(pids, " ", ", "), width)...)
 	}
+	lines = append(lines, brokenConfig(s.Status, width)...)
 	lines = append(lines, "")
 	rows := []statusRow{{cells: statusColumns}}
 	if width == 0 {
@@ -102,10 +103,22 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	if s.Audit != nil {
 		lines = append(lines, "", console.Safe("audit log "+strings.TrimSuffix(s.Audit.Path+": "+s.Audit.Reason, ": ")))
 	}
-	if s.Questions > 0 {
-		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.Questions))
+	if s.ApprovalRequests > 0 {
+		lines = append(lines, "", fmt.Sprintf("approval requests that wait: %d; exthost approve lists them", s.ApprovalRequests))
 	}
 	return lines
+}
+
+// brokenConfig says why the configuration on disk is not in force.
+func brokenConfig(s status.Status, width int) (lines []string) {
+	for _, d := range hosts.BrokenConfig(s) {
+		lines = append(lines, console.Wrap(console.Safe("  "+console.Nearby(d).String()), width)...)
+	}
+	if lines == nil {
+		return nil
+	}
+	lines = append(console.Wrap("the configuration on disk cannot be used, and the one before it stays in force:", width), lines...)
+	return append(append([]string{""}, lines...), "  next: fix it, then exthost reload")
 }
 
 // statusRow is an extension or one of its instances: its cells, and the notes below.
@@ -144,7 +157,7 @@ func layOut(rows []statusRow, layout console.Layout) (lines []string) {
 func extensionRows(x status.Extension, diags []protocol.Diagnostic, now time.Time) []statusRow {
 	row := statusRow{cells: []string{x.ID, stateCell(x, now), "-", "-", strconv.FormatInt(x.Requests, 10), rate(x.Denied, x), rate(x.Errors+x.Refused+x.Invalid, x), rate(x.ToolErrors, x), "-", "-", "-", strconv.Itoa(x.Restarts), "-"}}
 	if x.Latency != nil {
-		row.cells[8], row.cells[9] = console.Span(x.Latency.P50), console.Span(x.Latency.P95)
+		row.cells[8], row.cells[9] = console.Span(time.Duration(x.Latency.P50)), console.Span(time.Duration(x.Latency.P95))
 	}
 	if len(x.Instances) == 1 {
 		row.fill(x.Instances[0], now)
@@ -186,17 +199,37 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
-		notes = append(notes, "tools changed since the last start: exthost info "+x.ID)
+		notes = append(notes, "tools changed: exthost info "+x.ID+", then exthost tools accept "+x.ID)
+	}
+	if hint := hosts.Remedy(status.Status{Diagnostics: diags}, x); x.State == status.StateSkipped && hint != "" {
+		notes = append(notes, hint)
 	}
 	if x.State != status.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return hosts.Concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
 	}) {
 		notes = append(notes, "the manifest is broken, and the previous build runs: exthost info "+x.ID)
 	}
-	if f := x.LastFailure; f != nil && f.Kind == protocol.CallTimeout && now.Sub(f.Time) < time.Minute {
-		notes = append(notes, fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", console.Span(now.Sub(f.Time)), x.ID))
+	return append(notes, failureNotes(x, now)...)
+}
+
+// failing is how many calls in a row must have failed for a note that stays.
+const failing = 3
+
+// failureNotes is the note about the last call that failed: for a minute, or as long as no
+// call succeeds after several.
+func failureNotes(x status.Extension, now time.Time) []string {
+	f := x.LastFailure
+	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing {
+		return nil
 	}
-	return notes
+	ago := console.Span(now.Sub(f.Time))
+	switch {
+	case f.Kind == protocol.CallTimeout && x.Transport == "exec": // its process has ended
+		return []string{fmt.Sprintf("a call timed out %s ago: raise call_timeout under [runtime] if it is only slow", ago)}
+	case f.Kind == protocol.CallTimeout:
+		return []string{fmt.Sprintf("a call timed out %s ago: exthost restart %s if it hangs", ago, x.ID)}
+	}
+	return []string{strings.TrimSuffix(fmt.Sprintf("a call failed %s ago: %s", ago, f.Reason), ": ")}
 }
 
 func destinationRows(d status.Destination, diags []protocol.Diagnostic, now time.Time) []statusRow {
@@ -233,12 +266,17 @@ func (r *statusRow) fill(i status.Instance, now time.Time) {
 	}
 }
 
-// complaint is the line on stderr about a failure; "" when the reason contains it.
+// complaint is the line about a failure: of stderr, else of stdout; "" when the reason
+// contains it.
 func complaint(i status.Instance) string {
-	if i.Evidence == nil || strings.Contains(i.Reason, i.Evidence.Complaint()) {
+	if i.Evidence == nil {
 		return ""
 	}
-	return console.Cut(i.Evidence.Complaint(), 200)
+	line := cmp.Or(i.Evidence.Complaint(), i.Evidence.Line)
+	if strings.Contains(i.Reason, line) {
+		return ""
+	}
+	return console.Cut(line, 200)
 }
 
 // rate is n, with its percentage of the requests to x.

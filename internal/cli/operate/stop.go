@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,7 +34,7 @@ func Stop(c *console.Console) *cobra.Command {
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			stopped, err := stopAll(cmd.Context())
-			if err != nil {
+			if len(stopped) == 0 {
 				return err
 			}
 			var lines, names []string
@@ -40,12 +42,13 @@ func Stop(c *console.Console) *cobra.Command {
 				names = append(names, strconv.Itoa(i.PID))
 				lines = append(lines, fmt.Sprintf("stopped pid %d, %s", i.PID, i.Serves))
 			}
-			return c.Print(console.Document{Kind: "stopped", Value: stopped, Names: names, Text: strings.Join(lines, "\n")})
+			return errors.Join(c.Print(console.Document{Kind: "stopped", Value: stopped, Names: names, Text: strings.Join(lines, "\n")}), err)
 		},
 	}
 }
 
-// stopAll ends the hosts and returns them.
+// stopAll ends the hosts and returns them. The error is that of the first one that does not
+// end; the others are ended nevertheless.
 func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
@@ -59,15 +62,16 @@ func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 		if info.Clients == "" {
 			continue // it ends with its client
 		}
-		if err := stop(ctx, info); err != nil {
-			return nil, err
+		if failed := stop(ctx, info); failed != nil {
+			err = cmp.Or(err, failed)
+		} else {
+			stopped = append(stopped, info)
 		}
-		stopped = append(stopped, info)
 	}
-	if len(stopped) == 0 {
+	if len(stopped) == 0 && err == nil {
 		return nil, &console.Error{Code: console.ExitNotFound, Text: "no exthost is running for " + hosts.Here() + " that could be stopped"}
 	}
-	return stopped, nil
+	return stopped, err
 }
 
 func stop(ctx context.Context, info daemon.Info) error {

@@ -56,7 +56,6 @@ func watch(ctx context.Context, r *hosts.Running, word string) (s status.Watch, 
 	return s, err
 }
 
-// watchText is the state of the watch for a person.
 func watchText(c *console.Console, s status.Watch) string {
 	if s.Mode == status.WatchOff {
 		return "not watching; exthost watch reload reloads what changes"

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/user"
 	"path/filepath"
 	"time"
 
@@ -75,17 +74,9 @@ func alreadyRunning(i daemon.Info) error {
 	e := &console.Error{Code: console.ExitFailed, Text: "another host serves " + hosts.Here() + " and keeps its state", Hint: "exthost status"}
 	if i.PID > 0 {
 		e.Text += fmt.Sprintf(": pid %d, %s", i.PID, cmp.Or(i.Serves, "starting"))
-		e.Hint += fmt.Sprintf("; kill %d ends it", i.PID)
+		e.Hint += "; exthost stop ends it"
 	}
 	return e
-}
-
-// me is the user of this process, the only one that its control socket admits.
-func me() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return cmp.Or(os.Getenv("USER"), os.Getenv("USERNAME"), fmt.Sprintf("user %d", os.Getuid()))
 }
 
 // control serves the operator's API on the socket of d; nil serves nothing. Call end
@@ -100,7 +91,9 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 		}
 	}
 	server := &http.Server{Handler: httpserver.Admin(h), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		BaseContext: func(net.Listener) context.Context { return httpserver.WithOperator(context.Background(), me()) }}
+		BaseContext: func(net.Listener) context.Context {
+			return httpserver.WithOperator(context.Background(), hosts.Operator())
+		}}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(d.Listener(log)) }()
 	return func() error {
@@ -163,8 +156,7 @@ func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
 	}
 	c, err := h.Admin().Reload(ctx)
 	if err != nil {
-		log.Error("not reloaded, nothing changes", "error", err)
-		return
+		return // the host has logged the reason
 	}
 	for _, k := range c.Kept {
 		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)

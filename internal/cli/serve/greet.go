@@ -10,7 +10,6 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
-	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -37,7 +36,8 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	if len(s.Extensions)+len(s.Destinations) == 0 {
 		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
-	g.summary(s, h.Tools().Entries(), took)
+	shown, hidden := h.Offered("")
+	g.summary(s, shown, len(hidden), took)
 	g.clients(f)
 	_, _ = c.Err.Write(g.b.Bytes()) // in one write, so that no log line comes between
 }
@@ -51,8 +51,9 @@ type greeting struct {
 	brief   bool // shows only some tools of each extension
 }
 
-// summary counts the extensions that run, and their cost.
-func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Duration) {
+// summary counts the extensions that run, and what the tools cost that policies do not hide
+// from an anonymous caller.
+func (g *greeting) summary(s status.Status, entries []*tools.Entry, hidden int, took time.Duration) {
 	run, onDemand, starting := 0, 0, 0
 	for _, x := range s.Extensions {
 		switch x.State {
@@ -71,6 +72,9 @@ func (g *greeting) summary(s status.Status, entries []*tools.Entry, took time.Du
 	g.b.WriteByte('\n')
 	g.text("", fmt.Sprintf("%d of %s running%s: %s, ~%s tokens of every model request", run, console.Plural(len(s.Extensions), "extension"), lazy,
 		console.Plural(len(entries), "tool"), console.Thousands(hosts.Tokens(entries))))
+	if hidden > 0 {
+		g.text("", fmt.Sprintf("policies hide %s from anonymous callers", console.Plural(hidden, "more tool")))
+	}
 	if starting > 0 {
 		fmt.Fprintf(&g.b, "%d still starting after %s, ", starting, took.Round(time.Second))
 	} else {
@@ -96,9 +100,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		mark, state = g.c.Paint(console.Yellow, "○"), "skipped"
 	case x.State == string(supervisor.Spawning):
 		mark, state = g.c.Paint(console.Yellow, "◌"), "still starting"
-	case x.State == string(supervisor.Idle) && x.Transport != manifest.KindExec:
-		state = "lazy"
 	case x.State == string(supervisor.Idle):
+		state = "lazy"
 	case x.State != string(supervisor.Ready):
 		mark, state = g.c.Paint(console.Red, "✗"), x.State
 	}
@@ -141,7 +144,6 @@ const (
 	toolLines = 3  // those of one extension get no more lines
 )
 
-// tools lists the tools of one extension, each with its cost.
 func (g *greeting) tools(entries []*tools.Entry) {
 	items := make([]string, len(entries))
 	for i, e := range entries {

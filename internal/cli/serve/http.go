@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -17,6 +20,8 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -25,8 +30,9 @@ import (
 // httpShutdown is the part of HTTP requests in the 5 s that the end of the host takes.
 const httpShutdown = time.Second
 
-// httpFront listens at once: a port in use is an error before any extension starts.
-func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
+// httpFront listens at once: a port in use is an error before any extension starts. headers
+// are governance.headers.
+func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, err error) {
 	token, err := bearerToken(cfg.Auth)
 	if err != nil {
 		return f, err
@@ -61,17 +67,17 @@ func httpFront(cfg config.Server, log *slog.Logger) (f front, err error) {
 	}
 	operator := f.operator.text
 	f.serve = func(ctx context.Context, h *exthost.Host) error {
-		server := httpserver.New(httpOptions(cfg, h, token, operator, log))
+		server := httpserver.New(httpOptions(cfg, headers, h, token, operator, log))
 		serving.Store(server)
 		return server.Serve(ctx, listener)
 	}
 	return f, nil
 }
 
-func httpOptions(cfg config.Server, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
+func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, operator string, log *slog.Logger) httpserver.Options {
 	o := httpserver.Options{
 		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
-		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody)},
+		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
 		Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
 		CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
 		Admin: httpserver.Admin(h), OperatorToken: operator,
@@ -93,6 +99,7 @@ func cannotListen(addr string, err error) error {
 	e := &console.Error{Code: console.ExitFailed, Text: "cannot listen on " + addr + ": " + err.Error()}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
+		e.Text += otherHost(addr)
 		e.Hint = "stop what listens there, or exthost serve --listen 127.0.0.1:0 for any free port"
 	case errors.Is(err, syscall.EACCES):
 		e.Hint = "exthost serve --listen 127.0.0.1:7800; ports below 1024 are the system's"
@@ -100,6 +107,33 @@ func cannotListen(addr string, err error) error {
 		e.Code, e.Hint = console.ExitInvalid, "exthost serve --listen HOST:PORT, such as 127.0.0.1:7800"
 	}
 	return e
+}
+
+// otherHost says which of the user's hosts listens on the port of addr; "" when none does.
+func otherHost(addr string) string {
+	state, err := exthost.DefaultStateDir()
+	_, port, bad := net.SplitHostPort(addr)
+	if err != nil || bad != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hosts.AnswerTimeout)
+	defer cancel()
+	dirs, _ := filepath.Glob(filepath.Join(filepath.Dir(state), "*")) // of all working directories
+	for _, dir := range dirs {
+		all, _ := daemon.FindAll(ctx, dir)
+		for _, info := range all {
+			u, err := url.Parse(info.Serves)
+			if err != nil || u.Port() != port {
+				continue
+			}
+			text := fmt.Sprintf("; an exthost listens there, pid %d", info.PID)
+			if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err == nil {
+				text += ", started in " + where
+			}
+			return text
+		}
+	}
+	return ""
 }
 
 // readiness is the error of /readyz: the first thing that keeps the host from being ready.

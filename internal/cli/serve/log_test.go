@@ -20,7 +20,7 @@ func TestLogAfterGreeting(t *testing.T) {
 	defer c.Close()
 	var shown slog.LevelVar
 	shown.Set(console.Silent)
-	log, err := c.Logger(config.Log{Level: "info", Format: "text", File: file}, &shown)
+	log, err := c.Logger(config.Log{Level: "info", Format: "text", File: file, MaxSize: 1 << 20, Keep: 1}, &shown)
 	if err != nil {
 		t.Fatal(err)
 	}

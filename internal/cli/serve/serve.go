@@ -113,7 +113,7 @@ func (r *run) serve(ctx context.Context) error {
 	}
 	f := r.stdioFront()
 	if !r.stdio {
-		if f, err = httpFront(cfg.Server, r.log); err != nil {
+		if f, err = httpFront(cfg.Server, cfg.Governance.Headers, r.log); err != nil {
 			return err
 		}
 		defer f.operator.forget()

@@ -72,8 +72,10 @@ func (r *run) relay(ctx context.Context) error {
 		return err
 	}
 	client := &relay.Client{StateDir: state, Version: exthost.Version(), Flags: r.relayFlags(), Strict: r.strict, Environ: os.Environ(),
-		Start: func(ctx context.Context) error { return relay.Start(ctx, argv, daemon.LogFile(state)) },
-		Warn:  func(text string) { r.console.Warn("%s", console.Safe(text)) }}
+		Start: func(ctx context.Context, turn *os.File) error {
+			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
+		},
+		Warn: func(text string) { r.console.Warn("%s", console.Safe(text)) }}
 	err = relay.Run(ctx, relay.Options{In: r.console.In.(*os.File), Out: r.console.Out.(*os.File), Connect: client.Connect})
 	if f, ok := errors.AsType[*relay.Fault](err); ok {
 		return &console.Error{Code: f.Code, Text: f.Text, Hint: f.Hint}
@@ -150,7 +152,7 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 	if err != nil {
 		return nil, err
 	}
-	server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain})
+	server := mcpserver.New(h, mcpserver.Options{Version: exthost.Version(), Logger: r.log, DrainTimeout: stdioDrain, MaxBody: relay.MaxLine})
 	return relay.NewHost(relay.HostOptions{
 		Build: build, Version: exthost.Version(), Flags: r.relayFlags(), Environ: os.Environ(), Log: r.log,
 		Variables: func() []string { return exthost.Variables(h) }, Stop: stop, Background: r.background == asHost, IdleExit: time.Duration(cfg.Server.IdleExit),

@@ -120,7 +120,6 @@ func (l *reader) fill() error {
 	return io.ErrNoProgress
 }
 
-// makeRoom makes room in buf for the next read.
 func (l *reader) makeRoom() {
 	switch {
 	case l.start == l.end:

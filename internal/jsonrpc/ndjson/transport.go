@@ -62,6 +62,7 @@ type Transport struct {
 }
 
 var (
+	_ jsonrpc.Awaiter     = (*Transport)(nil)
 	_ jsonrpc.Interrupter = (*Transport)(nil)
 	_ jsonrpc.Batcher     = (*Transport)(nil)
 )
@@ -72,12 +73,8 @@ var (
 // r, Close takes effect only with the next byte, and a plain os.Stdout as w costs a
 // goroutine switch per write. See [Pollable].
 func New(r io.ReadCloser, w io.WriteCloser, o Options) *Transport {
-	if o.MaxLineBytes == 0 {
-		o.MaxLineBytes = defaultMaxLine
-	}
-	if o.WriteTimeout == 0 {
-		o.WriteTimeout = defaultWriteTimeout
-	}
+	o.MaxLineBytes = cmp.Or(o.MaxLineBytes, defaultMaxLine)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	t := &Transport{noise: o.Noise}
 	if t.noise == nil {
 		t.noise = t.limitNoise
@@ -140,20 +137,31 @@ func (t *Transport) countWasted(line []byte) {
 	}
 }
 
-// next returns the next line, as reader.line does. Before it waits for input, it
-// writes the answers held back.
+// next returns the next line, as reader.line does.
 func (t *Transport) next() (line []byte, shared bool, err error) {
 	for {
 		if line, shared, ok, err := t.in.line(); ok || err != nil {
 			return line, shared, err
 		}
-		t.out.burst.Store(t.in.linesFound > 1)
-		t.out.flushHeld()
-		if err := t.in.fill(); err == jsonrpc.ErrInterrupted {
+		if err := t.fill(); err == jsonrpc.ErrInterrupted {
 			return nil, false, err
 		} else if err != nil {
 			return nil, false, t.out.readError(err)
 		}
+	}
+}
+
+// fill writes the answers held back, and waits for input.
+func (t *Transport) fill() error {
+	t.out.burst.Store(t.in.linesFound > 1)
+	t.out.flushHeld()
+	return t.in.fill()
+}
+
+// Await implements [jsonrpc.Awaiter]. Read meets the same error again.
+func (t *Transport) Await() {
+	if t.in.start == t.in.end {
+		_ = t.fill()
 	}
 }
 

@@ -1,4 +1,4 @@
-// The TypeScript client of the second generation, which supports both eras: connects to
+// The TypeScript client of the second generation, which supports legacy and modern versions: connects to
 // the endpoint in argv[2], lists the tools, makes the calls and prints a report.
 import { createRequire } from "node:module";
 
@@ -15,7 +15,7 @@ const transports = {
 };
 const modes = { legacy: "legacy", auto: "auto", modern: { pin: "2026-07-28" } };
 
-const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode: modes[endpoint.era] } });
+const client = new Client({ name: "typescript-v2", version: "1.0.0" }, { versionNegotiation: { mode: modes[endpoint.versions] } });
 await client.connect(transports[endpoint.transport]());
 
 const seen = { version: client.getNegotiatedProtocolVersion(), tools: (await client.listTools()).tools.map((tool) => tool.name), calls: [] };

@@ -28,7 +28,7 @@ async function v2() {
   const { Client, StreamableHTTPClientTransport } = require("@modelcontextprotocol/client");
   const { createTaskSessionFromClient, resultFromTaskOutcome } = await import(
     process.env.EXTHOST_PEERS + "/node_modules/@modelcontextprotocol/ext-tasks/dist/client/index.js"); // an ES module
-  const mode = { legacy: "legacy", modern: { pin: "2026-07-28" } }[endpoint.era];
+  const mode = { legacy: "legacy", modern: { pin: "2026-07-28" } }[endpoint.versions];
   const me = { name: "tasks-v2", version: "1.0.0" };
   const clientCapabilities = { extensions: { "io.modelcontextprotocol/tasks": {} } };
   const client = new Client(me, { capabilities: clientCapabilities, versionNegotiation: { mode } });
@@ -48,7 +48,7 @@ async function v2() {
     return error ? { kind: "error", error } : { kind: "result", result };
   };
   const modern = { rawDispatch, v2RequestFraming: { protocolVersion: "2026-07-28", clientInfo: me, clientCapabilities } };
-  const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(endpoint.era === "modern" ? modern : {}) });
+  const session = createTaskSessionFromClient(client, { endpointId: "exthost", ...(endpoint.versions === "modern" ? modern : {}) });
   const { tools } = await client.listTools();
   const found = tools.find((t) => t.name === tool);
   const execution = await session.callTool(tool, args, { declaration: { ...found, taskSupport: found.execution?.taskSupport } });

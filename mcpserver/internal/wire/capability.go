@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
@@ -35,10 +36,5 @@ func CheckCapability(capabilities json.RawMessage, method string, params json.Ra
 
 // TakesRequests reports whether a client with these capabilities takes any request.
 func TakesRequests(capabilities json.RawMessage) bool {
-	for _, key := range []string{"sampling", "roots", "elicitation"} {
-		if rawjson.Get(capabilities, key) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"sampling", "roots", "elicitation"}, func(key string) bool { return rawjson.Get(capabilities, key) != nil })
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -71,18 +72,13 @@ func Status(method string, err error) int {
 // encodeError returns err as an error object: a *jsonrpc.Error as it is, a
 // *protocol.Error by its Wire, any other as an internal error.
 func encodeError(err error) json.RawMessage {
-	var own *jsonrpc.Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		object, _ := json.Marshal(own) // Data is this server's, or was checked on arrival
 		return object
 	}
-	var e *protocol.Error
-	if !errors.As(err, &e) {
-		kind := protocol.KindOf(err)
-		if kind == "" {
-			kind = protocol.ExtensionError
-		}
-		e = protocol.Errorf(kind, "%w", err)
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		e = protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.ExtensionError), "%w", err)
 	}
 	wire := e.Wire()
 	object := append(make([]byte, 0, 128), `{"code":`...)

@@ -66,6 +66,7 @@ func ToolFailure(method string, err error) json.RawMessage {
 var cacheable = map[string]bool{
 	protocol.MethodDiscover: true, protocol.MethodToolsList: true, protocol.MethodPromptsList: true,
 	protocol.MethodResourcesList: true, protocol.MethodResourceTemplates: true, protocol.MethodResourcesRead: true,
+	protocol.MethodSkillsList: true, protocol.MethodSkillsGet: true,
 }
 
 // Complete returns the result of a modern request with the members that 2026-07-28

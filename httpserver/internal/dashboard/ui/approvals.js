@@ -8,7 +8,7 @@ import { get, post } from "./api.js";
 
 export function approvals() {
   const waiting = el("div.cards");
-  const rows = new Rows(waiting, question);
+  const rows = new Rows(waiting, request);
   const none = empty("Nothing waits for approval.", "Calls for which a policy wants approval appear here. They wait until you decide or they expire.");
   const held = panel("Tools that are held back");
   const pins = new Rows(held.body, pin);
@@ -33,7 +33,7 @@ export function approvals() {
   };
 }
 
-function question(q) {
+function request(q) {
   const left = el("span.left"), bar = el("i"), state = el("small.state");
   const path = `/approvals/${encodeURIComponent(q.id)}`;
   const buttons = serves("post", "/approvals/{id}/approve")

@@ -25,8 +25,8 @@ export function calls(nav) {
     search: "Find by tool, outcome or caller",
     update(s, { query, rest }) {
       const chosen = (held ?? s.calls).filter((c) => wanted(c, only) && matches(query, c.tool ?? "", c.method, c.outcome, c.caller ?? "", c.message ?? "", c.decision_id ?? "", c.policy ?? "", c.trace_id ?? "", c.client ?? ""));
-      const top = Math.max(...chosen.slice(0, 200).map((c) => c.took_ns), 1);
-      rows.update(chosen.slice(0, 200).map((c) => ({ ...c, share: c.took_ns / top })), (c) => c.key);
+      const top = Math.max(...chosen.slice(0, 200).map((c) => c.took_ms), 1);
+      rows.update(chosen.slice(0, 200).map((c) => ({ ...c, share: c.took_ms / top })), (c) => c.key);
       setText(missed, s.missed ? `${count(s.missed)} more calls arrived too fast to be shown; they are counted` : "");
       none.hidden = chosen.length > 0;
       detail.update(rest);
@@ -34,7 +34,7 @@ export function calls(nav) {
   };
 }
 
-const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only === "slow" ? c.took_ns > 1e9 : c.outcome === only);
+const wanted = (c, only) => !only || (only === "bad" ? c.outcome !== "ok" : only === "slow" ? c.took_ms > 1000 : c.outcome === only);
 
 function row(c, nav) {
   const bar = el("i.share"), href = `#/calls/${c.id}`;
@@ -44,7 +44,7 @@ function row(c, nav) {
     node: el("tr", { "data-tone": outcomeTone(c.outcome), onclick: (e) => { if (!e.target.closest("a")) nav(href); } },
       el("td", {}, el("time", { datetime: c.time }, clock(c.time))), el("th", { scope: "row" }, el("a", { href }, c.tool || c.method)),
       el("td", { "data-name": "Outcome" }, el("span.badge", { "data-tone": outcomeTone(c.outcome) }, c.outcome.replaceAll("_", " "))),
-      el("td.took", { "data-name": "Took" }, duration(c.took_ns), bar), el("td", { "data-name": "Caller" }, c.caller || "–"), el("td", { "data-name": "Decision" }, decision), el("td.note", {}, note)),
+      el("td.took", { "data-name": "Took" }, duration(c.took_ms), bar), el("td", { "data-name": "Caller" }, c.caller || "–"), el("td", { "data-name": "Decision" }, decision), el("td.note", {}, note)),
     update(c) { bar.style.width = `${Math.max(2, 100 * c.share)}%`; },
   };
 }
@@ -73,7 +73,7 @@ function content(c) {
   return [
     c.message ? el("p.reason", { "data-tone": outcomeTone(c.outcome) }, c.message) : null,
     facts([
-      ["outcome", c.outcome.replaceAll("_", " ")], ["ended", clock(c.time)], ["took", duration(c.took_ns)], ["method", c.method],
+      ["outcome", c.outcome.replaceAll("_", " ")], ["ended", clock(c.time)], ["took", duration(c.took_ms)], ["method", c.method],
       ["extension", c.extension && el("a", { href: `#/extensions/${encodeURIComponent(c.extension)}` }, c.extension)], ["caller", c.caller || "anonymous"],
       ["client", c.client], ["protocol", c.protocol || "a call of the program itself"], ["session", c.session], ["policy", c.policy], ["code", c.code], ["trace", c.trace_id],
       ["decision", c.decision_id && el("a", { href: `#/governance/${encodeURIComponent(c.decision_id)}` }, c.decision_id)], ["sent again", c.replayed && "yes"],

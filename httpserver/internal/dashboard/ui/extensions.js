@@ -49,12 +49,12 @@ function row(x, nav, brief) {
         setAttr(cell, "data-tone", n > 0.05 * x.requests ? tone : null);
       }
       if (brief) {
-        setText(cells.both, x.latency ? `${duration(x.latency.p50_ns)} / ${duration(x.latency.p95_ns)}` : "–");
+        setText(cells.both, x.latency ? `${duration(x.latency.p50_ms)} / ${duration(x.latency.p95_ms)}` : "–");
         return;
       }
       setText(cells.up, since(x.instances?.find((i) => i.pid)?.started_at));
-      setText(cells.p50, duration(x.latency?.p50_ns));
-      setText(cells.p95, duration(x.latency?.p95_ns));
+      setText(cells.p50, duration(x.latency?.p50_ms));
+      setText(cells.p95, duration(x.latency?.p95_ms));
       setText(cells.memory, bytes(memory(x)));
       const worst = worstBreaker(x);
       breaker.update(worst || "–");
@@ -120,11 +120,11 @@ function details(nav) {
 function actionsFor(x) {
   const path = `/extensions/${encodeURIComponent(x.id)}`;
   const list = [];
-  if (serves("post", "/extensions/{id}/restart") && !["skipped", "disabled"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
+  if (serves("post", "/extensions/{id}/restart") && !["skipped", "disabled", "not_ready"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
   if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.bridged && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
   if (serves("post", "/extensions/{id}/enable") && x.state === "disabled") list.push(action("Enable", () => post(path + "/enable")));
   list.push(el("a.button", { href: `#/logs?ext=${encodeURIComponent(x.id)}` }, "Logs"));
-  if (!["skipped", "disabled"].includes(x.state)) list.push(el("a.button", { href: `#/wire/${encodeURIComponent(x.id)}` }, "Wire"));
+  if (!["skipped", "disabled", "not_ready"].includes(x.state)) list.push(el("a.button", { href: `#/wire/${encodeURIComponent(x.id)}` }, "Wire"));
   return list;
 }
 
@@ -137,7 +137,7 @@ function content(x, s) {
       ["version", x.version], ["runs as", [...new Set([x.transport, x.protocol])].filter(Boolean).join(" / ")], ["activation", x.activation], ["listens at", x.listens],
       ["command", (x.command ?? []).join(" ")], ["manifest", x.path], ["state directory", x.state_dir],
       ["calls", `${count(Math.max(x.requests, x.calls + x.refused))}, ${count(x.errors)} failed, ${count(x.refused)} refused, ${count(x.denied)} denied, ${count(x.invalid_arguments)} with invalid arguments, ${count(x.tool_errors)} errors of tools`],
-      ["latency", x.latency ? `p50 ${duration(x.latency.p50_ns)}, p95 ${duration(x.latency.p95_ns)}` : ""],
+      ["latency", x.latency ? `p50 ${duration(x.latency.p50_ms)}, p95 ${duration(x.latency.p95_ms)}` : ""],
       ["secrets passed", (x.env_passed_secrets ?? []).join(", ")], ["withheld", (x.env_withheld ?? []).join(", ")], ["containment", x.containment],
       ["hooks", (x.hooks ?? []).join(", ")],
     ]),

@@ -1,11 +1,11 @@
 // Formats of numbers and times.
 
-/** duration formats nanoseconds: 340 µs, 12 ms, 1.4 s, 3 min. */
-export function duration(ns) {
-  if (ns === undefined || ns === null) return "–";
-  const units = [[60e9, 60e9, "min"], [1e9, 1e9, "s"], [1e6, 1e6, "ms"], [0, 1e3, "µs"]];
-  const [, size, unit] = units.find(([from]) => ns >= from);
-  const n = ns / size;
+/** duration formats milliseconds: 340 µs, 12 ms, 1.4 s, 3 min. */
+export function duration(ms) {
+  if (ms === undefined || ms === null) return "–";
+  const units = [[60e3, 60e3, "min"], [1e3, 1e3, "s"], [1, 1, "ms"], [0, 1e-3, "µs"]];
+  const [, size, unit] = units.find(([from]) => ms >= from);
+  const n = ms / size;
   return `${n < 10 && unit !== "µs" ? n.toFixed(1).replace(/\.0$/, "") : Math.round(n)} ${unit}`;
 }
 

@@ -77,9 +77,9 @@ function policy(p) {
       const rejected = sum("rejected") + sum("shadow"), failed = sum("plugin_error"), asked = sum("continue") + sum("rejected") + failed;
       setText(numbers, asked ? `${count(asked)} decisions, ${p.mode === "shadow" ? `would deny ${count(rejected)}` : `${count(rejected)} denied`}${failed ? `, ${count(failed)} errors` : ""}` : "no decisions yet");
       setAttr(numbers, "data-tone", failed ? "bad" : rejected ? "warn" : null);
-      const slowest = (p.calls ?? []).map((c) => c.latency).filter(Boolean).toSorted((a, b) => b.p95_ns - a.p95_ns)[0];
-      setText(time, slowest ? `${duration(slowest.p50_ns)} / ${duration(slowest.p95_ns)}` : "");
-      setText(reason, p.state === "ready" ? "" : p.reason ?? "");
+      const slowest = (p.calls ?? []).map((c) => c.latency).filter(Boolean).toSorted((a, b) => b.p95_ms - a.p95_ms)[0];
+      setText(time, slowest ? `${duration(slowest.p50_ms)} / ${duration(slowest.p95_ms)}` : "");
+      setText(reason, [p.state === "ready" ? "" : p.reason, ...(p.diagnostics ?? []).map((d) => d.message + (d.hint ? ` → ${d.hint}` : ""))].filter(Boolean).join("; "));
     },
   };
 }
@@ -119,10 +119,10 @@ function explain(box, id) {
 
 /** steps returns the facts of a decision, and what each policy said. */
 const steps = (t) => [
-  facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ns)], ["forwarded", t.sent ? "yes" : "no"],
+  facts([["call", t.tool || t.method], ["caller", t.caller], ["session", t.session], ["took", duration(t.took_ms)], ["forwarded", t.sent ? "yes" : "no"],
     ["verdict", [t.verdict?.action, t.verdict?.policy && `by ${t.verdict.policy}`, t.verdict?.code, t.verdict?.by && `answered by ${t.verdict.by}`].filter(Boolean).join(" ")]]),
   el("ol.steps", {}, ...(t.steps ?? []).map((s) => el("li", { "data-tone": { rejected: "warn", plugin_error: "bad" }[s.outcome] ?? "good" },
-    el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ns))))),
+    el("b", {}, s.policy), ` ${s.flow}, ${s.category.replace("_", " ")}: ${s.action || s.outcome}${s.ignored ? " (without effect)" : ""}${s.reason ? `, ${s.reason}` : ""} `, el("small", {}, duration(s.latency_ms))))),
 ];
 
 /** tester returns a panel in which policies decide about a call that is not made. */

@@ -68,10 +68,10 @@ function words(change, dry) {
 
 function client(c) {
   const called = el("td", { "data-name": "Last call" });
-  const era = c.protocol >= MODERN ? "modern" : "legacy";
+  const kind = c.protocol >= MODERN ? "modern" : "legacy";
   return {
     node: el("tr", {}, el("th", { scope: "row" }, c.name || "without a name"), el("td", { "data-name": "Caller" }, c.caller || "anonymous"),
-      el("td", { "data-name": "Protocol" }, `${c.protocol} (${era})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
+      el("td", { "data-name": "Protocol" }, `${c.protocol} (${kind})`), el("td.mono", { "data-name": "Session" }, c.session || "–"), el("td", { "data-name": "Extension" }, c.extension || "all"), called),
     update(c) {
       setText(called, c.last_call ? `${since(c.last_call)} ago` : "–");
       setAttr(called, "title", c.last_call ? clock(c.last_call) : null);

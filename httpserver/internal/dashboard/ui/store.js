@@ -14,7 +14,7 @@ export const store = {
   calls: [], logs: [], denials: [], news: [], // the newest first
   history: null,       // counts of the last hour, from the host
   missed: 0,           // events that arrived too fast to be sent
-  curves: { rate: [], p95: [], memory: [], busy: [] }, // since the page was opened
+  curves: { rate: [], p95: [] }, // since the page was opened
   activity: new Map(), // calls per second of each extension
 };
 
@@ -53,7 +53,7 @@ const handlers = {
   call(e) {
     store.missed += e.lost ?? 0;
     const call = { ...e.call, time: e.time, key: e.call.id };
-    recent.push(call.took_ns);
+    recent.push(call.took_ms);
     keep(store.calls, call, KEPT.calls);
     if (isDenial(call)) keep(store.denials, call, KEPT.denials);
   },
@@ -85,8 +85,6 @@ function sample(before, s) {
     const calls = Math.max(0, point.calls - last.calls);
     push(store.curves.rate, calls / seconds);
     push(store.curves.p95, quantile(recent, 0.95));
-    push(store.curves.memory, (s.host?.rss_bytes ?? 0) + sum((x) => memory(x)));
-    push(store.curves.busy, sum((x) => (x.instances ?? []).reduce((n, i) => n + i.in_flight + i.queued, 0)));
     for (const [id, n] of each) {
       if (!store.activity.has(id)) store.activity.set(id, []);
       push(store.activity.get(id), Math.max(0, n - (last.each.get(id) ?? n)) / seconds);
@@ -109,6 +107,9 @@ function quantile(values, q) {
 
 /** failed returns the requests to an extension that failed, were refused or had invalid arguments. */
 export const failed = (x) => x.errors + x.refused + x.invalid_arguments;
+
+/** busy returns the calls of an extension in flight and queued. */
+export const busy = (x) => (x.instances ?? []).reduce((n, i) => n + i.in_flight + i.queued, 0);
 
 /** memory returns the bytes of all processes of an extension. */
 export const memory = (x) => (x.instances ?? []).reduce((n, i) => n + (i.rss_bytes ?? 0), 0);

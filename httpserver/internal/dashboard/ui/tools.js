@@ -55,7 +55,7 @@ function row(t, nav) {
       setText(calls, u ? count(u.calls) : "–");
       setText(denied, u ? percent(u.denied, u.calls) : "–");
       setText(failed, u ? percent(u.errors + u.tool_errors, u.calls) : "–");
-      setText(took, u?.latency ? `${duration(u.latency.p50_ns)} / ${duration(u.latency.p95_ns)}` : "–");
+      setText(took, u?.latency ? `${duration(u.latency.p50_ms)} / ${duration(u.latency.p95_ms)}` : "–");
     },
   };
 }
@@ -103,7 +103,7 @@ function content(t) {
     el("p", {}, t.description),
     facts([["extension", t.extension || "the host"], ["own name", t.tool], ["tokens", `~${count(t.tokens)}`], ["annotations", hints],
       ["calls", t.use && `${count(t.use.calls)}, ${count(t.use.denied)} denied, ${count(t.use.errors)} failed, ${count(t.use.tool_errors)} errors of the tool`],
-      ["latency", t.use?.latency && `p50 ${duration(t.use.latency.p50_ns)}, p95 ${duration(t.use.latency.p95_ns)}`]]),
+      ["latency", t.use?.latency && `p50 ${duration(t.use.latency.p50_ms)}, p95 ${duration(t.use.latency.p95_ms)}`]]),
     el("h3", {}, "Input"), block("Input schema", JSON.stringify(d.inputSchema ?? {}, null, 2)).node,
     d.outputSchema ? el("h3", {}, "Output") : null, d.outputSchema ? block("Output schema", JSON.stringify(d.outputSchema, null, 2)).node : null,
     el("h3", {}, "Try it"), el("p.hint", {}, "A real call, made by the caller operator: it passes governance, and may have effects."), args, el("div.actions", {}, run), answer.node,

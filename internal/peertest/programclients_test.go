@@ -22,9 +22,15 @@ func newHTTPClient(t *testing.T) *http.Client {
 // node runs a Node program of the peers and returns its output.
 func (h *host) node(t *testing.T, argv ...string) (stdout, stderr []byte, err error) {
 	t.Helper()
+	return h.run(t, h.peers.bin("node"), argv...)
+}
+
+// run runs a program of the peers and returns its output.
+func (h *host) run(t *testing.T, program string, argv ...string) (stdout, stderr []byte, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, h.peers.bin("node"), argv...)
+	cmd := exec.CommandContext(ctx, program, argv...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = h.home, h.peers.environ(h.home), time.Second
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -32,14 +38,23 @@ func (h *host) node(t *testing.T, argv ...string) (stdout, stderr []byte, err er
 	return out.Bytes(), errs.Bytes(), err
 }
 
-// reportFrom returns the report of a client program.
+// reportFrom returns the report of a client program for Node.
 func reportFrom(script string) func(*testing.T, *host, endpoint, []call) report {
+	return reportOf(func(h *host) string { return h.peers.bin("node") }, script)
+}
+
+// reportFromPython returns the report of a client program for the Python of venv.
+func reportFromPython(venv, script string) func(*testing.T, *host, endpoint, []call) report {
+	return reportOf(func(h *host) string { return filepath.Join(string(h.peers), venv, "bin", "python3") }, script)
+}
+
+func reportOf(interpreter func(*host) string, script string) func(*testing.T, *host, endpoint, []call) report {
 	return func(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 		path, err := filepath.Abs(script)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, errs, err := h.node(t, path, encode(map[string]any{"endpoint": p, "calls": calls}))
+		out, errs, err := h.run(t, interpreter(h), path, encode(map[string]any{"endpoint": p, "calls": calls}))
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, errs)
 		}
@@ -51,7 +66,7 @@ func reportFrom(script string) func(*testing.T, *host, endpoint, []call) report 
 }
 
 // reportFromInspector runs the Inspector once for the list and once per call. Success
-// implies the era, because a pinned era does not fall back.
+// implies the versions, because a pinned version does not fall back.
 func reportFromInspector(t *testing.T, h *host, p endpoint, calls []call) (v report) {
 	var list struct {
 		Tools []struct{ Name string }
@@ -84,7 +99,7 @@ func (h *host) inspect(t *testing.T, p endpoint, result any, method string, more
 	if p.URL != "" {
 		argv = append(argv, p.URL)
 	}
-	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Era, "--format", "json", "-q", "--method", method)
+	argv = append(argv, "--transport", p.Transport, "--protocol-era", p.Versions, "--format", "json", "-q", "--method", method)
 	out, errs, err := h.node(t, append(argv, more...)...)
 	var told struct{ Error struct{ Code string } }
 	if err != nil && (json.Unmarshal(errs, &told) != nil || told.Error.Code == "") {

@@ -1,4 +1,6 @@
-package gateway
+// Package owners knows which extension lists a resource, a prompt or an item of an extension of
+// MCP. It calls none.
+package owners
 
 import (
 	"encoding/json"
@@ -9,17 +11,20 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
 
-// owners maps resources, templates and prompts to the extension that lists them. It is
-// filled from the lists that callers ask for.
-type owners struct {
+// Index maps resources, templates, prompts and items to the extension that lists them. It is
+// filled from the lists that callers ask for. Its zero value is empty. Its methods may be
+// called by many goroutines at once.
+type Index struct {
 	mu        sync.Mutex
 	listed    time.Time // when everything was last listed to find an owner
 	resources map[string]string
 	templates []template
 	prompts   map[string]prompt // by registered name
+	families  map[string]items  // of extensions of MCP, by the method that lists them
 	refused   error             // a denial of a list when everything was last listed; nil when there was none
 	caller    string            // for whom that was
 }
@@ -31,15 +36,24 @@ type template struct {
 
 type prompt struct{ extension, name string }
 
-// update takes the items of one kind that each extension of order lists, and returns those
+// List is one kind of thing that extensions list.
+type List struct {
+	Method string // that lists them
+	Key    string // the member of an item that names it; "" for an extension of MCP
+}
+
+// Update takes the items of one kind that each extension of order lists, and returns those
 // that are shown. What is known of the extensions of kept, whose lists were denied to this
 // caller, stays.
-func (o *owners) update(l listing, order []string, each [][]json.RawMessage, kept []string) (shown []json.RawMessage) {
+func (o *Index) Update(l List, order []string, each [][]json.RawMessage, kept []string) (shown []json.RawMessage) {
+	if l.Key == "" {
+		return o.updateFamily(l.Method, order, each, kept)
+	}
 	resources, prompts, templates := make(map[string]string), make(map[string]prompt), []template(nil)
 	for n, id := range order {
 		for _, item := range each[n] {
-			key, _ := rawjson.Text(rawjson.Get(item, l.key))
-			switch l.key {
+			key, _ := rawjson.Text(rawjson.Get(item, l.Key))
+			switch l.Key {
 			case "uri":
 				if resources[key] != "" {
 					continue
@@ -60,7 +74,7 @@ func (o *owners) update(l listing, order []string, each [][]json.RawMessage, kep
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch l.key {
+	switch l.Key {
 	case "uri":
 		for uri, id := range o.resources {
 			if slices.Contains(kept, id) && resources[uri] == "" {
@@ -86,16 +100,16 @@ func (o *owners) update(l listing, order []string, each [][]json.RawMessage, kep
 	return shown
 }
 
-// setRefusal keeps the denial of a list, met when everything was listed for caller.
-func (o *owners) setRefusal(caller string, refused error) {
+// SetRefusal keeps the denial of a list, met when everything was listed for caller.
+func (o *Index) SetRefusal(caller string, refused error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.caller, o.refused = caller, refused
 }
 
-// refusal returns the denial that caller met when everything was last listed, nil when there
+// Refusal returns the denial that caller met when everything was last listed, nil when there
 // was none.
-func (o *owners) refusal(caller string) error {
+func (o *Index) Refusal(caller string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.caller != caller {
@@ -125,10 +139,10 @@ func templatePattern(text string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// find returns the extension that lists a resource by its URI or the text of its template,
+// Find returns the extension that lists a resource by its URI or the text of its template,
 // or a prompt by its registered name, and the extension's own name for it; "" when no
 // extension does.
-func (o *owners) find(kind, name string) (extension, own string) {
+func (o *Index) Find(kind, name string) (extension, own string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if kind == "prompt" {
@@ -138,17 +152,25 @@ func (o *owners) find(kind, name string) (extension, own string) {
 	if id := o.resources[name]; id != "" {
 		return id, name
 	}
-	for _, t := range o.templates {
+	skills := o.families[protocol.MethodSkillsList]
+	if id := skills.owner[name]; id != "" {
+		return id, name
+	}
+	inSkill := skills.holder(name)
+	if inSkill != "" && strings.HasPrefix(name, "skill://") {
+		return inSkill, name
+	}
+	for _, t := range o.templates { // before skills: the directory of one must not take a scheme from others
 		if t.text == name || t.pattern.MatchString(name) {
 			return t.extension, name
 		}
 	}
-	return "", ""
+	return inSkill, name
 }
 
-// mayList reports whether everything may be listed again to find an owner: at most once a
+// MayList reports whether everything may be listed again to find an owner: at most once a
 // second, however often clients ask.
-func (o *owners) mayList() bool {
+func (o *Index) MayList() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if time.Since(o.listed) < time.Second {

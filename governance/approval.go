@@ -16,7 +16,7 @@ type pendingAsk struct {
 	d Decision
 }
 
-// putOff keeps a for the end of the round. It replaces the question that the same policy had
+// putOff keeps a for the end of the round. It replaces the approval request that the same policy made
 // before the payload was changed.
 func (r *exchangeRun) putOff(a pendingAsk) {
 	if i := slices.IndexFunc(r.asks, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
@@ -38,7 +38,7 @@ func (r *exchangeRun) askAll(ctx context.Context) error {
 	return nil
 }
 
-// dropAsks records the questions that nobody has to answer, because the exchange was denied.
+// dropAsks records the approval requests that nobody has to answer, because the exchange was denied.
 func (r *exchangeRun) dropAsks() {
 	for _, a := range r.asks {
 		a.s.Ignored = true
@@ -47,7 +47,7 @@ func (r *exchangeRun) dropAsks() {
 	r.asks = nil
 }
 
-// ask puts the policy's question to a person. Without an approval the exchange is denied,
+// ask puts the policy's approval request to a person. Without an approval the exchange is denied,
 // even when the policy is not required.
 func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) error {
 	if r.dryRun {
@@ -61,7 +61,7 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	waiting, cancel := context.WithTimeout(ctx, d.Expiry)
 	defer cancel()
 	defer context.AfterFunc(r.p.running, cancel)()
-	approved, by, err := r.p.askApprover(waiting, r.x, Question{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry})
+	approved, by, err := r.p.askApprover(waiting, r.x, ApprovalRequest{m.spec.Name, s.Flow, d.Code, d.Reason, d.Data, d.Expiry})
 	s.By = by
 	switch {
 	case approved && err == nil:
@@ -73,7 +73,7 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	case ctx.Err() != nil:
 		s.Reason = ctx.Err().Error()
 		r.recordStep(m, s)
-		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up before the question of policy %s was answered: %w", m.spec.Name, ctx.Err())
+		return protocol.Errorf(protocol.KindOf(ctx.Err()), "the caller gave up before the approval request of policy %s was answered: %w", m.spec.Name, ctx.Err())
 	case err == nil:
 		d.Code, d.Reason = CodeApprovalDenied, denialReason("it was not approved", by, d.Reason)
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
@@ -86,18 +86,18 @@ func (r *exchangeRun) ask(ctx context.Context, m *member, s Step, d Decision) er
 	return r.deny(m, s, d)
 }
 
-func denialReason(what, by, question string) string {
+func denialReason(what, by, reason string) string {
 	if by != "" {
 		what += " by " + by
 	}
-	if question != "" {
-		what += ": " + question
+	if reason != "" {
+		what += ": " + reason
 	}
 	return what
 }
 
 // askApprover calls the approver and turns a panic into an error.
-func (p *Pipeline) askApprover(ctx context.Context, x *Exchange, q Question) (approved bool, by string, err error) {
+func (p *Pipeline) askApprover(ctx context.Context, x *Exchange, q ApprovalRequest) (approved bool, by string, err error) {
 	if p.o.Approver == nil {
 		return false, "", errors.New("there is nobody to ask")
 	}

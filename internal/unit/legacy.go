@@ -12,23 +12,23 @@ import (
 	"github.com/exthost/exthost/supervisor"
 )
 
-// LegacyGroup is the instance that serves clients of the legacy era of MCP, where the
-// server may speak both eras: a child's session belongs to one era. The instance starts
-// with the first such client, and only if the other instances speak the modern era. A unit
+// LegacyGroup is the instance that serves legacy clients of MCP, where the
+// server may speak legacy and modern versions: a child's session has one. The instance starts
+// with the first such client, and only if the other instances speak modern versions. A unit
 // without one has a LegacyGroup that is never used.
 type LegacyGroup struct {
 	unit       *Unit
 	exists     bool
 	group      *supervisor.Group[*Instance]
-	modernOnly atomic.Bool // the server turned out to speak the modern era alone
+	modernOnly atomic.Bool // the server turned out to speak modern versions alone
 	handshake  atomic.Pointer[runtime.Handshake]
 }
 
-// legacyKey is the one key of the group.
-const legacyKey = "initialize"
+// legacyKey is the one key of the group, which the status shows as the name of the instance.
+const legacyKey = "for legacy clients"
 
 func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
-	g := &LegacyGroup{unit: u, exists: o.BothEras && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
+	g := &LegacyGroup{unit: u, exists: o.BothVersions && speaksBoth(o.Spec.Manifest.Transport) && !u.PerSession()}
 	if g.exists {
 		options := groupOptions(u, o, func(e supervisor.Event) { logEvent(u, e) })
 		options.Mode, options.MaxInstances = supervisor.PerKey, 1
@@ -37,24 +37,23 @@ func newLegacyGroup(u *Unit, o *Options) *LegacyGroup {
 	return g
 }
 
-// speaksBoth reports whether a server of that transport may speak both eras.
+// speaksBoth reports whether a server of that transport may speak legacy and modern versions.
 func speaksBoth(t manifest.Transport) bool {
 	return t.Protocol == manifest.ProtocolMCP && t.Kind != manifest.KindSSE && (t.MCPVersion == "" || t.MCPVersion == manifest.MCPVersionAuto)
 }
 
-// modern reports whether hs is of a server that speaks the modern era.
-func modern(hs *runtime.Handshake) bool { return protocol.EraOf(hs.Era) == protocol.EraModern }
+func modern(hs *runtime.Handshake) bool { return protocol.IsModern(hs.ProtocolVersion) }
 
 // Serves reports whether s is served by this instance.
 func (g *LegacyGroup) Serves(s *protocol.Session) bool {
-	if !g.exists || s == nil || protocol.EraOf(s.Version) != protocol.EraLegacy || g.modernOnly.Load() {
+	if !g.exists || s == nil || !protocol.IsLegacy(s.Version) || g.modernOnly.Load() {
 		return false
 	}
 	hs := g.unit.handshake.Load()
 	return hs == nil || modern(hs)
 }
 
-// acquireFor returns the instance of the era of s: of the group, or of the others.
+// acquireFor returns the instance for the protocol version of s: of the group, or of the others.
 func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*Instance], s *protocol.Session, key string) (*Instance, func(error), error) {
 	if !g.Serves(s) {
 		return others.Acquire(ctx, key)
@@ -69,8 +68,8 @@ func (g *LegacyGroup) acquireFor(ctx context.Context, others *supervisor.Group[*
 	return others.Acquire(ctx, key)
 }
 
-// addTools returns tools and those that only the group's instance has: a client of the
-// legacy era must see the tools that it has brought about.
+// addTools returns tools and those that only the group's instance has: a
+// legacy client must see the tools that it has brought about.
 func (g *LegacyGroup) addTools(tools []protocol.Tool) []protocol.Tool {
 	hs := g.handshake.Load()
 	if hs == nil {

@@ -13,15 +13,15 @@ import (
 )
 
 // approverFunc is an approver made of one function.
-type approverFunc func(ctx context.Context, x *governance.Exchange, q governance.Question) (bool, string, error)
+type approverFunc func(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error)
 
-func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
+func (f approverFunc) Ask(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
 	return f(ctx, x, q)
 }
 
 // after answers when d has passed.
 func after(d time.Duration, yes bool) approverFunc {
-	return func(ctx context.Context, _ *governance.Exchange, _ governance.Question) (bool, string, error) {
+	return func(ctx context.Context, _ *governance.Exchange, _ governance.ApprovalRequest) (bool, string, error) {
 		select {
 		case <-time.After(d):
 			return yes, "grace", nil
@@ -31,7 +31,7 @@ func after(d time.Duration, yes bool) approverFunc {
 	}
 }
 
-func TestQuestions(t *testing.T) {
+func TestApprovalRequests(t *testing.T) {
 	ask := governance.Decision{Action: governance.Ask, Code: "spends_money", Reason: "it costs 5 €", Expiry: time.Hour}
 	short := governance.Decision{Action: governance.Ask}
 	approved := governance.Verdict{Action: governance.Ask, Policy: "money", Code: "spends_money", By: "grace"}
@@ -51,10 +51,12 @@ func TestQuestions(t *testing.T) {
 		{"too late", ask, after(61*time.Minute, true), time.Hour, denied(governance.CodeApprovalExpired, ""), "nobody approved it within 1h0m0s: it costs 5 €"},
 		{"the default expiry", short, after(6*time.Minute, true), 5 * time.Minute, denied(governance.CodeApprovalExpired, ""), "within 5m0s"},
 		{"nobody", ask, nil, 0, denied(governance.CodeApprovalUnavailable, ""), "there is nobody to ask"},
-		{"no answer", ask, approverFunc(func(context.Context, *governance.Exchange, governance.Question) (bool, string, error) {
+		{"no answer", ask, approverFunc(func(context.Context, *governance.Exchange, governance.ApprovalRequest) (bool, string, error) {
 			return true, "grace", errors.New("the queue is full")
 		}), 0, denied(governance.CodeApprovalUnavailable, "grace"), "the queue is full"},
-		{"panic", ask, approverFunc(func(context.Context, *governance.Exchange, governance.Question) (bool, string, error) { panic("oh") }),
+		{"panic", ask, approverFunc(func(context.Context, *governance.Exchange, governance.ApprovalRequest) (bool, string, error) {
+			panic("oh")
+		}),
 			0, denied(governance.CodeApprovalUnavailable, ""), "panicked: oh"},
 	}
 	for _, tt := range tests {
@@ -76,10 +78,10 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-func TestQuestionSaysWhatItIsAbout(t *testing.T) {
-	var got governance.Question
+func TestApprovalRequestSaysWhatItIsAbout(t *testing.T) {
+	var got governance.ApprovalRequest
 	var tool string
-	o := governance.Options{Approver: approverFunc(func(ctx context.Context, x *governance.Exchange, q governance.Question) (bool, string, error) {
+	o := governance.Options{Approver: approverFunc(func(ctx context.Context, x *governance.Exchange, q governance.ApprovalRequest) (bool, string, error) {
 		got, tool = q, x.Tool
 		return true, "", nil
 	})}
@@ -92,8 +94,8 @@ func TestQuestionSaysWhatItIsAbout(t *testing.T) {
 	}
 }
 
-// TestQuestionsEnd cancels questions when the caller gives up and when the pipeline closes.
-func TestQuestionsEnd(t *testing.T) {
+// TestApprovalRequestsEnd cancels approval requests when the caller gives up and when the pipeline closes.
+func TestApprovalRequestsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		end  func(p *governance.Pipeline, cancel context.CancelFunc)
@@ -112,7 +114,7 @@ func TestQuestionsEnd(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			asked := make(chan struct{})
-			o := governance.Options{Approver: approverFunc(func(ctx context.Context, _ *governance.Exchange, _ governance.Question) (bool, string, error) {
+			o := governance.Options{Approver: approverFunc(func(ctx context.Context, _ *governance.Exchange, _ governance.ApprovalRequest) (bool, string, error) {
 				close(asked)
 				<-ctx.Done()
 				return false, "", ctx.Err()

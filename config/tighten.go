@@ -1,0 +1,121 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/strict"
+	"github.com/exthost/exthost/manifest"
+)
+
+// guard holds what the system's and the user's files state about security. The files of a
+// directory may tighten that and not loosen it: a directory is often another person's.
+type guard struct {
+	allowlist, pass []string
+	mode            string
+	isolate         string
+	entries         map[string]guardedEntry
+	auth            Auth
+	audit           Audit
+	positions       strict.Positions
+}
+
+// guardedEntry is the guarded part of an [Entry].
+type guardedEntry struct {
+	deny    []string
+	isolate string
+}
+
+// guard returns what the layers so far state.
+func (l *loader) guard() *guard {
+	c := l.cfg
+	g := &guard{
+		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode,
+		isolate: c.Extensions.Defaults.Isolate, entries: make(map[string]guardedEntry), auth: c.Server.Auth, audit: c.Audit,
+		positions: maps.Clone(l.decoder.Positions),
+	}
+	g.auth.OAuth.Scopes = slices.Clone(g.auth.OAuth.Scopes)
+	for id, e := range c.Extensions.Entries {
+		g.entries[id] = guardedEntry{slices.Clone(e.EnvDeny), e.Runtime.Isolate}
+	}
+	return g
+}
+
+// keep undoes what the directory's files have loosened, with a warning for each key.
+func (l *loader) keep(g *guard) {
+	x := &l.cfg.Extensions
+	if len(g.allowlist) > 0 && (len(x.Allowlist) == 0 || !within(x.Allowlist, g.allowlist)) {
+		x.Allowlist = g.allowlist
+		l.kept(g, "extensions.allowlist")
+	}
+	if g.mode == EnvAllowlist {
+		if x.Env.Mode != g.mode {
+			x.Env.Mode = g.mode
+			l.kept(g, "extensions.env.mode")
+		}
+		if !within(x.Env.Pass, g.pass) {
+			x.Env.Pass = g.pass
+			l.kept(g, "extensions.env.pass")
+		}
+	}
+	if g.isolate == manifest.IsolatePID && x.Defaults.Isolate != g.isolate {
+		x.Defaults.Isolate = g.isolate
+		l.kept(g, "extensions.defaults.isolate")
+	}
+	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
+		l.keepEntry(g, id)
+	}
+	if g.auth.stated() && !reflect.DeepEqual(l.cfg.Server.Auth, g.auth) {
+		l.cfg.Server.Auth = g.auth
+		l.kept(g, "server.auth")
+	}
+	if g.audit.Path != "" && l.cfg.Audit != g.audit {
+		l.cfg.Audit = g.audit
+		l.kept(g, "audit")
+	}
+}
+
+func (l *loader) keepEntry(g *guard, id string) {
+	entries := l.cfg.Extensions.Entries
+	was, e, path := g.entries[id], entries[id], strict.Join("extensions.entries", id)
+	if !within(was.deny, e.EnvDeny) {
+		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.deny, e.EnvDeny))))
+		l.kept(g, path+".env_deny")
+	}
+	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID && e.Runtime.Isolate == manifest.IsolateNone {
+		e.Runtime.Isolate = was.isolate
+		l.kept(g, path+".runtime.isolate")
+	}
+	entries[id] = e
+}
+
+// kept reports that what the directory's files state at path does not count, and gives the
+// key the place that it had before.
+func (l *loader) kept(g *guard, path string) {
+	now := l.decoder.Positions
+	pos, _ := now.At(path)
+	by, _ := g.positions.At(path)
+	l.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE", "%s: ignored, because it loosens what %s states", path, by)
+	below := func(key string, _ strict.Pos) bool {
+		return key == path || strings.HasPrefix(key, path+".") || strings.HasPrefix(key, path+"[")
+	}
+	maps.DeleteFunc(now, below)
+	for key, before := range g.positions {
+		if below(key, before) {
+			now[key] = before
+		}
+	}
+}
+
+// within reports whether every element of some is in all.
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}
+
+// stated reports whether a says who may call.
+func (a *Auth) stated() bool {
+	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
+}

@@ -1,0 +1,103 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance"
+)
+
+// A project's files may tighten what the user's files state about security. What loosens it
+// is ignored, with its file, line and key.
+func TestProjectsOnlyTighten(t *testing.T) {
+	const user = `
+extensions:
+  allowlist: [notes, files]
+  env: {mode: allowlist, pass: [LANG]}
+  defaults: {isolate: pid}
+  entries: {files: {env_deny: [TOKEN], hooks: own}}
+server: {auth: {token_env: MINE}}
+audit: {path: /var/log/audit.jsonl}
+`
+	for name, tt := range map[string]struct {
+		user, project string
+		want          []string // the warnings, without what precedes the key
+		check         func(*config.Config) any
+		value         any
+	}{
+		"another allowlist": {user, "extensions: {allowlist: [notes, evil]}", []string{"exthost.yaml:1:25: extensions.allowlist"},
+			func(c *config.Config) any { return c.Extensions.Allowlist }, []string{"notes", "files"}},
+		"no allowlist": {user, "extensions: {allowlist: []}", []string{"exthost.yaml:1:25: extensions.allowlist"},
+			func(c *config.Config) any { return c.Extensions.Allowlist }, []string{"notes", "files"}},
+		"a shorter allowlist": {user, "extensions: {allowlist: [notes]}", nil, func(c *config.Config) any { return c.Extensions.Allowlist }, []string{"notes"}},
+		"more variables": {user, "extensions: {env: {mode: filter, pass: [LANG, AWS_KEY]}}", []string{"exthost.yaml:1:26: extensions.env.mode", "exthost.yaml:1:40: extensions.env.pass"},
+			func(c *config.Config) any { return c.Extensions.Env }, config.Env{Mode: config.EnvAllowlist, Pass: []string{"LANG"}}},
+		"fewer variables": {user, "extensions: {env: {pass: []}}", nil, func(c *config.Config) any { return len(c.Extensions.Env.Pass) }, 0},
+		"no isolation": {user, "extensions: {defaults: {isolate: none}, entries: {files: {runtime: {isolate: none}}}}",
+			[]string{"exthost.yaml:1:34: extensions.defaults.isolate", "exthost.yaml:1:78: extensions.entries.files.runtime.isolate"},
+			func(c *config.Config) any {
+				return c.Extensions.Defaults.Isolate + "," + c.Extensions.Entries["files"].Runtime.Isolate
+			}, "pid,"},
+		"another denial": {user, "extensions: {entries: {files: {env_deny: [OTHER]}}}", []string{"exthost.yaml:1:42: extensions.entries.files.env_deny"},
+			func(c *config.Config) any { return c.Extensions.Entries["files"].EnvDeny }, []string{"OTHER", "TOKEN"}},
+		"another token": {user, "server: {auth: {token: letmein-letmein-letmein}}", []string{"exthost.yaml:1:16: server.auth"},
+			func(c *config.Config) any { return c.Server.Auth }, config.Auth{TokenEnv: "MINE"}},
+		"another audit log": {user, "audit: {path: /dev/null, keep: 0}", []string{"exthost.yaml:1:8: audit"},
+			func(c *config.Config) any { return c.Audit.Path }, "/var/log/audit.jsonl"},
+		"what the user does not state": {"", "extensions: {allowlist: [a], env: {mode: filter}}\naudit: {path: a.jsonl}\nserver: {auth: {token_env: ITS}}", nil,
+			func(c *config.Config) any { return c.Server.Auth.TokenEnv }, "ITS"},
+	} {
+		dir := write(t, map[string]string{"user/exthost.yaml": tt.user, "project/exthost.yaml": tt.project})
+		o := alone(dir+"/project", "MINE=a", "ITS=b")
+		o.UserDir = dir + "/user"
+		cfg, origins, diags := config.Load(o)
+		if cfg == nil {
+			t.Errorf("%s: %s", name, text(diags, ""))
+			continue
+		}
+		var got []string
+		for line := range strings.Lines(text(diags, "")) {
+			if at, by, ok := strings.Cut(strings.TrimPrefix(line, "warn "+dir+"/project/"), ": ignored, because it loosens what "); ok {
+				got = append(got, at)
+				if !strings.HasPrefix(by, dir+"/user/exthost.yaml:") {
+					t.Errorf("%s: %s", name, line)
+				}
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s\n%s", name, diff, text(diags, ""))
+		}
+		if diff := cmp.Diff(tt.value, tt.check(cfg)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if at := origins.Of("server.auth.token_env"); tt.user != "" && !strings.HasPrefix(at, dir+"/user/") {
+			t.Errorf("%s: the token comes from %s", name, at)
+		}
+	}
+	dir := write(t, map[string]string{"user/exthost.yaml": user, "more.yaml": "extensions: {allowlist: [other]}"})
+	o := alone(dir, "MINE=a")
+	o.UserDir, o.File = dir+"/user", dir+"/more.yaml"
+	if cfg, _ := mustLoad(t, o); cfg.Extensions.Allowlist[0] != "other" {
+		t.Errorf("a file of --config loosens nothing: %v", cfg.Extensions.Allowlist)
+	}
+}
+
+// Policies know who states them.
+func TestLayersOfPolicies(t *testing.T) {
+	const plugins = "plugins: [{name: %, category: content, builtin: redact}]"
+	of := func(name string) string { return strings.ReplaceAll(plugins, "%", name) }
+	dir := write(t, map[string]string{"system/exthost.yaml": of("s"), "user/exthost.yaml": of("u"), "project/exthost.yaml": of("p")})
+	o := alone(dir + "/project")
+	o.SystemDir, o.UserDir = dir+"/system", dir+"/user"
+	cfg, _ := mustLoad(t, o)
+	got := make(map[string]governance.Layer)
+	for _, p := range cfg.Plugins {
+		got[p.Name] = p.Layer
+	}
+	if diff := cmp.Diff(map[string]governance.Layer{"s": governance.LayerSystem, "u": governance.LayerUser, "p": governance.LayerProject}, got); diff != "" {
+		t.Error(diff)
+	}
+}

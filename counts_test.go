@@ -1,0 +1,72 @@
+package exthost_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// TestCountsAgree checks that a call counts once wherever calls are counted, also one that
+// waits behind an abandoned call until the host replaces the process, and that the caller
+// learns of that wait.
+func TestCountsAgree(t *testing.T) {
+	processtest.Leaks(t)
+	h := newFolder(t).add("stuck", "[[tools]]\nname = \"never\"\n"+plays("read; hang", "protocol = \"lite\"\n[runtime]\ncall_timeout = \"50ms\"\n")).open(exthost.Options{})
+	var err error
+	for range 3 {
+		if _, err = h.Call(deadline(t), "ext_stuck_never", nil); protocol.KindOf(err) != protocol.CallTimeout {
+			t.Fatal(err)
+		}
+	}
+	if text := err.Error(); !strings.Contains(text, "before that, the call waited") || !strings.Contains(text, "still busy with a call that timed out") {
+		t.Errorf("the wait is not named: %s", text)
+	}
+	eventually(t, "both replacements are counted", func() bool { return statusOf(t, h, "stuck").Restarts == 2 })
+	x, m := statusOf(t, h, "stuck"), h.Admin().Measures()
+	got := map[string]int64{
+		"requests": x.Requests, "calls": x.Calls, "errors": x.Errors, "refused": x.Refused, "restarts of the instance": int64(x.Instances[0].Restarts),
+		"durations": int64(m.Extensions[0].Calls.Count), "restarts in metrics": m.Extensions[0].Restarts, "timeouts of the tool": m.Calls[0].Count, "outcomes": int64(len(m.Calls)),
+	}
+	for _, p := range h.Admin().Past().History().Points {
+		got["calls of the hour"] += p.Calls
+		got["errors of the hour"] += p.Errors
+	}
+	if diff := cmp.Diff(map[string]int64{
+		"requests": 3, "calls": 3, "errors": 3, "refused": 0, "restarts of the instance": 2,
+		"durations": 3, "restarts in metrics": 2, "timeouts of the tool": 3, "outcomes": 1, "calls of the hour": 3, "errors of the hour": 3,
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAuditOnAFullDisk checks that the row of the audit log says why no request passes, and
+// that the host is not ready meanwhile.
+func TestAuditOnAFullDisk(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", child("sdk", ""))
+	cfg := f.config()
+	cfg.Audit.Path = filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.Symlink("/dev/full", cfg.Audit.Path); err != nil {
+		t.Fatal(err)
+	}
+	h := f.openWith(cfg, exthost.Options{})
+	_ = greet(t, h, "Ada") // the first record is on its way to the disk when the call passes
+	eventually(t, "the fault is in the status", func() bool { return h.Status().Audit.Reason != "" })
+	s := h.Status()
+	if p := s.Policies[0]; p.State == "ready" || !strings.Contains(p.Reason, "no space left") || !strings.Contains(p.Reason, "make room") || len(s.Obstacles()) == 0 {
+		t.Errorf("%+v, obstacles %+v", p, s.Obstacles())
+	}
+	if err := h.Close(); err == nil {
+		t.Error("the loss of records is no error")
+	}
+}

@@ -1,0 +1,84 @@
+// Package atomicfile replaces the content of a file in one step: readers see the old
+// content or the new, also after a crash.
+package atomicfile
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Write replaces the content of a file, or creates the file with mode 0644 less the umask.
+// A file that exists keeps its mode and, where the process may set them, its owner and its
+// group; a symbolic link stays, and its target is replaced. A file that is read-only or not
+// regular is an error, and so is a link to nothing. After an error the old content is there.
+func Write(path string, data []byte) error { return write(path, data, 0o644) }
+
+// WritePrivate is [Write] for content that nobody else may read: a new file has mode 0600,
+// and one that exists loses the permissions of its group and of others.
+func WritePrivate(path string, data []byte) error { return write(path, data, 0o600) }
+
+func write(path string, data []byte, mode fs.FileMode) error {
+	path, old, err := existing(path)
+	if err != nil {
+		return err
+	}
+	created := mode
+	if old != nil {
+		created = 0o600 // until the owner is known
+	}
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text())
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, created)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if old != nil {
+		keepOwner(f, old)
+		kept := old.Mode().Perm()
+		if mode == 0o600 {
+			kept &= 0o700
+		}
+		err = errors.Join(err, f.Chmod(kept))
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(name, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// existing returns the file that path leads to, and what it is: nil for a new one.
+func existing(path string) (string, fs.FileInfo, error) {
+	refuse := func(why string) (string, fs.FileInfo, error) {
+		return "", nil, &fs.PathError{Op: "replace", Path: path, Err: errors.New(why)}
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path); err == nil {
+			return refuse("it is a link to a file that does not exist")
+		}
+		return path, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case !info.Mode().IsRegular():
+		return refuse("it is not a regular file")
+	case info.Mode().Perm()&0o222 == 0: // a rename could replace it, and root may open it, but its owner protected it
+		return refuse("it is read-only")
+	}
+	f, err := os.OpenFile(target, os.O_WRONLY, 0) // for the same reason
+	if err != nil {
+		return "", nil, err
+	}
+	return target, info, f.Close()
+}

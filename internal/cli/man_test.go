@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+)
+
+// TestMan: every command has a manual page, which holds every word of its description. The
+// descriptions pass a Markdown processor on the way, which would take * and _ for emphasis.
+func TestMan(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "share", "man1")
+	cmd := root(&console.Console{In: os.Stdin, Out: io.Discard, Err: io.Discard}, new(hangup))
+	cmd.SetArgs([]string{"man", dir})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.NewReplacer(`\fB`, "", `\fI`, "", `\fP`, "", `\fR`, "", `\&`, "", `\-`, "-", `\\`, `\`, `\(aq`, "'")
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" { // the latter is written by cobra
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		page := plain.Replace(string(text))
+		for word := range strings.FieldsSeq(cmd.Short + " " + cmd.Long + " " + cmd.Example) {
+			if !strings.Contains(page, word) {
+				t.Errorf("%s: the page lacks %s", cmd.CommandPath(), word)
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		check(sub)
+	}
+}

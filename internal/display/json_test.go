@@ -1,0 +1,20 @@
+package display
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+func TestVisibleJSON(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"a\u001bb":["x\u202ey\\\"",12345678901234567890,1.10,"\u00e9\n"],"c":"\ud83d\ude00"}`: `{"ab":["xy\\\"",12345678901234567890,1.10,"\u00e9\n"],"c":"\ud83d\ude00"}`,
+		"\"\U000e0041hid\u200bden <b>\"": `"hidden <b>"`,
+		`{}`:                             `{}`,
+		`"\\"`:                           `"\\"`,
+		`"`:                              `"`,
+	} {
+		if got := string(VisibleJSON(json.RawMessage(in))); got != want {
+			t.Errorf("%s becomes %s, want %s", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+// Package foreign knows what the configurations of other programs say that has no effect in
+// this one, and what there is instead. docs/coming-from.md maps every key.
+package foreign
+
+import (
+	"regexp"
+	"strings"
+)
+
+// noEffect are keys by their path, in which * is the id of an extension. The value says what
+// there is instead.
+var noEffect = map[string]string{
+	"plugin_dirs":                              "Python classes do not run here",
+	"plugin_settings":                          "plugins[].timeout and plugins[].required say it for each policy",
+	"schema_version":                           "",
+	"extensions.transport_defaults":            "transport nats is not built in; extensions.defaults has the timeouts of the others",
+	"extensions.doctor":                        "extensions.defaults has the timeouts",
+	"extensions.entries.*.capabilities_grant":  "policies decide what an extension may do",
+	"extensions.entries.*.allow_external_bind": "extensions do not listen here",
+}
+
+// Depth is the greatest length of a path that [NoEffect] knows.
+const Depth = 4
+
+// NoEffect reports whether the key at a path has no effect, and what there is instead: ""
+// for nothing.
+func NoEffect(path ...string) (instead string, known bool) {
+	joined := strings.Join(path, ".")
+	if len(path) == Depth {
+		joined = strings.Join([]string{path[0], path[1], "*", path[3]}, ".")
+	}
+	instead, known = noEffect[joined]
+	return instead, known
+}
+
+// className matches the kind of a plugin that is a Python class.
+var className = regexp.MustCompile(`^([A-Za-z_]\w*\.)+[A-Za-z_]\w*$`)
+
+// builtins are the built-in policies that do what a Python plugin does, by a part of the name
+// of its class.
+var builtins = []struct{ class, policy string }{
+	{"pii", "redact"}, {"secret", "redact"}, {"ratelimit", "rate_limit"}, {"schemaguard", "schema"}, {"outputlength", "size_cap"},
+	{"denylist", "access"}, {"allowlist", "access"}, {"opa", "cel"}, {"cedar", "cel"}, {"policy", "cel"},
+}
+
+// PythonClass reports whether a kind of ContextForge's plugins is a Python class, which runs
+// only inside that program, and what there is instead.
+func PythonClass(kind string) (instead string, is bool) {
+	if kind != "isolated_venv" && !className.MatchString(kind) {
+		return "", false
+	}
+	class := strings.ToLower(strings.ReplaceAll(kind, "_", ""))
+	for _, b := range builtins {
+		if strings.Contains(class, b.class) {
+			instead = "the built-in policy " + b.policy + " does that; or "
+			break
+		}
+	}
+	return instead + "run it as a plugin server: kind external with an mcp block", true
+}

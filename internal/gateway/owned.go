@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/mcpext"
+	"github.com/exthost/exthost/internal/owners"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// A method of an extension of MCP, such as skills/list and skills/get, belongs to the servers
+// that declare the extension. Its lists are merged. Another method goes to the only owner, or
+// to the one that lists the item which the params name.
+
+// skillListing lists skills. Their files are resources, which no other list need have.
+var skillListing = listing{method: protocol.MethodSkillsList, member: "skills"}
+
+// isOwnedList reports whether method lists the items of an extension of MCP.
+func isOwnedList(method string) bool {
+	_, verb, _ := strings.Cut(method, "/")
+	return verb == "list" && mcpext.MayOwn(method)
+}
+
+// listMethod returns the method that lists the items which method is about.
+func listMethod(method string) string {
+	if method == protocol.MethodDirectoryRead {
+		return protocol.MethodSkillsList
+	}
+	name, _, _ := strings.Cut(method, "/")
+	return name + "/list"
+}
+
+func notOwned(method string) error {
+	name, _, _ := strings.Cut(method, "/")
+	return protocol.Errorf(protocol.ToolNotFound, "method %q is not served here: no extension declares an MCP extension with methods %s/…", method, name)
+}
+
+// listOwned answers the list of an extension of MCP: that of the only owner as it is, page by
+// page, else those of all owners in one page.
+func (g *Gateway) listOwned(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
+	name, _, _ := strings.Cut(c.Method, "/")
+	switch len(servers) {
+	case 0:
+		return nil, notOwned(c.Method)
+	case 1:
+		one := *c
+		one.Extension = servers[0]
+		result, err := g.Calls.DoPart(ctx, &one)
+		if err == nil {
+			g.owners.Learn(c.Method, servers[0], rawjson.Get(result, name))
+		}
+		return result, err
+	}
+	result, _ := g.list(ctx, c, listing{method: c.Method, member: name}, servers)
+	if hidden := g.owners.NewlyHidden(c.Method); len(hidden) > 0 {
+		g.o.Log.Warn("extensions list the same items, and clients of all extensions see those of the first", "method", c.Method,
+			"count", len(hidden), "items", display.Cut(strings.Join(hidden, " "), 200))
+	}
+	return result, nil
+}
+
+// resolveOwned returns c with the extension that serves the method.
+func (g *Gateway) resolveOwned(ctx context.Context, c *protocol.Call) (*protocol.Call, error) {
+	servers := g.o.Snapshots.Load().Declared.Owners(c.Method)
+	if len(servers) == 0 {
+		g.Calls.AwaitListed(ctx, &protocol.Call{Session: c.Session, Method: listMethod(c.Method), Params: c.Params, Client: c.Client})
+		servers = g.o.Snapshots.Load().Declared.Owners(c.Method)
+	}
+	out := *c
+	switch len(servers) {
+	case 0:
+		return nil, notOwned(c.Method)
+	case 1:
+		out.Extension = servers[0]
+		return &out, nil
+	}
+	key := owners.ItemKey(c.Params)
+	if key == "" {
+		return nil, protocol.Errorf(protocol.InvalidArguments, `%s: the params name no item by "uri", "name" or "id", and %s serve the method; call it at /{id}/mcp of one`, c.Method, strings.Join(servers, ", "))
+	}
+	if out.Extension = g.ownerOfItem(ctx, c, key); !slices.Contains(servers, out.Extension) {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "%s: none of %s lists %q; an item that is not listed is reached at /{id}/mcp of its extension", c.Method, strings.Join(servers, ", "), key)
+	}
+	return &out, nil
+}
+
+// ownerOfItem returns the extension that lists an item, "" for none. It lists everything
+// again for an item that it does not know.
+func (g *Gateway) ownerOfItem(ctx context.Context, c *protocol.Call, key string) (extension string) {
+	l := listing{method: listMethod(c.Method)}
+	l.member, _, _ = strings.Cut(l.method, "/")
+	if extension = g.owners.FindItem(l.method, key); extension == "" && g.owners.MayList() {
+		g.list(ctx, &protocol.Call{Session: c.Session}, l, offering(g.o.Snapshots.Load(), l))
+		extension = g.owners.FindItem(l.method, key)
+	}
+	return extension
+}
+
+// onlySkillServer returns the extension that serves a file of a skill which no list has: the
+// only one that serves skills (SEP-2640: a skill is loaded given its URI alone).
+func onlySkillServer(declared *mcpext.Merged, uri string) string {
+	servers := declared.Owners(protocol.MethodSkillsList)
+	if len(servers) != 1 || !strings.HasPrefix(uri, "skill://") {
+		return ""
+	}
+	return servers[0]
+}

@@ -1,0 +1,48 @@
+package relay
+
+import (
+	"encoding/json"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// lost is the error of a request whose host has ended.
+func lost() *protocol.Error {
+	e := protocol.Errorf(protocol.ShuttingDown, "the exthost that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
+	e.Outcome = "unknown"
+	return e
+}
+
+// cut is the error of a request that no host has got whole.
+func cut() *protocol.Error {
+	return protocol.Errorf(protocol.ShuttingDown, "the exthost has ended before this request was complete, and nothing of it has run; the next one reaches a new host")
+}
+
+// tooLong is the error of a request of more than MaxLine.
+func tooLong() *protocol.Error {
+	return protocol.Errorf(protocol.LineTooLong, "the request has more than %d MiB, and nothing of it has run", MaxLine>>20)
+}
+
+// unreachable is the error of a request for which there is no host.
+func unreachable(err error) *protocol.Error {
+	return protocol.Errorf(protocol.NotReady, "there is no exthost that could run this: %w", err)
+}
+
+// response is an answer of the relay's own.
+type response struct {
+	Version string             `json:"jsonrpc"`
+	ID      json.RawMessage    `json:"id"`
+	Error   protocol.WireError `json:"error"`
+}
+
+// notification is one of the relay's own.
+type notification struct {
+	Version string `json:"jsonrpc"`
+	Method  string `json:"method"`
+	Params  any    `json:"params,omitempty"`
+}
+
+type cancelled struct {
+	ID     json.RawMessage `json:"requestId"`
+	Reason string          `json:"reason"`
+}

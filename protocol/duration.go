@@ -1,0 +1,31 @@
+package protocol
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Duration is a time.Duration that JSON states as a number of milliseconds, with a fraction
+// where there is one. Every duration that the host reports in JSON has this unit, and a key
+// that ends in _ms.
+type Duration time.Duration
+
+// MarshalJSON returns the number of milliseconds.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(d)/float64(time.Millisecond), 'f', -1, 64), nil
+}
+
+// UnmarshalJSON reads a number of milliseconds.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var ms float64
+	if err := json.Unmarshal(data, &ms); err != nil {
+		return err
+	}
+	*d = Duration(math.Round(ms * float64(time.Millisecond)))
+	return nil
+}
+
+// String returns the duration in Go's notation, such as 1.5s.
+func (d Duration) String() string { return time.Duration(d).String() }

@@ -1,0 +1,59 @@
+package exthost_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// TestConfiguredRootsAnswerInputRequests states roots for a server of 2026-07-28, which asks
+// for them in its results: no caller is asked, and no caller need declare roots.
+func TestConfiguredRootsAnswerInputRequests(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", rich("newer", ""))
+	cfg := f.config()
+	cfg.Extensions.Entries = map[string]config.Entry{"x": {Roots: []string{"/srv/data"}}}
+	h := f.openWith(cfg, exthost.Options{})
+
+	asker := newClient("asker")
+	legacy := &protocol.Session{ID: "l", Version: protocol.MCP20251125, Client: asker, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+	modern := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`)}
+	for name, s := range map[string]*protocol.Session{"legacy": legacy, "modern": modern, "Go": nil} {
+		var client protocol.Peer
+		if s == legacy {
+			client = asker
+		}
+		if got := callTool(t, h, s, client, "ext_x_input", "{}"); got != "file:///srv/data" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := callTool(t, h, legacy, asker, "ext_x_both", "{}"); got != "file:///srv/data accept" || strings.Contains(fmt.Sprint(asker.told()), "roots") {
+		t.Errorf("legacy: %s, asked %q", got, asker.told())
+	}
+
+	asked := callTool(t, h, modern, nil, "ext_x_both", "{}")
+	requests := rawjson.Get(json.RawMessage(asked), "inputRequests")
+	if rawjson.Get(requests, "e") == nil || rawjson.Get(requests, "r") != nil {
+		t.Fatalf("modern: %s", asked)
+	}
+	again := func(state json.RawMessage) string {
+		params := fmt.Sprintf(`{"name":"ext_x_both","arguments":{},"requestState":%s,"inputResponses":{"e":{"action":"decline"}},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}`, state)
+		result, err := h.Do(deadline(t), &protocol.Call{Session: modern, Method: protocol.MethodToolsCall, Params: json.RawMessage(params)})
+		return fmt.Sprint(string(result), err)
+	}
+	if got := again(rawjson.Get(json.RawMessage(asked), "requestState")); !strings.Contains(got, "file:///srv/data decline") {
+		t.Errorf("modern, with its answer: %s", got)
+	}
+	for _, forged := range []string{`"exthost-roots."`, `"exthost-roots.!!"`, `"exthost-roots.e30"`} {
+		if got := again(json.RawMessage(forged)); strings.Contains(got, "decline") {
+			t.Errorf("a forged state: %s", got)
+		}
+	}
+}
