@@ -54,6 +54,14 @@ var notMallory = decider(func(flow governance.Flow, x *governance.Exchange) gove
 	return governance.Decision{}
 })
 
+// forBob answers what names bob itself.
+var forBob = decider(func(flow governance.Flow, x *governance.Exchange) governance.Decision {
+	if flow == governance.Request && bytes.Contains(x.Request, []byte("bob")) {
+		return governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{"content":[{"type":"text","text":"Bob is out."}]}`)}
+	}
+	return governance.Decision{}
+})
+
 // What a hook makes of a call or of its result is authorized, validated and masked
 // like what came from outside: nothing is smuggled past the operator.
 func TestG4HooksCannotSmuggle(t *testing.T) {
@@ -78,6 +86,7 @@ func TestG4HooksCannotSmuggle(t *testing.T) {
 	}{
 		{"arguments past authorization", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"mallory"}`), "", protocol.Rejected, "no_mallory", 0},
 		{"arguments past content", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"hunter2"}`), `{"content":[{"type":"text","text":"Hello, *******!"}]}`, "", "", 1},
+		{"arguments past a policy that answers", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":"bob"}`), `{"content":[{"type":"text","text":"Bob is out."}]}`, "", "", 0},
 		{"arguments past validation", "ext_x_greet", change(hooks.BeforeToolCall, `{"name":5}`), "", protocol.InvalidArguments, "", 0},
 		{"a caller past the front", "ext_x_echo", change(hooks.BeforeToolCall, `{"_meta":{"agent_id":"root"},"a":1}`), `{"content":[],"structuredContent":{"name":"ada","a":1}}`, "", "", 1},
 		{"a result past authorization", "ext_x_greet", change(hooks.AfterToolCall, `{"content":[{"type":"text","text":"mallory"}]}`), "", protocol.Rejected, "no_mallory", 1},
@@ -88,7 +97,7 @@ func TestG4HooksCannotSmuggle(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newFolder(t).add("x", child("sdk", "")).open(exthost.Options{Hooks: []hooks.Handler{tt.hook},
-				Policies: []governance.Member{member("mallory", governance.Authorization, notMallory), member("secrets", governance.Content, noSecrets)}})
+				Policies: []governance.Member{member("mallory", governance.Authorization, notMallory), member("secrets", governance.Content, noSecrets), member("bob", governance.Content, forBob)}})
 			arguments := json.RawMessage(`{"name":"ada"}`)
 			if tt.tool == "ext_x_refuse" {
 				arguments = nil

@@ -70,6 +70,39 @@ func TestHooksCannotSmuggle(t *testing.T) {
 	}
 }
 
+// TestAnswersOfPoliciesAreGuarded decides about what a content policy makes of the response when
+// another policy answered, and about the change of a hook that a policy answers.
+func TestAnswersOfPoliciesAreGuarded(t *testing.T) {
+	evil := json.RawMessage(`{"name":"work","arguments":{"evil":true}}`)
+	answers := in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)})
+	changes := in(governance.Response, governance.Decision{Action: governance.Modify, JSON: evil})
+	p := newPipeline(t, governance.Options{}, member("answers", governance.Content, answers), member("changes", governance.Content, changes),
+		member("guard", governance.Authorization, forbids(governance.Response)))
+	if r := refusalOf(t, p.Govern(t.Context(), toolCall(), answer(`{}`, nil))); r.Policy != "guard" || r.Executed {
+		t.Errorf("%+v", r)
+	}
+
+	answersEvil := policyFunc(func(ctx context.Context, f governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+		if string(x.Request) != string(evil) {
+			return governance.Decision{}, nil
+		}
+		return answers(ctx, f, x)
+	})
+	traces := governance.NewTraces(1)
+	p = newPipeline(t, governance.Options{Traces: traces}, member("answers", governance.Content, answersEvil))
+	err := p.Govern(t.Context(), toolCall(), func(ctx context.Context, x *governance.Exchange) error {
+		x.Request = evil
+		err := p.Again(ctx, governance.Request, x)
+		if string(x.Response) != `{}` || x.Verdict.Action != governance.Respond {
+			t.Errorf("%s, %+v", x.Response, x.Verdict)
+		}
+		return err
+	})
+	if trace := traces.Latest(1)[0]; err != nil || trace.Sent {
+		t.Errorf("%v, %+v", err, trace)
+	}
+}
+
 // TestAgainAsksThoseWhoGuard expects authorization, validation and content only.
 func TestAgainAsksThoseWhoGuard(t *testing.T) {
 	var s seen

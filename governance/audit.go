@@ -28,7 +28,7 @@ func (r *exchangeRun) finish(ctx context.Context) error {
 func (r *exchangeRun) runAudit(ctx context.Context) {
 	x, remaining := r.x, r.p.o.ChainTimeout
 	shown := x
-	if !r.contentDone {
+	if len(r.unseen) > 0 {
 		shown = r.auditCopy(ctx)
 	}
 	for i, m := range r.p.audit {
@@ -50,15 +50,15 @@ func (r *exchangeRun) runAudit(ctx context.Context) {
 	}
 }
 
-// auditCopy returns x for audit when the exchange ended before content policies saw the
-// request. The copy holds the request as content policies would have changed it, or none
-// when they deny it or cannot decide.
+// auditCopy returns x for audit when the exchange ended before all content policies saw the
+// request. The copy holds the request as the others would have changed it, or none when they
+// deny it or cannot decide.
 func (r *exchangeRun) auditCopy(ctx context.Context) *Exchange {
 	shown := *r.x
 	watch := &exchangeRun{p: r.p, x: &shown}
 	shown.Failure = nil
 	remaining := r.p.o.ChainTimeout
-	for _, m := range r.p.flows[Request].deciding {
+	for _, m := range r.unseen {
 		if m.spec.Category != Content || m.shadowed || !m.spec.Match.matches(&shown) {
 			continue
 		}
@@ -82,7 +82,7 @@ func (r *exchangeRun) previewContent(ctx context.Context, m *member, remaining *
 	switch {
 	case err != nil && !m.spec.Required && !errors.Is(err, ErrDecided):
 		return r.x.Request, true
-	case err == nil && e.Action == Allow:
+	case err == nil && (e.Action == Allow || e.Action == Respond):
 		return r.x.Request, true
 	case err == nil && e.Action == Modify:
 		return e.JSON, true

@@ -152,6 +152,7 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	denies := func(c governance.Category) governance.Member {
 		return member("denies", c, in(governance.Request, governance.Decision{Action: governance.Deny}))
 	}
+	answers := member("a", governance.Content, in(governance.Request, governance.Decision{Action: governance.Respond, JSON: json.RawMessage(`{}`)}))
 	optional := member("m", governance.Content, failing)
 	optional.Spec.Required = false
 	masked := `{"name":"work","arguments":{"a":"masked"}}`
@@ -162,6 +163,8 @@ func TestAuditSeesWhatContentMadeOfIt(t *testing.T) {
 	}{
 		{"passed", []governance.Member{member("m", governance.Content, mask)}, masked},
 		{"denied before", []governance.Member{denies(governance.Authorization), member("m", governance.Content, mask)}, masked},
+		{"answered before", []governance.Member{answers, member("m", governance.Content, mask)}, masked},
+		{"denied before, else answered", []governance.Member{denies(governance.Authorization), answers, member("m", governance.Content, mask)}, masked},
 		{"denied after", []governance.Member{denies(governance.Content), member("a", governance.Content, mask)}, ""},
 		{"denied by what should mask it", []governance.Member{denies(governance.Content)}, ""},
 		{"masking fails", []governance.Member{denies(governance.Authorization), member("m", governance.Content, failing)}, ""},

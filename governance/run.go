@@ -14,15 +14,15 @@ import (
 
 // exchangeRun is the state of one exchange in a pipeline.
 type exchangeRun struct {
-	p           *Pipeline
-	x           *Exchange
-	record      *record
-	sent        bool // send has been called
-	contentDone bool // content policies have allowed the request in its present form
-	auditsTold  int  // how many audit policies have seen the request
-	dryRun      bool // nothing is sent and no person is asked
-	changed     bool // a content policy has changed the payload of the flow
-	asks        []pendingAsk
+	p          *Pipeline
+	x          *Exchange
+	record     *record
+	sent       bool      // send has been called
+	unseen     []*member // those that have not decided about the request in its present form
+	auditsTold int       // how many audit policies have seen the request
+	dryRun     bool      // nothing is sent and no person is asked
+	changed    bool      // a content policy has changed the payload of the flow
+	asks       []pendingAsk
 }
 
 type runKey struct{}
@@ -30,7 +30,7 @@ type runKey struct{}
 func (p *Pipeline) begin(x *Exchange) *exchangeRun {
 	now := time.Now()
 	x.ID, x.Began = newID(now), now
-	return &exchangeRun{p: p, x: x, record: newRecord(x, now, 2*len(p.members))}
+	return &exchangeRun{p: p, x: x, record: newRecord(x, now, 2*len(p.members)), unseen: p.flows[Request].deciding}
 }
 
 // execute runs the whole exchange except the audit that ends it.
@@ -102,15 +102,16 @@ func (r *exchangeRun) round(ctx context.Context, flow Flow, members []*member, r
 			return protocol.Errorf(protocol.InvalidArguments, "the params of %s are ambiguous: %w", r.x.Method, err)
 		}
 	}
-	if err := r.each(ctx, flow, members, remaining, again); err != nil {
+	unseen, err := r.each(ctx, flow, members, remaining, again)
+	if err != nil {
 		return err
 	}
 	if flow == Request {
-		r.contentDone = true
+		r.unseen = unseen
 	}
-	if r.changed && r.x.Verdict.Action != Respond {
+	if r.changed && (flow == Response || r.x.Verdict.Action != Respond) {
 		rest := r.p.o.ChainTimeout // of its own: a policy that is optional must not be skipped for want of time
-		if err := r.each(ctx, flow, guarding(members, Authorization, Validation), &rest, true); err != nil {
+		if _, err := r.each(ctx, flow, guarding(members, Authorization, Validation), &rest, true); err != nil {
 			return err
 		}
 	}
@@ -121,20 +122,21 @@ func guarding(members []*member, categories ...Category) []*member {
 	return slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return !slices.Contains(categories, m.spec.Category) })
 }
 
-// each asks members in order until one denies or responds.
-func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) error {
-	for _, m := range members {
+// each asks members in order until one denies or responds. It returns those behind one that
+// responds.
+func (r *exchangeRun) each(ctx context.Context, flow Flow, members []*member, remaining *time.Duration, again bool) ([]*member, error) {
+	for i, m := range members {
 		if !m.spec.Match.matches(r.x) {
 			continue
 		}
 		if err := r.step(ctx, flow, m, remaining, again); err != nil {
-			return err
+			return nil, err
 		}
 		if flow == Request && r.x.Verdict.Action == Respond {
-			return nil
+			return members[i+1:], nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (r *exchangeRun) step(ctx context.Context, flow Flow, m *member, remaining *time.Duration, again bool) error {
@@ -149,15 +151,17 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	if flow == Response && r.x.Failure != nil {
 		return nil
 	}
-	sent, contentDone := r.sent, r.contentDone
+	sent := r.sent
 	if flow == Request { // the changed request has not been sent
-		r.sent, r.contentDone = false, false
+		r.sent, r.unseen = false, r.p.flows[Request].deciding
 	}
 	remaining := r.p.o.ChainTimeout
 	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining, true); err != nil {
 		return err
 	}
-	r.sent, r.contentDone = sent, contentDone
+	if flow == Response || r.x.Verdict.Action != Respond {
+		r.sent = sent
+	}
 	return nil
 }
 

@@ -64,6 +64,9 @@ func Hooks(next Deliver) Deliver {
 			if err := c.Snapshot.Policies.Pipeline.Again(ctx, governance.Request, x); err != nil {
 				return nil, err
 			}
+			if x.Verdict.Action == governance.Respond {
+				return x.Response, nil
+			}
 		}
 		return next(ctx, c, x.Request)
 	}
