@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
@@ -118,12 +120,22 @@ type extracted struct {
 	text      []byte            // for the page tool
 	rest      []json.RawMessage // content blocks without text that fit into the shortened result
 	structure bool              // structuredContent is too long and was moved to text
+	dropped   []string          // members of other names that do not fit
 }
 
 func (p *sizeCap) extract(result json.RawMessage) (r extracted) {
 	var blocks []json.RawMessage
 	_ = json.Unmarshal(rawjson.Get(result, "content"), &blocks) // no list: no text
 	room := p.max - p.preview - 1024
+	for name, value := range rawjson.Members(result) {
+		switch size := len(name) + len(value); {
+		case slices.Contains([]string{"content", "structuredContent", "isError"}, name):
+		case size <= room:
+			room -= size
+		default:
+			r.dropped = append(r.dropped, name)
+		}
+	}
 	for _, block := range blocks {
 		text, ok := rawjson.Text(rawjson.Get(block, "text"))
 		if !ok {
@@ -169,6 +181,11 @@ func (r *extracted) shorten(result json.RawMessage, shown int, note string) json
 	edits := map[string]json.RawMessage{"content": append(content, ']')}
 	if r.structure {
 		edits["structuredContent"], edits["isError"] = nil, json.RawMessage("true")
+	} else if failed := rawjson.Get(result, "isError"); failed != nil {
+		edits["isError"] = strconv.AppendBool(nil, string(failed) == "true")
+	}
+	for _, name := range r.dropped {
+		edits[name] = nil
 	}
 	return rawjson.Edit(result, edits)
 }

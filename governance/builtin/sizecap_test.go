@@ -69,6 +69,26 @@ func TestSizeCapSpills(t *testing.T) {
 	}
 }
 
+// No member of a result, and no name of one, takes a result past its limit.
+func TestSizeCapCoversAllMembers(t *testing.T) {
+	p, _ := sized(t, map[string]any{"max_bytes": 4096, "preview_bytes": 100})
+	long := strings.Repeat("x", 5000)
+	for name, result := range map[string]string{
+		"_meta":          `{"content":[],"_meta":{"a":"` + long + `"},"isError":true}`,
+		"unknown":        `{"more":"` + long + `","content":[` + textBlock(long) + `]}`,
+		"a long name":    `{"content":[],"` + long + `":1}`,
+		"many":           `{"content":[]` + strings.Repeat(`,"a":1`, 2000) + `,"isError":true}`,
+		"twins":          `{"content":[` + textBlock(long) + `],"content":[` + textBlock(long) + `]}`,
+		"isError":        `{"content":[],"isError":"` + long + `"}`,
+		"with structure": `{"content":[],"structuredContent":{"a":"` + long[:2000] + `"},"_meta":{"a":"` + long[:2500] + `"}}`,
+	} {
+		d := decide(t, p, governance.Response, answered(result))
+		if len(d.JSON) > 4096 || rawjson.Check(d.JSON) != nil || strings.HasSuffix(result, `"isError":true}`) != protocol.ToolResult(d.JSON).IsError() && name != "with structure" {
+			t.Errorf("%s: %d bytes: %.200s", name, len(d.JSON), d.JSON)
+		}
+	}
+}
+
 func TestSizeCapLetsPass(t *testing.T) {
 	p, _ := sized(t, map[string]any{"max_bytes": 2000, "preview_bytes": 10})
 	long := `{"content":[` + textBlock(strings.Repeat("x", 3000)) + `]}`
