@@ -136,7 +136,7 @@ func TestG4HooksSeeWhatIsMasked(t *testing.T) {
 		}}
 	}
 	state := t.TempDir()
-	f := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest())
+	f := newFolder(t).add("x", child("sdk", "")).addHooks("h", hooksManifest())
 	h := openWithHooks(t, f, exthost.Options{StateDir: state, Hooks: []hooks.Handler{note(hooks.BeforeToolCall), note(hooks.AfterToolCall)},
 		Policies: []governance.Member{member("secrets", governance.Content, noSecrets)}},
 		shell("PreToolUse", "cat >> "+f.dir+"/seen"), shell("PostToolUse", "cat >> "+f.dir+"/seen"))

@@ -102,7 +102,7 @@ func TestPointsAreThoseOfManifests(t *testing.T) {
 func TestExtensionsHooksDecideAboutOthersCalls(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
-	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{StateDir: state})
+	h := newFolder(t).add("x", child("sdk", "")).addHooks("h", hooksManifest()).open(exthost.Options{StateDir: state})
 	if got := statusOf(t, h, "h").Hooks; len(got) != 6 || slices.Contains(got, "before_message") {
 		t.Errorf("hooks %v", got) // before_message is not declared
 	}
@@ -161,12 +161,15 @@ func like(got, want string) bool {
 	return got == "" || strings.HasSuffix(want, "…")
 }
 
-// entries.ID.hooks: all of them, those about its own tools, none.
-func TestOperatorNarrowsHooks(t *testing.T) {
-	for see, want := range map[string][2]bool{config.HooksAll: {true, true}, config.HooksOwn: {false, true}, config.HooksNone: {false, false}} {
+// entries.ID.hooks: all events, those about its own tools, none. Without an entry, an extension
+// does not see what others are asked.
+func TestOperatorSaysWhatHooksSee(t *testing.T) {
+	for see, want := range map[string][2]bool{config.HooksAll: {true, true}, config.HooksOwn: {false, true}, config.HooksNone: {false, false}, "": {false, true}} {
 		f := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest())
 		cfg := f.config()
-		cfg.Extensions.Entries = map[string]config.Entry{"h": {Hooks: see}}
+		if see != "" {
+			cfg.Extensions.Entries = map[string]config.Entry{"h": {Hooks: see}}
+		}
 		h := f.openWith(cfg, exthost.Options{})
 		for i, tool := range []string{"ext_x_echo", "ext_h_own"} {
 			_, err := h.Call(deadline(t), tool, json.RawMessage(`{"hook":"deny"}`))
@@ -180,7 +183,7 @@ func TestOperatorNarrowsHooks(t *testing.T) {
 // A hook call passes governance and fires no hooks; a denied one is a failed one.
 func TestHookCallsAreGoverned(t *testing.T) {
 	policy := &sentinel{deny: func(_ governance.Flow, x *governance.Exchange) bool { return x.Method == "hooks/after_tool_call" }}
-	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization}, Policy: policy}}})
+	h := newFolder(t).add("x", child("sdk", "")).addHooks("h", hooksManifest()).open(exthost.Options{Policies: []governance.Member{{Spec: governance.Spec{Name: "sentinel", Category: governance.Authorization}, Policy: policy}}})
 	if _, err := h.Call(deadline(t), "ext_x_echo", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +268,7 @@ func TestMissingHookIsALoadError(t *testing.T) {
 func TestManifestsExecHooks(t *testing.T) {
 	processtest.Leaks(t)
 	f := newFolder(t).add("x", child("sdk", ""))
-	f.add("guards", `[capabilities]
+	f.addHooks("guards", `[capabilities]
 hooks = ["before_tool_call"]
 [[hooks]]
 event = "PreToolUse"
@@ -333,7 +336,7 @@ func TestHooksHearOfExtensions(t *testing.T) {
 	processtest.Leaks(t)
 	state := t.TempDir()
 	events := make(chan string, 100)
-	h := newFolder(t).add("x", child("sdk", "")).add("h", hooksManifest()).open(exthost.Options{StateDir: state, Hooks: []hooks.Handler{{
+	h := newFolder(t).add("x", child("sdk", "")).addHooks("h", hooksManifest()).open(exthost.Options{StateDir: state, Hooks: []hooks.Handler{{
 		Name: "note", Point: hooks.ExtensionState, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
 			events <- string(e.Payload)
 			return nil, nil
@@ -431,7 +434,7 @@ func TestCallsWaitForHooksThatStart(t *testing.T) {
 		want protocol.Kind
 	}{"starts": {"exec env \"$0\"=hooks \"$1\"", protocol.Rejected}, "does not": {"exit 3", ""}} {
 		t.Run(name, func(t *testing.T) {
-			f := newFolder(t).add("x", child("sdk", "")).add("h", hookCapabilities+`[transport]
+			f := newFolder(t).add("x", child("sdk", "")).addHooks("h", hookCapabilities+`[transport]
 command = "sh"
 args = ["-c", 'read -r line < "$2"; `+tt.open+`', "`+processtest.ScriptVar+`", "%EXE%", "`+gate+`"]
 `)

@@ -51,7 +51,7 @@ func (k *hookSets) of(s *snapshot.Snapshot) *hooks.Set {
 			continue
 		}
 		for _, handler := range slices.Concat(x.Commands, dispatch.ExtensionHooks(s, x)) {
-			handler.Own = sees == config.HooksOwn
+			handler.Own = sees != config.HooksAll
 			all = append(all, handler)
 		}
 	}

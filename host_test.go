@@ -87,7 +87,7 @@ func TestBundledScriptsReadUTF8(t *testing.T) {
 		t.Skip("NOT TESTED: extensions/echo and extensions/calc need python3, which is missing")
 	}
 	processtest.Leaks(t)
-	f := &folder{t, "extensions"}
+	f := &folder{t: t, dir: "extensions"}
 	cfg := f.config()
 	cfg.Extensions.Allowlist = []string{"echo", "calc"}
 	h := f.openWith(cfg, exthost.Options{Environ: append(os.Environ(), "PYTHONIOENCODING=ascii")})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -194,11 +195,20 @@ func mute() *sdk.Extension {
 
 // folder is a search path under construction.
 type folder struct {
-	t   testing.TB
-	dir string
+	t       testing.TB
+	dir     string
+	entries map[string]config.Entry
 }
 
-func newFolder(t testing.TB) *folder { return &folder{t, t.TempDir()} }
+func newFolder(t testing.TB) *folder {
+	return &folder{t, t.TempDir(), make(map[string]config.Entry)}
+}
+
+// addHooks is add for an extension whose hooks see the calls of all.
+func (f *folder) addHooks(id, manifest string) *folder {
+	f.entries[id] = config.Entry{Hooks: config.HooksAll}
+	return f.add(id, manifest)
+}
 
 // add writes the manifest of an extension; %EXE% becomes the test binary.
 func (f *folder) add(id, manifest string) *folder {
@@ -263,7 +273,7 @@ func (f *folder) open(o exthost.Options) *exthost.Host {
 // config searches the folder alone.
 func (f *folder) config() *config.Config {
 	cfg := config.Default()
-	cfg.Extensions.SearchPaths = []string{f.dir}
+	cfg.Extensions.SearchPaths, cfg.Extensions.Entries = []string{f.dir}, maps.Clone(f.entries)
 	return cfg
 }
 

@@ -136,7 +136,7 @@ func (w *witness) clean(t *testing.T, who string) {
 func TestSecretsReachNobody(t *testing.T) {
 	processtest.Leaks(t)
 	w, state, f := &witness{seen: make(map[string]*bytes.Buffer)}, t.TempDir(), newFolder(t)
-	f.add("x", leakyCapabilities+plays("leaky", "")).add("h", hooksManifest())
+	f.add("x", leakyCapabilities+plays("leaky", "")).addHooks("h", hooksManifest())
 	goHook := func(p hooks.Point) hooks.Handler {
 		return hooks.Handler{Name: "go", Point: p, Run: func(_ context.Context, e *hooks.Event) (*hooks.Reply, error) {
 			w.saw("a hook in Go", e.Point, string(e.Payload), string(e.Arguments))

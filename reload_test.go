@@ -152,7 +152,7 @@ func TestReloadHidden(t *testing.T) {
 		t.Skip("links need a privilege")
 	}
 	top := t.TempDir()
-	f := &folder{t, filepath.Join(top, "ext")}
+	f := &folder{t: t, dir: filepath.Join(top, "ext")}
 	for _, dir := range []string{"x", "pack/deep"} {
 		f.write(dir+"/plugin.toml", fmt.Sprintf("[plugin]\nid = %q\nversion = \"0.1.0\"\n", filepath.Base(dir))+lite)
 		f.write(dir+"/main.sh", says("fine"))

@@ -163,7 +163,7 @@ func TestN1EditorSavesInSteps(t *testing.T) {
 // N4: a search path that is deleted and made again is looked at again.
 func TestN4SearchPathMadeAnew(t *testing.T) {
 	processtest.Leaks(t)
-	f := &folder{t, filepath.Join(t.TempDir(), "search", "path")}
+	f := &folder{t: t, dir: filepath.Join(t.TempDir(), "search", "path")}
 	f.add("x", lite)
 	f.write("x/main.sh", says("one"))
 	h, reloads := f.watched(config.WatchReload, quick, exthost.Options{})
@@ -206,7 +206,7 @@ func TestWatchLedElsewhere(t *testing.T) {
 		}
 	}
 	lead("v1")
-	linked := &folder{t, filepath.Join(f.dir, "current", "ext")}
+	linked := &folder{t: t, dir: filepath.Join(f.dir, "current", "ext")}
 	h, reloads := linked.watched(config.WatchReload, quick, exthost.Options{})
 	lead("v2")
 	sameChange(t, new(await(t, reloads)), status.Change{Changed: []string{"x"}})

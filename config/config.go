@@ -73,8 +73,8 @@ type Env struct {
 
 // The values of Entry.Hooks.
 const (
-	HooksAll  = "all"  // its hooks see every call
-	HooksOwn  = "own"  // its hooks see calls of its own tools
+	HooksAll  = "all"  // its hooks see every event, and calls of all extensions
+	HooksOwn  = "own"  // its hooks see events of its own: calls of its tools, its state
 	HooksNone = "none" // its hooks do not run
 )
 
@@ -84,7 +84,7 @@ type Entry struct {
 	Env      map[string]string `json:"env,omitempty"`                                            // added to its environment
 	EnvFile  string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
 	EnvDeny  []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
-	Hooks    string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // default all
+	Hooks    string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // which events its hooks see; default own
 	Roots    []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
 	Runtime  manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 	Required bool              `json:"required,omitempty"`                                       // the host is not ready while the extension cannot run; default false
@@ -107,7 +107,7 @@ func (e *Extensions) Required() (ids []string) {
 }
 
 // SetDefaults sets e to an entry that states nothing.
-func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksAll} }
+func (e *Entry) SetDefaults() { *e = Entry{Hooks: HooksOwn} }
 
 // Governance is what policies get beside the exchanges.
 type Governance struct {

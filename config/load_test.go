@@ -274,7 +274,7 @@ destinations:
 	entries := map[string]config.Entry{
 		"a": {Hooks: config.HooksNone, Runtime: manifest.Runtime{CallTimeout: &second},
 			Config: map[string]any{"one": int64(1), "two": int64(2), "deep": map[string]any{"x": int64(1), "y": int64(2)}}},
-		"b": {Hooks: config.HooksAll},
+		"b": {Hooks: config.HooksOwn},
 	}
 	if diff := cmp.Diff(entries, cfg.Extensions.Entries); diff != "" {
 		t.Error(diff)

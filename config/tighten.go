@@ -27,6 +27,7 @@ type guard struct {
 type guardedEntry struct {
 	deny    []string
 	isolate string
+	hooks   string // "": not stated
 }
 
 // guard returns what the layers so far state.
@@ -39,7 +40,11 @@ func (l *loader) guard() *guard {
 	}
 	g.auth.OAuth.Scopes = slices.Clone(g.auth.OAuth.Scopes)
 	for id, e := range c.Extensions.Entries {
-		g.entries[id] = guardedEntry{slices.Clone(e.EnvDeny), e.Runtime.Isolate}
+		was := guardedEntry{deny: slices.Clone(e.EnvDeny), isolate: e.Runtime.Isolate}
+		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
+			was.hooks = e.Hooks
+		}
+		g.entries[id] = was
 	}
 	return g
 }
@@ -88,6 +93,10 @@ func (l *loader) keepEntry(g *guard, id string) {
 	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID && e.Runtime.Isolate == manifest.IsolateNone {
 		e.Runtime.Isolate = was.isolate
 		l.kept(g, path+".runtime.isolate")
+	}
+	if sees := []string{HooksNone, HooksOwn, HooksAll}; was.hooks != "" && slices.Index(sees, e.Hooks) > slices.Index(sees, was.hooks) {
+		e.Hooks = was.hooks
+		l.kept(g, path+".hooks")
 	}
 	entries[id] = e
 }

@@ -79,6 +79,7 @@ type Extension struct {
 	Tools    []string `json:"tools"`              // registered names
 	Withheld []string `json:"withheld,omitempty"` // tools that have changed since they were pinned
 	Hooks    []string `json:"hooks,omitempty"`
+	HooksSee string   `json:"hooks_see,omitempty"` // own, all or none: whose calls its hooks see; "" without hooks
 
 	Config map[string]any `json:"config,omitempty"` // of the manifest that runs, without the operator's
 

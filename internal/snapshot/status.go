@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
@@ -23,6 +24,9 @@ func (s *Snapshot) Describe(st *status.Status) {
 			e.Tools = append(e.Tools, entry.Name)
 		}
 		e.Withheld = s.Catalog.WithheldOf(x.ID())
+		if len(e.Hooks) > 0 {
+			e.HooksSee = cmp.Or(s.Config.Extensions.Entries[x.ID()].Hooks, config.HooksOwn)
+		}
 		st.Extensions = append(st.Extensions, e)
 	}
 	for d := range s.OrderedDestinations {

@@ -76,8 +76,8 @@ func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent)
 		}
 		list, names = append(list, hook), append(names, hook.Name)
 		matcher := cmp.Or(hook.Matcher, "*")
-		if hook.Own {
-			matcher += " (own tools)"
+		if strings.HasPrefix(hook.Source, "extension ") && !hook.Own {
+			matcher += " (of all extensions)"
 		}
 		rows = append(rows, []string{hook.Event, fmt.Sprint(hook.Priority), hook.Source, matcher,
 			hook.Timeout.String(), hook.OnError, hook.Name})

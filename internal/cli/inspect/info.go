@@ -38,7 +38,11 @@ func List(c *console.Console) *cobra.Command {
 			names, rows := []string{}, [][]string{{"ID", "VERSION", "RUNS AS", "STATE", "DESCRIPTION"}}
 			for _, x := range s.Extensions {
 				names = append(names, x.ID)
-				rows = append(rows, []string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, cmp.Or(x.Reason, x.Description)})
+				about := cmp.Or(x.Reason, x.Description)
+				if x.HooksSee == config.HooksAll {
+					about = "its hooks see all calls; " + about
+				}
+				rows = append(rows, []string{x.ID, cmp.Or(x.Version, "-"), cmp.Or(hosts.RunsAs(x), "-"), x.State, about})
 			}
 			if len(names) == 0 {
 				rows = [][]string{}

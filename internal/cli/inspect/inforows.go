@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -61,6 +62,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("env withheld", strings.Join(i.EnvWithheld, " "))
 	row("secrets passed", strings.Join(i.EnvPassedSecrets, " "))
 	row("hooks", strings.Join(i.Hooks, ", "))
+	row("hooks see", map[string]string{config.HooksAll: "the calls of all extensions", config.HooksOwn: "the calls of its own tools", config.HooksNone: "nothing: they do not run"}[i.HooksSee])
 	tools := make([]string, len(list))
 	for n, t := range list {
 		tools[n] = fmt.Sprintf("%s  ~%d tokens  %s", t.Name, t.Tokens, hosts.Description(t.Description, t.Extension))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
@@ -133,6 +134,9 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		if d.Hint != "" {
 			g.text("      → ", d.Hint)
 		}
+	}
+	if x.HooksSee == config.HooksAll {
+		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
 	}
 	for _, name := range x.EnvPassedSecrets {
 		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "is given the secret "+name+", which its manifest asks for")
