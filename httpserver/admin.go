@@ -60,6 +60,8 @@ var hostOperations = []operation{
 	{method: "POST", path: "/reload", summary: "Apply the files of the host as they are now",
 		query:  []parameter{{"dry_run", "true: return the changes and apply none"}, {"only", "the id of an extension: apply nothing but what concerns it; not with dry_run"}},
 		answer: status.Change{}, handle: reload},
+	{method: "GET", path: "/hooks", summary: "The hooks, by event and in the order in which they run",
+		answer: hookList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return hookList{h.Admin().Hooks()}, nil }},
 	{method: "GET", path: "/watch", summary: "How the host watches the disk for changes",
 		answer: status.Watch{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return h.Admin().WatchStatus(), nil }},
 	{method: "POST", path: "/watch", summary: "Set how the host watches the disk for changes",
@@ -76,6 +78,10 @@ var hostOperations = []operation{
 		events: eventTypes(), stream: streamEvents},
 	{method: "GET", path: "/openapi.json", summary: "This document",
 		answer: json.RawMessage{}, handle: func(*exthost.Host, *http.Request) (any, error) { return openAPI, nil }},
+}
+
+type hookList struct {
+	Hooks []status.Hook `json:"hooks"`
 }
 
 func reload(h *exthost.Host, r *http.Request) (any, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/hookimport"
@@ -31,8 +32,8 @@ func hooksList(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List hooks in the order in which they run, starting nothing", Args: console.NoArgs,
 		Long: "List the hooks of the configuration and of the extensions, by event and in the order in\n" +
-			"which they run. Hooks that an extension answers itself are listed as its manifest declares\n" +
-			"them.",
+			"which they run: those of the host that runs in this directory or, without one, of the files.\n" +
+			"Hooks of an extension that has not started are listed as its manifest declares them.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			only, err := hookEvent(event)
 			if event != "" && err != nil {
@@ -62,15 +63,14 @@ func hookEvent(name string) (manifest.HookEvent, error) {
 }
 
 func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent) error {
-	h, err := hosts.Inspect(ctx, c, hosts.None)
+	s, all, err := allHooks(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	hosts.PrintProblems(c, h.Status())
+	hosts.PrintProblems(c, s)
 	list, names := []status.Hook{}, []string{}
 	rows := [][]string{{"EVENT", "PRIORITY", "SOURCE", "MATCHER", "TIMEOUT", "ON ERROR", "HOOK"}}
-	for _, hook := range h.Admin().Hooks() {
+	for _, hook := range all {
 		if only != "" && hook.Event != string(only) {
 			continue
 		}
@@ -84,6 +84,28 @@ func listHooks(ctx context.Context, c *console.Console, only manifest.HookEvent)
 	}
 	rows = append(rows, []string{console.Plural(len(list), "hook")})
 	return c.Print(console.Document{Kind: "hooks", Value: list, Names: names, Rows: rows})
+}
+
+// allHooks are those of the running host or, without one, of the configuration and the manifests.
+func allHooks(ctx context.Context, c *console.Console) (s status.Status, list []status.Hook, err error) {
+	r, cfg, broken := hosts.Reach(ctx, c)
+	if r != nil {
+		if s, err = r.Status(ctx); err != nil {
+			return s, nil, err
+		}
+		var answer struct{ Hooks []status.Hook }
+		err = r.Get(ctx, "/api/v1/hooks", &answer)
+		return s, answer.Hooks, err
+	}
+	if broken != nil {
+		return s, nil, broken
+	}
+	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+	if err != nil {
+		return s, nil, err
+	}
+	defer h.Close()
+	return h.Status(), h.Admin().Hooks(), nil
 }
 
 func hooksImport(c *console.Console) *cobra.Command {

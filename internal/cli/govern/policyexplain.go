@@ -52,6 +52,7 @@ func explain(ctx context.Context, c *console.Console, id string) error {
 	if err != nil {
 		return explainFromAudit(ctx, c, id, absent(err, "exthost policy explain"))
 	}
+	r.WarnBroken(c)
 	return c.Print(console.Document{Kind: "decision", Value: t, Names: []string{t.ID}, Text: traceText(t, c.Layout(true, traceDrop...))})
 }
 
@@ -64,6 +65,7 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 	if err := r.Get(ctx, "/api/v1/decisions?last="+strconv.Itoa(max(last, 0)), &list); err != nil {
 		return err
 	}
+	r.WarnBroken(c)
 	if shadow {
 		list.Decisions = slices.DeleteFunc(list.Decisions, func(t exthost.Trace) bool { return !slices.ContainsFunc(t.Steps, ignored) })
 	}

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
-	"github.com/exthost/exthost/supervisor"
 )
 
 // Extension is the status of one extension. The error lists the faults of its manifest,
@@ -70,33 +68,6 @@ func BrokenManifest(s status.Status, id string) error {
 		return nil
 	}
 	return &console.Error{Code: console.ExitInvalid, Text: "the manifest of extension " + id + " is invalid\n" + strings.Join(lines, "\n"), Hint: "exthost validate, once it is fixed"}
-}
-
-// Overlay is the status of what is on disk with that of the running host in it: what the host
-// runs, and of the rest that the host has not loaded it.
-func Overlay(disk, running status.Status) status.Status {
-	runs := map[string]status.Extension{}
-	for _, x := range running.Extensions {
-		runs[x.ID] = x
-	}
-	for i, x := range disk.Extensions {
-		if on, ok := runs[x.ID]; ok {
-			disk.Extensions[i] = on
-		} else if x.State == string(supervisor.Idle) {
-			disk.Extensions[i].Reason = "not loaded by the running host: exthost reload"
-		}
-		delete(runs, x.ID)
-	}
-	for _, x := range running.Extensions {
-		if _, gone := runs[x.ID]; gone && x.State != status.StateDisabled {
-			x.Reason = "no longer on disk: exthost reload removes it"
-			disk.Extensions = append(disk.Extensions, x)
-		}
-	}
-	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool { // the host may have what this environment lacks
-		return d.Code == discovery.CodeRequirement && slices.ContainsFunc(disk.Extensions, func(x status.Extension) bool { return x.ID == d.Extension && x.State != status.StateSkipped })
-	})
-	return disk
 }
 
 // RunsAs is the transport of an extension and, where it has one, the protocol.

@@ -74,9 +74,11 @@ func Said(x status.Extension, d protocol.Diagnostic) bool {
 }
 
 // PrintDiagnostics prints on stderr the faults of files that a list of extensions
-// lacks, and the first step when there is no extension at all.
+// lacks, and the first step when there is no extension at all. [Reach] has printed what is wrong
+// with the files of the configuration.
 func PrintDiagnostics(c *console.Console, s status.Status) {
-	found := Unlisted(s)
+	config := BrokenConfig(s)
+	found := slices.DeleteFunc(Unlisted(s), func(d protocol.Diagnostic) bool { return d.Path != "" && slices.Contains(config, d) })
 	for _, d := range found {
 		c.Say(d)
 	}

@@ -23,12 +23,27 @@ import (
 // Load reads the configuration, with flags and those of c laid over it. It prints
 // warnings on stderr; errors are one [console.Error] that lists all of them.
 func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
+	cfg, origins, diags, err := read(c, flags...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg == nil {
+		return nil, nil, invalid(diags)
+	}
+	for _, d := range diags {
+		c.Say(d)
+	}
+	return cfg, origins, nil
+}
+
+// read is Load without a word: cfg is nil when a diagnostic is an error.
+func read(c *console.Console, flags ...config.Flag) (cfg *config.Config, origins *config.Origins, diags []protocol.Diagnostic, err error) {
 	if len(c.Extensions) > 0 {
 		dirs := make([]string, len(c.Extensions))
 		for i, dir := range c.Extensions {
 			abs, err := filepath.Abs(dir)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			dirs[i] = abs
 		}
@@ -37,14 +52,8 @@ func Load(c *console.Console, flags ...config.Flag) (*config.Config, *config.Ori
 	if c.LogLevel != "" {
 		flags = append(flags, config.Flag{Name: "--log-level", Key: "log.level", Values: []string{c.LogLevel}})
 	}
-	cfg, origins, diags := config.Load(LoadOptions(c, flags...))
-	if cfg == nil {
-		return nil, nil, invalid(diags)
-	}
-	for _, d := range diags {
-		c.Say(d)
-	}
-	return cfg, origins, nil
+	cfg, origins, diags = config.Load(LoadOptions(c, flags...))
+	return cfg, origins, diags, nil
 }
 
 // invalid is the error of a configuration that cannot be used. Each diagnostic states its own

@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"github.com/exthost/exthost/httpserver"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/daemon"
-	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
 
@@ -104,19 +102,6 @@ const AnswerTimeout = 10 * time.Second
 func (r *Running) Status(ctx context.Context) (s status.Status, err error) {
 	err = r.Get(ctx, "/api/v1/status", &s)
 	return s, err
-}
-
-// StatusOnDisk is Status. The diagnostics of a host that has not tried to reload since its
-// configuration broke lack the reasons, and StatusOnDisk adds them.
-func (r *Running) StatusOnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
-	s, err := r.Status(ctx)
-	if err != nil || len(BrokenConfig(s)) > 0 || !sameFlags(c, r.Info.Scope) {
-		return s, err
-	}
-	if cfg, _, diags := config.Load(LoadOptions(c)); cfg == nil {
-		s.Diagnostics = append(slices.DeleteFunc(diags, func(d protocol.Diagnostic) bool { return d.Level != protocol.LevelError }), s.Diagnostics...)
-	}
-	return s, nil
 }
 
 // Worker is [Worker] for the running host.
@@ -249,14 +234,16 @@ func sameFlags(c *console.Console, scope string) bool {
 func Reach(ctx context.Context, c *console.Console) (r *Running, cfg *config.Config, err error) {
 	r, absent := Find(ctx)
 	cfg, _, err = Load(c)
-	switch {
-	case err == nil && (absent != nil || r.Info.Scope != Scope(c, cfg)):
-		return nil, cfg, nil
-	case err == nil:
+	if err == nil {
+		if absent != nil || r.Info.Scope != Scope(c, cfg) {
+			r = nil
+		}
 		return r, cfg, nil
-	case absent != nil || !sameFlags(c, r.Info.Scope):
+	}
+	refused, ok := errors.AsType[config.Refused](err)
+	if !ok || absent != nil || !sameFlags(c, r.Info.Scope) {
 		return nil, nil, err
 	}
-	c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Message: "the configuration is broken, and the running host keeps the previous one", Hint: "exthost validate says where"})
+	sayBroken(c, onlyErrors(refused))
 	return r, config.Default(), err
 }

@@ -30,7 +30,7 @@ func List(c *console.Console) *cobra.Command {
 			"stderr. If a host is running in this directory, the states are those in the host.",
 		Args: console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := onDisk(cmd.Context(), c)
+			s, err := hosts.OnDisk(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -50,31 +50,6 @@ func List(c *console.Console) *cobra.Command {
 			return c.Print(console.Document{Kind: "extensions", Value: console.OrEmpty(s.Extensions), Names: names, Rows: rows, Drop: []string{"VERSION", "RUNS AS"}, Wrap: true})
 		},
 	}
-}
-
-// onDisk is the status of what is on the search paths, with the states of the running host;
-// with a configuration that cannot be used, the status of the running host alone.
-func onDisk(ctx context.Context, c *console.Console) (status.Status, error) {
-	r, cfg, broken := hosts.Reach(ctx, c)
-	if broken != nil && r == nil {
-		return status.Status{}, broken
-	}
-	var running status.Status
-	if r != nil {
-		var err error
-		if running, err = r.Status(ctx); err != nil || broken != nil {
-			return running, err
-		}
-	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
-	if err != nil {
-		return running, err
-	}
-	defer h.Close()
-	if r == nil {
-		return h.Status(), nil
-	}
-	return hosts.Overlay(h.Status(), running), nil
 }
 
 // extensionInfo is everything that is known about one extension.

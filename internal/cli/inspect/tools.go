@@ -77,14 +77,19 @@ func listTools(ctx context.Context, c *console.Console, caller string) error {
 	return c.Print(console.Document{Kind: "tools", Value: list.Tools, Names: names, Rows: rows})
 }
 
-// printLacking prints on stderr why a list lacks tools: their extensions do not run, or
-// policies hide them.
+// printLacking prints on stderr why a list lacks tools: their extensions do not run or are not
+// loaded, or policies hide them.
 func printLacking(ctx context.Context, c *console.Console, from source, hidden []string) error {
 	s, err := from.status(ctx)
 	if err != nil {
 		return err
 	}
 	hosts.PrintProblems(c, s)
+	if from.running != nil {
+		if names := from.running.Unloaded(ctx, c, s); names != nil {
+			c.Info("%s", console.Safe(hosts.UnloadedText(names)))
+		}
+	}
 	if len(hidden) > 0 {
 		c.Info("policies hide %s from this caller: %s", console.Plural(len(hidden), "tool"), console.Safe(strings.Join(hidden, ", ")))
 	}

@@ -31,8 +31,13 @@ func Ready(c *console.Console) *cobra.Command {
 		Example: "  exthost serve & exthost ready --wait 30s\n  exthost ready --tools ext_notes_add,ext_notes_list",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer c.Progress(func() string { return "waits until exthost is ready" })()
-			return awaitReady(cmd.Context(), names, wait)
+			stop := c.Progress(func() string { return "waits until exthost is ready" })
+			err := awaitReady(cmd.Context(), names, wait)
+			stop()
+			if r, _ := hosts.Find(cmd.Context()); r != nil {
+				r.WarnBroken(c)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "tools", nil, "the registered `NAMES` of tools that must be callable, separated by commas")

@@ -159,6 +159,7 @@ func Restart(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			r.WarnBroken(c)
 			began := time.Now()
 			err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(args[0])+"/restart", nil, nil)
 			if protocol.KindOf(err) == protocol.RequirementMissing {

@@ -26,6 +26,8 @@ type runningStatus struct {
 
 	Log    string `json:"log,omitempty"`    // file with the log of a host in the background
 	Beside []int  `json:"beside,omitempty"` // pids of further hosts, of clients with another environment or other flags
+
+	Unloaded []string `json:"unloaded,omitempty"` // extensions and files on the search paths that the host has not loaded
 	status.Status
 }
 
@@ -50,7 +52,7 @@ func Status(c *console.Console) *cobra.Command {
 			for _, d := range s.Destinations {
 				names = append(names, d.ID)
 			}
-			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Beside: r.Beside(ctx), Status: s}
+			all := runningStatus{Directory: hosts.Here(), Serves: r.Info.Serves, Log: r.Info.Log, Beside: r.Beside(ctx), Unloaded: r.Unloaded(ctx, c, s), Status: s}
 			table := statusTable(all, time.Now(), c.Layout(false, expendable...))
 			return c.Print(console.Document{Kind: "status", Value: all, Names: names, Text: strings.Join(table, "\n")})
 		}),
@@ -96,6 +98,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	lines = append(lines, layOut(rows, layout)...)
 	if broken := hosts.BrokenFiles(s.Status); len(broken) > 0 {
 		lines = append(append(lines, ""), console.Wrap(console.Safe("not run, because of errors that exthost validate shows: "+strings.Join(broken, ", ")), width)...)
+	}
+	if len(s.Unloaded) > 0 {
+		lines = append(append(lines, ""), console.Wrap(console.Safe(hosts.UnloadedText(s.Unloaded)), width)...)
 	}
 	if len(s.Policies) > 0 {
 		lines = append(append(lines, ""), hosts.PolicyLayout(layout).Grid(hosts.PolicyRows(s.Policies))...)
