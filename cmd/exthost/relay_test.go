@@ -290,7 +290,11 @@ func TestClientsOfOtherHosts(t *testing.T) {
 	same := startClient(t, dir)
 	same.open(t)
 	t.Setenv("SHARED_TOKEN", "second-secret")
-	b := startClient(t, dir)
+	t.Setenv("EXTHOST_LOG_LEVEL", "debug")
+	var stderr bytes.Buffer
+	b := &client{Cmd: program(dir, "serve", "--stdio")}
+	b.Stderr = &stderr
+	b.begin(t)
 	b.open(t)
 	flags := startClient(t, dir, "--extensions", "other")
 	flags.open(t)
@@ -321,6 +325,13 @@ func TestClientsOfOtherHosts(t *testing.T) {
 	}
 	for _, c := range []*client{a, same, b, flags} {
 		c.leave(t)
+	}
+	const why = "the client has other values of EXTHOST_LOG_LEVEL, SHARED_TOKEN"
+	if n := strings.Count(log, `"msg":"a client on stdio gets another host","client":"stdio:`+fmt.Sprint(b.Process.Pid)); n != 1 || !strings.Contains(log, why) {
+		t.Errorf("the log tells %d times why another host was started:\n%s", n, log)
+	}
+	if said := regexp.MustCompile(`^warn: started another host for this client, because it cannot share what runs in this directory: pid \d+: (.*)\n$`).FindStringSubmatch(stderr.String()); said == nil || said[1] != why {
+		t.Errorf("stderr: %q, want %q", &stderr, why)
 	}
 }
 
@@ -414,7 +425,7 @@ func TestUpgradedProgram(t *testing.T) {
 		t.Errorf("the new client: %s", answer)
 	}
 	c.leave(t)
-	if !strings.Contains(stderr.String(), "an exthost of another version runs in this directory") {
+	if !strings.Contains(stderr.String(), "started another host for this client, because it cannot share what runs in this directory: pid ") {
 		t.Errorf("nobody is told: %s", &stderr)
 	}
 }

@@ -21,7 +21,6 @@ const maxCaller = 64
 // Client is what a relay says of its client, and where it looks for hosts.
 type Client struct {
 	StateDir string // of the directory
-	Version  string // of this program
 	Flags    Flags
 	Strict   bool     // take no host in which anything is broken
 	Environ  []string // NAME=value
@@ -31,10 +30,9 @@ type Client struct {
 	// Warn tells a person something; nil tells nobody.
 	Warn func(text string)
 
-	caller string          // "" before the first Connect
-	build  string          // of the program that a host must be
-	warned map[string]bool // builds that the person knows of
-	silent map[int]bool    // pids of hosts that have not answered this Connect
+	caller string         // "" before the first Connect
+	build  string         // of the program that a host must be
+	silent map[int]string // hosts that have not answered this Connect, by pid, with the error
 }
 
 // Connect returns a connection to a host of the directory that has taken the client: to one
@@ -48,7 +46,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	if c.build, err = Installed(); err != nil {
 		return nil, err
 	}
-	c.silent = make(map[int]bool)
+	c.silent = make(map[int]string)
 	if conn, _, err := c.find(ctx); conn != nil || err != nil {
 		return conn, err
 	}
@@ -57,11 +55,15 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 		return nil, err
 	}
 	defer turn.Close()
-	if conn, _, err := c.find(ctx); conn != nil || err != nil { // of a client that came first
+	conn, others, err := c.find(ctx)
+	if conn != nil || err != nil { // of a client that came first
 		return conn, err
 	}
 	if err := c.Start(ctx, turn); err != nil {
 		return nil, err
+	}
+	if others != nil && c.Warn != nil {
+		c.Warn("started another host for this client, because it cannot share what runs in this directory: " + strings.Join(others, "; "))
 	}
 	conn, refused, err := c.find(ctx)
 	if conn == nil && err == nil {
@@ -91,19 +93,24 @@ func (c *Client) find(ctx context.Context) (conn *net.UnixConn, refused []string
 		return nil, nil, err
 	}
 	for _, info := range all {
-		if info.Clients == "" || c.silent[info.PID] {
+		if info.Clients == "" {
 			continue
 		}
-		conn, reason, err := c.attach(ctx, info)
-		if conn != nil || ctx.Err() != nil {
-			return conn, nil, ctx.Err()
-		}
-		if f, ok := errors.AsType[*Fault](err); ok {
-			return nil, nil, f
-		}
-		if err != nil { // it has just ended, or is stopped
-			reason = err.Error()
-			c.silent[info.PID] = errors.Is(err, os.ErrDeadlineExceeded)
+		reason, silent := c.silent[info.PID]
+		if !silent {
+			conn, why, err := c.attach(ctx, info)
+			switch fault, _ := errors.AsType[*Fault](err); {
+			case conn != nil || ctx.Err() != nil:
+				return conn, nil, ctx.Err()
+			case fault != nil:
+				return nil, nil, fault
+			case err != nil: // it has just ended, or is stopped
+				why = "it does not answer: " + err.Error()
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					c.silent[info.PID] = why
+				}
+			}
+			reason = why
 		}
 		refused = append(refused, fmt.Sprintf("pid %d: %s", info.PID, reason))
 	}
@@ -124,8 +131,10 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 		}
 	}()
 	if hello.Wire != wireVersion || hello.Build != c.build {
-		c.supersede(conn, hello)
-		return conn, "it is another version, " + hello.Version, nil
+		if hello.Wire == wireVersion { // it ends with its last client, and this one gets a host of its own program
+			_ = send(conn, request{Verb: verbRetire})
+		}
+		return conn, "it is another build, of version " + hello.Version, nil
 	}
 	q := request{Verb: verbAttach, Caller: c.caller, Flags: c.Flags, Strict: c.Strict, Env: parseEnviron(c.Environ).digests(hello.Nonce)}
 	if err := send(conn, q); err != nil {
@@ -159,22 +168,6 @@ func greet(ctx context.Context, info daemon.Info) (*net.UnixConn, greeting, erro
 		return nil, hello, errors.Join(err, conn.Close())
 	}
 	return conn, hello, nil
-}
-
-// supersede has the host of another program end with its last client. A client never talks
-// to such a host: it gets one of its own program, beside the other.
-func (c *Client) supersede(conn net.Conn, hello greeting) {
-	if hello.Wire == wireVersion {
-		_ = send(conn, request{Verb: verbRetire})
-	}
-	if c.warned[hello.Build] || c.Warn == nil {
-		return
-	}
-	if c.warned == nil {
-		c.warned = make(map[string]bool)
-	}
-	c.warned[hello.Build] = true
-	c.Warn(fmt.Sprintf("an exthost of another version runs in this directory, pid %d, %s; this client gets a host of version %s beside it", hello.PID, hello.Version, c.Version))
 }
 
 // Stop has a host end, and returns when its process has ended. The host of another program

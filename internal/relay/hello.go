@@ -132,9 +132,9 @@ var located = []string{"HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA", "PRO
 // settings begins the names of the variables that set keys of the configuration.
 const settings = "EXTHOST_"
 
-// differ returns the name of a variable that has another value for a client with these
-// digests, among names, those of the configuration and located; "" if there is none.
-func (e environment) differ(sums map[string]string, nonce string, names []string) string {
+// differ returns the names of the variables that have another value for a client with these
+// digests, among names, those of the configuration and located; nil if there is none.
+func (e environment) differ(sums map[string]string, nonce string, names []string) (others []string) {
 	all := slices.Concat(names, located)
 	for name := range e {
 		if strings.HasPrefix(name, settings) {
@@ -151,10 +151,10 @@ func (e environment) differ(sums map[string]string, nonce string, names []string
 		value, here := e[envName(name)]
 		sum, there := sums[envName(name)]
 		if here != there || here && !hmac.Equal([]byte(sum), []byte(digest(nonce, envName(name), value))) {
-			return name
+			others = append(others, name)
 		}
 	}
-	return ""
+	return others
 }
 
 func newNonce() string { return rand.Text() }

@@ -45,8 +45,9 @@ type Host struct {
 
 	mu      sync.Mutex
 	open    map[*client]struct{}
-	served  bool // there was a client
-	retired bool // a newer program is in use
+	served  bool   // there was a client
+	retired bool   // a newer program is in use
+	refused string // the client that was refused last, and why
 }
 
 // NewHost returns a host, which takes clients while it runs.
@@ -221,10 +222,10 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 // admit decides about a client, and adds it.
 func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 	if flag := q.Flags.differ(h.Flags); flag != "" {
-		return answer{Refused: "its " + flag + " differs"}
+		return h.refuse(q, "the client's "+flag+" differs")
 	}
-	if name := h.env.differ(q.Env, c.nonce, h.Variables()); name != "" {
-		return answer{Refused: "its variable " + name + " has another value"}
+	if names := h.env.differ(q.Env, c.nonce, h.Variables()); names != nil {
+		return h.refuse(q, "the client has other values of "+listed(names))
 	}
 	h.mu.Lock()
 	switch {
@@ -244,6 +245,30 @@ func (h *Host) admit(ctx context.Context, q *request, c *client) answer {
 		}
 	}
 	return answer{OK: true}
+}
+
+// refuse sends a client to another host, and logs that once: a relay asks twice before it starts
+// one.
+func (h *Host) refuse(q *request, reason string) answer {
+	h.mu.Lock()
+	again := h.refused == q.Caller+reason
+	h.refused = q.Caller + reason
+	h.mu.Unlock()
+	if !again {
+		h.Log.Info("a client on stdio gets another host", "client", q.Caller, "because", reason)
+	}
+	return answer{Refused: reason}
+}
+
+// maxListed bounds the names of variables in a message.
+const maxListed = 10
+
+func listed(names []string) string {
+	text := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func (h *Host) remove(c *client) {
@@ -277,8 +302,8 @@ func (h *Host) Recheck() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.open {
-		if name := h.env.differ(c.env, c.nonce, names); name != "" {
-			h.Log.Info("a client gets another host, because a variable that matters now differs", "variable", name)
+		if others := h.env.differ(c.env, c.nonce, names); others != nil {
+			h.Log.Info("a client gets another host, because variables that matter now differ", "variables", listed(others))
 			c.cancel()
 		}
 	}

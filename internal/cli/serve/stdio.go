@@ -71,7 +71,7 @@ func (r *run) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := &relay.Client{StateDir: state, Version: exthost.Version(), Flags: r.relayFlags(), Strict: r.strict, Environ: os.Environ(),
+	client := &relay.Client{StateDir: state, Flags: r.relayFlags(), Strict: r.strict, Environ: os.Environ(),
 		Start: func(ctx context.Context, turn *os.File) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
