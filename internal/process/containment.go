@@ -140,7 +140,7 @@ func (c *Containment) ensureGuardian() {
 }
 
 // guardianPause is the shortest time between the starts of two guardians.
-const guardianPause = time.Second
+var guardianPause = time.Second
 
 // watchGuardian waits for the end of a guardian and starts the next one, so that the
 // running children are contained again. A guardian can end by the OOM killer or be
@@ -153,9 +153,14 @@ func (c *Containment) watchGuardian(g *guardian) {
 	select {
 	case <-c.closing:
 	case <-time.After(time.Until(g.began.Add(guardianPause))):
-		if c.Log != nil {
-			c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is killed", "pid", g.proc.Pid)
-		}
+	}
+	select {
+	case <-c.closing:
+		return // Close has ended it
+	default:
+	}
+	if c.Log != nil {
+		c.Log.Warn("the guardian ended, and another takes its place; without one, processes outlive a host that is killed", "pid", g.proc.Pid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

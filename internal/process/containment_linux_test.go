@@ -225,6 +225,27 @@ func TestK1GuardianIsReplaced(t *testing.T) {
 	}
 }
 
+// Close ends the guardian, and nothing warns of that end.
+func TestEndOfGuardianByClose(t *testing.T) {
+	processtest.Leaks(t)
+	defer func(before time.Duration) { guardianPause = before }(guardianPause)
+	guardianPause = 0
+	for range 10 {
+		c := Contain(self(t))
+		var log bytes.Buffer // read after Close
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		p := start(t, "out ready; hang", contained(c))
+		p.expect("ready")
+		reports(t, c, "")
+		p.Kill()
+		p.ended()
+		c.Close()
+		if log.Len() > 0 {
+			t.Errorf("the log says: %s", &log)
+		}
+	}
+}
+
 // current returns the guardian of c.
 func current(c *Containment) *guardian {
 	c.mu.Lock()
