@@ -10,7 +10,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -45,7 +44,7 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 		return console.ExitOK // a reader that closes the pipe, such as head, needs no more
 	}
 	if shown := console.Describe(err); shown != "" {
-		fmt.Fprintln(stderr, c.Paint(console.Red, "exthost: ")+shown)
+		c.Tell(c.Paint(console.Red, "exthost: ") + shown)
 	}
 	return console.ExitCode(err)
 }

@@ -74,21 +74,24 @@ func (c *Console) Close() {
 	}
 }
 
+// Tell prints lines on stderr. A terminal gets them broken between words.
+func (c *Console) Tell(lines string) { _, _ = io.WriteString(hanging{c.Err, Width}, lines+"\n") }
+
 // Say prints a diagnostic on stderr.
 func (c *Console) Say(d protocol.Diagnostic) {
 	colour := map[protocol.Level]Colour{protocol.LevelInfo: Dim, protocol.LevelWarn: Yellow, protocol.LevelError: Red}[d.Level]
-	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(colour, string(d.Level)), Safe(Nearby(d).String()))
+	c.Tell(c.Paint(colour, string(d.Level)) + ": " + Safe(Nearby(d).String()))
 }
 
 // Warn prints a warning on stderr. Third-party arguments have to be safe already.
 func (c *Console) Warn(format string, args ...any) {
-	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Yellow, "warn"), fmt.Sprintf(format, args...))
+	c.Tell(c.Paint(Yellow, "warn") + ": " + fmt.Sprintf(format, args...))
 }
 
 // Info prints on stderr what a reader may want to know. Third-party arguments have to be
 // safe already.
 func (c *Console) Info(format string, args ...any) {
-	fmt.Fprintf(c.Err, "%s: %s\n", c.Paint(Dim, "info"), fmt.Sprintf(format, args...))
+	c.Tell(c.Paint(Dim, "info") + ": " + fmt.Sprintf(format, args...))
 }
 
 // Note prints on stderr how an import changes one entry of a file, or with dropped that
@@ -98,7 +101,7 @@ func (c *Console) Note(where string, dropped bool, message string) {
 	if dropped {
 		level, prefix = c.Paint(Yellow, "warn"), "left out: "
 	}
-	fmt.Fprintf(c.Err, "%s: %s: %s%s\n", level, Safe(where), prefix, Safe(message))
+	c.Tell(level + ": " + Safe(where) + ": " + prefix + Safe(message))
 }
 
 const (

@@ -14,7 +14,7 @@ func TestGrid(t *testing.T) {
 		want  []string
 	}{
 		{0, false, []string{"ID      WHAT", "longer  one two three four five six", "x", "a line of its own, and a long one"}},
-		{30, false, []string{"ID      WHAT", "longer  one two three four fi…", "x", "a line of its own, and a long…"}},
+		{30, false, []string{"ID      WHAT", "longer  one two three four…", "x", "a line of its own, and a long…"}},
 		{30, true, []string{"ID      WHAT", "longer  one two three four", "        five six", "x", "a line of its own, and a long", "one"}},
 	} {
 		if diff := cmp.Diff(test.want, Layout{Width: test.width, Fold: test.fold}.Grid(rows)); diff != "" {
@@ -28,7 +28,7 @@ func TestGridDropsColumns(t *testing.T) {
 	for width, want := range map[int][]string{
 		0:  {"ID   PID   STATE   NOTE", "kit  4711  failed  the process ended: exit status 3", "1 extension"},
 		45: {"ID   STATE   NOTE", "kit  failed  the process ended: exit status 3", "1 extension"},
-		30: {"ID   NOTE", "kit  the process ended: exit …", "1 extension"},
+		30: {"ID   NOTE", "kit  the process ended: exit…", "1 extension"},
 	} {
 		rows := [][]string{{"ID", "PID", "STATE", "NOTE"}, {"kit", "4711", "failed", "the process ended: exit status 3"}, {"1 extension"}}
 		if diff := cmp.Diff(want, Layout{Width: width, Drop: []string{"PID", "STATE", "NONE"}}.Grid(rows)); diff != "" {

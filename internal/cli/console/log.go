@@ -16,7 +16,7 @@ const Silent = slog.LevelError + 1
 func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, error) {
 	var handler slog.Handler
 	if cfg.Format == "text" || cfg.Format == "auto" && IsTerminal(c.Err) {
-		handler = tint.NewTextHandler(c.Err, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
+		handler = tint.NewTextHandler(hanging{c.Err, Width}, &tint.Options{Level: shown, NoColor: !c.ColoursOn(c.Err), TimeFormat: "15:04:05.000", ReplaceAttr: safeAttr})
 	} else {
 		handler = slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: shown})
 	}

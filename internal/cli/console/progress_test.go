@@ -32,7 +32,7 @@ func TestProgress(t *testing.T) {
 		stop()
 		stop()
 		plain := strings.ReplaceAll(out.String(), "\r\x1b[K", "|")
-		if diff := cmp.Diff(`|<starting \u00… (2s)>|<starting note… (3s)>|`, plain); diff != "" {
+		if diff := cmp.Diff(`|<starting… (2s)>|<starting… (3s)>|`, plain); diff != "" {
 			t.Error(diff)
 		}
 	})

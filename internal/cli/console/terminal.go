@@ -3,6 +3,7 @@ package console
 import (
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 )
@@ -57,6 +58,28 @@ func (c *Console) ColoursOn(w io.Writer) bool {
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// hanging breaks the lines that are written to a terminal as [Hang] does. Each Write has whole
+// lines.
+type hanging struct {
+	w     io.Writer
+	width func(w any) int
+}
+
+func (h hanging) Write(p []byte) (int, error) {
+	width := h.width(h.w)
+	if width == 0 {
+		return h.w.Write(p)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(p)) {
+		b.WriteString(strings.Join(Hang(strings.TrimSuffix(line, "\n"), width), "\n") + "\n")
+	}
+	if _, err := io.WriteString(h.w, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // Width is the number of columns of w; 0, no limit, when w is no terminal.

@@ -5,9 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -40,28 +42,64 @@ func escape(s, keep string, long func(r rune) string) string {
 // Invisible reports whether a terminal acts on r instead of showing it.
 func Invisible(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
-// Cut shortens s to n characters; n < 1 is no limit.
+// Cut shortens s to at most n characters, to whole words unless the last one is long; n < 1 is
+// no limit.
 func Cut(s string, n int) string {
 	r := []rune(s)
 	if n < 1 || len(r) <= n {
 		return s
 	}
-	return string(r[:n-1]) + "…"
+	end := n - 1
+	for i := end; i > max(n/2, end-longWord); i-- {
+		if r[i] == ' ' {
+			end = i
+			break
+		}
+	}
+	return strings.TrimRight(string(r[:end]), " ") + "…"
 }
 
-// Wrap breaks s between words into lines of at most n characters, longer ones only
-// for longer words; n < 1 is no limit.
+const longWord = 20
+
+// Hang is [Wrap] for a line of more than n characters, with an indent for what continues it.
+func Hang(line string, n int) []string {
+	if n < 1 || Columns(line) <= n {
+		return []string{line}
+	}
+	const hang = "    "
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	room := n - len(indent)
+	parts := wrap(line, room, max(room-len(hang), LeastRoom))
+	for i := 1; i < len(parts); i++ {
+		parts[i] = hang + indent + parts[i]
+	}
+	parts[0] = indent + parts[0]
+	return parts
+}
+
+// Columns is the number of characters of s without colours.
+func Columns(s string) int { return utf8.RuneCountInString(colours.ReplaceAllString(s, "")) }
+
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// Wrap breaks s between words into lines of at most n characters, colours apart, longer ones
+// only for longer words; n < 1 is no limit.
 func Wrap(s string, n int) []string {
 	if n < 1 {
 		return []string{s}
 	}
-	var lines []string
+	return wrap(s, n, n)
+}
+
+// wrap has a first line of another length than all others.
+func wrap(s string, first, others int) (lines []string) {
+	n := first
 	line, length := "", 0
 	for _, word := range strings.Fields(s) {
-		l := len([]rune(word))
+		l := Columns(word)
 		if length > 0 && length+1+l > n {
 			lines = append(lines, line)
-			line, length = "", 0
+			line, length, n = "", 0, others
 		}
 		if length > 0 {
 			line += " "

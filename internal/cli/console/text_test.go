@@ -27,6 +27,29 @@ func TestSafe(t *testing.T) {
 	}
 }
 
+// TestLinesAreBrokenBetweenWords: what a terminal shows of a long line ends with whole words, and
+// colours take no room.
+func TestLinesAreBrokenBetweenWords(t *testing.T) {
+	var out bytes.Buffer
+	terminal := hanging{&out, func(any) int { return 30 }}
+	if n, err := terminal.Write([]byte("short  line\n" + Yellow.Paint("WRN") + " the guardian ended, and another one takes its place\n  next: exthost restart a-long-extension\n")); n == 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	want := "short  line\n" + Yellow.Paint("WRN") + " the guardian ended, and\n    another one takes its\n    place\n  next: exthost restart\n      a-long-extension\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	for text, want := range map[string]string{
+		"no module named something":     "no module named…",
+		"no module named x y":           "no module named x y",
+		"/a/path/without/a/space/in/it": "/a/path/without/a/s…",
+	} {
+		if got := Cut(text, 20); got != want {
+			t.Errorf("Cut(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestFormsAreSafe: JSON and YAML say the same with and without what a terminal
 // acts on.
 func TestFormsAreSafe(t *testing.T) {

@@ -98,7 +98,7 @@ func PrintProblems(c *console.Console, s status.Status) {
 		}
 		c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + ", " + x.Reason})
 		for _, line := range console.LastWords(Evidence(x)) {
-			fmt.Fprintln(c.Err, console.Safe(line))
+			c.Tell(console.Safe(line))
 		}
 	}
 }

@@ -117,7 +117,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 // brokenConfig says why the configuration on disk is not in force.
 func brokenConfig(s status.Status, width int) (lines []string) {
 	for _, d := range hosts.BrokenConfig(s) {
-		lines = append(lines, console.Wrap(console.Safe("  "+console.Nearby(d).String()), width)...)
+		lines = append(lines, console.Hang(console.Safe("  "+console.Nearby(d).String()), width)...)
 	}
 	if lines == nil {
 		return nil

@@ -113,7 +113,7 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 			what += ", " + state
 		}
 	}
-	fmt.Fprintf(&g.b, "  %s %-*s  %-8s %-12s  %s\n", mark, g.longest, x.ID, x.Version, hosts.RunsAs(x), what)
+	g.item(mark, fmt.Sprintf("%-*s  %-8s %-12s  %s", g.longest, x.ID, x.Version, hosts.RunsAs(x), what))
 	if x.State == status.StateDisabled {
 		return
 	}
@@ -122,7 +122,9 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		g.text("      ", x.Reason)
 	}
 	for _, words := range console.LastWords(hosts.Evidence(x)) {
-		fmt.Fprintf(&g.b, "      %s\n", g.c.Paint(console.Dim, console.Cut(console.Safe(strings.TrimSpace(words)), g.width-6)))
+		for _, line := range console.Hang("      "+console.Cut(console.Safe(strings.TrimSpace(words)), maxWords), g.width) {
+			fmt.Fprintln(&g.b, g.c.Paint(console.Dim, line))
+		}
 	}
 	for _, d := range diags {
 		if !hosts.Concerns(d, x) || d.Level == protocol.LevelInfo {
@@ -142,6 +144,9 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "is given the secret "+name+", which its manifest asks for")
 	}
 }
+
+// maxWords bounds a line of what a failed process wrote.
+const maxWords = 240
 
 const (
 	manyTools = 50 // with more tools in all,
@@ -186,14 +191,21 @@ func fill(items []string, room int) int {
 
 // text writes a paragraph of third-party text behind a prefix, which may have colours.
 func (g *greeting) text(prefix, text string) {
-	columns := len([]rune(uncoloured.Replace(prefix)))
+	columns := console.Columns(prefix)
 	for _, line := range console.Wrap(console.Safe(text), g.width-columns) {
 		fmt.Fprintf(&g.b, "%s%s\n", prefix, line)
 		prefix = strings.Repeat(" ", columns)
 	}
 }
 
-var uncoloured = strings.NewReplacer("\x1b["+string(console.Yellow)+"m", "", "\x1b["+string(console.Red)+"m", "", "\x1b[0m", "")
+// item writes the line of an extension or a destination, in columns if they fit.
+func (g *greeting) item(mark, line string) {
+	if prefix := "  " + mark + " "; console.Columns(prefix+line) > g.width {
+		g.text(prefix, line)
+	} else {
+		g.b.WriteString(prefix + line + "\n")
+	}
+}
 
 // destinations has a line for each, with its address or the reason that it has none.
 func (g *greeting) destinations(s status.Status, f front) {
@@ -205,7 +217,7 @@ func (g *greeting) destinations(s status.Status, f front) {
 		case f.url == "":
 			mark, where = g.c.Paint(console.Yellow, "○"), "a destination, served over HTTP alone: exthost serve"
 		}
-		fmt.Fprintf(&g.b, "  %s %-*s  %-8s %s\n", mark, g.longest, d.ID, d.Transport, where)
+		g.item(mark, fmt.Sprintf("%-*s  %-8s %s", g.longest, d.ID, d.Transport, where))
 		if d.State == string(supervisor.Failed) {
 			g.text("      ", d.Reason)
 		}

@@ -48,7 +48,7 @@ func TestGreeting(t *testing.T) {
 		"extensions/many/plugin.toml":   many,
 		"extensions/gated/plugin.toml":  strings.Replace(kitManifest, `"kit"`, `"gated"`, 1) + "[requires]\nbins = [\"no-such-program\", \"no-other-program-either\"]\nhint = { no-such-program = \"apt install it\" }\n",
 		"extensions/crash/plugin.toml":  "[plugin]\nid = \"crash\"\nversion = \"0.1.0\"\n[capabilities]\ntools = [\"x\"]\n[transport]\nscript = \"main.sh\"\n",
-		"extensions/crash/main.sh":      "printf 'boom \\033[2J\\n' >&2\nexit 3\n",
+		"extensions/crash/main.sh":      "printf 'boom \\033[2J\\n' >&2\necho 'ModuleNotFoundError: No module named a_module_of_many_words, which this server needs' >&2\nexit 3\n",
 		"extensions/asleep/plugin.toml": strings.Replace(kitManifest, `"kit"`, `"asleep"`, 1),
 		"extensions/broken/plugin.toml": strings.Replace(kitManifest, `version`, `verison`, 1),
 	})
@@ -59,6 +59,9 @@ func TestGreeting(t *testing.T) {
 	}
 	if strings.Contains(got, "s3cret") {
 		t.Error("it shows the value of a secret")
+	}
+	if !strings.Contains(got, "\n      stderr: ModuleNotFoundError: No module named a_module_of_many_words,\n          which this server needs\n") {
+		t.Errorf("the last words are cut")
 	}
 	for line := range strings.Lines(got) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
