@@ -60,7 +60,7 @@ func TestGreeting(t *testing.T) {
 	if strings.Contains(got, "s3cret") {
 		t.Error("it shows the value of a secret")
 	}
-	if !strings.Contains(got, "\n      stderr: ModuleNotFoundError: No module named a_module_of_many_words,\n          which this server needs\n") {
+	if !strings.Contains(got, "\n      stderr: ModuleNotFoundError: No module named a_module_of_many_words, which\n          this server needs\n") {
 		t.Errorf("the last words are cut")
 	}
 	for line := range strings.Lines(got) {
