@@ -21,7 +21,7 @@ var house = map[string]struct {
 	"protocol":              {nil, "shared by host and authors, so it drags nothing in"},
 	"internal/inflight":     {nil, "counts any work"},
 	"internal/jsonrpc":      {[]string{"internal/rawjson"}, "knows none of our methods"},
-	"internal/process":      {nil, "process hygiene is not about extensions"},
+	"internal/process":      {[]string{"internal/redact"}, "process hygiene is not about extensions; a secret in the environment has a form"},
 	"internal/rawjson":      {nil, "edits bytes"},
 	"internal/nearest":      {nil, "compares words"},
 	"internal/display":      {nil, "shortens and cleans texts"},

@@ -35,8 +35,10 @@ type EnvReport struct {
 // last one counts), and a report about the variables of host.
 //
 // Variables that make programs load foreign code (LD_*, DYLD_*, NODE_OPTIONS, …) are
-// always withheld. Variables whose name looks like that of a secret, or whose value is a
-// URL with a password, are withheld unless Pass or Declared names them.
+// always withheld. Variables whose name looks like that of a secret, whose value has the form
+// of one, such as a token of a known issuer or a URL with a password, and those that give
+// access to the user's secrets, such as SSH_AUTH_SOCK, are withheld unless Pass or Declared
+// names them.
 func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	vars := parseEnv(host)
 	asked := names(p.Pass, p.Declared)
@@ -47,7 +49,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			delete(vars, key)
 			continue
 		}
-		secret := secretName(v.name()) || passwordURL(v.value())
+		secret := isSecret(v.name(), v.value()) || accessNames[v.name()]
 		pass := !codeInjection.MatchString(v.name()) && !denied[key] &&
 			(asked[key] || !secret && (p.Mode != "allowlist" || harmlessNames.MatchString(v.name())))
 		switch {

@@ -2,13 +2,13 @@ package process
 
 import (
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/redact"
 )
 
 var (
-	secretSuffix = regexp.MustCompile(`(?i)(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT|AUTH|APIKEY|BEARER|SESSION)$|_PWD$`)
-	secretPart   = regexp.MustCompile(`(?i)PASSWORD|SECRET|CREDENTIAL|PRIVATE_KEY`)
-
 	// codeInjection are variables that make programs that inherit them run foreign code.
 	codeInjection = regexp.MustCompile(`(?i)^(LD_.*|DYLD_.*|GLIBC_TUNABLES|GCONV_PATH` +
 		`|BASH_ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|ZDOTDIR` +
@@ -25,15 +25,49 @@ var (
 		`|(?i)^(SYSTEMROOT|SYSTEMDRIVE|WINDIR|COMSPEC|PATH|PATHEXT|TEMP|TMP|USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMFILES|PROGRAMDATA)$`)
 )
 
+// secretWords make a name that of a secret where they stand alone, as in API_KEY_PROD and
+// ACCESS_TOKEN_2. Plural and longer words name other things: MAX_TOKENS, KEYBOARD, AUTHOR.
+var secretWords = words("TOKEN KEY PASS PASSWD PASSPHRASE CREDS PAT AUTH AUTHORIZATION APIKEY BEARER SESSION JWT COOKIE MNEMONIC SK WEBHOOK")
+
+// secretParts do so anywhere.
+var secretParts = []string{"PASSWORD", "SECRET", "CREDENTIAL", "PRIVATE_KEY"}
+
+// accessNames are no secrets, but give access to those of the user: sockets of agents and of
+// the session bus, and files of credentials.
+var accessNames = words("SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS KUBECONFIG")
+
+func words(list string) map[string]bool {
+	set := make(map[string]bool)
+	for word := range strings.FieldsSeq(list) {
+		set[word] = true
+	}
+	return set
+}
+
 func secretName(name string) bool {
-	return secretSuffix.MatchString(name) || secretPart.MatchString(name)
+	if accessNames[name] || strings.HasPrefix(name, "XDG_SESSION_") { // which describes a login
+		return false
+	}
+	name = strings.ToUpper(name)
+	apart := func(r rune) bool { return r == '_' || '0' <= r && r <= '9' }
+	for word := range strings.FieldsFuncSeq(name, apart) {
+		if secretWords[word] {
+			return true
+		}
+	}
+	return strings.HasSuffix(name, "_PWD") || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// isSecret reports whether a variable is a secret: by its name, or by the form of its value.
+func isSecret(name, value string) bool {
+	return secretName(name) || passwordURL(value) || redact.HoldsSecret(value)
 }
 
 // Secrets returns the values in env that look like secrets by the rules of [Environ], and
 // so must not be shown.
 func Secrets(env []string) (values []string) {
 	for _, entry := range env {
-		if name, value, _ := strings.Cut(entry, "="); secretName(name) || passwordURL(value) {
+		if name, value, _ := strings.Cut(entry, "="); isSecret(name, value) {
 			values = append(values, value)
 		}
 	}

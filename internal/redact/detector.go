@@ -43,6 +43,21 @@ var Default = sync.OnceValue(func() *Detector {
 	return d
 })
 
+var secretsAlone = sync.OnceValue(func() *Detector {
+	d, err := NewDetector(Options{Rules: map[string]bool{"email": false, "card": false}})
+	if err != nil {
+		panic(err) // a test covers it
+	}
+	return d
+})
+
+// HoldsSecret reports whether a text holds a secret by its form. E-mail addresses and card
+// numbers are none.
+func HoldsSecret(text string) bool {
+	w := search{Detector: secretsAlone(), ctx: context.Background()}
+	return len(w.spans([]byte(text))) > 0
+}
+
 // RuleNames returns the valid keys of Options.Rules, sorted.
 func RuleNames() []string { return slices.Sorted(maps.Keys(rulesByID())) }
 
