@@ -28,11 +28,12 @@ func (l Layout) Colour(colour Colour, s string) string {
 	return l.Paint(colour, s)
 }
 
-// LeastRoom is the width of the last cell on a terminal that is too narrow, and
-// enoughRoom the width for which columns are dropped.
+// LeastRoom is the width of the last cell on a terminal that is too narrow, enoughRoom the
+// width for which columns are dropped, and hang the indent of a last cell below its row.
 const (
 	LeastRoom  = 10
 	enoughRoom = 30
+	hang       = 4
 )
 
 // Grid aligns rows in columns, made safe for a terminal. The first row may hold titles,
@@ -57,7 +58,7 @@ func (l Layout) dropColumns(rows [][]string) (widths []int) {
 	drop := l.Drop
 	for {
 		var last int
-		widths, last = measure(rows)
+		widths, last = l.measure(rows)
 		need := min(last, enoughRoom)
 		for _, w := range widths {
 			need += w + 2
@@ -76,14 +77,17 @@ func (l Layout) dropColumns(rows [][]string) (widths []int) {
 }
 
 // measure returns the widths of all columns but the last cells, and that of the widest
-// last cell of a whole row.
-func measure(rows [][]string) (widths []int, last int) {
+// last cell of a whole row. One long name does not move the cells of all others: where
+// cells are folded, a column has at most a third of the terminal.
+func (l Layout) measure(rows [][]string) (widths []int, last int) {
 	for _, row := range rows {
 		for j, cell := range row[:max(len(row)-1, 0)] {
 			if j == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[j] = max(widths[j], len([]rune(cell)))
+			if w := len([]rune(cell)); !l.Fold || l.Width == 0 || w <= l.Width/3 {
+				widths[j] = max(widths[j], w)
+			}
 		}
 		if len(row) > 1 {
 			last = max(last, len([]rune(row[len(row)-1])))
@@ -109,15 +113,20 @@ func (l Layout) lines(row []string, widths []int, titles bool) []string {
 	var b strings.Builder
 	indent := 0
 	for j, cell := range row[:len(row)-1] {
-		b.WriteString(paint(cell) + strings.Repeat(" ", widths[j]-len([]rune(cell))+2))
-		indent += widths[j] + 2
+		width := max(widths[j], len([]rune(cell)))
+		b.WriteString(paint(cell) + strings.Repeat(" ", width-len([]rune(cell))+2))
+		indent += width + 2
 	}
 	last, room := row[len(row)-1], 0
 	if l.Width > 0 {
 		room = max(l.Width-indent, LeastRoom)
 	}
 	parts := []string{Cut(last, room)}
-	if l.Fold {
+	switch {
+	case l.Fold && len(row) > 1 && room < min(enoughRoom, l.Width/2) && len([]rune(last)) > room:
+		indent = hang // below, where there is room
+		parts = append([]string{""}, Wrap(last, max(l.Width-hang, LeastRoom))...)
+	case l.Fold:
 		parts = Wrap(last, room)
 	}
 	lines := make([]string, len(parts))

@@ -23,6 +23,18 @@ func TestGrid(t *testing.T) {
 	}
 }
 
+// One long name leaves its own row alone no room: its last cell has the width of the
+// terminal below.
+func TestGridWithALongName(t *testing.T) {
+	rows := [][]string{{"ID", "WHAT"}, {"an-extension-with-a-long-name", "one two three four"}, {"calc", "five six seven eight nine ten eleven"}}
+	want := []string{
+		"ID    WHAT", "an-extension-with-a-long-name", "    one two three four", "calc  five six seven eight nine ten", "      eleven",
+	}
+	if diff := cmp.Diff(want, Layout{Width: 40, Fold: true}.Grid(rows)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestGridDropsColumns: a narrow terminal lacks columns before its last cell is cut.
 func TestGridDropsColumns(t *testing.T) {
 	for width, want := range map[int][]string{

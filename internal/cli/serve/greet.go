@@ -24,10 +24,10 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	g := greeting{c: c, width: min(cmp.Or(console.Width(c.Err), 80), 120), brief: len(h.Tools().Entries()) > manyTools}
 	fmt.Fprintf(&g.b, "%s %s\n\n", c.Paint(console.Bold, "exthost"), s.Version)
 	for _, x := range s.Extensions {
-		g.longest = max(g.longest, len(x.ID))
+		g.longest = max(g.longest, min(len(x.ID), alignedID))
 	}
 	for _, d := range s.Destinations {
-		g.longest = max(g.longest, len(d.ID))
+		g.longest = max(g.longest, min(len(d.ID), alignedID))
 	}
 	for _, x := range s.Extensions {
 		g.extension(x, h.Tools().Extension(x.ID), s.Diagnostics)
@@ -43,12 +43,15 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	_, _ = c.Err.Write(g.b.Bytes()) // in one write, so that no log line comes between
 }
 
+// alignedID is the length of the longest id that moves the columns of all others.
+const alignedID = 24
+
 // greeting is the text of greet while it is put together.
 type greeting struct {
 	c       *console.Console
 	b       bytes.Buffer
 	width   int
-	longest int  // length of an id
+	longest int  // length of an id that is aligned
 	brief   bool // shows only some tools of each extension
 }
 
