@@ -91,7 +91,7 @@ func denialReason(what, by, reason string) string {
 		what += " by " + by
 	}
 	if reason != "" {
-		what += ": " + reason
+		return reason + "; " + what
 	}
 	return what
 }

@@ -47,8 +47,8 @@ func TestApprovalRequests(t *testing.T) {
 		text     string
 	}{
 		{"yes", ask, after(59*time.Minute, true), 59 * time.Minute, approved, ""},
-		{"no", ask, after(59*time.Minute, false), 59 * time.Minute, denied(governance.CodeApprovalDenied, "grace"), "policy money: it was not approved by grace: it costs 5 €"},
-		{"too late", ask, after(61*time.Minute, true), time.Hour, denied(governance.CodeApprovalExpired, ""), "nobody approved it within 1h0m0s: it costs 5 €"},
+		{"no", ask, after(59*time.Minute, false), 59 * time.Minute, denied(governance.CodeApprovalDenied, "grace"), "policy money: it costs 5 €; it was not approved by grace"},
+		{"too late", ask, after(61*time.Minute, true), time.Hour, denied(governance.CodeApprovalExpired, ""), "policy money: it costs 5 €; nobody approved it within 1h0m0s"},
 		{"the default expiry", short, after(6*time.Minute, true), 5 * time.Minute, denied(governance.CodeApprovalExpired, ""), "within 5m0s"},
 		{"nobody", ask, nil, 0, denied(governance.CodeApprovalUnavailable, ""), "there is nobody to ask"},
 		{"no answer", ask, approverFunc(func(context.Context, *governance.Exchange, governance.ApprovalRequest) (bool, string, error) {

@@ -87,7 +87,7 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		state = "its caller has gone, and may come again"
 	}
 	lines := []string{
-		fmt.Sprintf("%s  %s, caller %q, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), q.Caller, q.Policy, q.Reason),
+		fmt.Sprintf("%s  %s, %s, policy %s: %s", q.ID, cmp.Or(q.Tool, q.Method), caller(q.Caller), q.Policy, q.Reason),
 		"  " + q.Arguments,
 		fmt.Sprintf("  asked %s ago, %s to answer; %s", console.Span(now.Sub(q.Since).Truncate(time.Second)), console.Span(max(0, q.Expires.Sub(now)).Truncate(time.Second)), state),
 	}
@@ -95,6 +95,14 @@ func approvalRequestLines(q exthost.ApprovalRequest, now time.Time) []string {
 		lines[i] = console.Safe(lines[i])
 	}
 	return lines
+}
+
+// caller names a caller; most have no name.
+func caller(name string) string {
+	if name == "" {
+		return "anonymous caller"
+	}
+	return fmt.Sprintf("caller %q", name)
 }
 
 func answer(ctx context.Context, c *console.Console, r *hosts.Running, id, verb, reason string) error {

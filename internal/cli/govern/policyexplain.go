@@ -157,7 +157,7 @@ func subject(t exthost.Trace) []string {
 	} else if t.Extension != "" {
 		list = append(list, "extension "+t.Extension)
 	}
-	list = append(list, fmt.Sprintf("caller %q", t.Caller))
+	list = append(list, caller(t.Caller))
 	if t.Session != "" {
 		list = append(list, "session "+t.Session)
 	}
