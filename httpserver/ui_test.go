@@ -124,6 +124,11 @@ func TestDashboard(t *testing.T) {
 			return 0;
 		})`)
 		b.await(`document.querySelector(".tile .line").getAttribute("d").split("L").length > 100 && document.querySelector(".chart .bars").getAttribute("d").split("M").length > 30 && [...document.querySelectorAll(".chart .line")].every((n) => n.getAttribute("d").split("L").length > 20)`)
+		for _, tile := range []string{"In flight", "Memory"} { // the curve leads to what is now, although the latest minute has no sample
+			if got := b.eval(`[...document.querySelectorAll(".tile")].find((n) => n.innerText.includes("` + tile + `")).querySelector(".line").getAttribute("d").split("M").at(-1).split("L").length`); got < "3" {
+				t.Errorf("%s: what is now stands apart from the curve", tile)
+			}
+		}
 		b.shoot("overview-light")
 		b.look(1280, 1400, "light")
 		b.shoot("overview-1280")
@@ -349,12 +354,60 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	b.look(1440, 900, "light")
 	b.open("http://" + addr + "/ui/#token=operators-own")
 	b.await(`document.querySelector(".phase").textContent === "live" && document.querySelector(".overview").innerText.includes("exthost init NAME")`)
+	if got := b.eval(`[...document.querySelectorAll(".chart, .tile .line[d^=M]")].filter((n) => n.getClientRects().length).length`); got > "2" {
+		t.Errorf("%s charts and curves of a host without extensions, want at most those of what is in flight and of memory", got)
+	}
 	b.shoot("empty-overview")
 	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host"} {
 		b.eval(`location.hash = "#/` + view + `"`)
 		b.await(`document.querySelector("main .empty:not([hidden])") !== null`)
 		b.shoot("empty-" + view)
 	}
+	if len(b.said) > 0 {
+		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
+	}
+}
+
+// The errors of a file are one problem, also of a file whose earlier version runs; calls that
+// fail one after another are a problem; a past fault can be dismissed.
+func TestDashboardOfFaults(t *testing.T) {
+	dir := t.TempDir()
+	const works = "[plugin]\nid = \"works\"\nversion = \"1.0.0\"\n[transport]\nkind = \"exec\"\ncommand = \"false\"\n[[tools]]\nname = \"fail\"\ndescription = \"Fails.\"\ncommand = [\"false\"]\n"
+	writeManifest(t, dir, "works", works)
+	writeManifest(t, dir, "never", "[plugin]\nid = \"never\"\nversoin = \"1.0.0\"\n[transport]\ncomand = \"sh\"\n")
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{dir}
+	h := openHost(t, cfg, exthost.Options{})
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	writeManifest(t, dir, "works", strings.Replace(works, "version", "versoin", 1))
+	if _, err := h.Admin().Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := h.Call(t.Context(), "ext_works_fail", nil); err == nil {
+			t.Fatal("false succeeds")
+		}
+	}
+	b := openBrowser(t)
+	b.look(1440, 900, "light")
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	row := func(words ...string) string {
+		text := `(n) => true`
+		for _, word := range words {
+			text += fmt.Sprintf(` && n.innerText.includes(%q)`, word)
+		}
+		return `[...document.querySelectorAll(".trouble")].filter(` + text + `)`
+	}
+	b.await(row("manifest invalid", "never", "plugin.toml:3:1", "plugin.toml:5:1", "did you mean") + `.length === 1`)
+	b.await(row("manifest invalid", "works", "versoin", "The build before it runs.") + `.length === 1`)
+	b.await(row("manifest invalid") + `.length === 2`)
+	b.await(row("calls fail", "ext_works_fail: exit status 1", "3 calls in a row", "exthost logs works") + `.length === 1`)
+	b.shoot("faults")
+	b.eval(row("calls fail") + `[0].querySelector("button").focus()`)
+	b.press("Enter", "\r")
+	b.await(row("calls fail") + `.length === 0`)
+	_, _ = h.Call(t.Context(), "ext_works_fail", nil) // a new fault is shown
+	b.await(row("calls fail", "4 calls in a row") + `.length === 1`)
 	if len(b.said) > 0 {
 		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
 	}

@@ -5,7 +5,7 @@ import { approvals } from "./approvals.js";
 import { calls } from "./calls.js";
 import { el, setAttr, put, setText } from "./dom.js";
 import { extensions } from "./extensions.js";
-import { count, since } from "./format.js";
+import { count, plural, since } from "./format.js";
 import { governance } from "./governance.js";
 import { host } from "./host.js";
 import { logs } from "./logs.js";
@@ -76,7 +76,7 @@ function render() {
   if (s) {
     const run = s.runs.filter((x) => x.state === "ready" || x.state === "idle").length;
     const wanted = s.runs.filter((x) => x.state !== "disabled").length;
-    setText(facts, `${s.version} · up ${since(s.host?.started_at)} · ${run} of ${wanted} extensions · ${count(store.tools.length)} tools`);
+    setText(facts, `${run} of ${plural(wanted, "extension")} · ${plural(store.tools.length, "tool")} · up ${since(s.host?.started_at)} · ${s.version}`);
     document.title = `${run < wanted ? `${wanted - run} down · ` : ""}exthost`;
     setBadge("extensions", wanted - run, "bad");
     setBadge("approvals", store.approvals.length, "ask");
@@ -147,7 +147,7 @@ function help() {
 
 /** step moves the focus by a number of rows of the view. */
 function step(by) {
-  const rows = [...content.querySelectorAll("tbody a, .trouble .title, .card, .stages .policy a")].filter((n) => n.offsetParent);
+  const rows = [...content.querySelectorAll("tbody a, .trouble a.title, .card")].filter((n) => n.offsetParent);
   if (!rows.length) return;
   const i = rows.indexOf(document.activeElement);
   rows[i < 0 ? 0 : Math.max(0, Math.min(rows.length - 1, i + by))].focus();

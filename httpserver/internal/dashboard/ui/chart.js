@@ -17,7 +17,7 @@ export function curve(label, { fill = true } = {}) {
       const max = top ?? Math.max(...values.filter((v) => v !== null), 0);
       const apart = WIDTH / Math.max(values.length - 1, FEWEST);
       const points = values.map((v, i) => v === null ? null : [WIDTH - (values.length - 1 - i) * apart, HEIGHT - 2 - (max ? v / max : 0) * (HEIGHT - 5)]);
-      setAttr(line, "d", path(points));
+      setAttr(line, "d", path(points, [-apart, 0]));
       if (area) setAttr(area, "d", filled(points));
     },
   };
@@ -35,7 +35,8 @@ function runs(points) {
   return out.filter((run) => run.length);
 }
 
-const path = (points) => runs(points).map((run) => "M" + (run.length === 1 ? [run[0], [run[0][0] + 0.5, run[0][1]]] : run).map(at).join("L")).join("");
+/** path draws a line through points; one between gaps is a dash, from and to these distances. */
+const path = (points, dash) => runs(points).map((run) => "M" + (run.length === 1 ? dash.map((d) => [run[0][0] + d, run[0][1]]) : run).map(at).join("L")).join("");
 
 const filled = (points) => runs(points).map((run) => `M${run[0][0].toFixed(1)} ${HEIGHT}L${run.map(at).join("L")}L${run.at(-1)[0].toFixed(1)} ${HEIGHT}Z`).join("");
 
@@ -56,13 +57,13 @@ export function hourChart(kinds, { stacked = false, scale = String } = {}) {
     draw(minutes, summary) {
       const sum = (m) => kinds.reduce((n, [key]) => n + (m[key] ?? 0), 0);
       const max = nice(Math.max(...minutes.filter(Boolean).map((m) => (stacked ? sum(m) : Math.max(...kinds.map(([key]) => m[key] ?? 0)))), 0));
-      put(high, scale(max));
-      put(half, scale(max / 2));
+      put(high, max ? scale(max) : "");
+      put(half, max ? scale(max / 2) : "");
       setAttr(plot, "aria-label", summary);
       const now = Date.now();
       put(times, ...[60, 45, 30, 15, 0].map((ago) => el("span", {}, clock(new Date(now - ago * 60_000).toISOString()).slice(0, 5))));
       const base = minutes.map(() => 0);
-      kinds.forEach(([key], n) => setAttr(paths[n], "d", stacked ? bars(minutes, key, base, max) : path(minutes.map((m, i) => (m?.[key] === undefined ? null : [i + 0.5, 100 - (99 * m[key]) / max])))));
+      kinds.forEach(([key], n) => setAttr(paths[n], "d", stacked ? bars(minutes, key, base, max) : path(minutes.map((m, i) => (m?.[key] === undefined ? null : [i + 0.5, 100 - (99 * m[key]) / (max || 1)])), [-0.5, 0.5])));
     },
   };
 }
@@ -74,9 +75,9 @@ const bars = (minutes, key, base, max) => minutes.map((m, i) => {
   return value ? `M${i + 0.1} ${(100 - (99 * from) / max).toFixed(2)}V${(100 - (99 * base[i]) / max).toFixed(2)}h.8V${(100 - (99 * from) / max).toFixed(2)}Z` : "";
 }).join("");
 
-/** nice rounds up to 1, 2 or 5 times a power of ten. */
+/** nice rounds up to a multiple of a power of ten whose half is round too. */
 function nice(n) {
-  if (!n) return 1;
+  if (!n) return 0;
   const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 5, 10].map((f) => f * power).find((v) => v >= n);
+  return [1, 2, 4, 6, 8, 10].map((f) => f * power).find((v) => v >= n);
 }

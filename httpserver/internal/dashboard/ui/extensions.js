@@ -161,8 +161,8 @@ function crashDetails(x) {
   const e = evidence(x);
   return [
     x.last_crash ? el("h3", {}, "Last crash") : e ? el("h3", {}, "Last exit") : null,
-    x.last_crash ? facts([["when", `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash.reason]]) : null,
-    e ? facts([["exit", e.signal || (e.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
+    x.last_crash || e ? facts([["when", x.last_crash && `${clock(x.last_crash.time)}, ${since(x.last_crash.time)} ago`], ["why", x.last_crash?.reason !== x.reason && x.last_crash?.reason],
+      ["exit", e?.signal || (e?.exit_code !== undefined ? `code ${e.exit_code}` : "")]]) : null,
     e?.stderr?.length ? block("Last output", e.stderr.join("\n")).node : null,
   ];
 }

@@ -2,11 +2,11 @@
 
 import { el, put, setText, Rows } from "./dom.js";
 import { curve, hourChart } from "./chart.js";
-import { bytes, clock, count, duration, json, percent, retryText } from "./format.js";
-import { action, badge, empty, stateTone, outcomeTone, panel, stateBadge } from "./parts.js";
-import { byUrgency, evidence, extensionTable } from "./extensions.js";
-import { busy, failed, memory, serves } from "./store.js";
-import { post } from "./api.js";
+import { bytes, clock, count, duration, percent } from "./format.js";
+import { empty, outcomeTone, panel } from "./parts.js";
+import { byUrgency, extensionTable } from "./extensions.js";
+import { busy, failed, memory } from "./store.js";
+import { trouble, troublesOf } from "./troubles.js";
 
 export function overview(nav) {
   const tiles = {
@@ -17,9 +17,9 @@ export function overview(nav) {
   const attention = panel("Needs attention");
   const troubles = new Rows(attention.body, trouble);
   const table = extensionTable(nav, { brief: true });
-  const hour = hourChart([["good", "answered", "good"], ["tool_errors", "errors of tools", "busy"], ["errors", "failed", "bad"], ["denied", "denied", "ask"]], { stacked: true, scale: (n) => count(n) });
+  const hour = hourChart([["good", "answered", "good"], ["tool_errors", "errors of tools", "busy"], ["errors", "failed", "bad"], ["denied", "denied", "ask"]], { stacked: true, scale: whole });
   const took = hourChart([["p95", "p95", "warn"], ["p50", "p50", "good"]], { scale: duration });
-  const inFlight = hourChart([["busy", "highest of each minute", "busy"]], { scale: count });
+  const inFlight = hourChart([["busy", "highest of each minute", "busy"]], { scale: whole });
   const used = hourChart([["memory", "host and all processes", "good"]], { scale: bytes });
   const charts = el("div.split.even", {}, panel("Calls per minute, last hour", hour.node).node, panel("Latency, last hour", took.node).node,
     panel("In flight and queued, last hour", inFlight.node).node, panel("Memory, last hour", used.node).node);
@@ -43,7 +43,7 @@ export function overview(nav) {
       tiles.p95.update(duration(latest(s.curves.p95)), s.curves.p95);
       const minutes = minutesOf(s.history), lately = total(minutes.slice(-5)), all = totals(s.status.runs);
       for (const key of ["denied", "errors", "tool_errors"]) {
-        tiles[key].update(percent(lately[key], lately.calls), minutes.slice(-30).map((m) => (m?.calls ? m[key] / m.calls : 0)), 1, `of 5 min, ${count(all[key])} in all`);
+        tiles[key].update(percent(lately[key], lately.calls), minutes.slice(-30).map((m) => m && (m.calls ? m[key] / m.calls : 0)), 1, `of 5 min, ${count(all[key])} in all`);
         tiles[key].node.dataset.tone = lately[key] > 0.05 * lately.calls ? "bad" : "";
       }
       hour.draw(minutes, `${count(total(minutes).calls)} calls in the last hour, ${count(total(minutes).denied)} denied`);
@@ -53,14 +53,14 @@ export function overview(nav) {
       inFlight.draw(minutes, `${count(now.busy)} calls in flight and queued`);
       used.draw(minutes, `${bytes(now.memory)} in all`);
       for (const [key, text] of [["busy", count], ["memory", bytes]]) {
-        tiles[key].update(text(now[key]), [...minutes.slice(-30).map((m) => m?.[key] ?? null), now[key]]);
+        tiles[key].update(text(now[key]), [...minutes.slice(-30, -1).map((m) => m?.[key] ?? null), now[key]]);
       }
       tiles.tools.update(count(s.tools.length), null, null, `~${count(s.tools.reduce((n, t) => n + t.tokens, 0))} tokens`);
       const list = troublesOf(s);
       troubles.update(list, (t) => t.key);
       attention.node.hidden = !list.length;
       table.update(s, byUrgency(s.status.runs).slice(0, 12));
-      table.node.hidden = !s.status.runs.length;
+      table.node.hidden = charts.hidden = !s.status.runs.length;
       bare.hidden = s.status.runs.length > 0;
       calls.update(s.calls.slice(0, 14), (c) => c.key);
       quiet.hidden = s.calls.length > 0;
@@ -90,6 +90,9 @@ function minutesOf(history) {
 
 const total = (minutes) => Object.fromEntries(counted.map((key) => [key, minutes.reduce((n, m) => n + (m?.[key] ?? 0), 0)]));
 
+/** whole formats the marks of a scale that counts: between two numbers it has none. */
+const whole = (n) => (Number.isInteger(n) ? count(n) : "");
+
 const rate = (n) => (n === undefined ? "–" : n >= 100 ? count(Math.round(n)) : n.toFixed(1).replace(/\.0$/, ""));
 const latest = (curve) => curve.findLast((v) => v !== null);
 
@@ -103,75 +106,6 @@ function tile(name, unit, curved = true) {
       setText(value, text);
       if (noteText) setText(note, noteText);
       if (values) line.draw(values, top ?? undefined);
-    },
-  };
-}
-
-const urgency = { ask: 0, bad: 1, busy: 2, warn: 3 };
-const RECENT = 5 * 60_000; // for which a crash is shown after the extension runs again
-
-/** ended names the way in which the run of an extension ended; the host's own replacement of a stuck process needs no attention. */
-const ended = (x) => (x.last_crash.kind === "overloaded" ? "" : ["http", "sse"].includes(x.transport) ? "disconnected" : x.last_crash.pid ? "crashed" : "did not start");
-
-/** troublesOf returns all problems and pending approvals, the most urgent first. */
-function troublesOf(s) {
-  const list = s.approvals.map((q) => ({
-    key: "q" + q.id, tone: "ask", word: "waits", title: q.tool || q.method, text: `${q.policy} asks: ${q.reason}`, said: [json(q.arguments)], href: "#/approvals", next: `exthost approve ${q.id}`, asks: q.id,
-  }));
-  for (const x of [...s.status.runs, ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process)]) list.push(...troublesWith(x, s));
-  const workers = new Set([...s.status.runs.map((x) => x.id), ...(s.status.policies ?? []).filter((p) => p.process).map((p) => p.process.id)]);
-  for (const d of s.status.diagnostics.filter((d) => d.level === "error" && !workers.has(d.extension))) {
-    const config = d.code === "config_invalid" && !d.extension, path = d.path ?? "";
-    const place = d.line ? `${path}:${d.line}: ` : config && path ? `${path}: ` : "";
-    list.push({ key: "d" + path + d.message, tone: "bad", word: config ? "not in force" : d.code.replaceAll("_", " "),
-      title: config ? "configuration" : d.extension || path.split(/[\\/]/).slice(-2)[0] || d.code,
-      text: place + d.message + (d.hint ? ` → ${d.hint}` : "") + (config ? "; the configuration before it stays in force" : ""), next: config ? "exthost reload" : "exthost validate" });
-  }
-  for (const p of s.status.policies ?? []) for (const d of p.diagnostics ?? []) {
-    list.push({ key: "p" + p.name + d.message, tone: "warn", word: "without effect", title: p.name, href: "#/governance", text: d.message + (d.hint ? ` → ${d.hint}` : ""), next: "exthost policy list" });
-  }
-  return list.sort((a, b) => urgency[a.tone] - urgency[b.tone]);
-}
-
-/** troublesWith returns the problems of an extension, each with reason, last output and next step. */
-function troublesWith(x, s) {
-  const about = { title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}` };
-  const list = [];
-  if (!["ready", "idle", "disabled"].includes(x.state)) {
-    const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
-    const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
-    list.push({ ...about, key: "x" + x.id, state: x.state, tone: stateTone[x.state] in urgency ? stateTone[x.state] : "warn", said: evidence(x)?.stderr,
-      text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint ? ` → ${hint}` : ""),
-      next: x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
-  } else if (x.last_crash && ended(x) && Date.now() - Date.parse(x.last_crash.time) < RECENT) {
-    list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: ended(x), said: evidence(x)?.stderr, next: `exthost logs ${x.id}`,
-      text: `${x.last_crash.reason}; at ${clock(x.last_crash.time)}, and ${x.state} again` });
-  }
-  const open = (x.instances ?? []).find((i) => i.breaker && i.breaker !== "closed");
-  if (open) list.push({ ...about, key: "b" + x.id, tone: "bad", word: `breaker ${open.breaker.replace("_", " ")}`, next: `exthost logs ${x.id}`, restart: x.id,
-    text: (open.reason || x.reason || "calls fail one after another") + (open.next_probe ? `; next probe at ${clock(open.next_probe)}` : "") });
-  return list;
-}
-
-function trouble(t) {
-  const mark = t.state ? stateBadge() : badge(() => t.tone);
-  const text = el("span"), said = el("code.said", { hidden: true }), next = el("code.next", { title: "the command to run next" });
-  const title = t.href ? el("a.title", { href: t.href }, t.title) : el("span.title", {}, t.title);
-  const restart = t.restart && serves("post", "/extensions/{id}/restart")
-    ? action("Restart", () => post(`/extensions/${encodeURIComponent(t.restart)}/restart`)) : null;
-  const path = `/approvals/${encodeURIComponent(t.asks)}`;
-  const answers = t.asks && serves("post", "/approvals/{id}/approve")
-    ? [action("Approve", () => post(path + "/approve"), { tone: "good", confirm: "Really approve?" }), action("Deny", () => post(path + "/deny", {}), { tone: "bad" })] : null;
-  return {
-    node: el("div.trouble", {}, mark.node, title, el("span.text", {}, text, said), el("span.do", {}, next, restart, answers)),
-    update(now) {
-      mark.update(now.state ?? now.word);
-      setText(text, now.text);
-      const last = (now.said ?? []).filter((line) => line && !/^npm (notice|warn)|A complete log of this run can be found in/.test(line)).slice(-2).join("\n").slice(0, 400);
-      setText(said, last);
-      said.hidden = !last;
-      setText(next, now.next ?? "");
-      next.hidden = !now.next;
     },
   };
 }
