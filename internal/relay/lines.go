@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"runtime"
+	"time"
 )
 
 const (
@@ -21,7 +22,8 @@ type lineReader struct {
 	rest int // buf[:rest] is read and not returned
 	done int // bytes of the piece returned last, at the beginning of buf
 	err  error
-	long bool // the piece returned last ended within a long line
+	long bool      // the piece returned last ended within a long line
+	last time.Time // of yield
 	// keepsEnd has next return a last line without its end; else such a line is dropped,
 	// unless its beginning was passed on.
 	keepsEnd bool
@@ -52,12 +54,20 @@ func (l *lineReader) next() ([]byte, error) {
 		if l.rest == len(l.buf) {
 			l.buf = append(l.buf, make([]byte, len(l.buf))...)
 		}
-		// A goroutine that does nothing but block in system calls is never scheduled, and the
-		// Go runtime takes the processor from one that was not for 10 ms: it would wake threads
-		// during every read.
-		runtime.Gosched()
+		l.yield()
 		var n int
 		n, l.err = l.r.Read(l.buf[l.rest:])
 		l.rest += n
+	}
+}
+
+// yield has the goroutine scheduled every 5 ms. One that does nothing but block in system
+// calls never is, and the Go runtime takes the processor from one that was not for 10 ms: it
+// would wake threads during every read. To be scheduled wakes one too, so that is not done
+// for every piece.
+func (l *lineReader) yield() {
+	if now := time.Now(); now.Sub(l.last) > 5*time.Millisecond {
+		l.last = now
+		runtime.Gosched()
 	}
 }
