@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -77,15 +75,10 @@ func TestServerElsewhereIsAnExtension(t *testing.T) {
 func TestTokenFileIsASecret(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(token string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f := newFolder(t).add("remote", fmt.Sprintf("[transport]\nurl = %q\ntoken_file = \"token\"\n", server.URL))
+	write := func(token string) { f.write("remote/token", token+"\n") }
 	write("f1rst-s3cr3t")
-	h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nurl = %q\ntoken_file = %q\n", server.URL, file)).open(exthost.Options{})
+	h := f.open(exthost.Options{})
 	shown := func(secret string) {
 		t.Helper()
 		if s := statusOf(t, h, "remote"); !strings.Contains(s.Reason, "401") || strings.Contains(s.Reason, secret) {

@@ -136,6 +136,8 @@ func TestRules(t *testing.T) {
 		{"no capabilities", head + "[transport]\ncommand = \"x\"\n", "[capabilities] is missing"},
 		{"empty capabilities", head + "[capabilities]\ntools = []\n[transport]\ncommand = \"x\"\n", "p:4:2: "},
 		{"command and script", stdio + "script = \"x.py\"\n", "command and script exclude each other"},
+		{"another's file as a token", head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = \"../../.ssh/id_ed25519\"\n", "transport.token_file is not below the extension's directory"},
+		{"an absolute file as a token", head + "[transport]\nkind = \"http\"\nurl = \"https://example.com\"\ntoken_file = \"/etc/shadow\"\n", "transport.token_file is not below the extension's directory"},
 		{"all three", stdio + "cmd = [\"x\"]\nscript = \"x.py\"\n", "command and cmd and script exclude each other"},
 		{"none of them", head + caps + "[transport]\nkind = \"stdio\"\n", "needs one of command, cmd and script"},
 		{"args beside cmd", head + caps + "[transport]\ncmd = [\"x\"]\nargs = [\"y\"]\n", "args has no place"},

@@ -75,8 +75,13 @@ func (v *validator) token() {
 				"transport.token_env names a variable that requires.env does not")
 		}
 	}
-	if v.stated("transport.token_file") && (t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0)) {
+	switch {
+	case !v.stated("transport.token_file"):
+	case t.TokenFile == "" || strings.ContainsRune(t.TokenFile, 0):
 		v.errorf("transport.token_file", "", "transport.token_file names no file")
+	case !filepath.IsLocal(t.TokenFile): // its content goes to a server that the manifest chooses
+		v.errorf("transport.token_file", "state token_env, and the file in extensions.entries."+v.m.Plugin.ID+".env_file of the host's configuration",
+			"transport.token_file is not below the extension's directory")
 	}
 	for name := range t.Headers {
 		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {

@@ -83,22 +83,18 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 		}
 		o.Token = func() (string, error) { return token, nil }
 	case t.TokenFile != "":
-		path := t.TokenFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(s.Dir, path)
-		}
-		o.Token = tokenFile(path, s.Secret)
+		o.Token = tokenFile(s.Dir, t.TokenFile, s.Secret)
 	}
 	return o, nil
 }
 
 // tokenFile returns a function that reads the token for each request and calls tell with
 // each new token.
-func tokenFile(path string, tell func(string)) func() (string, error) {
+func tokenFile(dir, name string, tell func(string)) func() (string, error) {
 	var mu sync.Mutex
 	last := ""
 	return func() (string, error) {
-		token, err := readToken(path)
+		token, err := readToken(dir, name)
 		if err != nil || tell == nil {
 			return token, err
 		}
@@ -116,16 +112,23 @@ func tokenFile(path string, tell func(string)) func() (string, error) {
 // maxToken is the largest size of a token file in bytes.
 const maxToken = 64 << 10
 
-// readToken reads the bearer token. It is not cached, because its issuer may replace it.
-func readToken(path string) (string, error) {
-	info, err := os.Stat(path)
+// readToken reads the bearer token. It is not cached, because its issuer may replace it. A
+// link that leaves dir is not followed: the token goes to a server that the manifest chooses.
+func readToken(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %w", err)
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
 	switch {
 	case err != nil:
 		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxToken:
 		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s is no file of at most %d bytes", path, maxToken)
 	}
-	text, err := os.ReadFile(path)
+	text, err := root.ReadFile(name)
 	token := strings.TrimSpace(string(text))
 	if err != nil || token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "", protocol.Errorf(protocol.ManifestInvalid, "transport.token_file: %s holds no token: one word of plain characters is expected", path)

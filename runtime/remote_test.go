@@ -5,6 +5,7 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -110,12 +111,13 @@ func TestRemoteCredentials(t *testing.T) {
 		seen.Store(&r.Header)
 		inner.ServeHTTP(w, r)
 	}))
-	file := filepath.Join(t.TempDir(), "token")
+	s := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)
+	s.Dir = t.TempDir()
+	file := filepath.Join(s.Dir, "token")
 	if err := os.WriteFile(file, []byte("first\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)
-	s.Manifest.Transport.TokenFile = file
+	s.Manifest.Transport.TokenFile = "token"
 	s.Manifest.Transport.Headers = map[string]string{"X-Team": "blue"}
 	r := start(t, s)
 	if h := *seen.Load(); h.Get("Authorization") != "Bearer first" || h.Get("X-Team") != "blue" {
@@ -131,6 +133,12 @@ func TestRemoteCredentials(t *testing.T) {
 		t.Errorf("headers after the token was replaced: %v", h)
 	}
 	r.stop()
+
+	other := filepath.Join(t.TempDir(), "id_ed25519")
+	if err := errors.Join(os.WriteFile(other, []byte("key-of-the-user"), 0o600), os.Remove(file), os.Symlink(other, file)); err != nil {
+		t.Fatal(err)
+	}
+	wantContains(t, launch(t, s).end(protocol.ManifestInvalid).Error(), "token_file", "escapes")
 
 	s = remoteSpec(manifest.KindHTTP, url, manifest.MCPVersionAuto)
 	s.Manifest.Transport.TokenEnv = "API_TOKEN"
