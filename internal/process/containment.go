@@ -30,6 +30,7 @@ type Containment struct {
 	outerMarks string // the marks of this process itself, each followed by a blank
 	hostMark   string // prefix of the mark of each child
 	lastChild  atomic.Uint64
+	looks      *looks // of the sweeps of all children
 
 	closing  chan struct{}  // closed with closed
 	watchers sync.WaitGroup // of guardians; none starts after closed
@@ -48,7 +49,7 @@ func Contain(program string) *Containment {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	c := &Containment{program: program, hostMark: hex.EncodeToString(id[:]) + ".",
-		closing: make(chan struct{}), children: make(map[int]uint64)}
+		looks: hostLooks(), closing: make(chan struct{}), children: make(map[int]uint64)}
 	if around := os.Getenv(cookieVar); around != "" {
 		c.outerMarks = around + " "
 	}

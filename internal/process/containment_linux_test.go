@@ -19,7 +19,7 @@ import (
 func contained(c *Containment) func(*Spec) { return func(s *Spec) { s.Containment = c } }
 
 // contain returns a containment without a guardian.
-func contain(t *testing.T) *Containment {
+func contain(t testing.TB) *Containment {
 	c := Contain("")
 	t.Cleanup(c.Close)
 	return c
@@ -174,7 +174,8 @@ func TestMarks(t *testing.T) {
 		p := start(t, "out ready; hang", func(s *Spec) { s.Env = append([]string{test.environ}, s.Env...) })
 		p.expect("ready")
 		var r procReader
-		if got, blank := r.hasMark(p.PID(), []byte(test.mark)); got != test.want || blank {
+		marks, blank := r.marks(p.PID())
+		if got := hasMark(marks, []byte(test.mark)); got != test.want || blank {
 			t.Errorf("%.30q has mark %q: %t, blank %t", test.environ, test.mark, got, blank)
 		}
 		p.Kill()
@@ -374,10 +375,26 @@ func reports(t *testing.T, c *Containment, lack string) {
 	}
 }
 
+// Children that are dead before a look at the processes begins share it, and one that dies
+// while it is under way has the next.
+func TestSweepsShareALook(t *testing.T) {
+	l := hostLooks()
+	first := l.join()
+	if l.join() != first {
+		t.Error("two that wait for a look have one each")
+	}
+	if len(first.await()) == 0 {
+		t.Error("no processes")
+	}
+	if l.join() == first {
+		t.Error("whoever asks later is given what was seen before")
+	}
+}
+
 // BenchmarkSweep measures the sweep for a child without descendants.
 func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(len(pids())), "processes")
-	h := &containedChild{mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
+	h := &containedChild{c: contain(b), mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
 	for b.Loop() {
 		h.sweep()
 	}

@@ -14,6 +14,9 @@ type procStat struct {
 	pid, parent, session int
 	start                uint64 // clock ticks since boot
 	dead, exiting        bool
+
+	marks []byte // value of cookieVar, as [procReader.processes] found it
+	blank bool   // the environment was empty: in the middle of an exec, it has to be read again
 }
 
 // exitingFlag is the flag of a task that is exiting (PF_EXITING).
@@ -69,23 +72,45 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 	return s, true
 }
 
-// hasMark reports whether the environment of pid contains mark, or, if mark ends with ".",
-// any mark of that host. blank reports an empty environment: a process has none for a
-// moment during an exec, so it has to be checked again.
-func (r *procReader) hasMark(pid int, mark []byte) (marked, blank bool) {
-	environ := r.read(pid, "environ")
-	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		marks, ok := bytes.CutPrefix(kv, []byte(cookieVar+"="))
+// processes returns all processes but those of skip, with the marks of those that run and are
+// no older than since.
+func (r *procReader) processes(skip map[int]bool, since uint64) (all []procStat) {
+	for _, pid := range pids() {
+		if skip[pid] {
+			continue
+		}
+		s, ok := r.stat(pid)
 		if !ok {
 			continue
 		}
-		for m := range bytes.SplitSeq(marks, []byte{' '}) {
-			if bytes.Equal(m, mark) || mark[len(mark)-1] == '.' && bytes.HasPrefix(m, mark) {
-				return true, false
-			}
+		if !s.dead && s.start >= since {
+			s.marks, s.blank = r.marks(pid)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// marks returns the marks in the environment of pid. blank reports an empty environment.
+func (r *procReader) marks(pid int) (marks []byte, blank bool) {
+	environ := r.read(pid, "environ")
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if marks, ok := bytes.CutPrefix(kv, []byte(cookieVar+"=")); ok {
+			return bytes.Clone(marks), false
 		}
 	}
-	return false, environ != nil && len(environ) == 0
+	return nil, environ != nil && len(environ) == 0
+}
+
+// hasMark reports whether mark is one of marks, or, if mark ends with ".", any mark of that
+// host is.
+func hasMark(marks, mark []byte) bool {
+	for m := range bytes.SplitSeq(marks, []byte{' '}) {
+		if bytes.Equal(m, mark) || mark[len(mark)-1] == '.' && bytes.HasPrefix(m, mark) {
+			return true
+		}
+	}
+	return false
 }
 
 func pids() []int {

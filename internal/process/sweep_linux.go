@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"time"
@@ -10,8 +11,9 @@ import (
 
 // sweeper finds and kills the descendants of dead children.
 type sweeper struct {
-	mark  []byte // in their environment; see procReader.hasMark
+	mark  []byte // in their environment; see hasMark
 	since uint64 // their earliest start time
+	looks *looks // full scans use these; nil: its own
 
 	// known are the processes to kill, dead or alive, by pid and start time: first the
 	// children, then the descendants that were found, and the leaders of their sessions.
@@ -78,15 +80,15 @@ func (q *sweeper) sweepNew(deadline time.Time) bool {
 // full skips the processes that the last full scan cleared. Processes that may not be
 // killed do not count.
 func (q *sweeper) scan(full bool) (killed int) {
-	if full {
-		q.cleared, q.unreadable = make(map[int]bool), 0
-	}
-	suspects := q.candidates()
+	suspects := q.candidates(full)
 	for first, more := true, true; more; first = false {
 		more = false
 		others := suspects[:0]
 		for _, s := range suspects {
-			if !q.related(s) && !(first && q.hasMark(s)) {
+			if !q.related(s) && !(first && hasMark(s.marks, q.mark)) {
+				if first && s.blank {
+					q.unreadable++
+				}
 				others = append(others, s)
 				continue
 			}
@@ -102,15 +104,6 @@ func (q *sweeper) scan(full bool) (killed int) {
 		q.cleared[s.pid] = true
 	}
 	return killed
-}
-
-// hasMark reports whether s has the mark, and counts empty environments.
-func (q *sweeper) hasMark(s procStat) bool {
-	marked, blank := q.proc.hasMark(s.pid, q.mark)
-	if blank {
-		q.unreadable++
-	}
-	return marked
 }
 
 // related reports whether s is known, is the child of a known process, or is in the session
@@ -139,27 +132,23 @@ func (q *sweeper) addKnown(s procStat) {
 
 // candidates returns the running processes that are young enough and not cleared. It
 // forgets known processes whose pid was reused.
-func (q *sweeper) candidates() (all []procStat) {
+func (q *sweeper) candidates(full bool) (all []procStat) {
+	var seen []procStat
+	if full {
+		q.cleared, q.unreadable = make(map[int]bool), 0
+		q.looks = cmp.Or(q.looks, &looks{since: q.since})
+		seen = q.looks.join().await()
+	} else {
+		seen = q.proc.processes(q.cleared, q.since)
+	}
 	self := os.Getpid()
-	for _, pid := range pids() {
-		if q.cleared[pid] || pid == self {
-			continue
+	for _, s := range seen {
+		if start, known := q.known[s.pid]; known && s.start != start {
+			delete(q.known, s.pid)
 		}
-		s, ok := q.proc.stat(pid)
-		if !ok {
-			continue
+		if !s.dead && s.pid != self && s.start >= q.since {
+			all = append(all, s)
 		}
-		if start, known := q.known[pid]; known && s.start != start {
-			delete(q.known, pid)
-		}
-		if s.dead {
-			continue
-		}
-		if s.start < q.since {
-			q.cleared[pid] = true
-			continue
-		}
-		all = append(all, s)
 	}
 	return all
 }
@@ -183,7 +172,7 @@ func (q *sweeper) kill(s procStat) error {
 
 // sweep kills the descendants of the child, which must be dead and not reaped.
 func (h *containedChild) sweep() {
-	q := sweeper{mark: []byte(h.mark), known: map[int]uint64{h.pid: h.start}, since: h.start}
+	q := sweeper{mark: []byte(h.mark), known: map[int]uint64{h.pid: h.start}, since: h.start, looks: h.c.looks}
 	q.sweep(sweepWait)
 }
 
