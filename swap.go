@@ -16,6 +16,9 @@ import (
 func (h *Host) adopt(p *snapshot.Plan) {
 	h.units.Add(p.Units())
 	h.policies.Install(p.Policies)
+	if !h.opts.Mode.Inspect {
+		h.env.PruneOffers(p.Extensions)
+	}
 	var known []protocol.Diagnostic
 	if now := h.snapshots.Load(); now != nil {
 		known = now.Diagnostics

@@ -154,7 +154,7 @@ type record struct {
 const (
 	recordFormat = 2
 	maxRecord    = 8 << 20 // bytes of one file; a larger offer is not stored
-	maxRecords   = 512     // files; the oldest are removed
+	maxForgotten = 512     // files that [Cache.Prune] leaves of extensions that are gone
 )
 
 // Load returns the stored offer of an extension, nil when there is none. The error
@@ -232,8 +232,7 @@ func descriptors(list []protocol.Tool) []string {
 }
 
 // Store replaces the stored offer of an extension. When the offer is over 8 MiB,
-// Store removes the old file too and returns an error. It keeps at most 512 files,
-// and removes the oldest to make room.
+// Store removes the old file too and returns an error.
 func (c Cache) Store(id string, o *Offer) error {
 	hs := &o.Handshake
 	r := record{Format: recordFormat, Key: o.Key, ServerVersion: hs.ServerVersion, Protocol: hs.Protocol, ProtocolVersion: hs.ProtocolVersion,
@@ -254,7 +253,6 @@ func (c Cache) Store(id string, o *Offer) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
 	}
-	c.makeRoom()
 	return atomicfile.WritePrivate(c.file(id), data)
 }
 
@@ -267,21 +265,23 @@ func (c Cache) remove(id string) error {
 
 func (c Cache) file(id string) string { return filepath.Join(string(c), id+".json") }
 
-// makeRoom removes the oldest files until one more fits.
-func (c Cache) makeRoom() {
-	entries, _ := os.ReadDir(string(c))
-	if len(entries) < maxRecords {
+// Prune bounds the cache: of extensions that has does not know it keeps the 512 latest files.
+// Those that it knows keep theirs, however many they are: without it each starts again with
+// every start of the host, and forgets which tools the operator accepted.
+func (c Cache) Prune(has func(id string) bool) {
+	files, _ := os.ReadDir(string(c))
+	gone := slices.DeleteFunc(files, func(f os.DirEntry) bool { return has(strings.TrimSuffix(f.Name(), ".json")) })
+	if len(gone) <= maxForgotten {
 		return
 	}
-	modified := func(e os.DirEntry) time.Time {
-		info, err := e.Info()
-		if err != nil {
-			return time.Time{}
+	modified := make(map[os.DirEntry]time.Time, len(gone))
+	for _, f := range gone {
+		if info, err := f.Info(); err == nil { // another process may have removed it already
+			modified[f] = info.ModTime()
 		}
-		return info.ModTime()
 	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return modified(a).Compare(modified(b)) })
-	for _, e := range entries[:len(entries)-maxRecords+1] {
-		_ = os.Remove(filepath.Join(string(c), e.Name())) // another process may have removed it already
+	slices.SortFunc(gone, func(a, b os.DirEntry) int { return modified[a].Compare(modified[b]) })
+	for _, f := range gone[:len(gone)-maxForgotten] {
+		_ = os.Remove(filepath.Join(string(c), f.Name()))
 	}
 }

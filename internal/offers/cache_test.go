@@ -2,11 +2,13 @@ package offers
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -151,6 +153,47 @@ func TestKnownTooLarge(t *testing.T) {
 	}
 	if stored, err := cache.Load("x"); stored != nil || err != nil {
 		t.Errorf("the old file: %+v, %v", stored, err)
+	}
+}
+
+// However many extensions there are, each keeps its last offer; of those that are gone, the
+// latest do.
+func TestPrune(t *testing.T) {
+	const present, gone = 700, maxForgotten + 3
+	cache, long := NewCache(t.TempDir()), time.Now().Add(-time.Hour)
+	if err := cache.Store("here0", offerOf("1", `{"name":"a"}`)); err != nil {
+		t.Fatal(err)
+	}
+	write := func(id string, age time.Time) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(cache.file(id), nil, 0o600), os.Chtimes(cache.file(id), age, age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range present {
+		write(fmt.Sprintf("here%d", i), long)
+	}
+	for i := range gone {
+		write(fmt.Sprintf("gone%d", i), long.Add(time.Duration(i+1)*time.Second))
+	}
+	has := func(id string) bool { return strings.HasPrefix(id, "here") }
+	if err := cache.Store("here0", offerOf("2", `{"name":"a"}`)); err != nil {
+		t.Fatal(err)
+	}
+	cache.Prune(has)
+	files, err := os.ReadDir(string(cache))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := make(map[bool]int)
+	for _, f := range files {
+		kept[has(f.Name())]++
+		if f.Name() == "gone2.json" {
+			t.Error("the oldest are kept")
+		}
+	}
+	if diff := cmp.Diff(map[bool]int{true: present, false: maxForgotten}, kept); diff != "" {
+		t.Errorf("kept of extensions that are there, and of others: %s", diff)
 	}
 }
 

@@ -156,6 +156,12 @@ func (x *Extension) recall(env *Env, cfg *config.Config) (err error) {
 	return err
 }
 
+// PruneOffers bounds what is kept of extensions that are not among known, see
+// [offers.Cache.Prune].
+func (e *Env) PruneOffers(known map[string]*Extension) {
+	offers.NewCache(e.StateDir).Prune(func(id string) bool { return known[id] != nil })
+}
+
 // Start implements [Runner]. An extension that starts with the host and fails does not
 // offer any more what it offered before.
 func (x *Extension) Start(ctx context.Context) error {
