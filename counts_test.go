@@ -18,7 +18,7 @@ import (
 // learns of that wait.
 func TestCountsAgree(t *testing.T) {
 	processtest.Leaks(t)
-	h := newFolder(t).add("stuck", "[[tools]]\nname = \"never\"\n"+plays("read; hang", "protocol = \"lite\"\n[runtime]\ncall_timeout = \"50ms\"\n")).open(exthost.Options{})
+	h := newFolder(t).add("stuck", "[[tools]]\nname = \"never\"\n"+plays("read; hang", "protocol = \"lite\"\n[runtime]\ncall_timeout = \"500ms\"\n")).open(exthost.Options{})
 	var err error
 	for range 3 {
 		if _, err = h.Call(deadline(t), "ext_stuck_never", nil); protocol.KindOf(err) != protocol.CallTimeout {
