@@ -133,7 +133,7 @@ func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
 	switch {
 	case err == nil:
 		r.forgetStart(u)
-		signal(r.h.life.rebuild)
+		r.h.life.rebuild.Add()
 	case ctx.Err() != nil:
 	case protocol.KindOf(err) != protocol.ShuttingDown:
 		r.forgetStart(u)

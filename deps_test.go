@@ -39,6 +39,7 @@ var house = map[string]struct {
 	"internal/strict":       {[]string{"protocol", "internal/nearest"}, "decodes any file; what a key means is not its matter"},
 	"internal/hookimport":   {[]string{"manifest", "internal/rawjson", "internal/nearest", "internal/glob"}, "reads the hooks of another program, for the command line"},
 	"internal/latency":      {nil, "counts durations"},
+	"internal/coalesce":     {nil, "runs any function"},
 	"internal/broadcast":    {nil, "hands on anything"},
 	"internal/journal":      {[]string{"internal/broadcast"}, "keeps log records"},
 	"internal/wiretap":      {[]string{"internal/broadcast", "internal/rawjson", "protocol"}, "shows frames, but not what authenticates a caller"},
@@ -94,7 +95,7 @@ var house = map[string]struct {
 	"httpserver/internal/metrics":   {[]string{"", "governance", "supervisor", "status"}, "reads the measures of a host"},
 	"mcpserver/internal/wire":       {[]string{"protocol", "internal/jsonrpc", "internal/rawjson"}, "builds messages and keeps no state"},
 
-	"": {[]string{"config", "discovery", "governance", "governance/approval", "governance/results", "hooks", "internal/bridge", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"},
+	"": {[]string{"config", "discovery", "governance", "governance/approval", "governance/results", "hooks", "internal/bridge", "internal/coalesce", "internal/diagnostics", "internal/dispatch", "internal/gateway", "internal/inflight", "internal/journal", "internal/policies", "internal/process", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "internal/watch", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools"},
 		"wires the rooms"},
 	"mcpserver":  {[]string{"protocol", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "mcpserver/internal/wire", "internal/jsonrpc/ndjson"}, "serves any Backend, so never the root"},
 	"httpserver": {[]string{"", "status", "mcpserver", "governance/audit", "protocol", "tools", "internal/mcphttp", "internal/accesstoken", "httpserver/internal/conns", "httpserver/internal/dashboard", "httpserver/internal/metrics", "internal/sse"}, "mounts the fronts on HTTP"},

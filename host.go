@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/coalesce"
 	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/gateway"
@@ -62,8 +63,8 @@ type life struct {
 	opened   time.Time
 	starting *starts.Starting // the units that start with the host
 
-	rebuild  chan struct{} // holds a token when the next snapshot is due
-	announce chan struct{} // holds a token when clients are to be notified of other tools
+	rebuild  coalesce.Requests // for the next snapshot
+	announce coalesce.Requests // to notify clients of other tools
 
 	running context.Context    // ends when every unit has stopped
 	stop    context.CancelFunc // ends running
@@ -109,8 +110,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 		h.watch.Retry()
 	}
 	l.beside.Go(func() { h.startAll(l.running, starting) })
-	l.beside.Go(func() { onSignal(l.running, l.rebuild, rebuildPause, func() { h.swap(nil) }) })
-	l.beside.Go(func() { onSignal(l.running, l.announce, 0, func() { h.gateway.NotifyToolsChanged(l.running) }) })
+	l.beside.Go(func() { l.rebuild.Serve(l.running, rebuildPause, func() { h.swap(nil) }) })
+	l.beside.Go(func() { l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	l.beside.Go(func() {
 		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) })
@@ -138,7 +139,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h := &Host{opts: o, journal: journal.New(), snapshots: new(snapshot.Store)}
 	l := &h.life
 	l.opened, l.starting = time.Now(), starts.NewStarting()
-	l.rebuild, l.announce = make(chan struct{}, 1), make(chan struct{}, 1)
+	l.rebuild, l.announce = coalesce.New(), coalesce.New()
 	l.running, l.stop = context.WithCancel(ctx)
 	l.closing, l.close = context.WithCancel(l.running)
 
@@ -249,7 +250,7 @@ func (h *Host) startAll(ctx context.Context, list []unit.Runner) {
 			h.diagnostics.Add(u.Base().StartDiagnostic(err))
 		}
 		h.life.starting.Decided(u)
-		signal(h.life.rebuild)
+		h.life.rebuild.Add()
 	}
 	h.swap(nil)
 }

@@ -1,7 +1,6 @@
 package exthost
 
 import (
-	"context"
 	"time"
 
 	"github.com/exthost/exthost/internal/bridge"
@@ -45,48 +44,27 @@ func (h *Host) swap(p *snapshot.Plan) {
 		}
 	})
 	if otherTools {
-		signal(h.life.announce)
+		h.life.announce.Add()
 	}
 }
 
-// signal leaves a token in c. If there is one already, its reader will see this change too.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// rebuildPause lets extensions that change together share a snapshot.
-const rebuildPause = 5 * time.Millisecond
-
-// onSignal runs f for each token in c, at most once in pause, until ctx ends.
-func onSignal(ctx context.Context, c <-chan struct{}, pause time.Duration, f func()) {
-	for {
-		select {
-		case <-c:
-			f()
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+// rebuildPause lets extensions that change together share a snapshot. announcePause lets
+// snapshots share a notification, which clients answer by a request for all tools.
+const (
+	rebuildPause  = 5 * time.Millisecond
+	announcePause = 100 * time.Millisecond
+)
 
 // extensionOffered takes the handshake of an instance, or with announced a later change of
 // its tools: it keeps the offer for the next start, and asks for a new snapshot.
 func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
 	if i.Legacy { // this instance serves calls, and its offer is not kept
-		signal(h.life.rebuild)
+		h.life.rebuild.Add()
 		return
 	}
 	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake().Tools)
 	x.Remember(i, announced)
-	signal(h.life.rebuild)
+	h.life.rebuild.Add()
 }
 
 // destinationOffered takes the handshake of an instance of d, or with announced a later
@@ -94,7 +72,7 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 // instance is notified of a change.
 func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, announced bool) {
 	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake().Tools)
-	signal(h.life.rebuild)
+	h.life.rebuild.Add()
 	if announced {
 		h.gateway.NotifyDestinationChanged(i)
 		return
