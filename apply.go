@@ -1,6 +1,7 @@
 package exthost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,12 +44,17 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 			r.notStarted(u, err, nil, next, c)
 		}
 	}
+	var retried []unit.Runner
 	for _, id := range c.Retried {
-		u := next.Unit(id)
-		if err := r.restart(ctx, u); err != nil {
+		retried = append(retried, next.Unit(id))
+	}
+	for u, err := range unit.RestartEach(ctx, retried) {
+		r.restarted(ctx, u, err)
+		if err != nil {
 			c.Failed = append(c.Failed, u.Base().StartDiagnostic(err))
 		}
 	}
+	slices.SortStableFunc(c.Failed, func(a, b protocol.Diagnostic) int { return cmp.Compare(a.Extension, b.Extension) })
 	r.h.swap(nil)
 	return nil
 }
@@ -127,9 +133,8 @@ func (r *reloads) forgetStart(u unit.Runner) {
 	})
 }
 
-// restart restarts u, and reports why it does not start.
-func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
-	err := u.Restart(ctx)
+// restarted reports the outcome of a restart of u.
+func (r *reloads) restarted(ctx context.Context, u unit.Runner, err error) {
 	switch {
 	case err == nil:
 		r.forgetStart(u)
@@ -139,7 +144,6 @@ func (r *reloads) restart(ctx context.Context, u unit.Runner) error {
 		r.forgetStart(u)
 		r.h.diagnostics.Add(u.Base().StartDiagnostic(err))
 	}
-	return err
 }
 
 // retire ends every unit that is not in p.

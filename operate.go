@@ -53,7 +53,9 @@ func (a Admin) Restart(ctx context.Context, id string) error {
 		return cannotRestart(a.h.Status(), id)
 	}
 	a.h.env.Log.Info("restarted by the operator", "extension", id)
-	return a.h.reloads.restart(ctx, u)
+	err := u.Restart(ctx)
+	a.h.reloads.restarted(ctx, u, err)
+	return err
 }
 
 // cannotRestart says why nothing of that id can be restarted.

@@ -111,6 +111,15 @@ var startsAtOnce = 16 * runtime.GOMAXPROCS(0)
 // StartEach starts the units of list, a bounded number at a time, and yields each with its
 // outcome as it has one. It returns when all have started or failed.
 func StartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
+	return each(list, func(u Runner) error { return u.Start(ctx) })
+}
+
+// RestartEach is StartEach for units that are restarted.
+func RestartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
+	return each(list, func(u Runner) error { return u.Restart(ctx) })
+}
+
+func each(list []Runner, do func(Runner) error) iter.Seq2[Runner, error] {
 	type outcome struct {
 		u   Runner
 		err error
@@ -122,7 +131,7 @@ func StartEach(ctx context.Context, list []Runner) iter.Seq2[Runner, error] {
 			wg.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				outcomes <- outcome{u, u.Start(ctx)}
+				outcomes <- outcome{u, do(u)}
 			})
 		}
 		go func() { wg.Wait(); close(outcomes) }()
