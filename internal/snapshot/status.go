@@ -32,13 +32,16 @@ func (s *Snapshot) Describe(st *status.Status) {
 	for d := range s.OrderedDestinations {
 		st.Destinations = append(st.Destinations, d.Status())
 	}
-	unread := s.unreadable()
+	unread, of := s.unreadable(), make(map[string][]protocol.Diagnostic)
+	for _, d := range st.Diagnostics {
+		of[d.Extension] = append(of[d.Extension], d)
+	}
 	for _, c := range s.Skipped {
 		if slices.ContainsFunc(unread, func(x status.Extension) bool { return x.ID == c.ID }) {
 			continue
 		}
 		e := unit.Describe(c)
-		e.State, e.Reason = status.StateSkipped, skipReason(c, st.Diagnostics)
+		e.State, e.Reason = status.StateSkipped, skipReason(c, of[c.ID])
 		st.Extensions = append(st.Extensions, e)
 	}
 	st.Extensions = append(st.Extensions, unread...)

@@ -180,15 +180,19 @@ func examineAll(h *exthost.Host, s status.Status, handshake bool) (findings []fi
 	}
 	for _, x := range s.Extensions {
 		f := examine("extension", x, s.Diagnostics, handshake)
-		if err := findProgram(h, x); err != nil && !handshake && f.Result == "ok" {
-			f.fail(err.Error(), nil)
+		if f.Result == "ok" && !handshake {
+			if err := findProgram(h, x); err != nil {
+				f.fail(err.Error(), nil)
+			}
 		}
 		findings = append(findings, f)
 	}
 	for _, d := range s.Destinations {
 		f := examine("destination", d.Extension, s.Diagnostics, handshake)
-		if err := findCommand(d.Command); err != nil && !handshake && f.Result == "ok" {
-			f.fail(err.Error(), nil)
+		if f.Result == "ok" && !handshake {
+			if err := findCommand(d.Command); err != nil {
+				f.fail(err.Error(), nil)
+			}
 		}
 		findings = append(findings, f)
 	}
