@@ -1,8 +1,10 @@
 package unit
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"runtime"
@@ -85,15 +87,28 @@ func (r *Registry) RefreshSecrets() {
 	r.redactor.SetSecrets(secrets)
 }
 
-// StopAll stops every unit, all in parallel, and leaves drain to calls in flight.
+// maxNamed is how many units an error of [Registry.StopAll] names.
+const maxNamed = 8
+
+// StopAll stops every unit, all in parallel, and leaves drain to calls in flight. The error
+// names the first 8 that did not stop, and counts the others.
 func (r *Registry) StopAll(ctx context.Context, drain time.Duration) error {
 	var wg sync.WaitGroup
 	live := r.All()
+	slices.SortFunc(live, func(a, b Runner) int { return cmp.Compare(a.Base().ID(), b.Base().ID()) })
 	errs := make([]error, len(live))
 	for n, u := range live {
-		wg.Go(func() { errs[n] = u.Stop(ctx, drain) })
+		wg.Go(func() {
+			if err := u.Stop(ctx, drain); err != nil {
+				errs[n] = fmt.Errorf("%s: %w", u.Base().ID(), err)
+			}
+		})
 	}
 	wg.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxNamed; more > 0 {
+		errs = append(errs[:maxNamed], fmt.Errorf("and %d more", more))
+	}
 	return errors.Join(errs...)
 }
 
