@@ -375,22 +375,6 @@ func reports(t *testing.T, c *Containment, lack string) {
 	}
 }
 
-// Children that are dead before a look at the processes begins share it, and one that dies
-// while it is under way has the next.
-func TestSweepsShareALook(t *testing.T) {
-	l := hostLooks()
-	first := l.join()
-	if l.join() != first {
-		t.Error("two that wait for a look have one each")
-	}
-	if len(first.await()) == 0 {
-		t.Error("no processes")
-	}
-	if l.join() == first {
-		t.Error("whoever asks later is given what was seen before")
-	}
-}
-
 // BenchmarkSweep measures the sweep for a child without descendants.
 func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(len(pids())), "processes")

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/coalesce"
 )
 
 // sweeper finds and kills the descendants of dead children.
 type sweeper struct {
 	mark  []byte // in their environment; see hasMark
 	since uint64 // their earliest start time
-	looks *looks // full scans use these; nil: its own
+	looks *looks // of its full scans; nil: its own
 
 	// known are the processes to kill, dead or alive, by pid and start time: first the
 	// children, then the descendants that were found, and the leaders of their sessions.
@@ -137,7 +139,7 @@ func (q *sweeper) candidates(full bool) (all []procStat) {
 	if full {
 		q.cleared, q.unreadable = make(map[int]bool), 0
 		q.looks = cmp.Or(q.looks, &looks{since: q.since})
-		seen = q.looks.join().await()
+		seen = q.looks.processes()
 	} else {
 		seen = q.proc.processes(q.cleared, q.since)
 	}
@@ -151,6 +153,24 @@ func (q *sweeper) candidates(full bool) (all []procStat) {
 		}
 	}
 	return all
+}
+
+// looks are looks at all processes of the system. Children that end together share them: each
+// would otherwise read all of /proc, where the others are.
+type looks struct {
+	since  uint64 // marks of older processes are not read
+	shared coalesce.Shared[[]procStat]
+}
+
+// hostLooks returns the looks for the children of this process.
+func hostLooks() *looks { return &looks{since: startTime(os.Getpid())} }
+
+// processes returns all processes as of now. The result is shared.
+func (l *looks) processes() []procStat {
+	return l.shared.Do(func() []procStat {
+		var r procReader
+		return r.processes(nil, l.since)
+	})
 }
 
 // kill sends SIGKILL to s. It opens a handle first and then compares the start time, so

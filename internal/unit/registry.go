@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/coalesce"
 	"github.com/exthost/exthost/internal/redact"
 )
 
@@ -40,7 +41,7 @@ type Runner interface {
 type Registry struct {
 	redactor *redact.Redactor
 
-	refreshing sync.Mutex // one refresh at a time, or an older list could be the last
+	refresh coalesce.Shared[struct{}] // one at a time, or an older list could be the last
 
 	mu   sync.Mutex // guards live
 	live map[Runner]struct{}
@@ -78,13 +79,14 @@ func (r *Registry) All() []Runner {
 
 // RefreshSecrets tells the redactor the secrets of all units.
 func (r *Registry) RefreshSecrets() {
-	r.refreshing.Lock()
-	defer r.refreshing.Unlock()
-	var secrets []string
-	for _, u := range r.All() {
-		secrets = append(secrets, u.Secrets()...)
-	}
-	r.redactor.SetSecrets(secrets)
+	r.refresh.Do(func() struct{} {
+		var secrets []string
+		for _, u := range r.All() {
+			secrets = append(secrets, u.Secrets()...)
+		}
+		r.redactor.SetSecrets(secrets)
+		return struct{}{}
+	})
 }
 
 // maxNamed is how many units an error of [Registry.StopAll] names.

@@ -1,0 +1,61 @@
+package coalesce
+
+import (
+	"sync"
+	"testing"
+)
+
+// Those who ask before a run begins share it; whoever asks while it is under way has the next.
+func TestShared(t *testing.T) {
+	var s Shared[int]
+	runs := 0
+	count := func() int { runs++; return runs }
+	first := s.join()
+	if s.join() != first {
+		t.Error("two that wait for a run have one each")
+	}
+	var later *run[int]
+	s.await(first, func() int {
+		later = s.join()
+		return count()
+	})
+	if got := s.await(first, count); got != 1 {
+		t.Errorf("the second of two that share a run has the result %d", got)
+	}
+	if later == first {
+		t.Error("whoever asks during a run shares it")
+	}
+	if got := s.await(later, count); got != 2 || s.Do(count) != 3 {
+		t.Errorf("the next run has the result %d, of %d", got, runs)
+	}
+}
+
+// Runs do not overlap, and every caller has one that began after it asked.
+func TestSharedByMany(t *testing.T) {
+	var s Shared[int]
+	var mu sync.Mutex
+	asked, running := 0, false
+	var callers sync.WaitGroup
+	for range 100 {
+		callers.Go(func() {
+			mu.Lock()
+			asked++
+			mine := asked
+			mu.Unlock()
+			seen := s.Do(func() int {
+				mu.Lock()
+				defer mu.Unlock()
+				if running {
+					t.Error("two runs at once")
+				}
+				running = true
+				defer func() { running = false }()
+				return asked
+			})
+			if seen < mine {
+				t.Errorf("request %d was given a run that began at request %d", mine, seen)
+			}
+		})
+	}
+	callers.Wait()
+}
