@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -242,23 +243,48 @@ func TestFollowLogs(t *testing.T) {
 	}
 }
 
-// A call that goes through the host is cancelled with the command.
-func TestInterruptedCallOfRunningHost(t *testing.T) {
-	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
+// longCall runs a host in a directory with a tool that does not end, and a command that calls
+// it. It returns once the tool runs.
+func longCall(t *testing.T) (dir string, s *served, cmd *exec.Cmd, stderr *bytes.Buffer) {
+	t.Helper()
+	dir = project(t, map[string]string{"extensions/kit/plugin.toml": kitManifest + `command = ["sh", "-c", "echo > running; exec sleep 60"]` + "\n"})
 	fifo := filepath.Join(dir, "extensions/kit/running")
 	if err := exec.Command("mkfifo", fifo).Run(); err != nil {
-		t.Skip("mkfifo is missing: an interrupted call is not tested")
+		t.Skip("mkfifo is missing: a call that does not end is not tested")
 	}
-	s := startServe(t, dir)
-	cmd := program(dir, "call", "ext_kit_say")
+	s = startServe(t, dir)
+	cmd, stderr = program(dir, "call", "ext_kit_say"), new(bytes.Buffer)
+	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
+	late := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { late.Stop() })
 	if _, err := os.ReadFile(fifo); err != nil { // until the tool runs
 		t.Fatal(err)
 	}
+	return dir, s, cmd, stderr
+}
+
+// Whoever calls through a host that is killed is told that the call may have had effects.
+func TestCallOfAHostThatIsKilled(t *testing.T) {
+	processtest.Leaks(t)
+	_, s, cmd, stderr := longCall(t)
+	if err := s.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.read
+	_ = s.Wait()
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != console.ExitFailed || !strings.Contains(stderr.String(), "may have been done\n  next: exthost status") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}
+
+// A call that goes through the host is cancelled with the command.
+func TestInterruptedCallOfRunningHost(t *testing.T) {
+	processtest.Leaks(t)
+	dir, s, cmd, _ := longCall(t)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

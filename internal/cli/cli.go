@@ -39,6 +39,9 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 	defer stop()
 	cmd := root(c, &onHangup)
 	cmd.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		console.PlainFlags(cmd)
+	}
 	err := cmd.ExecuteContext(ctx)
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return console.ExitOK // a reader that closes the pipe, such as head, needs no more

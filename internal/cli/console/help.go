@@ -46,3 +46,14 @@ func reflow(text string) string {
 	end()
 	return strings.Join(lines, "\n")
 }
+
+// PlainFlags removes the marks around the variables in the texts of all flags, of cmd and of
+// all commands below it: a shell that completes a flag shows its text as it is.
+func PlainFlags(cmd *cobra.Command) {
+	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
+	cmd.Flags().VisitAll(plain)
+	cmd.PersistentFlags().VisitAll(plain)
+	for _, sub := range cmd.Commands() {
+		PlainFlags(sub)
+	}
+}

@@ -133,7 +133,7 @@ func (r *Running) do(ctx context.Context, method, path string, body []byte, into
 	defer answer.Close()
 	data, err := io.ReadAll(answer)
 	if err != nil {
-		return r.lost(ctx, err)
+		return r.lost(ctx, method, err)
 	}
 	if into == nil {
 		return nil
@@ -176,7 +176,7 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, r.lost(ctx, err)
+		return nil, r.lost(ctx, method, err)
 	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp.Body, nil
@@ -191,7 +191,7 @@ func (r *Running) open(ctx context.Context, method, path string, body []byte) (i
 }
 
 // lost is the error of a request that got no answer.
-func (r *Running) lost(ctx context.Context, err error) error {
+func (r *Running) lost(ctx context.Context, method string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err() // err only says which read or write ctx ended
 	} else if inner, ok := errors.AsType[*url.Error](err); ok {
@@ -203,7 +203,11 @@ func (r *Running) lost(ctx context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &console.Error{Code: console.ExitCanceled, Text: fmt.Sprintf("the running host (pid %d) does not answer", r.Info.PID), Hint: "exthost logs"}
 	}
-	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("the running host (pid %d) went away before it answered: %v", r.Info.PID, err), Hint: "exthost status"}
+	text := fmt.Sprintf("the running host (pid %d) ended before it answered", r.Info.PID)
+	if dial, ok := errors.AsType[*net.OpError](err); method == http.MethodPost && !(ok && dial.Op == "dial") {
+		text += "; what it was asked to do may have been done"
+	}
+	return &console.Error{Code: console.ExitFailed, Text: text, Hint: "exthost status"}
 }
 
 // Scope says which extensions a command is about. A running host with another scope
