@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -411,6 +413,30 @@ func TestDashboardOfFaults(t *testing.T) {
 	if len(b.said) > 0 {
 		t.Errorf("the page complains: %s", strings.Join(b.said, "\n"))
 	}
+}
+
+// A policy without a process can fail too: while no record can be written, no request passes.
+func TestDashboardOfAnAuditLogThatCannotBeWritten(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	cfg := config.Default()
+	cfg.Extensions.SearchPaths = []string{t.TempDir()}
+	writeManifest(t, cfg.Extensions.SearchPaths[0], "kit", kit)
+	cfg.Audit.Path = filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.Symlink("/dev/full", cfg.Audit.Path); err != nil {
+		t.Fatal(err)
+	}
+	h, err := exthost.Open(t.Context(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() }) // the loss of records is an error
+	addr := serve(t, Options{Backend: h, Admin: Admin(h), OperatorToken: "operators-own"}, nil)
+	_, _ = h.Call(t.Context(), "ext_kit_say", nil) // the first record fails
+	b := openBrowser(t)
+	b.open("http://" + addr + "/ui/#token=operators-own")
+	b.await(`[...document.querySelectorAll(".trouble")].some((n) => n.innerText.includes("audit_log") && n.innerText.includes("no space left") && n.innerText.includes("make room"))`)
 }
 
 // TestDashboardWithoutToken enters a wrong token, then the right one.

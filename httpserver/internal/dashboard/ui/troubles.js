@@ -27,6 +27,9 @@ export function troublesOf(s) {
   const workers = [...s.status.runs, ...(s.status.policies ?? []).flatMap((p) => p.process ?? [])];
   for (const x of workers) list.push(...troublesWith(x, s));
   list.push(...troublesInFiles(s, new Map(workers.map((x) => [x.id, x]))));
+  for (const p of s.status.policies ?? []) if (!p.process && !["ready", "disabled"].includes(p.state)) {
+    list.push({ key: "y" + p.name, state: p.state, tone: p.required ? "bad" : "warn", title: p.name, href: "#/governance", text: p.reason || "the reason is not known yet", next: "exthost policy list" });
+  }
   for (const p of s.status.policies ?? []) for (const d of p.diagnostics ?? []) {
     list.push({ key: "p" + p.name + d.message, tone: "warn", word: "without effect", title: p.name, href: "#/governance", text: advice(d), next: "exthost policy list" });
   }
