@@ -362,7 +362,7 @@ func TestDashboardOfAnEmptyHost(t *testing.T) {
 	b.shoot("empty-overview")
 	for _, view := range []string{"extensions", "tools", "calls", "wire", "logs", "governance", "approvals", "host"} {
 		b.eval(`location.hash = "#/` + view + `"`)
-		b.await(`document.querySelector("main .empty:not([hidden])") !== null`)
+		b.await(`document.querySelector("main .empty:not([hidden])") !== null && ![...document.querySelectorAll("main :is(table, .log)")].some((n) => n.getClientRects().length)`)
 		b.shoot("empty-" + view)
 	}
 	if len(b.said) > 0 {

@@ -160,7 +160,7 @@ function auditLog() {
       rows.update(records.toReversed(), (r) => r.seq);
       list.node.hidden = !records.length;
       none.hidden = records.length > 0;
-      setText(none, configured ? "No record." : "No audit log is kept: audit.path in the configuration names the file.");
+      setText(none, configured ? "No record." : "No audit log is kept: audit.path of the configuration is not set.");
     } catch (e) {
       none.hidden = false;
       setText(none, e.message);
