@@ -35,6 +35,9 @@ func policyList(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(list) == 0 {
+				c.Info("no policy is configured: plugins of the configuration lists them")
+			}
 			return c.Print(hosts.PolicyDocument(list))
 		},
 	}

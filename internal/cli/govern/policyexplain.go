@@ -69,6 +69,13 @@ func listDecisions(ctx context.Context, c *console.Console, last int, shadow boo
 	if shadow {
 		list.Decisions = slices.DeleteFunc(list.Decisions, func(t exthost.Trace) bool { return !slices.ContainsFunc(t.Steps, ignored) })
 	}
+	switch {
+	case len(list.Decisions) > 0:
+	case shadow:
+		c.Info("no policy in shadow mode would have acted in one of the last %d decisions", max(last, 0))
+	default:
+		c.Info("no policy has decided about a call yet")
+	}
 	names, rows := []string{}, [][]string{{"ID", "TIME", "CALLER", "WHAT", "RESULT", "WHY"}}
 	for _, t := range list.Decisions {
 		names = append(names, t.ID)
