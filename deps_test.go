@@ -53,7 +53,7 @@ var house = map[string]struct {
 	"internal/mcpclient":    {[]string{"protocol", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 
 	"manifest":             {[]string{"protocol", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
-	"discovery":            {[]string{"internal/regular", "manifest", "protocol"}, "a worker: finds candidates"},
+	"discovery":            {[]string{"internal/nearest", "internal/regular", "manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":              {[]string{"manifest", "protocol", "internal/inflight", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/wiretap", "internal/jsonrpc/ndjson"}, "a worker: runs one instance"},
 	"supervisor":           {[]string{"protocol"}, "a worker: keeps one named thing alive"},
 	"tools":                {[]string{"protocol", "internal/rawjson", "internal/nearest", "internal/display", "internal/schema"}, "a worker: names and validates, calls nothing"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -194,7 +195,7 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	e := p.Config.Extensions
 	found, err := discovery.Discover(ctx, discovery.Options{
 		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
+		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
 	})
 	if err != nil {
 		return err

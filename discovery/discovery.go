@@ -48,6 +48,7 @@ type Options struct {
 	IgnoreDirs  []string // base names of directories to skip; nil: node_modules, .git, target
 	Disabled    []string // ids to omit, with their servers; the id of a server is {owner}.{server}
 	Allowlist   []string // if not empty, the only ids to include, with their servers
+	Configured  []string // ids with settings of their own, which may be mistyped
 	MaxDepth    int      // depth of the manifest below its search path; 0: 4
 	FollowLinks bool     // follow symbolic links within a search path
 }

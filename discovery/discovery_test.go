@@ -260,6 +260,27 @@ func TestDisabledAndAllowlist(t *testing.T) {
 		[]string{"info nested_extension ext/a/inner/plugin.toml", "info disabled ext/a/plugin.toml", "info not_allowlisted ext/c/plugin.toml", "warn unknown_id "})
 }
 
+// Settings of an extension that is not here may be meant for another directory; a name that
+// is almost right is a mistake.
+func TestMistypedNames(t *testing.T) {
+	tree(t, map[string]string{"ext/weather/plugin.toml": text("weather"), "ext/notes/plugin.toml": text("notes")})
+	r := discover(t, Options{Disabled: []string{"nots", "ghost"}, Configured: []string{"notes", "github", "wether"}})
+	var got []string
+	for _, d := range r.Diagnostics {
+		if d.Code == CodeUnknownID {
+			got = append(got, d.Message+"; "+d.Hint)
+		}
+	}
+	want := []string{
+		`disabled names "nots", and no extension found has that id; did you mean "notes"?`,
+		`disabled names "ghost", and no extension found has that id; `,
+		`entries names "wether", and no extension found has that id; did you mean "weather"?`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestNothingInsideAnExtensionRuns covers manifests inside directories of extensions that do
 // not run themselves: disabled, broken, refused as links, or dropped for their id.
 func TestNothingInsideAnExtensionRuns(t *testing.T) {

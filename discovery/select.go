@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -41,8 +42,9 @@ func (s *selection) run() {
 	slices.SortFunc(s.result.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.RootIndex, b.RootIndex), cmp.Compare(a.ID, b.ID))
 	})
-	s.reportUnknown("disabled", s.o.Disabled)
-	s.reportUnknown("allowlist", s.o.Allowlist)
+	s.reportUnknown("disabled", s.o.Disabled, false)
+	s.reportUnknown("allowlist", s.o.Allowlist, false)
+	s.reportUnknown("entries", s.o.Configured, true)
 }
 
 func (s *selection) diagnose(level protocol.Level, code, id, path, format string, args ...any) {
@@ -157,11 +159,18 @@ func serverCandidate(owner Candidate, name string) Candidate {
 	return c
 }
 
-// reportUnknown reports the ids of a list that no extension has.
-func (s *selection) reportUnknown(list string, ids []string) {
+// reportUnknown reports the ids of a list that no extension has; with mistyped, only those
+// similar to one that was found: the others may be meant for another directory.
+func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
+	known := slices.Sorted(maps.Keys(s.seen))
 	for _, id := range ids {
-		if !s.seen[id] {
-			s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)
+		near := nearest.Of(id, known)
+		if s.seen[id] || mistyped && near == "" {
+			continue
+		}
+		s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)
+		if near != "" {
+			s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}
 }

@@ -91,8 +91,8 @@ func search(ctx context.Context, c *console.Console, cfg *config.Config) (status
 	return h.Status(), nil
 }
 
-// Overlay is the status of what is on disk, in which the extensions of the running host have
-// their states there, and all others say that the host has not loaded them.
+// Overlay is the status of what is on disk, in which the extensions and policies of the running
+// host have their states there, and all other extensions say that the host has not loaded them.
 func Overlay(disk, running status.Status) status.Status {
 	runs := map[string]status.Extension{}
 	for _, x := range running.Extensions {
@@ -110,6 +110,13 @@ func Overlay(disk, running status.Status) status.Status {
 		if _, gone := runs[x.ID]; gone && x.State != status.StateDisabled {
 			x.Reason = "no longer on disk: exthost reload removes it"
 			disk.Extensions = append(disk.Extensions, x)
+		}
+	}
+	for _, p := range running.Policies {
+		if i := slices.IndexFunc(disk.Policies, func(on status.Policy) bool { return on.Name == p.Name }); i >= 0 {
+			disk.Policies[i] = p
+		} else if p.Builtin == "audit_log" { // a command that only looks opens none
+			disk.Policies = append(disk.Policies, p)
 		}
 	}
 	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool { // the host may have what this environment lacks

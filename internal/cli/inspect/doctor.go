@@ -254,6 +254,12 @@ func examinePolicy(p status.Policy, handshake bool) finding {
 	switch {
 	case p.State == status.StateDisabled:
 		f.Result, f.Detail = "skip", "disabled"
+	case p.State == string(supervisor.Failed) || p.State == string(supervisor.Restarting): // with no handshake, in the running host
+		var last *protocol.Evidence
+		if p.Process != nil {
+			last = hosts.Evidence(*p.Process)
+		}
+		f.fail(cmp.Or(p.Reason, "it is "+p.State), last)
 	case p.Process == nil:
 	case handshake && p.State != string(supervisor.Ready):
 		f.fail(cmp.Or(p.Reason, "it is "+p.State), hosts.Evidence(*p.Process))
