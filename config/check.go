@@ -198,7 +198,7 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 	}
 	f.only(path, "type stdio", map[string]bool{"command": d.Command != nil, "env": d.Env != nil, "cwd": d.Cwd != "",
 		"env_from_headers": d.EnvFromHeaders != nil, "secrets_file": d.SecretsFile != "", "port": d.Port != 0,
-		"instances": d.Instances != manifest.InstancesPerSession})
+		"instances": d.Instances != manifest.InstancesPerSession, "new_privileges": d.NewPrivileges})
 	f.checkURL(path+".url", d.URL)
 	for header := range d.Headers {
 		if !headerName.MatchString(header) {

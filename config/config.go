@@ -89,6 +89,8 @@ type Entry struct {
 	Runtime  manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 	Required bool              `json:"required,omitempty"`                                       // the host is not ready while the extension cannot run; default false
 
+	NewPrivileges bool `json:"new_privileges,omitempty"` // Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
+
 	// Problems are why the extension cannot have these values, with their places: variables
 	// that are not set, an env_file that cannot be read. [Load] sets them.
 	Problems []string          `json:"-"`

@@ -35,6 +35,7 @@ type Destination struct {
 	Instances      manifest.Instances `json:"instances,omitempty"`                                 // stdio only: default per_session
 	Port           int                `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"` // stdio only: its own port on 127.0.0.1; 0 is any free port
 	StartTimeout   manifest.Duration  `json:"start_timeout,omitempty"`                             // limit of the start, handshake included; default 120 s
+	NewPrivileges  bool               `json:"new_privileges,omitempty"`                            // stdio only, Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
 
 	// Unset names the variables of these values that the host does not have, with their
 	// places. The secrets_file may still state them. [Load] sets it.

@@ -73,6 +73,11 @@ func (l *loader) keep(g *guard) {
 	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
 		l.keepEntry(g, id)
 	}
+	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
+		d := l.cfg.Destinations[name]
+		l.keepUnprivileged(g, strict.Join("destinations", name), &d.NewPrivileges)
+		l.cfg.Destinations[name] = d
+	}
 	if g.auth.stated() && !reflect.DeepEqual(l.cfg.Server.Auth, g.auth) {
 		l.cfg.Server.Auth = g.auth
 		l.kept(g, "server.auth")
@@ -98,16 +103,37 @@ func (l *loader) keepEntry(g *guard, id string) {
 		e.Hooks = was.hooks
 		l.kept(g, path+".hooks")
 	}
+	l.keepUnprivileged(g, path, &e.NewPrivileges)
 	entries[id] = e
 }
 
-// kept reports that what the directory's files state at path does not count, and gives the
-// key the place that it had before.
+// keepUnprivileged takes new_privileges from the processes at path if the directory's files
+// state anything of these, such as the command: they would decide what has the privileges.
+func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
+	now, key := l.decoder.Positions, path+".new_privileges"
+	pos := now[path]
+	if !*privileged || pos == g.positions[path] {
+		return
+	}
+	*privileged = false
+	if now[key] != g.positions[key] {
+		pos = now[key]
+	}
+	l.report.Warn(pos, "state both in the user's file, or in one of --config FILE", "%s: ignored, because a project's file can neither set it nor state anything else of %s", key, path)
+	l.restore(g, key)
+}
+
+// kept reports that what the directory's files state at path does not count.
 func (l *loader) kept(g *guard, path string) {
-	now := l.decoder.Positions
-	pos, _ := now.At(path)
+	pos, _ := l.decoder.Positions.At(path)
 	by, _ := g.positions.At(path)
 	l.report.Warn(pos, "a project's file can only tighten it; change it there, or with --config FILE", "%s: ignored, because it loosens what %s states", path, by)
+	l.restore(g, path)
+}
+
+// restore gives the key at path the place that it had before the directory's files.
+func (l *loader) restore(g *guard, path string) {
+	now := l.decoder.Positions
 	below := func(key string, _ strict.Pos) bool {
 		return key == path || strings.HasPrefix(key, path+".") || strings.HasPrefix(key, path+"[")
 	}

@@ -18,7 +18,8 @@ extensions:
   allowlist: [notes, files]
   env: {mode: allowlist, pass: [LANG]}
   defaults: {isolate: pid}
-  entries: {files: {env_deny: [TOKEN], hooks: own}}
+  entries: {files: {env_deny: [TOKEN], hooks: own}, box: {new_privileges: true}}
+destinations: {pod: {command: podman, new_privileges: true}}
 server: {auth: {token_env: MINE}}
 audit: {path: /var/log/audit.jsonl}
 `
@@ -50,6 +51,16 @@ audit: {path: /var/log/audit.jsonl}
 			func(c *config.Config) any { return c.Server.Auth }, config.Auth{TokenEnv: "MINE"}},
 		"another audit log": {user, "audit: {path: /dev/null, keep: 0}", []string{"exthost.yaml:1:8: audit"},
 			func(c *config.Config) any { return c.Audit.Path }, "/var/log/audit.jsonl"},
+		"privileges": {user, "extensions: {entries: {files: {new_privileges: true}}}\ndestinations: {pod: {command: evil}, new: {command: sudo, new_privileges: true}}",
+			[]string{"exthost.yaml:1:48: extensions.entries.files.new_privileges", "exthost.yaml:2:21: destinations.pod.new_privileges", "exthost.yaml:2:75: destinations.new.new_privileges"},
+			func(c *config.Config) any {
+				return []bool{c.Extensions.Entries["files"].NewPrivileges, c.Destinations["pod"].NewPrivileges, c.Destinations["new"].NewPrivileges, c.Extensions.Entries["box"].NewPrivileges}
+			}, []bool{false, false, false, true}},
+		"other keys of who has privileges": {user, "extensions: {entries: {box: {env: {PATH: evil}}}}\ndestinations: {pod: {}}",
+			[]string{"exthost.yaml:1:29: extensions.entries.box.new_privileges", "exthost.yaml:2:21: destinations.pod.new_privileges"},
+			func(c *config.Config) any { return c.Extensions.Entries["box"].NewPrivileges }, false},
+		"privileges that the user does not state": {"", "extensions: {entries: {files: {new_privileges: true}}}", []string{"exthost.yaml:1:48: extensions.entries.files.new_privileges"},
+			func(c *config.Config) any { return c.Extensions.Entries["files"].NewPrivileges }, false},
 		"what the user does not state": {"", "extensions: {allowlist: [a], env: {mode: filter}}\naudit: {path: a.jsonl}\nserver: {auth: {token_env: ITS}}", nil,
 			func(c *config.Config) any { return c.Server.Auth.TokenEnv }, "ITS"},
 	} {
@@ -63,9 +74,10 @@ audit: {path: /var/log/audit.jsonl}
 		}
 		var got []string
 		for line := range strings.Lines(text(diags, "")) {
-			if at, by, ok := strings.Cut(strings.TrimPrefix(line, "warn "+dir+"/project/"), ": ignored, because it loosens what "); ok {
+			if at, by, ok := strings.Cut(strings.TrimPrefix(line, "warn "+dir+"/project/"), ": ignored, because "); ok {
 				got = append(got, at)
-				if !strings.HasPrefix(by, dir+"/user/exthost.yaml:") {
+				by, loosens := strings.CutPrefix(by, "it loosens what ")
+				if loosens != strings.HasPrefix(by, dir+"/user/exthost.yaml:") {
 					t.Errorf("%s: %s", name, line)
 				}
 			}

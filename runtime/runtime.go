@@ -31,6 +31,9 @@ type Spec struct {
 	Logger       *slog.Logger         // already has the extension's id; nil discards
 	Tap          *wiretap.Wire        // gets every frame; nil for none
 
+	// NewPrivileges lets the processes gain privileges; see [process.Spec].
+	NewPrivileges bool
+
 	// ClientInfo is the clientInfo of the handshake with an MCP server, an
 	// Implementation object. Nil is that of the host.
 	ClientInfo json.RawMessage

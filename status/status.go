@@ -59,18 +59,19 @@ func (c Containment) String() string {
 
 // Extension is one extension's part of [Status].
 type Extension struct {
-	ID          string `json:"id"`
-	Name        string `json:"name,omitempty"`
-	Version     string `json:"version"`
-	Description string `json:"description,omitempty"`
-	Path        string `json:"path"` // of its manifest
-	Transport   string `json:"transport"`
-	Protocol    string `json:"protocol,omitempty"`    // with the MCP revision once known
-	State       string `json:"state"`                 // a supervisor state, [StateSkipped], [StateDisabled] or [StateNotReady]
-	Reason      string `json:"reason,omitempty"`      // for every state but ready
-	Restarts    int    `json:"restarts"`              // of instances whose run ended unasked, in all builds since the host was opened
-	Activation  string `json:"activation,omitempty"`  // eager or lazy; "" when the extension does not run
-	Containment string `json:"containment,omitempty"` // what holds its processes besides [Status].Containment: "pid namespace"
+	ID            string `json:"id"`
+	Name          string `json:"name,omitempty"`
+	Version       string `json:"version"`
+	Description   string `json:"description,omitempty"`
+	Path          string `json:"path"` // of its manifest
+	Transport     string `json:"transport"`
+	Protocol      string `json:"protocol,omitempty"`       // with the MCP revision once known
+	State         string `json:"state"`                    // a supervisor state, [StateSkipped], [StateDisabled] or [StateNotReady]
+	Reason        string `json:"reason,omitempty"`         // for every state but ready
+	Restarts      int    `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
+	Activation    string `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
+	Containment   string `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"
+	NewPrivileges bool   `json:"new_privileges,omitempty"` // its processes may gain privileges, and keep the host's capabilities
 
 	Command  []string          `json:"command,omitempty"`   // the command line, or the URL, as the manifest states it
 	StateDir string            `json:"state_dir,omitempty"` // private to the extension, survives restarts

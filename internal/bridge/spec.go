@@ -29,7 +29,7 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		ID: name, Dir: t.Cwd, Manifest: &manifest.Manifest{Plugin: manifest.Plugin{ID: name}, Transport: t},
 		Options: options(cfg, d).Resolve(t), HostVersion: env.Version, Self: env.Self,
 		StateDir: filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
-		Logger:   env.Log.With("extension", name), Containment: env.Containment, Roots: d.Roots,
+		Logger:   env.Log.With("extension", name), Containment: env.Containment, Roots: d.Roots, NewPrivileges: d.NewPrivileges,
 	}
 	secret, err := readSecrets(env, name, d.SecretsFile)
 	if err != nil {

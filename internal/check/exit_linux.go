@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawclient"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -33,9 +34,11 @@ func (s *subject) orphans(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	reaped, err := process.Launch(process.Spec{Path: argv[0], NewPrivileges: s.spec.NewPrivileges}, cmd.Start)
+	if err != nil {
 		return nil, err
 	}
+	defer reaped()
 	timer := time.AfterFunc(rawclient.Timeout, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	_, _ = io.WriteString(stdin, s.oneCall()) // fails when the process has ended

@@ -9,8 +9,8 @@ import (
 // Conceal hides the memory, environment and descriptors of this process from other
 // processes of its user: the children of a host could otherwise read its secrets in
 // /proc/PID/environ, or trace it. Processes that it starts are not concealed. A process with
-// the capability CAP_SYS_PTRACE, such as one of root, is not kept out. On other systems than
-// Linux Conceal does nothing.
+// the capability CAP_SYS_PTRACE is not kept out; children have it with Spec.NewPrivileges
+// alone. On other systems than Linux Conceal does nothing.
 func Conceal() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // revealing holds the lock while this process is not concealed.

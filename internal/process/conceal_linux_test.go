@@ -2,7 +2,6 @@ package process
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -10,33 +9,36 @@ import (
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
-// A child reads nothing of a concealed host of an ordinary user; the host still sees its own
-// descriptors and those of its children. [TestIsolatedUnprivileged] runs this test too, and
-// the tests after it in a concealed process.
+// A child reads nothing of a concealed host, and traces it not; the host still sees its own
+// descriptors and those of its children. A child of root reads nothing in any case.
+// [TestIsolatedUnprivileged] runs this test too, and the tests after it in a concealed process.
 func TestConceal(t *testing.T) {
 	processtest.Leaks(t)
-	const look = `cat /proc/$PPID/environ /proc/$PPID/maps >/dev/null; ls -l /proc/$PPID/fd >/dev/null; true`
-	output := func() string {
-		p, err := Start(t.Context(), Spec{Path: "/bin/sh", Args: []string{"-c", look}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Stdout.Close()
-		<-p.Done()
-		return strings.Join(p.Tail(), "\n")
+	look := func(mod func(*Spec)) string { return start(t, "spy; eof", mod).line() }
+	const nothing = "saw []"
+	everything := "saw [auxv environ exe fd/0 maps mem pidfd_getfd process_vm_readv trace]"
+	root := os.Geteuid() == 0
+	if root {
+		everything = "saw [auxv environ exe fd/0 maps mem pidfd_getfd process_vm_readv stack trace]"
 	}
-	if said := output(); said != "" {
-		t.Fatalf("before, a child cannot look: %s", said)
+	free := func(s *Spec) { s.NewPrivileges = true }
+	if got := look(free); got != everything {
+		t.Fatalf("before, a child %s, want %s", got, everything)
+	}
+	if got := look(nil); root && got != nothing {
+		t.Errorf("a child of root %s", got)
 	}
 	Conceal()
-	if os.Geteuid() == 0 { // and its children may look
-		t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) })
-		return
-	}
-	said := output()
-	for _, name := range []string{"environ", "maps", "fd"} {
-		if !strings.Contains(said, name) {
-			t.Errorf("a child reads %s of its host", name)
+	t.Cleanup(func() {
+		if root {
+			_ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+		}
+	})
+	for name, mod := range map[string]func(*Spec){
+		"plain": nil, "limited": func(s *Spec) { s.Limits = Limits{OpenFiles: 64} }, "isolated": isolated(t),
+	} {
+		if got := look(mod); got != nothing {
+			t.Errorf("a %s child %s", name, got)
 		}
 	}
 	if fds, err := os.ReadDir("/proc/self/fd"); err != nil || len(fds) < 3 {

@@ -47,5 +47,13 @@
 // the kernel's OOM killer prefers children to the host.
 //
 // The parent-death signal of Linux is not used: it fires when the thread that started the
-// child ends, and in a Go program threads end while the host goes on.
+// child ends, and in a Go program threads end while the host goes on. A child that asks for
+// the signal itself gets it with the host: the launcher's thread does not end before.
+//
+// # Privileges
+//
+// On Linux a child has no_new_privs, and as root a part of the capabilities. Both are
+// attributes of the thread that starts it, so children are started on one thread of their
+// own, which has given up the rest for good; see launcher. The init of a pid namespace mounts
+// /proc first and then gives them up on its main thread.
 package process

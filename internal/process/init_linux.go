@@ -15,7 +15,7 @@ import (
 
 // initName is the argv[0] of the init of a pid namespace, which [Reenter] recognizes. The
 // number is the version of its arguments and reports.
-const initName = "exthost-init-1"
+const initName = "exthost-init-2"
 
 // initReport is a message of an init to the host: one after the start of the child, or its
 // failure, and one after the exit of the child.
@@ -28,22 +28,23 @@ type initReport struct {
 
 // The stages of an init that can fail.
 const (
-	stageProc  = "mount a /proc of its own"
-	stageStart = "fork/exec"
+	stageProc       = "mount a /proc of its own"
+	stagePrivileges = "give up privileges"
+	stageStart      = "fork/exec"
 )
 
 // initMain is the first process of a pid namespace. It starts the child, reaps orphans, and
 // ends with the child or with the host; the kernel then kills every process of the
-// namespace. args are the limits and the child's argv.
+// namespace. args are the terms and the child's argv.
 func initMain(host *os.File, args []string) {
-	runtime.LockOSThread() // the child inherits the capabilities of this thread
+	runtime.LockOSThread() // the child inherits the privileges of this thread
 	unix.CloseOnExec(int(host.Fd()))
 	debug.SetGCPercent(10)
 	// Signals from the host go to the whole group. They are caught, not ignored, because
 	// the child would inherit that they are ignored.
 	signal.Notify(make(chan os.Signal, 1))
-	var l Limits
-	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &l) != nil {
+	var t terms
+	if len(args) < 2 || json.Unmarshal([]byte(args[0]), &t) != nil {
 		return
 	}
 	if err := mountProc(); err != nil {
@@ -51,9 +52,16 @@ func initMain(host *os.File, args []string) {
 		return
 	}
 	setProcessDefaults(0)
+	Conceal() // its other threads keep their privileges
+	if !t.NewPrivileges {
+		if err := giveUpPrivileges(); err != nil {
+			sendReport(host, failureReport(stagePrivileges, err))
+			return
+		}
+	}
 	child, err := startProcess(args[1], args[1:], &os.ProcAttr{
 		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{},
-	}, l)
+	}, t.Limits)
 	if err != nil {
 		sendReport(host, failureReport(stageStart, err))
 		return
@@ -68,8 +76,8 @@ func initMain(host *os.File, args []string) {
 	sendReport(host, initReport{Status: &status})
 }
 
-// mountProc mounts a /proc for the pid namespace, and then drops the capabilities for it.
-// Later mounts outside the namespace still appear inside; mounts inside stay inside.
+// mountProc mounts a /proc for the pid namespace, and then drops the capabilities that an
+// ordinary user has for it. Later mounts outside the namespace still appear inside; mounts inside stay inside.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
@@ -78,14 +86,9 @@ func mountProc() error {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		return nil // root keeps its capabilities, as without a namespace
+		return nil
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return err
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return unix.Capset(&header, &none[0])
+	return reduceCapabilities(0)
 }
 
 // releaseStdio closes the init's copies of the child's pipes, so that the pipes end when

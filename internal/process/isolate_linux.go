@@ -31,7 +31,7 @@ type initConn struct {
 
 // startIsolated starts argv in a new pid namespace, with program as the init. It returns
 // the process of the init, which leads the session and group of the child.
-func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, *initConn, error) {
+func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, t terms) (*os.Process, *initConn, error) {
 	if program == "" {
 		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
 	}
@@ -41,7 +41,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	}
 	inner := *attr
 	inner.Files = append(slices.Clone(attr.Files), theirs)
-	order, _ := json.Marshal(l) // numbers always encode
+	order, _ := json.Marshal(t) // numbers always encode
 	words := append([]string{initName, string(order)}, argv...)
 	proc, err := startInNamespace(program, words, &inner)
 	theirs.Close()
@@ -113,8 +113,11 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	if r.Errno != 0 {
 		cause = &os.PathError{Op: r.Stage, Path: path, Err: unix.Errno(r.Errno)}
 	}
-	if r.Stage != stageStart {
+	switch r.Stage {
+	case stageProc:
 		return &StartError{Reason: Isolation, Path: path, Err: cause}
+	case stagePrivileges:
+		return &StartError{Reason: Privileges, Path: path, Err: cause}
 	}
 	return cause
 }

@@ -10,3 +10,9 @@ type Limits struct {
 	OpenFiles int           // descriptors
 	FileSize  int64         // largest size in bytes of a written file; then SIGXFSZ
 }
+
+// terms are what an init is told about its child.
+type terms struct {
+	Limits        Limits
+	NewPrivileges bool
+}

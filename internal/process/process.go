@@ -53,6 +53,10 @@ type Spec struct {
 	// [CanIsolate] is true. When the child or this process ends, the kernel kills them
 	// all. Isolate needs a Containment with a program.
 	Isolate bool
+	// NewPrivileges lets the child gain privileges through setuid programs and file
+	// capabilities, and leaves it the capabilities of this process. Without it a child has
+	// no_new_privs on Linux, and as root a safe part of the capabilities.
+	NewPrivileges bool
 }
 
 // Process is a started child. Its methods are safe for concurrent use.
@@ -68,6 +72,7 @@ type Process struct {
 
 	proc      *os.Process
 	init      *initConn // not nil if isolated; proc is then the init
+	parent    *launcher // nil if isolated or with Spec.NewPrivileges
 	contained *containedChild
 	stderr    *stderrReader
 	exited    chan struct{} // closed by reap
@@ -84,8 +89,13 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
 	}
+	parent, err := launcherOf(&s)
+	if err != nil {
+		return nil, err
+	}
 	pipes, err := openPipes()
 	if err != nil {
+		parent.leave()
 		return nil, &StartError{Reason: Resource, Path: s.Path, Err: err}
 	}
 	if s.StdoutToStderr {
@@ -93,10 +103,11 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	hold := s.Containment.prepare()
 	s.Env = hold.environ(s.Env)
-	proc, init, err := spawn(ctx, &s, pipes.child[:])
+	proc, init, err := spawn(ctx, &s, parent, pipes.child[:])
 	closeAll(pipes.child[:])
 	if err != nil {
 		closeAll(pipes.host[:])
+		parent.leave()
 		return nil, err
 	}
 	hold.attach(proc.Pid)
@@ -105,6 +116,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		Stdout:    pipes.host[1],
 		proc:      proc,
 		init:      init,
+		parent:    parent,
 		contained: hold,
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),
@@ -119,7 +131,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 var busyRetries = []time.Duration{20 * time.Millisecond, 30 * time.Millisecond, 50 * time.Millisecond}
 
 // spawn starts the child with stdio as its descriptors 0, 1 and 2.
-func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initConn, error) {
+func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*os.Process, *initConn, error) {
 	attr := &os.ProcAttr{Dir: s.Dir, Env: s.Env, Files: stdio, Sys: sysProcAttr()}
 	if attr.Env == nil {
 		attr.Env = []string{} // nil would be the environment of this process
@@ -129,7 +141,7 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initCo
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		proc, init, err := launch(ctx, s, argv, attr)
+		proc, init, err := launch(ctx, s, parent, argv, attr)
 		if err == nil {
 			return proc, init, nil
 		}
@@ -149,17 +161,18 @@ func spawn(ctx context.Context, s *Spec, stdio []*os.File) (*os.Process, *initCo
 	}
 }
 
-func launch(ctx context.Context, s *Spec, argv []string, attr *os.ProcAttr) (*os.Process, *initConn, error) {
+func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr) (proc *os.Process, init *initConn, err error) {
 	if s.Isolate {
-		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s.Limits)
+		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, terms{s.Limits, s.NewPrivileges})
 	}
-	proc, err := startProcess(s.Path, argv, attr, s.Limits)
+	parent.run(func() { proc, err = startProcess(s.Path, argv, attr, s.Limits) })
 	return proc, nil, err
 }
 
 // watch waits for the exit of the child and closes done.
 func (p *Process) watch() {
 	state, err := p.reap()
+	p.parent.leave()
 	p.Stdin.Close() // fails writes that are still blocked
 	p.stderr.finish()
 	p.exit = exitOf(state, err)

@@ -23,6 +23,7 @@ const (
 	Resource       Reason = "resource"        // out of descriptors, processes or memory
 	Invalid        Reason = "invalid"         // the Spec is invalid, for example a NUL in an argument
 	Isolation      Reason = "isolation"       // the pid namespace for it cannot be created
+	Privileges     Reason = "privileges"      // it cannot be kept from gaining privileges
 	Other          Reason = "other"           // any other; see Err
 )
 
@@ -84,6 +85,8 @@ func (e *StartError) text() (what, next string) {
 			return what, `tell the host where exthost is (Options.Self), or set runtime.isolate = "none"`
 		}
 		return what, `allow user namespaces on this system (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), or set runtime.isolate = "none"`
+	case Privileges:
+		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)", e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set new_privileges = true for the extension or destination"
 	}
 	return e.Err.Error(), "run the same command in a shell to see more"
 }

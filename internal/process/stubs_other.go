@@ -56,12 +56,23 @@ const CanIsolate = false
 // initConn exists on Linux only.
 type initConn struct{}
 
-func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, l Limits) (*os.Process, *initConn, error) {
-	proc, err := startProcess(argv[0], argv, attr, l)
+func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, t terms) (*os.Process, *initConn, error) {
+	proc, err := startProcess(argv[0], argv, attr, t.Limits)
 	return proc, nil, err
 }
 
 func (*initConn) exit(init Exit) Exit { return init }
+
+// CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
+const CanRestrict = false
+
+// launcher exists on Linux only.
+type launcher struct{}
+
+func launcherOf(*Spec) (*launcher, error) { return nil, nil }
+
+func (*launcher) run(f func()) { f() }
+func (*launcher) leave()       {}
 
 // CanLimit reports whether [Limits] have an effect on this system.
 const CanLimit = false

@@ -24,7 +24,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		ID: c.ID, Dir: c.Dir, Manifest: c.Manifest,
 		Options:  entry.Runtime.Over(c.Manifest.Runtime.Over(cfg.Extensions.Defaults)).Resolve(c.Manifest.Transport),
 		StateDir: filepath.Join(e.StateDir, c.ID), HostVersion: e.Version, Self: e.Self,
-		Logger: e.Log.With("extension", c.ID), Containment: e.Containment, Roots: entry.Roots,
+		Logger: e.Log.With("extension", c.ID), Containment: e.Containment, Roots: entry.Roots, NewPrivileges: entry.NewPrivileges,
 	}
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return s, process.EnvReport{}, protocol.Errorf(protocol.SpawnFailed, "no state directory: %w", err)

@@ -30,6 +30,7 @@ func (u *Unit) Status() status.Extension {
 	if u.Spec.Options.Isolate == manifest.IsolatePID && process.CanIsolate {
 		s.Containment = process.HoldsNamespace
 	}
+	s.NewPrivileges = u.Spec.NewPrivileges
 	u.Calls.Describe(&s)
 	s.LastCrash = u.crash.Load()
 	s.State = string(supervisor.Idle)

@@ -125,6 +125,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	}
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
+	findings = append(findings, privileges(s)...)
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
@@ -149,6 +150,30 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 		findings = append(findings, examineAll(nil, s, false)...)
 	}
 	return append(findings, openFiles(process.OpenFiles())...), nil
+}
+
+// privileges says what a host of root leaves to its processes; nothing of another user's.
+func privileges(s status.Status) []finding {
+	if os.Geteuid() != 0 || !process.CanRestrict {
+		return nil
+	}
+	var all []string // that keep every capability
+	for _, x := range s.Extensions {
+		if x.NewPrivileges {
+			all = append(all, x.ID)
+		}
+	}
+	for _, d := range s.Destinations {
+		if d.NewPrivileges {
+			all = append(all, d.ID)
+		}
+	}
+	f := finding{Check: "privileges", Result: "ok", Detail: "root's; processes keep a part of the capabilities",
+		Hints: []string{"a process of root can change every file of root: run the host as an ordinary user"}}
+	if len(all) > 0 {
+		f.Detail += ", and all of them: " + strings.Join(all, ", ")
+	}
+	return []finding{f}
 }
 
 // fewFiles is a limit of open files that a host with a few extensions can reach: each process

@@ -95,6 +95,9 @@ func (i *extensionInfo) manner() string {
 	if i.Containment != "" {
 		words = append(words, "in a "+i.Containment)
 	}
+	if i.NewPrivileges {
+		words = append(words, "may gain privileges")
+	}
 	return strings.Join(words, ", ")
 }
 

@@ -1,0 +1,112 @@
+package process
+
+import (
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
+const CanRestrict = true
+
+// launcher starts children on a thread that has given up privileges. What is given up are
+// attributes of a thread, and a child has those of the thread that starts it. The thread
+// exists while a child that it started does: a child that asked the kernel for a signal at
+// the end of its parent would get that signal at the end of this thread. A nil launcher is
+// the thread of the caller, with all its privileges.
+type launcher struct {
+	mu    sync.Mutex
+	users int // starts that are under way, and children that are not reaped
+	jobs  chan func()
+	state chan error // has the error of giveUpPrivileges, and is closed with the thread's work
+}
+
+var restricted launcher
+
+// launcherOf returns the launcher for s. The caller must call leave after the failed start,
+// or when the child has been reaped.
+func launcherOf(s *Spec) (*launcher, error) {
+	if s.NewPrivileges || s.Isolate { // the init of a pid namespace needs privileges until it starts the child
+		return nil, nil
+	}
+	if err := restricted.enter(); err != nil {
+		return nil, &StartError{Reason: Privileges, Path: s.Path, Err: err}
+	}
+	return &restricted, nil
+}
+
+// Launch runs start, which starts a process that [Start] cannot start, so that the process has
+// the privileges of a child for s. The caller must call reaped after its end. The error is that
+// of start, or a [*StartError].
+func Launch(s Spec, start func() error) (reaped func(), err error) {
+	l, err := launcherOf(&s)
+	if err != nil {
+		return nil, err
+	}
+	l.run(func() { err = start() })
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	return l.leave, nil
+}
+
+func (l *launcher) enter() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users == 0 {
+		l.jobs, l.state = make(chan func()), make(chan error)
+		go work(l.jobs, l.state)
+		if err := <-l.state; err != nil {
+			return err
+		}
+	}
+	l.users++
+	return nil
+}
+
+func (l *launcher) leave() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users--; l.users == 0 {
+		close(l.jobs)
+		<-l.state
+	}
+}
+
+// run runs f and waits for its end.
+func (l *launcher) run(f func()) {
+	if l == nil {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	l.jobs <- func() { defer close(done); f() }
+	<-done
+}
+
+// work runs jobs on a thread that ends with it, because the goroutine does not unlock it.
+// The runtime starts no other thread from a locked one.
+func work(jobs <-chan func(), state chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // the main thread never ends, and stands for the process
+		defer runtime.UnlockOSThread()
+		moved := make(chan struct{})
+		go func() { defer close(moved); work(jobs, state) }()
+		<-moved
+		return
+	}
+	defer close(state)
+	err := giveUpPrivileges()
+	if state <- err; err != nil {
+		return
+	}
+	for job := range jobs {
+		job()
+	}
+}

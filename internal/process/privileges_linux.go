@@ -1,0 +1,71 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// keptCapabilities are the capabilities that a child of root keeps: those of containers, as
+// Docker starts them, without two. A child has no network namespace, so with CAP_NET_RAW it
+// would read the tokens of clients on the loopback interface; it has no device cgroup, so
+// with CAP_MKNOD it could open every device. The kept ones let package managers work: they
+// change owners, users and directories. None opens the memory of a process that has more.
+const keptCapabilities uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
+	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SETFCAP |
+	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
+
+// giveUpPrivileges keeps the programs that this thread starts from gaining privileges: setuid
+// programs and file capabilities have no effect for them, and as root they have at most
+// keptCapabilities. Other threads are not affected. The thread must not be used for anything
+// else.
+func giveUpPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	if err := boundCapabilities(); err == nil {
+		// The thread keeps its own: a process with fewer cannot trace it, and so not read the
+		// memory that the thread shares with the host.
+		return reduceCapabilities(^uint64(0))
+	}
+	// Without CAP_SETPCAP the bounding set stays. Under no_new_privs a program has at most the
+	// capabilities of the thread that starts it.
+	return reduceCapabilities(keptCapabilities)
+}
+
+// boundCapabilities removes all others than keptCapabilities from the bounding set of this
+// thread, from which a program of root gets its capabilities.
+func boundCapabilities() error {
+	for c := range 64 {
+		if keptCapabilities>>c&1 == 1 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); errors.Is(err, unix.EINVAL) {
+			return nil // the kernel has no more of them
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reduceCapabilities leaves to this thread those of its capabilities that are in kept, and
+// none that a program of an ordinary user would inherit (the inheritable and ambient ones).
+func reduceCapabilities(kept uint64) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData // the lower and the upper half of each set
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return fmt.Errorf("read its capabilities: %w", err)
+	}
+	for i := range caps {
+		half := uint32(kept >> (32 * i))
+		caps[i].Permitted &= half
+		caps[i].Effective &= half
+		caps[i].Inheritable = 0 // the kernel removes the ambient ones with these
+	}
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		return fmt.Errorf("reduce its capabilities: %w", err)
+	}
+	return nil
+}
