@@ -17,7 +17,8 @@ import (
 )
 
 // Each connection begins with three lines of JSON: the host's greeting, the relay's
-// request and the host's answer. The client's messages follow an answer that is OK.
+// request and the host's answer. After an answer that is OK the relay sends the pipes for the
+// messages of its client, where the system can do that; else the messages follow.
 
 // wireVersion changes with the meaning of these lines.
 const wireVersion = 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -22,9 +23,9 @@ type HostOptions struct {
 	// Variables returns the names of the variables that extensions and configuration depend
 	// on now. A client in whose environment they differ is refused.
 	Variables func() []string
-	// Serve serves a client until it leaves or ctx ends. caller is the name that policies
-	// know it by.
-	Serve func(ctx context.Context, conn net.Conn, caller string)
+	// Serve serves a client until it leaves or ctx ends, and closes in and out. caller is the
+	// name that policies know it by.
+	Serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller string)
 	// Strict waits until all extensions have started or failed, and returns what a strict
 	// client is refused for; nil if there is nothing.
 	Strict func(ctx context.Context) *Fault
@@ -169,11 +170,18 @@ func (h *Host) take(ctx context.Context, conn net.Conn) {
 	}
 	defer h.remove(c)
 	defer conn.Close()
+	var in io.ReadCloser
+	var out io.WriteCloser
+	if c != nil {
+		in, out, err = takePipes(conn)
+	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		h.Log.Warn("a relay does not keep to its protocol", "error", err)
-	case c != nil && stop():
-		h.Serve(ctx, conn, caller)
+	case in != nil && stop():
+		h.Serve(ctx, in, out, caller)
+	case in != nil:
+		_, _ = in.Close(), out.Close()
 	}
 }
 

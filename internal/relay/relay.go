@@ -28,16 +28,19 @@ type Options struct {
 	Out io.WriteCloser // to the client
 	// Connect returns a connection to a host that has taken the client.
 	Connect func(ctx context.Context) (*net.UnixConn, error)
+	// Pipes has the messages go over pipes, which a [Host] takes from the connection. Default:
+	// they go over the connection.
+	Pipes bool
 }
 
 // Run relays the messages of one client until In ends and the host has answered, which is
 // no error, until the client takes no more answers, or until ctx ends. An error of the first
 // Connect is returned before In is read. Run closes In and Out. A read or write that its
-// Close does not interrupt, such as that of a terminal, outlives Run.
+// Close does not interrupt, such as that of a terminal or of a pipe, outlives Run.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &relay{ctx: ctx, connect: o.Connect, out: output{w: o.Out}, broken: make(chan error, 1), table: newTable()}
+	r := &relay{ctx: ctx, connect: o.Connect, pipes: o.Pipes, out: output{w: o.Out}, broken: make(chan error, 1), table: newTable()}
 	if _, err := r.linked(); err != nil {
 		return err
 	}
@@ -55,10 +58,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cancel()
 	_, _ = o.In.Close(), o.Out.Close() // interrupts what is blocked
-	ended := make(chan struct{})
-	go func() { r.running.Wait(); close(ended) }()
+	written := make(chan struct{})
+	go func() {
+		r.out.mu.Lock()
+		defer r.out.mu.Unlock()
+		close(written)
+	}()
 	select {
-	case <-ended:
+	case <-written:
 	case <-time.After(endTimeout):
 	}
 	return err
@@ -71,9 +78,9 @@ const endTimeout = time.Second
 type relay struct {
 	ctx     context.Context
 	connect func(ctx context.Context) (*net.UnixConn, error)
+	pipes   bool
 	out     output
-	broken  chan error     // the first failed write to the client
-	running sync.WaitGroup // of links
+	broken  chan error // the first failed write to the client
 	table   *table
 	session session // used by upstream alone, but for its answer
 
@@ -84,10 +91,16 @@ type relay struct {
 	link *link // nil: there is none
 }
 
+// duplex is a connection whose reads and writes can be interrupted: a socket, or pipes.
+type duplex interface {
+	io.ReadWriteCloser
+	SetDeadline(t time.Time) error
+}
+
 // stream is a connection whose reads and writes block a thread each, where the system can
 // do that: they wake sooner than those that the poller of the Go runtime wakes.
 type stream interface {
-	io.ReadWriteCloser // Close interrupts reads and writes
+	io.ReadWriteCloser // Close interrupts reads and writes, or has the host end them
 	CloseWrite() error
 }
 
@@ -244,22 +257,28 @@ func (r *relay) linked() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := newLineReader(conn, false)
-	if err := r.resume(conn, in); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	var c duplex = conn
+	if r.pipes {
+		if c, err = sendPipes(conn); err != nil {
+			return nil, err
+		}
+	}
+	in := newLineReader(c, false)
+	if err := r.resume(c, in); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	l := &link{in: in, lost: make(chan struct{})}
-	if l.conn, err = blocking(conn); err != nil {
+	if l.conn, err = blocking(c); err != nil {
 		return nil, err
 	}
 	in.r = l.conn
 	r.mu.Lock()
 	r.link = l
 	r.mu.Unlock()
-	r.running.Go(func() {
+	go func() {
 		defer context.AfterFunc(r.ctx, func() { _ = l.conn.Close() })()
 		r.downstream(l)
-	})
+	}()
 	return l, nil
 }
 

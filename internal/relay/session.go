@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -84,7 +84,7 @@ func (s *session) failed(calls []string) {
 
 // resume opens the session of the client in a new host and repeats its subscriptions. The
 // client does not see the answers; it is told that all lists may have changed.
-func (r *relay) resume(conn *net.UnixConn, in *lineReader) error {
+func (r *relay) resume(conn duplex, in *lineReader) error {
 	s := &r.session
 	if !s.open {
 		return nil
@@ -131,7 +131,7 @@ type repeated struct {
 
 // repeat sends a request and returns the line that answers it. Other lines of the host go to
 // the client.
-func (r *relay) repeat(conn net.Conn, in *lineReader, text []byte, id string) (answer []byte, err error) {
+func (r *relay) repeat(conn io.Writer, in *lineReader, text []byte, id string) (answer []byte, err error) {
 	if _, err := conn.Write(text); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,13 @@ import (
 // socket is a stream.
 type socket struct{ *os.File }
 
-// blocking returns conn as a stream, and closes conn.
-func blocking(conn *net.UnixConn) (stream, error) {
+// blocking returns c as a stream. It closes a socket, which the stream has a copy of.
+func blocking(c duplex) (stream, error) {
+	if p, ok := c.(*pipes); ok {
+		_, _ = p.r.Fd(), p.w.Fd() // the system calls block from now on
+		return p, nil
+	}
+	conn := c.(*net.UnixConn)
 	f, err := conn.File()
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return nil, err

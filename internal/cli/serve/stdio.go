@@ -3,7 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
-	"net"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -76,7 +76,7 @@ func (r *run) relay(ctx context.Context) error {
 			return relay.Start(ctx, argv, turn, daemon.LogFile(state))
 		},
 		Warn: func(text string) { r.console.Warn("%s", console.Safe(text)) }}
-	err = relay.Run(ctx, relay.Options{In: r.console.In.(*os.File), Out: r.console.Out.(*os.File), Connect: client.Connect})
+	err = relay.Run(ctx, relay.Options{In: r.console.In.(*os.File), Out: r.console.Out.(*os.File), Connect: client.Connect, Pipes: true})
 	if f, ok := errors.AsType[*relay.Fault](err); ok {
 		return &console.Error{Code: f.Code, Text: f.Text, Hint: f.Hint}
 	}
@@ -156,8 +156,8 @@ func (r *run) relayed(cfg *config.Config, h *exthost.Host, stop func()) (*relay.
 	return relay.NewHost(relay.HostOptions{
 		Build: build, Version: exthost.Version(), Flags: r.relayFlags(), Environ: os.Environ(), Log: r.log,
 		Variables: func() []string { return exthost.Variables(h) }, Stop: stop, Background: r.background == asHost, IdleExit: time.Duration(cfg.Server.IdleExit),
-		Serve: func(ctx context.Context, conn net.Conn, caller string) {
-			if err := server.ServeStdio(mcpserver.WithCaller(ctx, caller), conn, conn); err != nil && ctx.Err() == nil {
+		Serve: func(ctx context.Context, in io.ReadCloser, out io.WriteCloser, caller string) {
+			if err := server.ServeStdio(mcpserver.WithCaller(ctx, caller), in, out); err != nil && ctx.Err() == nil {
 				r.log.Debug("a client on stdio has gone", "client", caller, "error", err)
 			}
 		},
