@@ -21,12 +21,20 @@ func (p *pipes) Read(b []byte) (int, error)  { return p.r.Read(b) }
 func (p *pipes) Write(b []byte) (int, error) { return p.w.Write(b) }
 func (p *pipes) CloseWrite() error           { return p.w.Close() }
 
-// Close implements [io.Closer]. When the pipes block, reads end when the host has closed its
+// Close implements [io.Closer]. Once the pipes block, a read ends when the host has closed its
 // ends, as it does at the end of the client.
 func (p *pipes) Close() error { return errors.Join(p.w.Close(), p.r.Close()) }
 
 func (p *pipes) SetDeadline(t time.Time) error {
 	return errors.Join(p.r.SetReadDeadline(t), p.w.SetWriteDeadline(t))
+}
+
+// block has reads and writes of pipes block a thread each: they wake sooner than those that
+// the poller of the Go runtime wakes.
+func block(c duplex) {
+	if p, ok := c.(*pipes); ok {
+		_, _ = p.r.Fd(), p.w.Fd()
+	}
 }
 
 // sendPipes has the messages of conn, which it closes, go over pipes: it sends the ends of

@@ -81,39 +81,27 @@ type relay struct {
 	pipes   bool
 	out     output
 	broken  chan error // the first failed write to the client
+
+	mu      sync.Mutex
+	link    *link // nil: there is none
 	table   *table
-	session session // used by upstream alone, but for its answer
-
-	scan  scanner // of upstream
-	noted []line  // of upstream: the lines that end in the current piece
-
-	mu   sync.Mutex
-	link *link // nil: there is none
+	session session
+	scan    scanner // of the client
+	passing passing
 }
 
-// duplex is a connection whose reads and writes can be interrupted: a socket, or pipes.
+// duplex is a connection to a host: a socket, or pipes.
 type duplex interface {
-	io.ReadWriteCloser
+	io.ReadWriteCloser // Close interrupts reads and writes, or has the host end them
+	CloseWrite() error
 	SetDeadline(t time.Time) error
 }
 
-// stream is a connection whose reads and writes block a thread each, where the system can
-// do that: they wake sooner than those that the poller of the Go runtime wakes.
-type stream interface {
-	io.ReadWriteCloser // Close interrupts reads and writes, or has the host end them
-	CloseWrite() error
-}
-
 type link struct {
-	conn stream
+	conn duplex
 	in   *lineReader
+	scan scanner       // of the host
 	lost chan struct{} // closed when the end of the host has been told to the client
-}
-
-// line is a line of the client that ends in a piece.
-type line struct {
-	envelope
-	text []byte // nil if its beginning was in another piece
 }
 
 // MaxLine bounds a message of a client, in bytes. A longer one is refused alone; a host would
@@ -146,10 +134,7 @@ func (r *relay) upstream(in io.Reader) error {
 				long, why = nil, tooLong()
 			}
 			if long == nil {
-				n, ended := r.scan.scan(piece)
-				if piece = piece[n:]; ended {
-					r.refuse(&r.scan.env, why)
-				}
+				piece = r.drop(piece, why)
 			}
 		} else {
 			sent, long = 0, nil
@@ -172,7 +157,6 @@ func lengthOfLine(piece []byte) int {
 // forward passes on a piece, and returns the link that has it, or why none has. begun is the
 // link that has the beginning of the first line; nil if the line begins in the piece.
 func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
-	r.note(piece)
 	for {
 		l, err := begun, error(nil)
 		if begun == nil {
@@ -183,62 +167,38 @@ func (r *relay) forward(piece []byte, begun *link) (*link, *protocol.Error) {
 		}
 		if err != nil {
 			why := unreachable(err)
-			for i := range r.noted {
-				r.refuse(&r.noted[i].envelope, why)
+			for len(piece) > 0 {
+				piece = r.drop(piece, why)
 			}
 			return nil, why
 		}
 		switch {
-		case r.register(l):
-			if _, err := l.conn.Write(piece); err != nil {
+		case r.pass(l, piece, false):
+			_, err := l.conn.Write(piece)
+			r.passed()
+			if err != nil {
 				<-l.lost // every request has its error by now
 			}
 			return l, nil
 		case begun != nil: // which has ended just now: no other host gets the rest of the line
-			n := bytes.IndexByte(piece, '\n') + 1
-			if n == 0 {
+			piece, begun = r.drop(piece, cut()), nil
+			if r.scan.began {
 				return nil, cut()
 			}
-			r.refuse(&r.noted[0].envelope, cut())
-			if n == len(piece) {
+			if len(piece) == 0 {
 				return nil, nil
 			}
-			piece, r.noted, begun = piece[n:], r.noted[1:], nil
 		}
 	}
 }
 
-// note reads the envelopes of the lines that end in piece.
-func (r *relay) note(piece []byte) {
-	clear(r.noted)
-	r.noted = r.noted[:0]
-	for len(piece) > 0 {
-		whole := !r.scan.began
-		n, ended := r.scan.scan(piece)
-		if ended {
-			next := line{envelope: r.scan.env}
-			if whole {
-				next.text = piece[:n]
-			}
-			r.noted = append(r.noted, next)
-		}
-		piece = piece[n:]
+// drop returns what follows the first line of a piece, and refuses that line if it has ended.
+func (r *relay) drop(piece []byte, why *protocol.Error) []byte {
+	n, ended := r.scan.scan(piece)
+	if ended {
+		r.refuse(&r.scan.env, why)
 	}
-}
-
-// register records the noted lines as sent to l. It returns false if l has ended.
-func (r *relay) register(l *link) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.link != l {
-		return false
-	}
-	for i := range r.noted {
-		n := &r.noted[i]
-		r.table.sent(&n.envelope)
-		r.session.sent(n)
-	}
-	return true
+	return piece[n:]
 }
 
 func (r *relay) current() *link {
@@ -267,11 +227,8 @@ func (r *relay) linked() (*link, error) {
 	if err := r.resume(c, in); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	l := &link{in: in, lost: make(chan struct{})}
-	if l.conn, err = blocking(c); err != nil {
-		return nil, err
-	}
-	in.r = l.conn
+	block(c)
+	l := &link{conn: c, in: in, lost: make(chan struct{})}
 	r.mu.Lock()
 	r.link = l
 	r.mu.Unlock()
@@ -303,19 +260,18 @@ func (r *relay) leave() {
 
 // downstream passes on what the host says until its end.
 func (r *relay) downstream(l *link) {
-	var scan scanner
 	for {
 		piece, err := l.in.next()
 		if err != nil {
 			break
 		}
-		within := scan.began
-		if !within {
+		if !l.scan.began {
 			r.out.mu.Lock() // until the end of a long line
 		}
-		r.received(&scan, piece)
+		r.pass(l, piece, true)
 		_, err = r.out.w.Write(piece)
-		if !scan.began {
+		r.passed()
+		if !l.scan.began {
 			r.out.mu.Unlock()
 		}
 		if err != nil {
@@ -323,31 +279,18 @@ func (r *relay) downstream(l *link) {
 			break
 		}
 	}
-	if scan.began { // the client drops the rest of a line that was cut off
+	if l.scan.began { // the client drops the rest of a line that was cut off
 		_, _ = r.out.w.Write([]byte("\n"))
 		r.out.mu.Unlock()
 	}
 	r.end(l)
 }
 
-// received records the lines that end in a piece from the host.
-func (r *relay) received(scan *scanner, piece []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for len(piece) > 0 {
-		n, ended := scan.scan(piece)
-		if ended {
-			r.table.received(&scan.env)
-			r.session.received(&scan.env)
-		}
-		piece = piece[n:]
-	}
-}
-
 // end answers what the host of l has left unanswered.
 func (r *relay) end(l *link) {
 	_ = l.conn.Close()
 	r.mu.Lock()
+	r.record()
 	r.link = nil
 	calls, asked := r.table.take()
 	r.session.failed(calls)

@@ -33,17 +33,17 @@ type subscription struct {
 // further ones.
 const maxSubscriptions = 1024
 
-func (s *session) sent(l *line) {
+// sent records a line of the client.
+func (s *session) sent(e *envelope, text []byte) {
 	switch {
-	case l.text == nil:
-	case l.method == protocol.MethodInitialize && !s.open:
-		s.initialize, s.id = bytes.Clone(l.text), l.id
-	case l.method == protocol.MethodInitialized:
-		s.ready = bytes.Clone(l.text)
-	case l.method == protocol.MethodSetLevel:
-		s.level = paramsOf(l.text)
-	case l.method == protocol.MethodResourcesSubscribe || l.method == methodUnsubscribe:
-		s.subscribe(paramsOf(l.text), l.method == protocol.MethodResourcesSubscribe)
+	case e.method == protocol.MethodInitialize && !s.open:
+		s.initialize, s.id = bytes.Clone(text), e.id
+	case e.method == protocol.MethodInitialized:
+		s.ready = bytes.Clone(text)
+	case e.method == protocol.MethodSetLevel:
+		s.level = paramsOf(text)
+	case e.method == protocol.MethodResourcesSubscribe || e.method == methodUnsubscribe:
+		s.subscribe(paramsOf(text), e.method == protocol.MethodResourcesSubscribe)
 	}
 }
 
