@@ -194,7 +194,7 @@ func TestFirstListWaits(t *testing.T) {
 	processtest.Leaks(t)
 	f, g := gatedFolder(t, ""), gate{t, t.TempDir(), "x"}
 	f.add("npm", offersTwo+"[transport]\ncommand = \"./npx\"\nargs = [\"-y\", \"some-server\"]\nprotocol = \"native\"\n")
-	f.write("npm/npx", gated(strings.TrimPrefix(scripted, "#!/bin/sh\n")))
+	f.write("npm/npx", "#!/bin/sh\necho 'npm warn exec some-server is not installed' >&2\n"+strings.TrimPrefix(gated(strings.TrimPrefix(scripted, "#!/bin/sh\n")), "#!/bin/sh\n"))
 	f.write("npm/tools.json", twoTools)
 	f.add("quick", child("sdk", ""))
 	other := gate{t, g.state, "npm"}
@@ -216,6 +216,31 @@ func TestFirstListWaits(t *testing.T) {
 	if raw := string(<-result); !strings.Contains(raw, "ext_x_greet") || !strings.Contains(raw, "ext_npm_greet") || !strings.Contains(raw, "ext_quick_greet") {
 		t.Errorf("the first list: %s", raw)
 	}
+}
+
+// What a package runner may be doing is said only until something of its program has come.
+func TestInstallationIsOver(t *testing.T) {
+	processtest.Leaks(t)
+	f, g := newFolder(t), gate{t, t.TempDir(), "x"}
+	f.add("x", offersTwo+"[transport]\ncommand = \"./uvx\"\nargs = [\"some-server\"]\nprotocol = \"native\"\n")
+	f.write("x/uvx", "#!/bin/sh\necho 'Downloading cpython (20MiB)' >&2\nread -r line\necho 'the server loads its model' >&2\n"+strings.TrimPrefix(gated("exit 1\n"), "#!/bin/sh\n"))
+	g.close()
+	h := f.open(exthost.Options{StateDir: g.state, Mode: background})
+	reason := func() string { return h.Status().Extensions[0].Reason }
+	said := func(text string) {
+		t.Helper()
+		for r := range h.Admin().Logs(deadline(t), exthost.LogFilter{Follow: true}) {
+			if r.Message == text {
+				return
+			}
+		}
+		t.Fatalf("no line says %q", text)
+	}
+	said("the server loads its model")
+	if got := reason(); got != "the host waits for its handshake" {
+		t.Errorf("the server runs, and the status says %q", got)
+	}
+	g.open()
 }
 
 // A list waits no longer than server.list_wait; what is late is announced, and a call of a

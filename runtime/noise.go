@@ -25,6 +25,7 @@ type noiseFilter struct {
 	log           *slog.Logger
 	onNoise       func(line []byte) // called for every such line that has an end; may be nil
 	handshakeDone atomic.Bool       // the handshake has ended
+	framed        atomic.Bool       // a frame has come
 
 	// Used by the reading goroutine only; others may read them after the connection's end.
 	limit    *rate.Limiter
@@ -58,6 +59,7 @@ func (n *noiseFilter) line(line []byte, err error) error {
 }
 
 func (n *noiseFilter) frame() {
+	n.framed.Store(true)
 	if n.handshakeDone.Load() {
 		n.inRow = 0
 	}

@@ -99,7 +99,7 @@ func (s *run) Info() Info {
 		return info
 	}
 	stats := c.conn.Stats()
-	info.StartedAt, info.Stderr = c.startedAt, c.endpoint.Tail()
+	info.StartedAt, info.Installing, info.Stderr = c.startedAt, c.installing(), c.endpoint.Tail()
 	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
 	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
 	if h := c.handshake.Load(); h != nil {

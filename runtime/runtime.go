@@ -128,6 +128,7 @@ type Handshake struct {
 type Info struct {
 	PID             int       // 0 when no process runs
 	StartedAt       time.Time // zero before the process was started
+	Installing      bool      // the process is npx or the like, and nothing has come of the program that it downloads
 	Protocol        string
 	ProtocolVersion string // the MCP revision spoken; "" for the others
 

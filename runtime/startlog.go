@@ -5,7 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/process"
@@ -17,10 +20,22 @@ import (
 type startLog struct {
 	log *slog.Logger
 
+	spoke atomic.Bool // a line came that is not of an installer
+
 	mu      sync.Mutex // guards what follows
 	holding bool
 	held    []process.Line
 	lost    int // lines before the held ones
+}
+
+// installerWords begin the lines that npx, uvx and the like write before the program runs.
+var installerWords = []string{"npm", "npm:", "progress:", "packages:", "resolving", "resolved", "resolved,", "downloading", "downloaded",
+	"building", "built", "using", "preparing", "prepared", "creating", "installing"}
+
+// installing reports whether the process may still be a package runner that installs its
+// program: nothing of the program has come yet.
+func (c *child) installing() bool {
+	return c.spec.Manifest.Transport.Downloads() && c.startLog != nil && !c.startLog.spoke.Load() && !c.noise.framed.Load()
 }
 
 // maxHeld bounds the lines that are held.
@@ -28,6 +43,9 @@ const maxHeld = 50
 
 // line logs or holds a line.
 func (s *startLog) line(l process.Line) {
+	if word, _, _ := strings.Cut(strings.TrimSpace(l.Text), " "); !slices.Contains(installerWords, strings.ToLower(word)) {
+		s.spoke.Store(true)
+	}
 	s.mu.Lock()
 	holding := s.holding
 	if holding {
@@ -72,8 +90,8 @@ func (c *child) announceWait(ctx context.Context) {
 		c.startLog.release(slog.LevelError)
 		attrs := []slog.Attr{slog.Duration("for", wait), slog.Duration("start_timeout", c.spec.Options.StartTimeout)}
 		text := "still waiting for the answer to the handshake"
-		if t := &c.spec.Manifest.Transport; t.Downloads() {
-			text += "; " + filepath.Base(t.CommandLine()[0]) + " may be installing the package"
+		if c.installing() {
+			text += "; " + filepath.Base(c.spec.Manifest.Transport.CommandLine()[0]) + " may be installing the package"
 		}
 		c.spec.Logger.LogAttrs(ctx, slog.LevelInfo, text, attrs...)
 	}

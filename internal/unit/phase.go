@@ -16,6 +16,7 @@ type Phase struct {
 	transport manifest.Transport
 	onDemand  bool                           // instances start with a call
 	slots     func() []supervisor.SlotStatus // of the unit's instances
+	runs      func() []*Instance             // that may have a process
 	pending   atomic.Bool                    // see SetPending
 }
 
@@ -43,12 +44,11 @@ func (p *Phase) is(state supervisor.State) bool {
 // Doing says what an instance that starts is probably doing: from outside, an installation
 // looks like a slow start.
 func (p *Phase) Doing() string {
-	t := p.transport
-	switch command := t.CommandLine(); {
+	switch t := p.transport; {
 	case t.Kind == manifest.KindHTTP || t.Kind == manifest.KindSSE:
 		return "the host connects to its server"
-	case t.Downloads() && len(command) > 0:
-		return path.Base(command[0]) + " may be installing it"
+	case slices.ContainsFunc(p.runs(), func(i *Instance) bool { return i.Info().Installing }):
+		return path.Base(t.CommandLine()[0]) + " may be installing it"
 	}
 	return "the host waits for its handshake"
 }

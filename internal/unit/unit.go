@@ -105,7 +105,7 @@ func New(env *Env, o Options) *Unit {
 	u.secrets.always = o.MasksAlways || t.TokenFile != ""
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
-	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
+	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.instances.all, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
 	return u
 }
 
