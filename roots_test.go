@@ -13,6 +13,45 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
+// asksForRoots asks twice for the roots once it has started, and complains about the answers.
+const asksForRoots = `#!/bin/sh
+answer() { echo "{\"jsonrpc\":\"2.0\",\"id\":$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/'),$1}"; }
+while read -r line; do
+	case $line in
+	*'"initialize"'*) answer '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
+	*'"tools/list"'*) answer '"result":{"tools":[]}'
+		echo '{"jsonrpc":"2.0","id":"first","method":"roots/list"}' ;;
+	*'"id":"first"'*) echo "Failed to request roots: $line" >&2
+		echo '{"jsonrpc":"2.0","id":"second","method":"roots/list"}' ;;
+	*'"id":"second"'*) echo "Failed to request roots: $line" >&2
+		echo "that was all" >&2 ;;
+	*'"method":"notifications/'*) ;;
+	*) answer '"error":{"code":-32601,"message":"unknown"}' ;;
+	esac
+done
+`
+
+// A refusal of roots/list outside any call is one line of level INFO for each instance, however
+// often the server asks and complains.
+func TestRefusedRootsAreOneLine(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t).add("x", "[transport]\ncommand = \"./x.sh\"\nprotocol = \"mcp\"\n")
+	f.write("x/x.sh", asksForRoots)
+	h := f.open(exthost.Options{})
+	var said []string
+	for r := range h.Admin().Logs(deadline(t), exthost.LogFilter{Follow: true}) {
+		if r.Message == "that was all" {
+			break
+		}
+		if strings.Contains(r.Message, "roots") {
+			said = append(said, fmt.Sprint(r.Level, " ", r.Message, string(r.Attrs)))
+		}
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], "INFO answered roots/list with an error") || !strings.Contains(said[0], "extensions.entries.x.roots") {
+		t.Errorf("want one line: %q", said)
+	}
+}
+
 // TestConfiguredRootsAnswerInputRequests states roots for a server of 2026-07-28, which asks
 // for them in its results: no caller is asked, and no caller need declare roots.
 func TestConfiguredRootsAnswerInputRequests(t *testing.T) {

@@ -146,6 +146,10 @@ func (c *child) handle(ctx context.Context, m *jsonrpc.Message) (json.RawMessage
 		return nil, unknownMethod(m.Method)
 	}
 	raw, err := c.spec.Incoming(ctx, m.Method, m.Params, false)
+	if err != nil && m.Method == protocol.MethodRootsList && c.startLog != nil {
+		reason := protocol.Reason(err)
+		c.startLog.refusal.Store(&reason)
+	}
 	return raw, wireError(err)
 }
 

@@ -20,7 +20,8 @@ import (
 type startLog struct {
 	log *slog.Logger
 
-	spoke atomic.Bool // a line came that is not of an installer
+	spoke   atomic.Bool            // a line came that is not of an installer
+	refusal atomic.Pointer[string] // why roots/list was refused, which many servers repeat on stderr
 
 	mu      sync.Mutex // guards what follows
 	holding bool
@@ -45,6 +46,9 @@ const maxHeld = 50
 func (s *startLog) line(l process.Line) {
 	if word, _, _ := strings.Cut(strings.TrimSpace(l.Text), " "); !slices.Contains(installerWords, strings.ToLower(word)) {
 		s.spoke.Store(true)
+	}
+	if said := s.refusal.Load(); said != nil && strings.Contains(l.Text, *said) {
+		l.Level = min(l.Level, slog.LevelDebug) // the host has logged it
 	}
 	s.mu.Lock()
 	holding := s.holding

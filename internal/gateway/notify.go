@@ -106,7 +106,9 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 		return g.forward(ctx, i.Unit, s, method, params, false)
 	}
 	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
-		i.Unit.Log.Info("refused roots/list: it belongs to no call, and several clients share this process", "next", "roots in the configuration of "+i.Unit.ID()+" answer it")
+		if !i.RefusedRoots.Swap(true) {
+			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share this process", "next", "extensions.entries."+i.Unit.ID()+".roots states what to answer")
+		}
 	} else {
 		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
 			"next", `runtime.instances = "per_session" gives each session an instance of its own`)

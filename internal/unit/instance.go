@@ -21,6 +21,8 @@ type Instance struct {
 	Legacy      bool   // belongs to the unit's group for legacy clients of MCP
 	Fingerprint string // of the program that it runs; "" when its offer is not kept
 
+	RefusedRoots atomic.Bool // a roots/list was refused, which is logged once
+
 	pid      int          // once it was ready
 	logLevel atomic.Int64 // the lowest log level that was asked of it, as an index; see LowerLogLevel
 }
