@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,8 +52,9 @@ func ask(t *testing.T, dir string, args ...string) (stdout string, code int) {
 // for a host, and the next one works.
 func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	processtest.Leaks(t)
-	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest})
+	dir := project(t, map[string]string{"extensions/talk/plugin.toml": talkManifest, "extensions/shell/plugin.toml": shellManifest})
 	s := startServe(t, dir)
+	killed := s.Process.Pid
 	if _, code := ask(t, dir, "status"); code != console.ExitOK {
 		t.Fatalf("status of a running host: exit code %d", code)
 	}
@@ -61,6 +63,11 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	}
 	<-s.read
 	_ = s.Wait()
+	locks, _ := filepath.Glob(filepath.Join(dir, "state/exthost/*/.exthost.lock"))
+	lock, err := os.ReadFile(strings.Join(locks, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, code := ask(t, dir, "status"); code != console.ExitNotFound {
 		t.Errorf("status of a killed host: exit code %d", code)
 	}
@@ -74,7 +81,30 @@ func TestF6KilledHostIsNoObstacle(t *testing.T) {
 	if code := s.end(t, os.Interrupt); code != console.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
+	said := regexp.MustCompile(fmt.Sprintf(`"level":"WARN","msg":"the host before \(pid %d, started 20[^)]*\) did not end by itself(; its guardian ends its processes)?"`, killed)).FindStringSubmatch(s.stderr.String())
+	if said == nil || strings.Contains(string(lock), `"guarded":true`) != (said[1] != "") {
+		t.Errorf("the next host does not say that the one before was killed: %s", s.stderr)
+	}
+	s = startServe(t, dir)
+	if code := s.end(t, os.Interrupt); code != console.ExitOK || strings.Contains(s.stderr.String(), "the host before") {
+		t.Errorf("after an orderly end: exit code %d, %s", code, s.stderr)
+	}
 }
+
+// shellManifest is of an extension that starts with the host.
+const shellManifest = `[plugin]
+id = "shell"
+version = "0.1.0"
+[capabilities]
+tools = ["t"]
+[transport]
+command = "sh"
+args = ["-c", """
+read -r line
+echo '{"jsonrpc":"2.0","id":0,"result":{"tools":[{"name":"t","input_schema":{"type":"object"}}]}}'
+while read -r line; do :; done
+"""]
+`
 
 // The lock is of the state, and the socket in the runtime directory, both only
 // the user's; after an orderly end only the empty lock is left.

@@ -23,13 +23,16 @@ import (
 
 // Info is the content of the lock file: data about the running host.
 type Info struct {
-	PID    int    `json:"pid"`
-	Socket string `json:"socket,omitempty"` // path; "" before the socket is open
-	Serves string `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
-	Scope  string `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
+	PID    int       `json:"pid"`
+	Began  time.Time `json:"began,omitzero"`
+	Socket string    `json:"socket,omitempty"` // path; "" before the socket is open
+	Serves string    `json:"serves,omitempty"` // the URL for MCP clients; "stdio" for one client on stdin
+	Scope  string    `json:"scope,omitempty"`  // the configuration that the host runs, for comparison
 
 	Clients string `json:"clients,omitempty"` // path of the socket for relayed clients; "": the host takes none
 	Log     string `json:"log,omitempty"`     // file with the log of a host in the background; "": of another host
+
+	Guarded bool `json:"guarded,omitempty"` // a guardian ends the processes of the host when it is killed
 }
 
 // RunningError is the error of Claim when another host holds the lock.
@@ -73,6 +76,7 @@ type Daemon struct {
 	lock    *os.File
 	place   place
 	info    Info
+	before  Info
 	socket  *net.UnixListener
 	clients *net.UnixListener // nil before ListenClients
 	dir     string            // directory made for the sockets only, removed by Close; "" if there is none
@@ -109,21 +113,21 @@ func claimPlace(stateDir, runtimeDir string, p place, info Info) (*Daemon, error
 	}
 	d := &Daemon{lock: lock, place: p}
 	err = tryLock(lock)
-	before, _ := readInfo(lock)
+	d.before, _ = readInfo(lock)
 	if err != nil {
 		lock.Close()
 		if errors.Is(err, errLocked) {
-			return nil, &RunningError{before}
+			return nil, &RunningError{d.before}
 		}
 		return nil, err
 	}
-	for _, path := range []string{before.Clients, before.Socket} {
+	for _, path := range []string{d.before.Clients, d.before.Socket} {
 		if path != "" && removeSocket(path) == nil { // of a host that was killed
 			_ = os.Remove(filepath.Dir(path)) // fails if the directory is not empty
 		}
 	}
 	d.info = info
-	d.info.PID, d.info.Socket, d.info.Clients = os.Getpid(), "", ""
+	d.info.PID, d.info.Began, d.info.Socket, d.info.Clients = os.Getpid(), time.Now().Truncate(time.Second), "", ""
 	if err := errors.Join(d.write(), d.listen(stateDir, runtimeDir), d.write()); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -286,6 +290,16 @@ func (d *Daemon) Serves(url string) error {
 	d.info.Serves = url
 	return d.write()
 }
+
+// SetGuarded records in the lock file that a guardian ends the processes of the host.
+func (d *Daemon) SetGuarded() error {
+	d.info.Guarded = true
+	return d.write()
+}
+
+// Before returns what the lock file contained before: the Info of a host that was killed or
+// lost its power. The PID is zero when the host before has ended by itself.
+func (d *Daemon) Before() Info { return d.before }
 
 // Info returns the content of the lock file.
 func (d *Daemon) Info() Info { return d.info }

@@ -120,7 +120,7 @@ func TestT12WhereTheSocketIs(t *testing.T) {
 				t.Error(err)
 			}
 			got, err := Find(deadline(t), tt.state)
-			want := Info{PID: os.Getpid(), Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here"}
+			want := Info{PID: os.Getpid(), Began: d.Info().Began, Socket: socket, Serves: "http://127.0.0.1:7800/mcp", Scope: "here"}
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Error(err, diff)
 			}

@@ -5,6 +5,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
@@ -82,6 +84,7 @@ type run struct {
 	onHangup           func(act func())
 
 	log     *slog.Logger
+	daemon  *daemon.Daemon             // nil: another host has the directory
 	clients atomic.Pointer[relay.Host] // nil: no relay can connect
 	began   time.Time
 	level   slog.Level    // of the log
@@ -105,7 +108,7 @@ func (r *run) serve(ctx context.Context) error {
 		return err
 	}
 	d, err := r.begin(cfg)
-	if d != nil {
+	if r.daemon = d; d != nil {
 		defer d.Close() // after an error below
 	}
 	if err != nil {
@@ -254,15 +257,34 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	}
 	s, took := h.Status(), time.Since(r.began)
 	r.log.Debug("extensions are held", "by", s.Containment.Holds, "not_by", s.Containment.Lacks)
+	if r.daemon != nil && slices.Contains(s.Containment.Holds, process.HoldsGuardian) {
+		if err := r.daemon.SetGuarded(); err != nil {
+			r.log.Warn("the next host will not know whether a guardian ends these processes", "error", err)
+		}
+	}
 	if r.greets() {
 		greet(r.console, h, f, took)
 	} else {
 		logGreeting(h, f, took, r.log)
 	}
 	r.shown.Set(r.level)
+	r.tellBefore()
 	if late && h.Ready(ctx) == nil {
 		r.log.Info("all extensions have started or failed", "after", time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
 	}
+}
+
+// tellBefore logs that the host before was killed.
+func (r *run) tellBefore() {
+	if r.daemon == nil || r.daemon.Before().PID == 0 {
+		return
+	}
+	before := r.daemon.Before()
+	text := fmt.Sprintf("the host before (pid %d, started %s) did not end by itself", before.PID, before.Began.Local().Format(time.RFC3339))
+	if before.Guarded {
+		text += "; its guardian ends its processes"
+	}
+	r.log.Warn(text)
 }
 
 // greets reports whether a person reads stderr.
