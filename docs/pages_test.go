@@ -17,7 +17,8 @@ import (
 )
 
 // TestPages runs every fenced block of every page, in order, in a directory of the
-// page's own that holds a copy of the bundled extensions, and the examples. By
+// page's own that holds a copy of the bundled extensions, and the examples. The checkout is
+// beside it, at ../exthost. By
 // language and info string a block is:
 //
 //	console            commands behind "$ " and what they print; needs=a,b skips the
@@ -64,12 +65,14 @@ func newRunner(t *testing.T) *runner {
 	if err := os.CopyFS(filepath.Join(r.dir, "extensions"), os.DirFS(filepath.Join(root, "extensions"))); err != nil {
 		t.Fatal(err)
 	}
-	examples, err := filepath.Abs(filepath.Join(root, "examples"))
+	checkout, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(examples, filepath.Join(r.dir, "examples")); err != nil {
-		t.Fatal(err)
+	for target, link := range map[string]string{checkout: filepath.Join(dir, "exthost"), filepath.Join(checkout, "examples"): filepath.Join(r.dir, "examples")} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "EXTHOST_") && !strings.HasPrefix(v, "XDG_") && !strings.HasSuffix(v, "_API_KEY") {
