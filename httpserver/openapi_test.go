@@ -85,7 +85,7 @@ func generateOpenAPI(t *testing.T) []byte {
 	}
 	doc := object{
 		"openapi": "3.1.1",
-		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running exthost. Durations are in milliseconds with a fraction, unknown members may come."},
+		"info":    object{"title": "exthost", "version": "1", "description": "The operator's API of a running host. Durations are in milliseconds with a fraction, unknown members may come."},
 		"servers": []object{{"url": "/"}}, "paths": paths, "security": []object{{"token": []string{}}},
 		"components": object{"schemas": g.schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
 			"description": "made when exthost serve starts; on the unix socket none is needed"}}},

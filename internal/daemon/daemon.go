@@ -42,9 +42,9 @@ type RunningError struct {
 
 func (e *RunningError) Error() string {
 	if e.Info.PID == 0 {
-		return "another exthost has just started with the same state directory"
+		return "another host has just started with the same state directory"
 	}
-	return fmt.Sprintf("another exthost runs with the same state directory: pid %d", e.Info.PID)
+	return fmt.Sprintf("another host runs with the same state directory: pid %d", e.Info.PID)
 }
 
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotRunning is the error of Find if no host answers for a state directory.
-var ErrNotRunning = errors.New("no exthost is running")
+var ErrNotRunning = errors.New("no host is running")
 
 // Find returns the Info of a host that runs with a state directory and answers on its
 // socket: that of the first place, else of another one. The error is [ErrNotRunning] if

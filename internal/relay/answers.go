@@ -8,14 +8,14 @@ import (
 
 // lost is the error of a request whose host has ended.
 func lost() *protocol.Error {
-	e := protocol.Errorf(protocol.ShuttingDown, "the exthost that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
+	e := protocol.Errorf(protocol.ShuttingDown, "the host that ran this has ended before it answered; the request may have had its effect, and the next one reaches a new host")
 	e.Outcome = "unknown"
 	return e
 }
 
 // cut is the error of a request that no host has got whole.
 func cut() *protocol.Error {
-	return protocol.Errorf(protocol.ShuttingDown, "the exthost has ended before this request was complete, and nothing of it has run; the next one reaches a new host")
+	return protocol.Errorf(protocol.ShuttingDown, "the host has ended before this request was complete, and nothing of it has run; the next one reaches a new host")
 }
 
 // tooLong is the error of a request of more than MaxLine.
@@ -25,7 +25,7 @@ func tooLong() *protocol.Error {
 
 // unreachable is the error of a request for which there is no host.
 func unreachable(err error) *protocol.Error {
-	return protocol.Errorf(protocol.NotReady, "there is no exthost that could run this: %w", err)
+	return protocol.Errorf(protocol.NotReady, "there is no host that could run this: %w", err)
 }
 
 // response is an answer of the relay's own.

@@ -67,7 +67,7 @@ func (c *Client) Connect(ctx context.Context) (*net.UnixConn, error) {
 	}
 	conn, refused, err := c.find(ctx)
 	if conn == nil && err == nil {
-		err = &Fault{Text: "an exthost was started, and does not take this client: " + strings.Join(refused, "; "), Hint: "exthost stop, then try again", Code: 1}
+		err = &Fault{Text: "a host was started, and does not take this client: " + strings.Join(refused, "; "), Hint: "exthost stop, then try again", Code: 1}
 	}
 	return conn, err
 }
@@ -81,7 +81,7 @@ func (c *Client) turn(ctx context.Context) (*os.File, error) {
 	case err == nil, ctx.Err() != nil:
 		return turn, err
 	case waiting.Err() != nil:
-		return nil, &Fault{Text: fmt.Sprintf("another client starts an exthost, which does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own", Code: 8}
+		return nil, &Fault{Text: fmt.Sprintf("another client starts a host, which does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own", Code: 8}
 	}
 	return nil, &Fault{Text: fmt.Sprintf("the state directory cannot be used: %v", err), Hint: "set XDG_STATE_HOME to a directory that can be written", Code: 1}
 }

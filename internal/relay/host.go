@@ -114,7 +114,7 @@ func (h *Host) idle(ctx context.Context) {
 		empty, retired, wait := h.waiting()
 		switch {
 		case empty && retired:
-			h.Log.Info("the last client has left, and a newer exthost is in use")
+			h.Log.Info("the last client has left, and a newer program is in use")
 			return
 		case empty && h.Background && h.IdleExit > 0:
 			timer.Reset(wait)

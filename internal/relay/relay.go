@@ -299,7 +299,7 @@ func (r *relay) end(l *link) {
 		r.answer(id, lost())
 	}
 	for _, id := range asked {
-		r.tell(notification{"2.0", protocol.MethodCancelled, cancelled{json.RawMessage(id), "the exthost that asked has ended"}})
+		r.tell(notification{"2.0", protocol.MethodCancelled, cancelled{json.RawMessage(id), "the host that asked has ended"}})
 	}
 	close(l.lost)
 }

@@ -195,7 +195,7 @@ func TestSessionIsOpenedAgain(t *testing.T) {
 	}
 	a.conn.Close()
 	s.wantsError(`"x"`, -32030)
-	s.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":78,"reason":"the exthost that asked has ended"}}`)
+	s.wants(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":78,"reason":"the host that asked has ended"}}`)
 
 	s.say(`{"jsonrpc":"2.0","id":5,"method":"ping"}` + "\n")
 	b := s.host()

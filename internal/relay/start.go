@@ -55,15 +55,15 @@ func Start(ctx context.Context, argv []string, turn *os.File, log string) error 
 	var said report
 	switch {
 	case ctx.Err() != nil:
-		return &Fault{Text: fmt.Sprintf("the exthost in the background does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 8}
+		return &Fault{Text: fmt.Sprintf("the host in the background does not answer after %v", startTimeout), Hint: "exthost serve --stdio --own; " + log + " has its log", Code: 8}
 	case err == nil && json.Unmarshal(line, &said) == nil && said.Ready:
 		return nil
 	case said.Fault != nil:
 		return said.Fault
 	}
-	text := "the exthost in the background has ended at once"
+	text := "the host in the background has ended at once"
 	if launched != nil {
-		text = "no exthost could be started in the background: " + launched.Error()
+		text = "no host could be started in the background: " + launched.Error()
 	}
 	if tail := readTail(stderr, began); tail != "" {
 		text += "\n" + tail

@@ -23,15 +23,15 @@ func Ready(c *console.Console) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "ready",
-		Short: "Tell scripts whether the running exthost is ready",
-		Long: "Ask the exthost that serves this directory whether it is ready: what starts with it has " +
+		Short: "Tell scripts whether the running host is ready",
+		Long: "Ask the host that serves this directory whether it is ready: what starts with it has " +
 			"started or failed, and every required policy and extension can run. With --tools, also " +
 			"whether these tools can be called. It exits with 0 for ready, 10 for not yet, 11 for " +
 			"blocked, with the command that helps, and 12 for a tool that does not exist.",
 		Example: "  exthost serve & exthost ready --wait 30s\n  exthost ready --tools ext_notes_add,ext_notes_list",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			stop := c.Progress(func() string { return "waits until exthost is ready" })
+			stop := c.Progress(func() string { return "waits until the host is ready" })
 			err := awaitReady(cmd.Context(), names, wait)
 			stop()
 			if r, _ := hosts.Find(cmd.Context()); r != nil {

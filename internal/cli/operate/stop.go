@@ -26,7 +26,7 @@ const stopTimeout = 20 * time.Second
 func Stop(c *console.Console) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "End the exthost of this directory, also the one in the background",
+		Short: "End the host of this directory, also the one in the background",
 		Long: "End every exthost that serves this directory, and return when its processes have ended:\n" +
 			"the hosts that exthost serve --stdio started in the background, and an exthost serve. Calls\n" +
 			"in flight are cancelled. A client on stdio keeps running, and starts a host again with its\n" +
@@ -69,7 +69,7 @@ func stopAll(ctx context.Context) (stopped []daemon.Info, err error) {
 		}
 	}
 	if len(stopped) == 0 && err == nil {
-		return nil, &console.Error{Code: console.ExitNotFound, Text: "no exthost is running for " + hosts.Here() + " that could be stopped"}
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "no host is running for " + hosts.Here() + " that could be stopped"}
 	}
 	return stopped, err
 }

@@ -126,7 +126,7 @@ func otherHost(addr string) string {
 			if err != nil || u.Port() != port {
 				continue
 			}
-			text := fmt.Sprintf("; an exthost listens there, pid %d", info.PID)
+			text := fmt.Sprintf("; another host listens there, pid %d", info.PID)
 			if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", info.PID)); err == nil {
 				text += ", started in " + where
 			}
