@@ -163,14 +163,13 @@ func (i *extensionInfo) requirements() (lines []string) {
 	return lines
 }
 
-// placed is a diagnostic with the line of the manifest, whose path has a row of its own.
+// placed is a diagnostic with its place in a file. The path of the manifest alone has a row of
+// its own.
 func placed(d protocol.Diagnostic) string {
-	line := d.Line
-	d.Path, d.Extension = "", ""
-	if line == 0 {
-		return d.String()
+	if d.Line == 0 {
+		d.Path, d.Extension = "", ""
 	}
-	return fmt.Sprintf("line %d: %s", line, d)
+	return console.Nearby(d).String()
 }
 
 // compact is v as JSON on one line; "" when v is empty.
