@@ -308,14 +308,8 @@ func TestFullDisk(t *testing.T) {
 
 // TestBufferIsBounded counts the records that are lost while writing fails.
 func TestBufferIsBounded(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("this system has no /dev/full")
-	}
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	if err := os.Symlink("/dev/full", path); err != nil {
-		t.Fatal(err)
-	}
-	l, _ := begin(t, Options{Path: path})
+	l, path := begin(t, Options{MaxSize: 1, Keep: 1})
+	obstruct(t, path)
 	big := Record{Error: strings.Repeat("x", 100<<10)}
 	for range 3 * maxPending / len(big.Error) {
 		_ = l.Append(t.Context(), big)
@@ -325,8 +319,67 @@ func TestBufferIsBounded(t *testing.T) {
 		t.Errorf("%d bytes pending, %d lost", len(l.pending), l.lost)
 	}
 	l.mu.Unlock()
-	if err := l.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "no space left") {
-		t.Error(err)
+	if err := l.Close(context.Background()); err == nil {
+		t.Error("the loss of records is no error")
+	}
+}
+
+// obstruct keeps the log at path from being rotated.
+func obstruct(t *testing.T, path string) (obstacle string) {
+	t.Helper()
+	obstacle = rotated(path, 1)
+	if err := os.MkdirAll(filepath.Join(obstacle, "not empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return obstacle
+}
+
+// TestNextRequestTriesAgain: once the log can be written, the next request passes and does not
+// wait for the writer's clock.
+func TestNextRequestTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, path := begin(t, Options{MaxSize: 1, Keep: 1})
+		_ = l.Append(t.Context(), Record{Error: strings.Repeat("x", 100<<10)}) // the next one needs another file
+		synctest.Wait()
+		obstacle := obstruct(t, path)
+		_ = l.Append(t.Context(), Record{Tool: "late"})
+		synctest.Wait()
+		request := func() error {
+			_, err := l.Decide(t.Context(), governance.Request, &governance.Exchange{})
+			return err
+		}
+		if err := request(); err == nil {
+			t.Fatal("a request passes though the log cannot be written: the test tests nothing")
+		}
+		if err := os.RemoveAll(obstacle); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := request(); err != nil || time.Since(began) > 0 {
+			t.Errorf("the first request after that waits %v: %v", time.Since(began), err)
+		}
+		end(t, l)
+	})
+}
+
+func TestWritable(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file:                                  "",
+		filepath.Join(dir, "a", "b", "audit"): "",
+		filepath.Join(file, "audit"):          "not a directory",
+		dir:                                   "is a directory",
+	} {
+		if err := Writable(path); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/rotate"
 )
 
@@ -48,7 +49,7 @@ func openFile(o Options) (_ *file, torn []byte, err error) {
 
 // resume opens the file and continues its chain, or that of the previous file.
 func (f *file) resume() (torn []byte, err error) {
-	if f.f, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if f.f, _, err = regular.Open(f.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
 	if f.last, f.size, torn, err = lastLine(f.f); err != nil {
@@ -63,7 +64,7 @@ func (f *file) resume() (torn []byte, err error) {
 		return torn, nil
 	}
 	f.empty = true
-	before, err := os.Open(rotated(f.path, 1))
+	before, _, err := regular.Open(rotated(f.path, 1), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return torn, nil
 	}

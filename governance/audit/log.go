@@ -34,7 +34,7 @@ const (
 	minMaxSize = 64 << 10
 	maxPending = 4 << 20         // bytes of pending records
 	usualBatch = 256 << 10       // initial capacity, in bytes, of the buffer of pending records
-	retry      = 1 * time.Second // wait after a failed write
+	retry      = 1 * time.Second // wait after a failed write, unless a request comes
 )
 
 // ErrClosed is the error of Append after Close.
@@ -45,6 +45,7 @@ var ErrClosed = errors.New("the audit log is closed")
 type Log struct {
 	log   *slog.Logger
 	wake  chan struct{} // holds a token when the writer has work
+	again chan struct{} // holds a token when a request waits for the next attempt after a failed one
 	ended chan struct{} // closed when the writer has ended
 
 	mu      sync.Mutex // guards the fields below
@@ -52,7 +53,7 @@ type Log struct {
 	lost    int        // number of records dropped because pending was full
 	err     error      // of the last write; nil when it worked
 	closing bool
-	space   chan struct{} // closed and replaced when pending is emptied or err is set
+	space   chan struct{} // closed and replaced when pending is emptied and after each attempt to write
 }
 
 var _ governance.Policy = (*Log)(nil)
@@ -70,7 +71,7 @@ func Open(o Options) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	l := &Log{log: o.Log, wake: make(chan struct{}, 1), ended: make(chan struct{}), space: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
+	l := &Log{log: o.Log, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), ended: make(chan struct{}), space: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
 	if torn != nil {
 		o.Log.Warn("the audit log ended within a line, which was cut off", "path", o.Path, "bytes", len(torn))
 		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: cut(string(torn), maxCopy)})
@@ -143,11 +144,35 @@ func (l *Log) Err() error {
 	return l.err
 }
 
+// tryAgain returns nil when the last write worked. After a failed one it has the writer try at
+// once and returns how that ended, or the error before if a disk hangs.
+func (l *Log) tryAgain(ctx context.Context) error {
+	l.mu.Lock()
+	err, attempt := l.err, l.space
+	l.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	select {
+	case l.again <- struct{}{}:
+	default:
+	}
+	hangs := time.NewTimer(retry)
+	defer hangs.Stop()
+	select {
+	case <-attempt:
+	case <-l.ended:
+	case <-hangs.C:
+	case <-ctx.Done():
+	}
+	return l.Err()
+}
+
 // Decide implements [governance.Policy]: it denies requests while writing fails, and
 // records how exchanges ended.
 func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Request && !x.Notify {
-		return governance.Decision{}, l.Err()
+		return governance.Decision{}, l.tryAgain(ctx)
 	}
 	r, err := newRecord(ctx, x, time.Now())
 	if err != nil {
@@ -204,9 +229,7 @@ func (l *Log) setErr(err error) {
 	l.mu.Lock()
 	before := l.err
 	l.err = err
-	if err != nil {
-		l.signalSpaceLocked() // waiting callers of Append return err
-	}
+	l.signalSpaceLocked() // waiting callers of Append return err
 	l.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
@@ -230,6 +253,9 @@ func (l *Log) waitRetry() (closing bool) {
 		select {
 		case <-timer.C:
 			l.wakeWriter() // the loop has taken the token of new records
+			return false
+		case <-l.again:
+			l.wakeWriter()
 			return false
 		case <-l.wake:
 		}

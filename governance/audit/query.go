@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/glob"
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // Query selects records. The zero value selects those of all exchanges.
@@ -104,7 +105,7 @@ func (r *reader) begin() error {
 }
 
 func (r *reader) open(name string) error {
-	f, err := os.Open(name)
+	f, _, err := regular.Open(name, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // Report is the result of [Verify].
@@ -58,7 +60,7 @@ func Files(path string) ([]string, error) {
 func Verify(files ...string) (Report, error) {
 	report := Report{Files: files}
 	for i, name := range files {
-		f, err := os.Open(name)
+		f, _, err := regular.Open(name, os.O_RDONLY, 0)
 		if err != nil {
 			return report, err
 		}

@@ -122,7 +122,7 @@ func (s *State) AuditStatus() *status.Audit {
 	}
 	a := &status.Audit{Path: s.auditPath}
 	if err := s.audit.Err(); err != nil {
-		a.Reason = fmt.Sprintf("%v; no request passes until a record can be written, which the host tries every second: make room or access for %s", err, s.auditPath)
+		a.Reason = fmt.Sprintf("%v; no request passes until a record can be written, which the host tries every second and at each request: make room or access for %s", err, s.auditPath)
 	}
 	return a
 }

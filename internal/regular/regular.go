@@ -1,9 +1,10 @@
-// Package regular reads regular files and refuses all others, without waiting for
-// a FIFO's writer.
+// Package regular opens regular files and refuses all others, without waiting for
+// the other end of a FIFO.
 package regular
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,29 +20,57 @@ func (e NotRegular) Error() string { return string(e) }
 // Read returns at most limit bytes of a regular file, and which file they are of.
 // Unless followLinks is set, a symbolic link is [NotRegular].
 func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, error) {
-	flags := os.O_RDONLY | nonBlocking // opening a FIFO would wait for a writer
+	flags := os.O_RDONLY
 	if !followLinks {
 		flags |= noFollow
 	}
-	f, err := os.OpenFile(path, flags, 0)
-	switch {
-	case errors.Is(err, syscall.ELOOP) && !followLinks:
-		return nil, nil, NotRegular("a symbolic link, and links are not followed here")
-	case errors.Is(err, syscall.ENXIO): // a socket
-		return nil, nil, NotRegular("not a regular file")
-	case err != nil:
-		return nil, nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = NotRegular("a " + kind(info.Mode()) + ", not a regular file")
+	f, info, err := open(path, flags, 0)
+	if errors.Is(err, syscall.ELOOP) && !followLinks {
+		err = NotRegular("a symbolic link, and links are not followed here")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit))
 	return data, info, err
+}
+
+// Open is [os.OpenFile] for a regular file, or one that it creates, and returns which file that
+// is. The error of another file names it and its kind.
+func Open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
+	f, info, err := open(path, flags, mode)
+	if kind, ok := errors.AsType[NotRegular](err); ok {
+		err = fmt.Errorf("%s is %w", path, kind)
+	}
+	return f, info, err
+}
+
+func open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, flags|nonBlocking, mode) // a FIFO would wait for its other end
+	if errors.Is(err, syscall.ENXIO) {                   // a socket, or a FIFO without a reader
+		info, statErr := os.Stat(path)
+		if statErr != nil {
+			return nil, nil, statErr
+		}
+		return nil, nil, notRegular(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = notRegular(info)
+	}
+	if err != nil {
+		f.Close() // nothing was written
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func notRegular(info fs.FileInfo) error {
+	return NotRegular("a " + kind(info.Mode()) + ", not a regular file")
 }
 
 func kind(mode fs.FileMode) string {

@@ -28,7 +28,7 @@ func TestRead(t *testing.T) {
 		"link":      "a symbolic link, and links are not followed here",
 		"directory": "a directory, not a regular file",
 		"fifo":      "a FIFO, not a regular file",
-		"socket":    "not a regular file",
+		"socket":    "a socket, not a regular file",
 		os.DevNull:  "a device, not a regular file",
 	} {
 		_, _, err := Read(name, 9, false)

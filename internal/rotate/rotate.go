@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"sync"
+
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // Name returns the name of the nth file that was set aside, 1 for the latest.
@@ -77,13 +79,8 @@ func (f *File) Write(p []byte) (int, error) {
 
 // reopen goes on with the file that path names now.
 func (f *File) reopen() error {
-	next, err := os.OpenFile(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	next, info, err := regular.Open(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
-	}
-	info, err := next.Stat()
-	if err != nil {
-		next.Close()
 		return err
 	}
 	if f.f != nil {

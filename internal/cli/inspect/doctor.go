@@ -15,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/process"
@@ -123,6 +124,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		s = h.Status()
 		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
 	}
+	findings = append(findings, auditLog(cfg.Audit.Path)...)
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
 	findings = append(findings, privileges(s)...)
@@ -172,6 +174,19 @@ func privileges(s status.Status) []finding {
 		Hints: []string{"a process of root can change every file of root: run the host as an ordinary user"}}
 	if len(all) > 0 {
 		f.Detail += ", and all of them: " + strings.Join(all, ", ")
+	}
+	return []finding{f}
+}
+
+// auditLog says whether the audit log can be written; nothing when none is kept.
+func auditLog(path string) []finding {
+	if path == "" {
+		return nil
+	}
+	f := finding{Check: "audit log", Result: "ok", Detail: path}
+	if err := audit.Writable(path); err != nil {
+		f.fail(err.Error(), nil)
+		f.Hints = []string{"no request passes without it: make room or access, or change audit.path"}
 	}
 	return []finding{f}
 }

@@ -1,0 +1,35 @@
+package audit
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/exthost/exthost/internal/regular"
+)
+
+// Writable returns why a log at path could not be written, nil if it could. It opens the file
+// if there is one, writes another one beside it, which it removes, and creates no directory.
+func Writable(path string) error {
+	f, _, err := regular.Open(path, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		err = f.Close()
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	for _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir) // which Open creates the others in
+	}
+	probe, err := os.CreateTemp(dir, ".exthost-*")
+	if err != nil {
+		return err
+	}
+	_, err = probe.Write(make([]byte, 4096))
+	return errors.Join(err, probe.Sync(), probe.Close(), os.Remove(probe.Name()))
+}
