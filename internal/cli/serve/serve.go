@@ -280,7 +280,11 @@ func (r *run) tellBefore() {
 		return
 	}
 	before := r.daemon.Before()
-	text := fmt.Sprintf("the host before (pid %d, started %s) did not end by itself", before.PID, before.Began.Local().Format(time.RFC3339))
+	text := fmt.Sprintf("the host before (pid %d", before.PID)
+	if !before.Began.IsZero() { // an older program does not say it
+		text += ", started " + before.Began.Local().Format(time.RFC3339)
+	}
+	text += ") did not end by itself"
 	if before.Guarded {
 		text += "; its guardian ends its processes"
 	}
