@@ -67,7 +67,7 @@ const (
 // Decision is a policy's answer. The zero value allows the exchange.
 type Decision struct {
 	Action     Action
-	Code       string          // stable, for programs
+	Code       string          // stable, for programs; at most 256 bytes, what is longer is cut
 	Reason     string          // for people and models
 	Data       json.RawMessage // details for programs; nil is none
 	RetryAfter time.Duration   // when a denied call may be retried; 0 is unstated

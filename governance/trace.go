@@ -2,6 +2,7 @@ package governance
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -78,17 +79,24 @@ func newRecord(x *Exchange, now time.Time, steps int) *record {
 		Extension: x.Extension, Tool: x.Tool, Direction: x.Direction(), Notify: x.Notify, Steps: make([]Step, 0, steps)}}
 }
 
-// maxReason bounds the reason of a step, in bytes.
-const maxReason = 512
+const (
+	maxReason = 512 // bytes of the reason of a step
+	maxCode   = 256 // bytes of the code of a decision
+)
+
+// cut returns at most n bytes of s and splits no character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) // else a trace would keep all of s
+}
 
 func (r *record) add(s Step) {
-	if len(s.Reason) > maxReason {
-		cut := maxReason
-		for !utf8.RuneStart(s.Reason[cut]) {
-			cut--
-		}
-		s.Reason = s.Reason[:cut]
-	}
+	s.Reason = cut(s.Reason, maxReason)
 	r.mu.Lock()
 	r.trace.Steps = append(r.trace.Steps, s)
 	r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 func TestTraceExplains(t *testing.T) {
 	var observed []governance.Observation
 	traces := governance.NewTraces(2)
-	shadow := member("shadow", governance.Authorization, in(governance.Request, governance.Decision{Action: governance.Deny, Code: "made up", Reason: strings.Repeat("ä", 400)}))
+	shadow := member("shadow", governance.Authorization, in(governance.Request, governance.Decision{Action: governance.Deny, Code: strings.Repeat("ö", 200), Reason: strings.Repeat("ä", 400)}))
 	shadow.Spec.Mode = governance.ModeShadow
 	mask := member("mask", governance.Content, in(governance.Request, governance.Decision{Action: governance.Modify, JSON: json.RawMessage(`{"name":"work"}`)}))
 	mask.Spec.Flows = []governance.Flow{governance.Request}
@@ -28,10 +28,10 @@ func TestTraceExplains(t *testing.T) {
 	want := governance.Trace{ID: x.ID, Method: "tools/call", Caller: "ada", Session: "s", Extension: "x", Tool: "ext_x_work", Direction: "to_extension", Sent: true,
 		Verdict: governance.Verdict{Action: governance.Deny, Policy: "last", Code: "rejected"}, Failure: "rejected",
 		Steps: []governance.Step{
-			{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Action: "deny", Ignored: true, Code: "made up", Reason: strings.Repeat("ä", 256)},
+			{Policy: "shadow", Category: "authorization", Flow: "request", Outcome: "continue", Action: "deny", Ignored: true, Code: strings.Repeat("ö", 128), Reason: strings.Repeat("ä", 256)},
 			{Policy: "last", Category: "content", Flow: "request", Outcome: "continue"},
 			{Policy: "mask", Category: "content", Flow: "request", Outcome: "continue", Action: "modify"},
-			{Policy: "shadow", Category: "authorization", Flow: "request", Again: true, Outcome: "continue", Action: "deny", Ignored: true, Code: "made up", Reason: strings.Repeat("ä", 256)},
+			{Policy: "shadow", Category: "authorization", Flow: "request", Again: true, Outcome: "continue", Action: "deny", Ignored: true, Code: strings.Repeat("ö", 128), Reason: strings.Repeat("ä", 256)},
 			{Policy: "shadow", Category: "authorization", Flow: "response", Outcome: "continue"},
 			{Policy: "last", Category: "content", Flow: "response", Outcome: "rejected", Action: "deny", Code: "rejected", Reason: "no"},
 		}}

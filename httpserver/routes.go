@@ -135,7 +135,7 @@ func (s *Server) serveExtension(w http.ResponseWriter, r *http.Request, id, endp
 // and the error. It returns false for all other requests.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, id string, env map[string]string) bool {
 	session := cmp.Or(r.Header.Get(mcphttp.SessionHeader), r.URL.Query().Get("sessionId"))
-	err := s.options.Bridge.Refuses(&protocol.Session{ID: session, Caller: mcpserver.CallerOf(r.Context()),
+	err := s.options.Bridge.Refuses(&protocol.Session{ID: mcpserver.PublicID(session), Caller: mcpserver.CallerOf(r.Context()),
 		Version: r.Header.Get(mcphttp.VersionHeader), Extension: id, Env: env})
 	if err == nil {
 		return false

@@ -2,7 +2,10 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +68,19 @@ func (s *Server) newSession(ctx context.Context, id string, by requester, extens
 	return c
 }
 
+// maxClient bounds what a client says of itself, which its session keeps, in bytes.
+const maxClient = 64 << 10
+
+// PublicID returns the id of a session that backends get for the one that the client has. Who
+// has the client's can take over the session, and extensions, policies and logs get the other.
+func PublicID(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
+}
+
 // initialize attaches the session to the backend and returns the result for the
 // client. ctx ends when the client no longer waits. After an error the client may
 // send initialize again.
@@ -77,8 +93,11 @@ func (c *clientSession) initialize(ctx context.Context, params json.RawMessage) 
 	if err := json.Unmarshal(orEmpty(params), &p); err != nil || p.ProtocolVersion == "" {
 		return nil, wire.InvalidParams("initialize needs protocolVersion")
 	}
+	if size := len(p.Capabilities) + len(p.ClientInfo); size > maxClient {
+		return nil, wire.InvalidParams(fmt.Sprintf("capabilities and clientInfo have %d bytes, and a session keeps at most %d", size, maxClient))
+	}
 	info := c.requester.session(wire.Negotiate(p.ProtocolVersion), c.extension, p.Capabilities)
-	info.ID, info.ClientInfo, info.Client = c.id, p.ClientInfo, sessionPeer{c}
+	info.ID, info.ClientInfo, info.Client = PublicID(c.id), p.ClientInfo, sessionPeer{c}
 	if !c.info.CompareAndSwap(nil, info) {
 		return nil, errInitialized
 	}

@@ -3,6 +3,7 @@ package mcpserver_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +22,8 @@ func TestSessionLifecycle(t *testing.T) {
 	url := serveHTTP(t, mcpserver.New(b, mcpserver.Options{})).URL + "/mcp"
 	id := openSession(t, url, nil)
 	named := http.Header{"Mcp-Session-Id": {id}, "Mcp-Protocol-Version": {"2025-11-25"}}
-	if s := get(t, b.attached, "the session"); s.ID != id || s.Version != "2025-11-25" {
+	known := mcpserver.PublicID(id)
+	if s := get(t, b.attached, "the session"); s.ID != known || known == id || s.Version != "2025-11-25" {
 		t.Errorf("attached %+v", s)
 	}
 	if got := text(t, do(t, http.MethodPost, url, named, ping)); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
@@ -33,12 +35,26 @@ func TestSessionLifecycle(t *testing.T) {
 	if r := do(t, http.MethodDelete, url, named, ""); r.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %s", r.Status)
 	}
-	if got := get(t, b.detached, "the session to be detached"); got != id {
+	if got := get(t, b.detached, "the session to be detached"); got != known {
 		t.Errorf("detached %s", got)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		if r := do(t, method, url, named, ping); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s after DELETE: %s", method, r.Status)
+		}
+	}
+}
+
+// A session keeps what its client says of itself, so that is bounded.
+func TestInitializeRefusesLongClients(t *testing.T) {
+	url := serveHTTP(t, mcpserver.New(newFake(), mcpserver.Options{})).URL + "/mcp"
+	for _, format := range []string{`"capabilities":{"experimental":{"x":%q}}`, `"clientInfo":{"name":%q}`} {
+		for size, status := range map[int]string{30 << 10: `"result"`, 70 << 10: `"code":-32602`} {
+			params := fmt.Sprintf(`{"protocolVersion":"2025-11-25",`+format+`}`, strings.Repeat("x", size))
+			r := do(t, http.MethodPost, url, nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`)
+			if got := text(t, r); !strings.Contains(got, status) {
+				t.Errorf("%d bytes in %s: %.200s", size, format, got)
+			}
 		}
 	}
 }
@@ -244,7 +260,7 @@ func TestF3SessionIdles(t *testing.T) {
 			}
 			time.Sleep(59 * time.Minute)
 		}
-		if got := <-b.detached; got != unused { // unused for a minute
+		if got := <-b.detached; got != mcpserver.PublicID(unused) { // unused for a minute
 			t.Errorf("detached %s, want the one that was never used", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
@@ -266,7 +282,7 @@ func TestF3SessionIdles(t *testing.T) {
 			t.Errorf("after an hour of nothing: %d", w.Code)
 		}
 		synctest.Wait()
-		if got := <-b.detached; got != id {
+		if got := <-b.detached; got != mcpserver.PublicID(id) {
 			t.Errorf("detached %s", got)
 		}
 	})

@@ -18,6 +18,10 @@ type toolCall struct {
 	rest      json.RawMessage // the params as they came, when they have more members than these two; else nil
 }
 
+// maxToolName bounds the name of a tool in a call, in bytes: traces, events and approval
+// requests keep it, also one that no destination has.
+const maxToolName = 1 << 10
+
 // readToolCall parses params. Absent and null arguments are {}.
 func readToolCall(params json.RawMessage) (*toolCall, error) {
 	t := &toolCall{}
@@ -44,6 +48,9 @@ func readToolCall(params json.RawMessage) (*toolCall, error) {
 	}
 	if t.name, _ = rawjson.Text(name); t.name == "" {
 		return nil, protocol.Errorf(protocol.InvalidArguments, `tools/call needs params {"name": "...", "arguments": {...}}`)
+	}
+	if len(t.name) > maxToolName {
+		return nil, protocol.Errorf(protocol.ToolNotFound, "there is no tool with a name of %d bytes", len(t.name))
 	}
 	t.rest = runtime.WithoutIdentity(t.rest)
 	t.normalize()

@@ -11,10 +11,14 @@ import (
 // itself.
 const MaxDepth = rawjson.MaxDepth + 1
 
+// maxMethod bounds the name of a method in bytes, as the frame has it: those who trace, log
+// and count calls keep it.
+const maxMethod = 1 << 10
+
 var (
 	errDuplicate    = errors.New("duplicate member")
 	errID           = errors.New("id is neither string nor number")
-	errMethod       = errors.New("method is not a name")
+	errMethod       = errors.New("method is not a name of at most 1 KiB")
 	errAmbiguous    = errors.New("method beside result or error")
 	errNoIDOrMethod = errors.New("neither id nor method")
 	errBatch        = errors.New("batches are not supported")
@@ -40,7 +44,7 @@ const (
 // Decode checks one frame and returns it as slices of line.
 //
 // The frame must be one JSON object: valid syntax, valid UTF-8, nested at most
-// [MaxDepth] deep. Only the members jsonrpc, id, method, params, result and error
+// [MaxDepth] deep, and the name of a method has at most 1 KiB. Only the members jsonrpc, id, method, params, result and error
 // count, in exactly this spelling and at most once each; others are ignored. An id is
 // a string, a number or null, and keeps its spelling.
 //
@@ -169,7 +173,7 @@ func (d *decoder) store(name int, value []byte) error {
 		}
 		d.m.ID = value
 	case seenMethod:
-		if value[0] != '"' || len(value) == 2 {
+		if value[0] != '"' || len(value) == 2 || len(value) > maxMethod {
 			return errMethod
 		}
 		d.m.Method, _ = rawjson.Text(value)

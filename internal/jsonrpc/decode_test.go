@@ -77,6 +77,7 @@ func TestDecodeInvalid(t *testing.T) {
 		{"id bool", `{"id":true,"result":0}`, "", "id is neither"},
 		{"method number", `{"id":1,"method":1}`, "", "not a name"},
 		{"method empty", `{"id":1,"method":""}`, "", "not a name"},
+		{"method long", `{"id":1,"method":"` + strings.Repeat("m", maxMethod) + `"}`, "", "not a name"},
 		{"broken request", `{"id":1,"params":{"a":`, "", "end"},
 		{"method and result", `{"id":1,"method":"m","result":0}`, "", "beside"},
 		{"batch", `[{"id":1,"result":0}]`, "", "batch"},

@@ -25,8 +25,9 @@ type Outbox struct {
 }
 
 const (
-	outboxSize  = 64       // messages that wait for one client
-	outboxBytes = 64 << 20 // bytes of the answers in the queue and of those that wait for room in it
+	outboxSize   = 64       // messages that wait for one client
+	outboxBytes  = 64 << 20 // bytes of those in the queue and of those that wait for room in it
+	offeredBytes = 1 << 20  // bytes of those in the queue, of messages that wait for no room
 )
 
 // NewOutbox returns an empty outbox.
@@ -34,13 +35,12 @@ func NewOutbox() *Outbox {
 	return &Outbox{queue: make(chan *jsonrpc.Message, outboxSize), closed: make(chan struct{})}
 }
 
-// Offer queues m without waiting. It returns ErrNoStream if the queue is full, or if
-// m is a request and no stream is open.
+// Offer queues m without waiting. It returns ErrNoStream if the queue is full, if more than
+// 1 MiB would wait in it, or if m is a request and no stream is open.
 func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
-	if m.Method != "" && m.ID != nil && !o.isOpen() {
+	if m.Method != "" && m.ID != nil && !o.isOpen() || !o.offered(size(m)) {
 		return ErrNoStream
 	}
-	o.count(size(m))
 	select {
 	case o.queue <- m:
 		return nil
@@ -50,10 +50,25 @@ func (o *Outbox) Offer(_ context.Context, m *jsonrpc.Message) error {
 	}
 }
 
+// offered counts a message of that size. It returns false if there is no room for it. While a
+// stream is open, an empty queue has room for any message.
+func (o *Outbox) offered(size int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting+size > offeredBytes && (o.waiting > 0 || o.current == nil) {
+		return false
+	}
+	o.waiting += size
+	return true
+}
+
 // Put queues m and waits for room until ctx ends or the outbox is closed. If more
-// than 64 MiB of answers would wait for the client, m is replaced by an error.
+// than 64 MiB would wait for the client, an answer is replaced by an error, and any other
+// message is dropped with ErrNoStream.
 func (o *Outbox) Put(ctx context.Context, m *jsonrpc.Message) error {
-	m = o.reserve(m)
+	if m = o.reserve(m); m == nil {
+		return ErrNoStream
+	}
 	err := o.put(ctx, m)
 	if err != nil {
 		o.count(-size(m))
@@ -77,11 +92,14 @@ func (o *Outbox) put(ctx context.Context, m *jsonrpc.Message) error {
 	}
 }
 
-// reserve counts m and returns it, or the error that replaces it.
+// reserve counts m and returns it, or the error that replaces it, or nil if there is no room.
 func (o *Outbox) reserve(m *jsonrpc.Message) *jsonrpc.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting > 0 && o.waiting+size(m) > outboxBytes && m.Method == "" {
+	if o.waiting > 0 && o.waiting+size(m) > outboxBytes {
+		if m.Method != "" {
+			return nil
+		}
 		m = &jsonrpc.Message{ID: m.ID, Error: tooManyAnswers}
 	}
 	o.waiting += size(m)

@@ -135,6 +135,42 @@ func TestOutboxKeepsMessagesUntilAStreamOpens(t *testing.T) {
 	})
 }
 
+// What waits for a client is bounded in bytes too: less while nobody reads and while nobody
+// waits for the room.
+func TestOutboxBoundsTheBytesThatWait(t *testing.T) {
+	long := func(bytes int) *jsonrpc.Message {
+		return &jsonrpc.Message{Method: "notifications/x", Params: json.RawMessage(`"` + strings.Repeat("x", bytes) + `"`)}
+	}
+	o := NewOutbox()
+	if err := o.Offer(t.Context(), long(offeredBytes)); !errors.Is(err, ErrNoStream) {
+		t.Errorf("while nobody reads: %v", err)
+	}
+	o.replaceStream()
+	if err := o.Offer(t.Context(), long(offeredBytes)); err != nil {
+		t.Errorf("while somebody reads: %v", err)
+	}
+	if err := o.Offer(t.Context(), notice); !errors.Is(err, ErrNoStream) {
+		t.Errorf("behind a long message: %v", err)
+	}
+	if err := errors.Join(o.Put(t.Context(), notice), o.Put(t.Context(), long(outboxBytes-2*offeredBytes))); err != nil {
+		t.Error(err)
+	}
+	if err := o.Put(t.Context(), long(2*offeredBytes)); !errors.Is(err, ErrNoStream) {
+		t.Errorf("beyond all bounds: %v", err)
+	}
+	if err := o.Put(t.Context(), &jsonrpc.Message{ID: answer.ID, Result: long(2 * offeredBytes).Params}); err != nil {
+		t.Error(err)
+	}
+	o.Close()
+	w := httptest.NewRecorder()
+	if err := o.Serve(t.Context(), w, ""); err != nil {
+		t.Error(err)
+	}
+	if got := w.Body.String(); !strings.HasSuffix(got, event(`{"jsonrpc":"2.0","id":"a","error":`+string(tooManyAnswers)+`}`)) || o.waiting != 0 {
+		t.Errorf("%d bytes end with %q, %d are counted as waiting", len(got), got[max(0, len(got)-300):], o.waiting)
+	}
+}
+
 func TestOutboxTakesRequestsOnlyWithAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := NewOutbox()
