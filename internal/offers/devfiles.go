@@ -75,18 +75,30 @@ func relative(dir, file string) string {
 }
 
 // matchElements matches path elements against pattern elements; ** matches any number
-// of elements, none included.
+// of elements, none included. It goes back only to the last **, so it takes at most
+// len(pattern)*len(name) steps.
 func matchElements(pattern, name []string) bool {
-	switch {
-	case len(pattern) == 0:
-		return len(name) == 0
-	case pattern[0] == "**":
-		return matchElements(pattern[1:], name) || len(name) > 0 && matchElements(pattern, name[1:])
-	case len(name) == 0:
-		return false
+	star, resume := -1, 0 // where the last ** is, and where in name the pattern after it was tried last
+	p, n := 0, 0
+	for n < len(name) {
+		if p < len(pattern) && pattern[p] == "**" {
+			star, resume = p, n
+			p++
+			continue
+		}
+		if p < len(pattern) {
+			if matched, err := path.Match(pattern[p], name[n]); matched && err == nil {
+				p, n = p+1, n+1
+				continue
+			}
+		}
+		if star < 0 {
+			return false
+		}
+		resume++
+		p, n = star+1, resume
 	}
-	matched, err := path.Match(pattern[0], name[0])
-	return err == nil && matched && matchElements(pattern[1:], name[1:])
+	return !slices.ContainsFunc(pattern[p:], func(element string) bool { return element != "**" })
 }
 
 // matchesBelow reports whether the glob may match a file below the directory dir.

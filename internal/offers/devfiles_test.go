@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/exthost/exthost/manifest"
@@ -43,6 +44,23 @@ func TestDevFiles(t *testing.T) {
 		}
 		if got := rel(dirs); !slices.Equal(got, tt.dirs) {
 			t.Errorf("%q: directories %q, want %q", tt.globs, got, tt.dirs)
+		}
+	}
+}
+
+func TestMatchElements(t *testing.T) {
+	deep := strings.Repeat("a/", 60)
+	for _, tt := range []struct {
+		glob, name string
+		want       bool
+	}{
+		{"**", "a", true}, {"**/**", "a/b", true}, {"a/**", "a", true}, {"**/a", "a", true}, {"**/b/*", "a/b/b/c", true}, {"**/b/**/d", "a/b/c/d", true},
+		{"**/b/*/d", "a/b/d", false}, {"a/**/b", "a", false}, {"a", "a/b", false}, {"*/b", "b", false}, {"", "", true},
+		{strings.Repeat("**/a/", 40) + "b", deep + "b", true},
+		{strings.Repeat("**/a/", 40) + "b", deep + "c", false}, // an attempt for each way to divide the name takes years
+	} {
+		if got := matchElements(strings.Split(tt.glob, "/"), strings.Split(tt.name, "/")); got != tt.want {
+			t.Errorf("%.20s fits %.20s: %t", tt.glob, tt.name, got)
 		}
 	}
 }
