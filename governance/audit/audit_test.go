@@ -502,7 +502,7 @@ func TestQuery(t *testing.T) {
 	l, path := begin(t, Options{})
 	now := time.Now().UTC()
 	for i, r := range []Record{
-		{Tool: "tool_1", Caller: "ann", Extension: "a", Outcome: OK, Time: now.Add(-time.Hour)},
+		{Tool: "tool_1", Caller: "team/ann", Extension: "a", Outcome: OK, Time: now.Add(-time.Hour)},
 		{Tool: "tool_2", Caller: "bob", Extension: "a", Outcome: Denied, Time: now},
 		{Tool: "tool_3", Caller: "bob", Extension: "b", Outcome: Failed, Time: now},
 	} {
@@ -512,7 +512,7 @@ func TestQuery(t *testing.T) {
 	}
 	end(t, l)
 	for want, q := range map[string]Query{
-		"1 2 3": {}, "2": {Denied: true}, "2 3": {Since: now.Add(-time.Minute)}, "1 2": {Extension: "a"}, "3": {Last: 1}, "1": {Caller: "a*"}, "": {Tool: "tool_9"},
+		"1 2 3": {}, "2": {Denied: true}, "2 3": {Since: now.Add(-time.Minute)}, "1 2": {Extension: "a"}, "3": {Last: 1}, "1": {Caller: "t*n"}, "": {Tool: "tool_9"},
 	} {
 		if got := tools(read(t, path, q)); got != want {
 			t.Errorf("%+v: %q, want %q", q, got, want)

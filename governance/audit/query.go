@@ -19,7 +19,7 @@ import (
 // Query selects records. The zero value selects those of all exchanges.
 type Query struct {
 	Denied    bool      // only exchanges that a policy or hook denied
-	Tool      string    // a glob of the registered name; "" is any
+	Tool      string    // a glob of the registered name, as in policies; "" is any
 	Caller    string    // a glob; "" is any
 	Extension string    // a glob of the id; "" is any
 	Since     time.Time // only exchanges that began then or later
@@ -42,7 +42,7 @@ func (q *Query) wants(r *Record) bool {
 	if r.Kind != KindExchange {
 		return q.Notes
 	}
-	fits := func(pattern, name string) bool { return pattern == "" || glob.MatchPath(pattern, name) }
+	fits := func(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
 	return (!q.Denied || r.Outcome == Denied) && !r.Time.Before(q.Since) &&
 		fits(q.Tool, r.Tool) && fits(q.Caller, r.Caller) && fits(q.Extension, r.Extension)
 }

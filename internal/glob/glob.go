@@ -11,23 +11,9 @@ import (
 // Match reports whether pattern fits all of name: * is any text, slashes included,
 // ? one character, [a-z] one of several, and \ takes the next character literally.
 // A malformed pattern fits nothing.
-func Match(pattern, name string) bool { return match(pattern, name, false) }
-
-// MatchPath is Match, except that neither * nor ? fits a slash, as [path.Match]
-// has it.
-func MatchPath(pattern, name string) bool { return match(pattern, name, true) }
-
-// Check says why pattern is malformed or empty, nil when it is neither.
-func Check(pattern string) error {
-	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-		return fmt.Errorf("%q is not a glob: * is any text, ? any character, [a-z] one of them", pattern)
-	}
-	return nil
-}
-
-// match goes back only to the last star, so it takes at most
-// len(pattern)*len(name) steps.
-func match(pattern, name string, isPath bool) bool {
+//
+// It goes back only to the last star, so it takes at most len(pattern)*len(name) steps.
+func Match(pattern, name string) bool {
 	star, resume := -1, 0 // where the last * is, and where in name the text after it was tried last
 	p, n := 0, 0
 	for n < len(name) {
@@ -36,11 +22,11 @@ func match(pattern, name string, isPath bool) bool {
 			p++
 			continue
 		}
-		if dp, dn := matchOne(pattern[p:], name[n:], isPath); dp > 0 {
+		if dp, dn := matchOne(pattern[p:], name[n:]); dp > 0 {
 			p, n = p+dp, n+dn
 			continue
 		}
-		if star < 0 || isPath && name[resume] == '/' {
+		if star < 0 {
 			return false
 		}
 		_, size := utf8.DecodeRuneInString(name[resume:])
@@ -50,18 +36,23 @@ func match(pattern, name string, isPath bool) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
+// Check says why pattern is malformed or empty, nil when it is neither.
+func Check(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+		return fmt.Errorf("%q is not a glob: * is any text, ? any character, [a-z] one of them", pattern)
+	}
+	return nil
+}
+
 // matchOne compares the first element of pattern with the first character of name
 // and returns the length of both, 0 when they differ.
-func matchOne(pattern, name string, isPath bool) (dp, dn int) {
+func matchOne(pattern, name string) (dp, dn int) {
 	if pattern == "" {
 		return 0, 0
 	}
 	_, size := utf8.DecodeRuneInString(name)
 	switch pattern[0] {
 	case '?':
-		if isPath && name[0] == '/' {
-			return 0, 0
-		}
 		return 1, size
 	case '[':
 		end := classEnd(pattern)

@@ -23,19 +23,6 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestMatchPath(t *testing.T) {
-	for _, tt := range []struct {
-		glob, name string
-		want       bool
-	}{
-		{"*", "a/b", false}, {"*/*", "a/b", true}, {"a*c", "a/c", false}, {"a?c", "a/c", false}, {"*b/*", "ab/", true}, {"*", "", true},
-	} {
-		if got := MatchPath(tt.glob, tt.name); got != tt.want {
-			t.Errorf("%q fits %q: %t", tt.glob, tt.name, got)
-		}
-	}
-}
-
 func TestCheck(t *testing.T) {
 	for _, glob := range []string{"", "[", "[b", "a\\", "[]a]"} {
 		if err := Check(glob); err == nil || !strings.Contains(err.Error(), "is not a glob") {
@@ -59,9 +46,6 @@ func FuzzMatch(f *testing.F) {
 		want, err := path.Match(glob, name)
 		if err != nil || Check(glob) != nil {
 			return
-		}
-		if got := MatchPath(glob, name); got != want {
-			t.Errorf("the path %q fits %q: %t", glob, name, got)
 		}
 		if got := Match(glob, name); got != want && !(got && strings.Contains(name, "/")) {
 			t.Errorf("%q fits %q: %t", glob, name, got)
