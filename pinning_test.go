@@ -280,4 +280,12 @@ func TestT4ChangedToolsOfADestination(t *testing.T) {
 	if _, err := ask("first", "tools/call", `{"name":"greet"}`); err != nil {
 		t.Error(err)
 	}
+	// Clients may read what the host cannot: here a member that stands there twice.
+	f.write("tools.json", strings.ReplaceAll(strings.ReplaceAll(evil, "input_schema", "inputSchema"), `"name":"greet"`, `"name":"greet","title":"a","title":"b"`))
+	if list, err := ask("first", "tools/list", `{}`); err != nil || strings.Contains(list, "greet") || !strings.Contains(list, "part") {
+		t.Errorf("a list that cannot be read: %s, %v", list, err)
+	}
+	if _, err := ask("first", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.Rejected {
+		t.Errorf("called: %v", err)
+	}
 }

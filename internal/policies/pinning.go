@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -35,9 +36,20 @@ func (set *Set) Pin(extension string, offered []protocol.Tool) {
 
 // Withholds reports whether a policy withholds a tool that a destination lists.
 func (set *Set) Withholds(destination string, descriptor json.RawMessage) bool {
+	if !set.PinsToolsOf(destination) {
+		return false
+	}
 	t, err := tools.ParseDescriptor(descriptor)
-	return err == nil && slices.ContainsFunc(set.pinning, func(p pinning) bool {
-		return len(p.changed(destination, []protocol.Tool{t})) > 0 && !p.shadow
+	if err != nil { // its clients may read it all the same
+		t = protocol.Tool{InputSchema: descriptor}
+		t.Name, _ = rawjson.Text(rawjson.Get(descriptor, "name"))
+	}
+	return slices.ContainsFunc(set.pinning, func(p pinning) bool {
+		if !p.Guards(destination) {
+			return false
+		}
+		ok, _ := p.Pins().Check(destination, t)
+		return !ok && !p.shadow
 	})
 }
 
