@@ -27,12 +27,28 @@ type subscription struct {
 type Subscriptions struct {
 	sessions *Sessions
 
-	mu sync.Mutex // guards to
-	to map[subscription]map[*protocol.Session]struct{}
+	mu    sync.Mutex // guards the fields below
+	to    map[subscription]map[*protocol.Session]struct{}
+	bytes map[*protocol.Session]int // of what each session follows
 }
 
 func newSubscriptions(s *Sessions) *Subscriptions {
-	return &Subscriptions{sessions: s, to: make(map[subscription]map[*protocol.Session]struct{})}
+	return &Subscriptions{sessions: s, to: make(map[subscription]map[*protocol.Session]struct{}), bytes: make(map[*protocol.Session]int)}
+}
+
+// maxFollowed bounds the URIs of the resources that one session follows, in bytes, with overhead
+// for each.
+const maxFollowed = 256 << 10
+
+// cost is what a subscription counts against maxFollowed.
+func (to subscription) cost() int { return len(to.uri) + 256 }
+
+// hasRoom reports whether a session may follow one more resource.
+func (l *Subscriptions) hasRoom(to subscription, who *protocol.Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, follows := l.to[to][who]
+	return follows || l.bytes[who]+to.cost() <= maxFollowed
 }
 
 func (l *Subscriptions) add(to subscription, who *protocol.Session) {
@@ -41,14 +57,22 @@ func (l *Subscriptions) add(to subscription, who *protocol.Session) {
 	if l.to[to] == nil {
 		l.to[to] = make(map[*protocol.Session]struct{})
 	}
-	l.to[to][who] = struct{}{}
+	if _, follows := l.to[to][who]; !follows {
+		l.to[to][who] = struct{}{}
+		l.bytes[who] += to.cost()
+	}
 }
 
 // remove reports whether no session follows the resource any more.
 func (l *Subscriptions) remove(to subscription, who *protocol.Session) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.to[to], who)
+	if _, follows := l.to[to][who]; follows {
+		delete(l.to[to], who)
+		if l.bytes[who] -= to.cost(); l.bytes[who] == 0 {
+			delete(l.bytes, who)
+		}
+	}
 	if len(l.to[to]) > 0 {
 		return false
 	}
@@ -120,6 +144,9 @@ func (l *Subscriptions) Shared(next dispatch.Deliver) dispatch.Deliver {
 		s := c.Request.Session
 		if s != nil && c.Request.Method == protocol.MethodResourcesUnsubscribe && !l.remove(subscribed(c, params), s) {
 			return json.RawMessage("{}"), nil
+		}
+		if s != nil && c.Request.Method == protocol.MethodResourcesSubscribe && !l.hasRoom(subscribed(c, params), s) {
+			return nil, protocol.Errorf(protocol.Overloaded, "this client follows too many resources: their URIs may have %d bytes together", maxFollowed)
 		}
 		result, err := next(ctx, c, params)
 		if s != nil && err == nil && c.Request.Method == protocol.MethodResourcesSubscribe {
