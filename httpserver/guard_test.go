@@ -234,10 +234,10 @@ func (f headersFake) Do(ctx context.Context, _ *protocol.Call) (json.RawMessage,
 
 // The host's own tokens go no further; what the host does not judge itself does.
 func TestTokensOfTheHostReachNoPolicy(t *testing.T) {
-	for token, want := range map[string]map[string]string{"": {"authorization": "Bearer theirs"}, "secret": {}} {
+	for token, want := range map[string]map[string]string{"": {"authorization": "Bearer theirs\ufffd"}, "secret": {}} {
 		b := headersFake{newFake(), make(chan map[string]string, 1)}
 		url := "http://" + serve(t, Options{Backend: b, Token: token}, nil) + "/mcp"
-		h := authorization("Bearer " + cmp.Or(token, "theirs"))
+		h := authorization("Bearer " + cmp.Or(token, "theirs\xff"))
 		h.Set("Mcp-Session-Id", send(t, http.MethodPost, url, h, initialize).Header.Get("Mcp-Session-Id"))
 		send(t, http.MethodPost, url, h, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		if diff := gocmp.Diff(want, get(t, b.headers, "the call")); diff != "" {

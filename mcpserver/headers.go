@@ -18,7 +18,7 @@ func (e *endpoint) withHeaders(w http.ResponseWriter, r *http.Request) *http.Req
 	headers, size := make(map[string]string), 0
 	for _, name := range append([]string{"Authorization"}, e.options.Headers...) {
 		if values := r.Header.Values(name); len(values) > 0 {
-			value := strings.Join(values, ", ")
+			value := strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd") // policies of kind grpc get text alone
 			headers[strings.ToLower(name)], size = value, size+len(value)
 		}
 	}
