@@ -61,7 +61,7 @@ var house = map[string]struct {
 	"governance":           {[]string{"governance/internal/strictjson", "protocol", "internal/inflight", "internal/rawjson", "internal/glob"}, "a worker: decides, changes, records"},
 	"governance/builtin":   {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "governance/pins", "governance/results", "protocol", "internal/glob", "internal/rawjson", "internal/redact"}, "the policies without a process"},
 	"governance/approval":  {[]string{"governance", "internal/display", "internal/rawjson", "internal/redact"}, "asks people; who they are is not its matter"},
-	"governance/pins":      {[]string{"internal/atomicfile", "protocol"}, "compares descriptors with what was approved"},
+	"governance/pins":      {[]string{"internal/atomicfile", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
 	"governance/results":   {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":     {[]string{"governance", "protocol", "internal/glob", "internal/rawjson", "internal/redact", "internal/regular", "internal/rotate"}, "records; who reads it needs no host"},
 	"config":               {[]string{"manifest", "protocol", "governance", "governance/builtin", "config/internal/edit", "internal/atomicfile", "internal/envfile", "internal/foreign", "internal/strict", "internal/regular"}, "decodes the option structs of the workers, and has policies judge their own"},

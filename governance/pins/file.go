@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // version is the format of the file.
@@ -21,11 +22,20 @@ type lockFile struct {
 	Tools   table `json:"tools"` // by extension and tool
 }
 
+// maxFile bounds the file, in bytes.
+const maxFile = 256 << 20
+
 // load reads the file at path. A missing file is empty.
 func load(path string) (table, error) {
-	text, err := os.ReadFile(path)
+	text, _, err := regular.Read(path, maxFile+1, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return make(table), nil
+	}
+	if kind, ok := errors.AsType[regular.NotRegular](err); ok {
+		return nil, fmt.Errorf("pins: %s is %w", path, kind)
+	}
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d MiB", path, maxFile>>20)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)

@@ -156,4 +156,9 @@ func TestDamagedLockFile(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+	for path, want := range map[string]string{os.DevNull: "a device, not a regular file", t.TempDir(): "a directory, not a regular file"} {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/daemon"
+	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/mcpserver"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
@@ -162,6 +163,9 @@ func urlOf(addr *net.TCPAddr, tls bool) string {
 	return scheme + "://" + host
 }
 
+// maxToken bounds the file of a token, in bytes: no header can have a longer one.
+const maxToken = 64 << 10
+
 // bearerToken is the configured token; "" when there is none.
 func bearerToken(auth config.Auth) (string, error) {
 	switch {
@@ -172,10 +176,13 @@ func bearerToken(auth config.Auth) (string, error) {
 		}
 		return token, nil
 	case auth.TokenFile != "":
-		data, err := os.ReadFile(auth.TokenFile)
+		data, _, err := regular.Read(auth.TokenFile, maxToken, true)
 		token := strings.TrimSpace(string(data))
-		if err == nil && token == "" {
-			err = errors.New(auth.TokenFile + " is empty")
+		switch kind, ok := errors.AsType[regular.NotRegular](err); {
+		case ok:
+			err = fmt.Errorf("%s is %w", auth.TokenFile, kind)
+		case err == nil && (token == "" || len(data) == maxToken):
+			err = fmt.Errorf("%s holds no token: it is empty, or larger than one", auth.TokenFile)
 		}
 		if err != nil {
 			return "", &console.Error{Code: console.ExitInvalid, Text: "server.auth.token_file: " + err.Error(), Hint: "exthost config show --origin says where it is set"}
