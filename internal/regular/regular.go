@@ -24,7 +24,7 @@ func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, erro
 	if !followLinks {
 		flags |= noFollow
 	}
-	f, info, err := open(path, flags, 0)
+	f, info, err := open(path, flags, 0, 0)
 	if errors.Is(err, syscall.ELOOP) && !followLinks {
 		err = NotRegular("a symbolic link, and links are not followed here")
 	}
@@ -36,17 +36,18 @@ func Read(path string, limit int64, followLinks bool) ([]byte, fs.FileInfo, erro
 	return data, info, err
 }
 
-// Open is [os.OpenFile] for a regular file, or one that it creates, and returns which file that
-// is. The error of another file names it and its kind.
+// Open is [os.OpenFile] for a regular file, one that it creates, or a device, and returns which
+// file that is. The error of another file names it and its kind.
 func Open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
-	f, info, err := open(path, flags, mode)
+	f, info, err := open(path, flags, mode, fs.ModeDevice|fs.ModeCharDevice)
 	if kind, ok := errors.AsType[NotRegular](err); ok {
 		err = fmt.Errorf("%s is %w", path, kind)
 	}
 	return f, info, err
 }
 
-func open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
+// open opens a file that is regular or of a kind in others.
+func open(path string, flags int, mode, others fs.FileMode) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, flags|nonBlocking, mode) // a FIFO would wait for its other end
 	if errors.Is(err, syscall.ENXIO) {                   // a socket, or a FIFO without a reader
 		info, statErr := os.Stat(path)
@@ -59,7 +60,7 @@ func open(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, erro
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	if err == nil && info.Mode().Type()&^others != 0 {
 		err = notRegular(info)
 	}
 	if err != nil {
