@@ -111,7 +111,6 @@ func (l *loader) file(name string) *strict.Node {
 	return root
 }
 
-// exists reports whether there is a file.
 // note records a file that is part of the configuration, or would be if it existed.
 func (l *loader) note(file string) {
 	if abs, err := filepath.Abs(file); err == nil && !slices.Contains(l.looked, abs) {

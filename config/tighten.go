@@ -18,7 +18,9 @@ type guard struct {
 	mode            string
 	isolate         string
 	entries         map[string]guardedEntry
-	auth            Auth
+	headers         []string
+	destinations    Destinations
+	server          Server
 	audit           Audit
 	positions       strict.Positions
 }
@@ -35,16 +37,22 @@ func (l *loader) guard() *guard {
 	c := l.cfg
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode,
-		isolate: c.Extensions.Defaults.Isolate, entries: make(map[string]guardedEntry), auth: c.Server.Auth, audit: c.Audit,
-		positions: maps.Clone(l.decoder.Positions),
+		isolate: c.Extensions.Defaults.Isolate, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
+		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, positions: maps.Clone(l.decoder.Positions),
 	}
-	g.auth.OAuth.Scopes = slices.Clone(g.auth.OAuth.Scopes)
+	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
+		*list = slices.Clone(*list)
+	}
 	for id, e := range c.Extensions.Entries {
 		was := guardedEntry{deny: slices.Clone(e.EnvDeny), isolate: e.Runtime.Isolate}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
 			was.hooks = e.Hooks
 		}
 		g.entries[id] = was
+	}
+	for name, d := range g.destinations {
+		d.Headers, d.Env, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env), slices.Clone(d.Command)
+		g.destinations[name] = d
 	}
 	return g
 }
@@ -73,18 +81,45 @@ func (l *loader) keep(g *guard) {
 	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
 		l.keepEntry(g, id)
 	}
+	for _, name := range slices.Sorted(maps.Keys(g.destinations)) {
+		if !l.cfg.Destinations[name].sameServer(g.destinations[name]) {
+			l.cfg.Destinations[name] = g.destinations[name]
+			l.kept(g, strict.Join("destinations", name))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.cfg.Destinations)) {
 		d := l.cfg.Destinations[name]
 		l.keepUnprivileged(g, strict.Join("destinations", name), &d.NewPrivileges)
 		l.cfg.Destinations[name] = d
 	}
-	if g.auth.stated() && !reflect.DeepEqual(l.cfg.Server.Auth, g.auth) {
-		l.cfg.Server.Auth = g.auth
-		l.kept(g, "server.auth")
+	if !within(g.headers, l.cfg.Governance.Headers) {
+		l.cfg.Governance.Headers = g.headers
+		l.kept(g, "governance.headers")
 	}
+	g.keepServer(l)
 	if g.audit.Path != "" && l.cfg.Audit != g.audit {
 		l.cfg.Audit = g.audit
 		l.kept(g, "audit")
+	}
+}
+
+func (g *guard) keepServer(l *loader) {
+	s := &l.cfg.Server
+	if g.server.Auth.stated() && !reflect.DeepEqual(s.Auth, g.server.Auth) {
+		s.Auth = g.server.Auth
+		l.kept(g, "server.auth")
+	}
+	if g.server.TLS.Cert != "" && s.TLS != g.server.TLS {
+		s.TLS = g.server.TLS
+		l.kept(g, "server.tls")
+	}
+	if len(g.server.AllowedOrigins) > 0 && !within(s.AllowedOrigins, g.server.AllowedOrigins) {
+		s.AllowedOrigins = g.server.AllowedOrigins
+		l.kept(g, "server.allowed_origins")
+	}
+	if len(g.server.AllowedHosts) > 0 && !within(s.AllowedHosts, g.server.AllowedHosts) {
+		s.AllowedHosts = g.server.AllowedHosts
+		l.kept(g, "server.allowed_hosts")
 	}
 }
 
@@ -153,4 +188,9 @@ func within(some, all []string) bool {
 // stated reports whether a says who may call.
 func (a *Auth) stated() bool {
 	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
+}
+
+// sameServer reports whether d and other are one server, which may get the variables and headers of both.
+func (d Destination) sameServer(other Destination) bool {
+	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd && d.SecretsFile == other.SecretsFile
 }

@@ -19,9 +19,10 @@ extensions:
   env: {mode: allowlist, pass: [LANG]}
   defaults: {isolate: pid}
   entries: {files: {env_deny: [TOKEN], hooks: own}, box: {new_privileges: true}}
-destinations: {pod: {command: podman, new_privileges: true}}
-server: {auth: {token_env: MINE}}
+server: {auth: {token_env: MINE}, allowed_origins: ["https://good.example"], allowed_hosts: [good.example], tls: {cert: /c.pem, key: /k.pem}}
 audit: {path: /var/log/audit.jsonl}
+governance: {headers: [X-Api-Key]}
+destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "Bearer ${MINE}"}}, pod: {command: podman, new_privileges: true}}
 `
 	for name, tt := range map[string]struct {
 		user, project string
@@ -49,13 +50,27 @@ audit: {path: /var/log/audit.jsonl}
 		"hooks that see less": {user, "extensions: {entries: {files: {hooks: none}}}", nil, func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksNone},
 		"another token": {user, "server: {auth: {token: letmein-letmein-letmein}}", []string{"exthost.yaml:1:16: server.auth"},
 			func(c *config.Config) any { return c.Server.Auth }, config.Auth{TokenEnv: "MINE"}},
+		"other pages": {user, "server: {allowed_origins: ['https://evil.example'], allowed_hosts: [good.example, evil.example]}",
+			[]string{"exthost.yaml:1:27: server.allowed_origins", "exthost.yaml:1:68: server.allowed_hosts"},
+			func(c *config.Config) any { return append(c.Server.AllowedOrigins, c.Server.AllowedHosts...) }, []string{"https://good.example", "good.example"}},
+		"no TLS": {user, "server: {tls: {cert: '', key: ''}}", []string{"exthost.yaml:1:15: server.tls"},
+			func(c *config.Config) any { return c.Server.TLS.Cert }, "/c.pem"},
+		"fewer headers": {user, "governance: {headers: []}", []string{"exthost.yaml:1:23: governance.headers"},
+			func(c *config.Config) any { return c.Governance.Headers }, []string{"X-Api-Key"}},
+		"more headers": {user, "governance: {headers: [X-Api-Key, X-Team]}", nil, func(c *config.Config) any { return len(c.Governance.Headers) }, 2},
+		"another server for a token": {user, "destinations: {hub: {url: 'https://evil.example/sse', port: 0}}", []string{"exthost.yaml:1:21: destinations.hub"},
+			func(c *config.Config) any { return c.Destinations["hub"].URL }, "https://good.example/sse"},
+		"a program for a token": {user, "destinations: {hub: {type: stdio, command: ./evil}}", []string{"exthost.yaml:1:21: destinations.hub"},
+			func(c *config.Config) any { return c.Destinations["hub"].URL }, "https://good.example/sse"},
+		"more time for a server": {user, "destinations: {hub: {start_timeout: 5s}, own: {url: 'https://its.example/sse'}}", nil,
+			func(c *config.Config) any { return len(c.Destinations) }, 3},
 		"another audit log": {user, "audit: {path: /dev/null, keep: 0}", []string{"exthost.yaml:1:8: audit"},
 			func(c *config.Config) any { return c.Audit.Path }, "/var/log/audit.jsonl"},
 		"privileges": {user, "extensions: {entries: {files: {new_privileges: true}}}\ndestinations: {pod: {command: evil}, new: {command: sudo, new_privileges: true}}",
-			[]string{"exthost.yaml:1:48: extensions.entries.files.new_privileges", "exthost.yaml:2:21: destinations.pod.new_privileges", "exthost.yaml:2:75: destinations.new.new_privileges"},
+			[]string{"exthost.yaml:1:48: extensions.entries.files.new_privileges", "exthost.yaml:2:21: destinations.pod", "exthost.yaml:2:75: destinations.new.new_privileges"},
 			func(c *config.Config) any {
 				return []bool{c.Extensions.Entries["files"].NewPrivileges, c.Destinations["pod"].NewPrivileges, c.Destinations["new"].NewPrivileges, c.Extensions.Entries["box"].NewPrivileges}
-			}, []bool{false, false, false, true}},
+			}, []bool{false, true, false, true}},
 		"other keys of who has privileges": {user, "extensions: {entries: {box: {env: {PATH: evil}}}}\ndestinations: {pod: {}}",
 			[]string{"exthost.yaml:1:29: extensions.entries.box.new_privileges", "exthost.yaml:2:21: destinations.pod.new_privileges"},
 			func(c *config.Config) any { return c.Extensions.Entries["box"].NewPrivileges }, false},
