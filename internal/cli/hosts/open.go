@@ -79,7 +79,11 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 // Open opens a host that logs to stderr only on demand, and shows on a terminal which
 // extensions it waits for.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
-	log, err := c.QuietLogger(cfg.Log)
+	where := cfg.Log
+	if o.Mode.Inspect { // what only looks writes nothing, also where a project's file says so
+		where.File = ""
+	}
+	log, err := c.QuietLogger(where)
 	if err != nil {
 		return nil, err
 	}
