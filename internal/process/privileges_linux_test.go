@@ -97,7 +97,7 @@ func restrictedPrivileges(t *testing.T) string {
 // NewPrivileges they have those of the host. [TestIsolatedUnprivileged] runs this test too.
 func TestPrivileges(t *testing.T) {
 	processtest.Leaks(t)
-	want, own := restrictedPrivileges(t), privileges("/proc/self/status")
+	want, own := restrictedPrivileges(t), privileges("/proc/thread-self/status") // another test may have used up the main thread
 	for name, mod := range map[string]func(*Spec){
 		"plain":    func(*Spec) {},
 		"limited":  func(s *Spec) { s.Limits = Limits{OpenFiles: 64} },
