@@ -258,16 +258,18 @@ extensions:
   entries:
     a: {config: {two: 2, deep: {y: 2}}, hooks: none}
     b:
-destinations:
-  d: {env: {TWO: "2"}}
 `}))
+	o.SystemDir = write(t, map[string]string{"exthost.yaml": `
+destinations:
+  d: {command: serve, env: {ONE: "1"}}
+`})
 	o.UserDir = write(t, map[string]string{"exthost.yaml": `
 extensions:
   disabled: [a, b]
   entries:
     a: {config: {one: 1, deep: {x: 1}}, runtime: {call_timeout: 1s}}
 destinations:
-  d: {command: serve, env: {ONE: "1"}}
+  d: {env: {TWO: "2"}}
 `})
 	cfg, origins := mustLoad(t, o)
 	second := manifest.Duration(time.Second)

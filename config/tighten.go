@@ -51,7 +51,7 @@ func (l *loader) guard() *guard {
 		g.entries[id] = was
 	}
 	for name, d := range g.destinations {
-		d.Headers, d.Env, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env), slices.Clone(d.Command)
+		d.Headers, d.Env, d.EnvFromHeaders, d.Command = maps.Clone(d.Headers), maps.Clone(d.Env), maps.Clone(d.EnvFromHeaders), slices.Clone(d.Command)
 		g.destinations[name] = d
 	}
 	return g
@@ -190,7 +190,9 @@ func (a *Auth) stated() bool {
 	return a.Token != "" || a.TokenEnv != "" || a.TokenFile != "" || a.OAuth.Issuer != ""
 }
 
-// sameServer reports whether d and other are one server, which may get the variables and headers of both.
+// sameServer reports whether d and other are one server, which may get the headers of both. A
+// program with other variables is another one: NODE_OPTIONS and the like have it load code.
 func (d Destination) sameServer(other Destination) bool {
-	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd && d.SecretsFile == other.SecretsFile
+	return d.Type == other.Type && d.URL == other.URL && slices.Equal(d.Command, other.Command) && d.Cwd == other.Cwd && d.SecretsFile == other.SecretsFile &&
+		maps.Equal(d.Env, other.Env) && maps.Equal(d.EnvFromHeaders, other.EnvFromHeaders)
 }
