@@ -164,8 +164,11 @@ func serverCandidate(owner Candidate, name string) Candidate {
 func (s *selection) reportUnknown(list string, ids []string, mistyped bool) {
 	known := slices.Sorted(maps.Keys(s.seen))
 	for _, id := range ids {
+		if s.seen[id] { // to look for a similar one takes as long as there are extensions
+			continue
+		}
 		near := nearest.Of(id, known)
-		if s.seen[id] || mistyped && near == "" {
+		if mistyped && near == "" {
 			continue
 		}
 		s.diagnose(protocol.LevelWarn, CodeUnknownID, id, "", "%s names %q, and no extension found has that id", list, id)
