@@ -77,7 +77,8 @@ func initMain(host *os.File, args []string) {
 }
 
 // mountProc mounts a /proc for the pid namespace, and then drops the capabilities that an
-// ordinary user has for it. Later mounts outside the namespace still appear inside; mounts inside stay inside.
+// ordinary user has for it. Later mounts outside the namespace still appear inside; mounts
+// inside stay inside.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
