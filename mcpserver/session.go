@@ -71,8 +71,9 @@ func (s *Server) newSession(ctx context.Context, id string, by requester, extens
 // maxClient bounds what a client says of itself, which its session keeps, in bytes.
 const maxClient = 64 << 10
 
-// PublicID returns the id of a session that backends get for the one that the client has. Who
-// has the client's can take over the session, and extensions, policies and logs get the other.
+// PublicID returns the id that backends get for a session: a hash of the id that the client
+// has. Whoever knows the client's id can take over the session, so policies, extensions and
+// logs never get that id.
 func PublicID(id string) string {
 	if id == "" {
 		return ""
