@@ -44,8 +44,9 @@ const maxHeld = 50
 
 // line logs or holds a line.
 func (s *startLog) line(l process.Line) {
-	if word, _, _ := strings.Cut(strings.TrimSpace(l.Text), " "); !slices.Contains(installerWords, strings.ToLower(word)) {
-		s.spoke.Store(true)
+	if !s.spoke.Load() {
+		word, _, _ := strings.Cut(strings.TrimSpace(l.Text), " ")
+		s.spoke.Store(!slices.Contains(installerWords, strings.ToLower(word)))
 	}
 	if said := s.refusal.Load(); said != nil && strings.Contains(l.Text, *said) {
 		l.Level = min(l.Level, slog.LevelDebug) // the host has logged it
