@@ -107,7 +107,7 @@ func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string,
 	}
 	if method == protocol.MethodRootsList { // many servers ask when they start, and go on without
 		if !i.RefusedRoots.Swap(true) {
-			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share this process", "next", "extensions.entries."+i.Unit.ID()+".roots states what to answer")
+			i.Unit.Log.Info("answered roots/list with an error: it belongs to no call, and several clients share this process", "next", "roots of "+i.Unit.ID()+", in extensions.entries or destinations of the configuration, states what to answer")
 		}
 	} else {
 		i.Unit.Log.Warn("refused "+method+": it belongs to no call of one client, and several clients share this process",
