@@ -69,7 +69,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 		decided := errors.Is(err, ErrDecided) && m.spec.Category != Audit // which changes and answers nothing
 		return r.policyFailed(ctx, m, s, err, shadowed || !m.spec.Required && !decided)
 	}
-	e.Code = cut(e.Code, maxCode)
+	e.Code = prefix(e.Code, maxCode)
 	s.Action, s.Code, s.Reason = e.Action, e.Code, e.Reason
 	if shadowed && e.Action != Allow {
 		s.Ignored = true

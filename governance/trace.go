@@ -5,8 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -84,19 +84,11 @@ const (
 	maxCode   = 256 // bytes of the code of a decision
 )
 
-// cut returns at most n bytes of s and splits no character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n]) // else a trace would keep all of s
-}
+// prefix returns at most n bytes of s, and keeps no longer text in memory.
+func prefix(s string, n int) string { return strings.Clone(display.Prefix(s, n)) }
 
 func (r *record) add(s Step) {
-	s.Reason = cut(s.Reason, maxReason)
+	s.Reason = prefix(s.Reason, maxReason)
 	r.mu.Lock()
 	r.trace.Steps = append(r.trace.Steps, s)
 	r.mu.Unlock()

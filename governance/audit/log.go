@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/display"
 )
 
 // DefaultMaxSize is the value of Options.MaxSize when it is 0.
@@ -74,7 +75,7 @@ func Open(o Options) (*Log, error) {
 	l := &Log{log: o.Log, wake: make(chan struct{}, 1), again: make(chan struct{}, 1), ended: make(chan struct{}), space: make(chan struct{}), pending: make([]byte, 0, usualBatch)}
 	if torn != nil {
 		o.Log.Warn("the audit log ended within a line, which was cut off", "path", o.Path, "bytes", len(torn))
-		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: cut(string(torn), maxCopy)})
+		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: display.Prefix(string(torn), maxCopy)})
 		l.wakeWriter()
 	}
 	go l.write(f)

@@ -8,9 +8,9 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/protocol"
@@ -91,8 +91,8 @@ const (
 // newRecord returns the record of x, which has ended.
 func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
 	r := Record{
-		Time: now.UTC(), ID: x.ID, Caller: cut(x.Caller, maxName), Session: cut(x.Session, maxName),
-		Extension: x.Extension, Tool: cut(x.Tool, maxName), Method: cut(x.Method, maxName),
+		Time: now.UTC(), ID: x.ID, Caller: display.Prefix(x.Caller, maxName), Session: display.Prefix(x.Session, maxName),
+		Extension: x.Extension, Tool: display.Prefix(x.Tool, maxName), Method: display.Prefix(x.Method, maxName),
 		Direction: x.Direction(), Notify: x.Notify, Outcome: outcome(x), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
 		ApprovedBy: x.Verdict.By, Replayed: x.Replayed,
 	}
@@ -103,7 +103,7 @@ func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Reco
 		r.Failure = string(x.Failure.Kind)
 		words := x.Failure.Message
 		words, _ = redact.Default().Text(words[:min(len(words), maxError+maxAhead)])
-		r.Error = cut(words, maxError)
+		r.Error = display.Prefix(words, maxError)
 	}
 	var err error
 	if r.Request, err = newPayload(ctx, x.Request); err == nil {
@@ -136,7 +136,7 @@ func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error)
 	if len(raw) <= maxCopy && rawjson.Check(masked) == nil {
 		p.JSON = oneLine(masked)
 	} else {
-		p.Cut = cut(string(masked), maxCopy)
+		p.Cut = display.Prefix(string(masked), maxCopy)
 	}
 	return p, err
 }
@@ -215,17 +215,6 @@ func (p *Payload) append(dst []byte, name string) []byte {
 	}
 	dst = appendText(dst, "cut", p.Cut)
 	return append(dst, '}')
-}
-
-// cut returns at most n bytes of s and splits no character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // The end of each line.

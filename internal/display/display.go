@@ -13,11 +13,18 @@ func Cut(s string, max int) string {
 	if len(s) <= max {
 		return s
 	}
-	end := max - len("…")
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
+	return Prefix(s, max-len("…")) + "…"
+}
+
+// Prefix returns at most max bytes of s, without an ellipsis, and splits no rune.
+func Prefix(s string, max int) string {
+	if len(s) <= max {
+		return s
 	}
-	return s[:end] + "…"
+	for max > 0 && !utf8.RuneStart(s[max]) {
+		max--
+	}
+	return s[:max]
 }
 
 // Visible removes the characters that steer a model without being seen by a reader:
