@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,16 +22,7 @@ import (
 // pairs returns a function that connects two sockets.
 func pairs(t *testing.T) (connect func() (relay, host *net.UnixConn)) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := listen(t)
 	return func() (relay, host *net.UnixConn) {
 		relay, err := net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
 		if err != nil {

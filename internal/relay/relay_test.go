@@ -31,10 +31,10 @@ type scripted struct {
 	ended  chan error
 }
 
-func relayed(t *testing.T) *scripted {
+// listen listens on a socket until the test ends.
+func listen(t *testing.T) *net.UnixListener {
 	t.Helper()
-	processtest.Leaks(t)
-	dir, err := os.MkdirTemp("", "x")
+	dir, err := os.MkdirTemp("", "x") // t.TempDir is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,13 @@ func relayed(t *testing.T) *scripted {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func relayed(t *testing.T) *scripted {
+	t.Helper()
+	processtest.Leaks(t)
+	l := listen(t)
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
