@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/internal/journal"
@@ -31,6 +32,9 @@ func (h *Host) Admin() Admin { return Admin{h} }
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
 	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
+	if trust := now.Config.Extensions.Trust; h.env.Consent != nil || trust == config.TrustOff {
+		s.Trust = trust
+	}
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()
 	s.Containment.Holds, s.Containment.Lacks = h.env.Containment.Report()
 	now.Describe(&s)
@@ -215,6 +219,3 @@ type Past = stats.Past
 
 // Past returns what the host remembers of calls that have ended.
 func (a Admin) Past() *Past { return &a.h.stats.past }
-
-// Pins returns the tools that policies have pinned, by policy, extension and tool.
-func (a Admin) Pins() []status.Pin { return a.h.snapshots.Load().Policies.Pins() }

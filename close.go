@@ -41,6 +41,11 @@ func (h *Host) shutdown() error {
 	case <-ctx.Done():
 		busy = fmt.Errorf("the host is still at work; a client may not have returned from what it was told: %w", ctx.Err())
 	}
+	if !h.opts.Mode.Inspect { // lists of the last moment are not in a snapshot yet
+		for _, d := range h.snapshots.Load().Policies.SavePins() {
+			h.diagnostics.Write(d)
+		}
+	}
 	err := errors.Join(stopped, busy, h.policies.Close(ctx))
 	h.env.Containment.Close()
 	h.stats.feed.Close()

@@ -18,16 +18,16 @@ func (h *Host) stages() []dispatch.Stage {
 	return []dispatch.Stage{
 		dispatch.Govern, // policies; behind their response, the hooks after a call
 		dispatch.Answer(func() *results.Store { return h.policies.Results() }, h.gateway), // the host's own tools, and lists of all extensions
-		dispatch.Visible,               // tools that policies hide from the caller, in a destination's list
-		dispatch.Hooks,                 // before a tool call
-		dispatch.Validate,              // arguments, against the tool's schema
-		dispatch.Replay,                // once more after a crash, where that is safe
-		dispatch.Admit,                 // an instance: bound of calls, breaker, start on demand
-		h.gateway.Callers,              // the way back to the caller while the call is in flight
-		h.gateway.InputRounds,          // input requests of a modern server for a legacy caller
-		h.gateway.LogLevels.Lowest,     // the lowest level that the sessions of an instance want
-		h.gateway.Tasks.Owned,          // tasks, for their callers alone
-		h.gateway.Subscriptions.Shared, // resources that several sessions follow
+		dispatch.Visible(h.life.rebuild.Add),                                              // what is withheld, and tools that policies hide from the caller, in lists
+		dispatch.Hooks,                                                                    // before a tool call
+		dispatch.Validate,                                                                 // arguments, against the tool's schema
+		dispatch.Replay,                                                                   // once more after a crash, where that is safe
+		dispatch.Admit,                                                                    // an instance: bound of calls, breaker, start on demand
+		h.gateway.Callers,                                                                 // the way back to the caller while the call is in flight
+		h.gateway.InputRounds,                                                             // input requests of a modern server for a legacy caller
+		h.gateway.LogLevels.Lowest,                                                        // the lowest level that the sessions of an instance want
+		h.gateway.Tasks.Owned,                                                             // tasks, for their callers alone
+		h.gateway.Subscriptions.Shared,                                                    // resources that several sessions follow
 	}
 }
 

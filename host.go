@@ -146,10 +146,10 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 
 	secrets := new(redact.Redactor)
 	log := slog.New(secrets.Handler(slog.NewMultiHandler(o.Logger.Handler(), h.journal.Handler())))
-	h.units, h.stats.past.Mask = unit.NewRegistry(secrets), secrets.String
+	h.units, h.stats.past.Mask = unit.NewRegistry(secrets), secrets.Known // which looks for forms itself
 	h.env = &unit.Env{
 		Log: log, Containment: process.Contain(guardianProgram(o.Self)), StateDir: o.StateDir, Self: o.Self, Version: o.Version,
-		Environ: o.Environ, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy,
+		Environ: o.Environ, Consent: o.Consent, Packages: o.Packages, Redactor: secrets, Tap: wiretap.New(secrets.String), SecretsChanged: h.units.RefreshSecrets, Command: o.Mode.Command, StartLazy: o.Mode.StartLazy,
 	}
 	h.env.Containment.Log = log
 	h.diagnostics, h.reloads.h = diagnostics.New(log), h
@@ -157,7 +157,7 @@ func newHost(ctx context.Context, o Options, listWait time.Duration) *Host {
 	h.hooks = hookSets{own: o.Hooks, env: h.env, counters: &h.stats.past.Counters, commands: hooks.NewRunner(hooks.RunnerOptions{Containment: h.env.Containment, Logger: log, Redact: secrets.String}),
 		events: dispatch.NewHookEvents(l.closing, h.snapshots, &l.beside, h.env)}
 	h.watch = watch.New(&h.reloads, log)
-	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Log: log})
+	h.gateway = gateway.New(gateway.Options{Snapshots: h.snapshots, Units: h.units, Hooks: h.hooks.events, Beside: &l.beside, Closing: l.closing, Changed: l.rebuild.Add, Log: log})
 	h.dispatcher = dispatch.New(dispatch.Options{Snapshots: h.snapshots, Aggregator: h.gateway, Past: &h.stats.past, Feed: &h.stats.feed,
 		Waits: &starts.Waits{Starting: l.starting, Until: l.opened.Add(listWait), Offers: gateway.Lists}}, h.stages()...)
 	h.gateway.Calls = h.dispatcher
@@ -195,12 +195,12 @@ func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
 	e := p.Config.Extensions
 	found, err := discovery.Discover(ctx, discovery.Options{
 		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks,
+		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks, Safe: e.SafeDirectories,
 	})
 	if err != nil {
 		return err
 	}
-	p.Diagnostics, p.Dirs = found.Diagnostics, found.Dirs
+	p.Diagnostics, p.Dirs, p.Skipped = found.Diagnostics, found.Dirs, found.Conflicting
 	first := h.hooks.set(slices.Concat(h.hooks.own, p.Hooks))
 	for _, c := range found.Candidates {
 		x, diags := unit.NewExtension(h.env, p.Config, c, h.hooks.commands, func(x *unit.Extension) unit.Events { return h.extensionEvents(x, first) })

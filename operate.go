@@ -166,29 +166,6 @@ func answered(log *slog.Logger, id, by, answer string, err error) error {
 	return err
 }
 
-// AcceptTools accepts a tool of an extension as it is now, or with tool "" all its tools: the
-// warning that they changed ends, also for later hosts, and tools that policies hold back
-// are pinned and come into the catalog. tool is the extension's own name for it. by names
-// the operator. Nothing to accept is a tool_not_found error.
-func (a Admin) AcceptTools(extension, tool, by string) error {
-	now, accepted := a.h.snapshots.Load(), false
-	if x := now.Extensions[extension]; x != nil {
-		var err error
-		if accepted, err = x.AcceptTool(tool); err != nil {
-			return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", extension, err)
-		}
-	}
-	err := a.h.policies.ApprovePin(now.Policies, extension, tool, by)
-	if err != nil && !(accepted && protocol.KindOf(err) == protocol.ToolNotFound) {
-		return err
-	}
-	if accepted {
-		a.h.env.Log.Info("changed tools were accepted", "extension", extension, "tool", tool, "by", by)
-	}
-	a.h.swap(nil)
-	return nil
-}
-
 // TestCall takes the request flow of c through the policies, sends nothing, and returns the
 // decisions and the error that the call would have had. Nobody is asked and audit does not
 // run; policies that count do count the call.

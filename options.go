@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/unit"
@@ -45,6 +46,13 @@ type Options struct {
 	PolicyKinds PolicyKinds
 	// Hooks are the embedding program's own hook handlers.
 	Hooks []hooks.Handler
+	// Consent decides what of the working directory may run: extensions in search paths that
+	// no flag, no variable and neither the user's nor the system's files name, and secrets that
+	// manifests ask for. Default: the program chose the directory, and all of it may run.
+	Consent Consent
+	// Packages knows the files of the packages that extensions run. Default: an extension that
+	// runs one has to state an absolute path.
+	Packages Packages
 	// Start selects the extensions that are started; the others are listed and stay
 	// stopped. Default: all.
 	Start func(id string) bool
@@ -63,6 +71,28 @@ type Options struct {
 	OnReload func(Reloaded)
 	// Mode is for tools that look at extensions or try them. Default: the host runs.
 	Mode Mode
+}
+
+// Consent says what the user of a program agreed to. Its methods may be called by many
+// goroutines at once.
+type Consent interface {
+	// Allows is asked when an extension is found and before each start of its process. It
+	// returns nil when the extension may run as it is on disk now; its error, of kind
+	// untrusted, says why it may not.
+	Allows(c *discovery.Candidate) error
+	// Granted reports whether an extension may have a variable of the host that its manifest
+	// requires and that looks like a secret.
+	Granted(c *discovery.Candidate, name string) bool
+}
+
+// Packages says where the files of the packages are that extensions run. It may be called by
+// many goroutines at once.
+type Packages interface {
+	// Verify is asked when an extension is found and before each start of its process. It returns
+	// the directory of the files of the package that the extension runs, which its manifest
+	// refers to as ${EXTHOST_PACKAGE}; "" when it runs none. The error says why the package
+	// must not run: it is not what is locked, or not on this machine.
+	Verify(c *discovery.Candidate) (dir string, err error)
 }
 
 // Mode changes how a host runs, for tools that look at extensions or try them.

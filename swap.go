@@ -58,11 +58,11 @@ const (
 // extensionOffered takes the handshake of an instance, or with announced a later change of
 // its tools: it keeps the offer for the next start, and asks for a new snapshot.
 func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced bool) {
+	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake(), i.Legacy)
 	if i.Legacy { // this instance serves calls, and its offer is not kept
 		h.life.rebuild.Add()
 		return
 	}
-	h.snapshots.Load().Policies.Pin(x.ID(), i.Handshake().Tools)
 	x.Remember(i, announced)
 	h.life.rebuild.Add()
 }
@@ -71,7 +71,7 @@ func (h *Host) extensionOffered(x *unit.Extension, i *unit.Instance, announced b
 // change of its tools. The next connection finds a process on standby; the session of the
 // instance is notified of a change.
 func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, announced bool) {
-	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake().Tools)
+	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake(), i.Legacy)
 	h.life.rebuild.Add()
 	if announced {
 		h.gateway.NotifyDestinationChanged(i)

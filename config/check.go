@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/exposure"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
@@ -39,6 +39,9 @@ func (f *finisher) checkExtensions(e *Extensions) {
 		f.checkNames(path+".env", slices.Sorted(maps.Keys(entry.Env)))
 		f.checkNames(path+".env_deny", entry.EnvDeny)
 		f.checkRuntime(path+".runtime", entry.Runtime)
+		for _, p := range entry.Sandbox.Validate() {
+			f.failIn(path+".sandbox", manifest.Problem(p))
+		}
 	}
 }
 
@@ -146,16 +149,27 @@ func (f *finisher) checkOAuth(o OAuth) {
 			continue
 		}
 		p, err := url.Parse(u.value)
-		if err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && isLoopback(p.Hostname())) || p.Fragment != "" || p.User != nil {
+		if err != nil || p.Host == "" || p.Scheme != "https" && !(p.Scheme == "http" && exposure.Local(p.Hostname())) || p.Fragment != "" || p.User != nil {
 			f.fail(at, "such as https://auth.example.com", "%q is not an https address", u.value)
 		}
 	}
 }
 
-// isLoopback reports whether host is this machine, which needs no TLS.
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+// checkSecrets reports secrets that others can read.
+func checkSecrets(f *finisher) {
+	s := f.cfg.Server
+	files := []exposure.File{{Key: "server.auth.token_file", Path: s.Auth.TokenFile, Own: true}, {Key: "server.tls.key", Path: s.TLS.Key}}
+	for id, e := range f.cfg.Extensions.Entries {
+		files = append(files, exposure.File{Key: strict.Join("extensions.entries", id) + ".env_file", Path: e.EnvFile})
+	}
+	for name, d := range f.cfg.Destinations {
+		files = append(files, exposure.File{Key: strict.Join("destinations", name) + ".secrets_file", Path: d.SecretsFile})
+	}
+	listen := s.Listen
+	if s.TLS.Cert != "" || !s.Auth.stated() {
+		listen = ""
+	}
+	exposure.Report(f.report, f.decoder.Positions, append(exposure.Files(f.owners, files), exposure.Network(listen)...))
 }
 
 // badListen returns the error in a host:port, "" for none.

@@ -2,11 +2,12 @@ package config
 
 import (
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/sandbox"
 )
 
 // Config is everything the operator's files can say. [Default] has the default of
@@ -28,23 +29,47 @@ type Config struct {
 	// Variables are the names of the environment variables that the files refer to.
 	Variables []string `json:"-"`
 
-	hidden *strings.Replacer // of the values of secret variables; nil: of none
+	// Project is what the directory's files add. [Load] sets it.
+	Project Project `json:"-"`
+
+	hidden hidden.Values // of secret variables
+}
+
+// Project is the part of a configuration that is there because of the working directory: a
+// directory is often another person's.
+type Project struct {
+	Dir   string            // absolute
+	Files map[string]string // the directory's configuration files that were read: SHA-256 in hex, by absolute path
+	// SearchPaths says that the search paths are the directory's: the default, or those of its
+	// files. Others are named by flags, variables or the user's and the system's files.
+	SearchPaths bool
 }
 
 // Extensions selects the extensions and sets how they run.
 type Extensions struct {
-	Enabled     bool             `json:"enabled"`                                     // false: the host looks for none; default true
-	SearchPaths []string         `json:"search_paths" path:"true"`                    // in order; the first extension with an id wins; default ./extensions
-	IgnoreDirs  []string         `json:"ignore_dirs"`                                 // exact base names; default node_modules, .git, target
-	Disabled    []string         `json:"disabled"`                                    // ids of extensions that do not run
-	Allowlist   []string         `json:"allowlist"`                                   // ids of extensions that may run; empty: all
-	MaxDepth    int              `json:"max_depth" jsonschema:"minimum=1,maximum=64"` // path elements below a search path, plugin.toml included; default 4
-	FollowLinks bool             `json:"follow_links"`                                // follow symbolic links inside a search path; default false
-	Watch       Watch            `json:"watch"`                                       // how the host reacts to changes on disk
-	Env         Env              `json:"env"`                                         // the variables of the host that extensions see
-	Defaults    manifest.Runtime `json:"defaults"`                                    // values that a manifest's [runtime] does not state
-	Entries     map[string]Entry `json:"entries"`                                     // by id; sidecar servers by OWNER.SERVER
+	Enabled         bool              `json:"enabled"`                                        // false: the host looks for none; default true
+	SearchPaths     []string          `json:"search_paths" path:"true"`                       // in order; of extensions with one id that in the first path runs, and of several in one path none; default ./extensions
+	IgnoreDirs      []string          `json:"ignore_dirs"`                                    // exact base names; default node_modules, .git, target
+	Disabled        []string          `json:"disabled"`                                       // ids of extensions that do not run
+	Allowlist       []string          `json:"allowlist"`                                      // ids of extensions that may run; empty: all
+	MaxDepth        int               `json:"max_depth" jsonschema:"minimum=1,maximum=64"`    // path elements below a search path, plugin.toml included; default 4
+	FollowLinks     bool              `json:"follow_links"`                                   // follow symbolic links inside a search path; default false
+	Watch           Watch             `json:"watch"`                                          // how the host reacts to changes on disk
+	Sandbox         Sandbox           `json:"sandbox"`                                        // whether extensions are confined
+	Env             Env               `json:"env"`                                            // the variables of the host that extensions see
+	Defaults        manifest.Runtime  `json:"defaults"`                                       // values that a manifest's [runtime] does not state
+	SafeDirectories []string          `json:"safe_directories" path:"true"`                   // directories whose files count, with all below, whoever owns or may write them; / is all; not in a project's file; default: none
+	Trust           string            `json:"trust" jsonschema:"enum=ask,enum=lock,enum=off"` // what of the working directory runs: what the user agreed to, what exthost.lock says, or all; not in a project's file; default ask
+	MinReleaseAge   manifest.Duration `json:"min_release_age"`                                // how long ago a package and what it needs must have been published for exthost add and upgrade to take it; a project's file can only raise it; default 72h
+	Entries         map[string]Entry  `json:"entries"`                                        // by id; sidecar servers by OWNER.SERVER
 }
+
+// The values of Extensions.Trust.
+const (
+	TrustAsk  = "ask"  // what the user has agreed to, as it was then
+	TrustLock = "lock" // what exthost.lock of the directory says
+	TrustOff  = "off"  // all
+)
 
 // The values of Watch.Mode.
 const (
@@ -71,6 +96,11 @@ type Env struct {
 	Pass []string `json:"pass"`                                         // variables that mode allowlist passes as well
 }
 
+// Sandbox sets how extensions are confined that do not say so themselves.
+type Sandbox struct {
+	Default string `json:"default" jsonschema:"enum=strict,enum=off"` // for extensions without [sandbox]: strict leaves them their own folder and state directory, and no network; default off
+}
+
 // The values of Entry.Hooks.
 const (
 	HooksAll  = "all"  // its hooks see every event, and calls of all extensions
@@ -84,10 +114,13 @@ type Entry struct {
 	Env      map[string]string `json:"env,omitempty"`                                            // added to its environment
 	EnvFile  string            `json:"env_file,omitempty" path:"true"`                           // NAME=value lines, or YAML, added to its environment; env wins
 	EnvDeny  []string          `json:"env_deny,omitempty"`                                       // variables that its manifest declares and that are withheld
+	EnvPass  []string          `json:"env_pass,omitempty"`                                       // variables of the host that it is given even if they look like secrets; as exthost grant
 	Hooks    string            `json:"hooks,omitempty" jsonschema:"enum=all,enum=own,enum=none"` // which events its hooks see; default own
 	Roots    []string          `json:"roots,omitempty" path:"true"`                              // directories that the host answers roots/list of its MCP server with; default: clients are asked
 	Runtime  manifest.Runtime  `json:"runtime,omitzero"`                                         // laid over the manifest's [runtime]
 	Required bool              `json:"required,omitempty"`                                       // the host is not ready while the extension cannot run; default false
+
+	Sandbox sandbox.Override `json:"sandbox,omitzero"` // in place of the manifest's [sandbox]; a project's file can state strict alone
 
 	NewPrivileges bool `json:"new_privileges,omitempty"` // Linux: its processes may gain privileges through setuid programs (sudo, newuidmap) and file capabilities, and keep the host's capabilities; not in a project's file; default false
 
@@ -130,13 +163,21 @@ type Server struct {
 }
 
 // Auth states the bearer token in one of three ways, and the issuer of the access
-// tokens that are accepted; all empty: the host serves loopback only.
+// tokens that are accepted; all empty: the host serves loopback only, and this user.
 type Auth struct {
 	Token     string `json:"token,omitempty" secret:"true"`    // the token itself
 	TokenEnv  string `json:"token_env,omitempty"`              // the environment variable that holds it
 	TokenFile string `json:"token_file,omitempty" path:"true"` // the file that holds it
 	OAuth     OAuth  `json:"oauth,omitzero"`                   // an authorization server whose tokens are accepted too; default: none
+
+	Loopback string `json:"loopback,omitempty" jsonschema:"enum=user,enum=any"` // Linux: whose processes of this machine are answered while there is no token: those of this user and of root, or any; not in a project's file; default user
 }
+
+// The values of [Auth.Loopback].
+const (
+	LoopbackUser = "user"
+	LoopbackAny  = "any"
+)
 
 // OAuth makes the server an OAuth 2.0 resource server. A caller is the subject of
 // its access token, a signed JWT.
@@ -156,9 +197,14 @@ type TLS struct {
 
 // Audit is the record of every exchange.
 type Audit struct {
-	Path    string        `json:"path" path:"true"`                         // file of JSON lines; "": no record is kept
-	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
-	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"` // number of rotated files that are kept; default 5
+	Path    string            `json:"path" path:"true"`                         // file of JSON lines; "": no record is kept
+	MaxSize manifest.Size     `json:"max_size" jsonschema:"minimum=65536"`      // of one file, in bytes, before it is rotated; default 64 MiB
+	Keep    int               `json:"keep" jsonschema:"minimum=0,maximum=1000"` // number of rotated files that are kept; default 5
+	Anchor  manifest.Duration `json:"anchor"`                                   // interval at which the hash of the last record goes to the host's log, when it has changed; default 1 min, 0: only when the host ends
+
+	// Within is the directory that the file must be in, without a link that leads out: that of
+	// the project whose file states the path. "": it may be anywhere. [Load] sets it.
+	Within string `json:"-"`
 }
 
 // Log is the host's log.
@@ -168,6 +214,7 @@ type Log struct {
 	File    string        `json:"file" path:"true"`                                                        // file for a copy of the log, always JSON; "": none
 	MaxSize manifest.Size `json:"max_size" jsonschema:"minimum=65536"`                                     // of that file, in bytes, before it is set aside; default 64 MiB
 	Keep    int           `json:"keep" jsonschema:"minimum=0,maximum=1000"`                                // number of files set aside that are kept; default 5
+	Within  string        `json:"-"`                                                                       // as of Audit; [Load] sets it
 }
 
 // Default returns the configuration without any file. Its one search path is
@@ -175,15 +222,18 @@ type Log struct {
 func Default() *Config {
 	return &Config{
 		Extensions: Extensions{
-			Enabled:     true,
-			SearchPaths: []string{"./extensions"},
-			IgnoreDirs:  []string{"node_modules", ".git", "target"},
-			MaxDepth:    4,
-			Watch:       Watch{Mode: WatchLog, Debounce: manifest.Duration(500 * time.Millisecond)},
-			Env:         Env{Mode: EnvFilter},
+			Enabled:       true,
+			SearchPaths:   []string{"./extensions"},
+			IgnoreDirs:    []string{"node_modules", ".git", "target"},
+			MaxDepth:      4,
+			Trust:         TrustAsk,
+			MinReleaseAge: manifest.Duration(72 * time.Hour),
+			Watch:         Watch{Mode: WatchLog, Debounce: manifest.Duration(500 * time.Millisecond)},
+			Env:           Env{Mode: EnvFilter},
+			Sandbox:       Sandbox{Default: sandbox.Off},
 		},
 		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
-		Audit:  Audit{MaxSize: 64 << 20, Keep: 5},
+		Audit:  Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},
 		Log:    Log{Level: "info", Format: "auto", MaxSize: 64 << 20, Keep: 5},
 	}
 }

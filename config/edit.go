@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/dirlock"
 	"github.com/exthost/exthost/config/internal/edit"
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/protocol"
@@ -35,7 +36,7 @@ func SetListed(o LoadOptions, key, name string, listed bool) (Edited, error) {
 	if err != nil || !e.Changed {
 		return e, err
 	}
-	unlock, err := lock(filepath.Dir(e.File))
+	unlock, err := dirlock.Lock(filepath.Dir(e.File))
 	if err != nil {
 		return Edited{}, protocol.Errorf(protocol.ConfigInvalid, "%s: somebody else is changing it: %w", e.File, err)
 	}

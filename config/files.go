@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -97,12 +99,18 @@ func (l *loader) file(name string) *strict.Node {
 		l.report.Add(pos, "", "cannot be read: %v", cause(err))
 		return nil
 	}
+	if refused := l.owners.File(name, info); refused != nil {
+		l.report.Add(pos, refused.Hint, "not used: %s", refused.Message)
+		return nil
+	}
 	for _, seen := range l.seen {
 		if os.SameFile(seen, info) {
 			return nil
 		}
 	}
 	l.seen, l.read = append(l.seen, info), append(l.read, name)
+	sum := sha256.Sum256(data)
+	l.sums[name] = hex.EncodeToString(sum[:])
 	root := parse(name, data, l.report)
 	if root != nil && root.Kind != strict.Map && root.Kind != strict.Null {
 		l.report.Add(root.Pos, "such as: extensions: {search_paths: [./extensions]}", "want a map of sections, not %s", root.Kind)

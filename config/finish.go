@@ -10,6 +10,7 @@ import (
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
@@ -22,6 +23,7 @@ type finisher struct {
 	decoder  *strict.Decoder                            // knows positions, and directories of relative paths
 	broken   map[strict.Pos]bool                        // where a value could not be decoded
 	checkCEL func(governance.Spec) []governance.Problem // of LoadOptions
+	owners   ownership.Rule                             // whose files count
 }
 
 func (f *finisher) finish() {
@@ -46,6 +48,7 @@ func (f *finisher) finish() {
 	}
 	f.checkExtensions(&f.cfg.Extensions)
 	f.checkServer(&f.cfg.Server)
+	checkSecrets(f)
 	f.checkHeaders(f.cfg.Governance.Headers)
 }
 
@@ -98,6 +101,9 @@ func (f *finisher) finishPolicies() {
 		if s.MCP != nil && s.MCP.Proto == governance.ProtoStdio {
 			s.MCP.Cwd = f.settle(path+".mcp", s.MCP.Cwd, s.MCP.Cmd)
 			s.MCP.Script = against(s.MCP.Cwd, s.MCP.Script)
+			if refused := f.owners.Named(s.MCP.Script); s.MCP.Script != "" && refused != nil {
+				f.fail(path+".mcp.script", refused.Hint, "not used: %s", refused.Message)
+			}
 		}
 	}
 }
@@ -127,6 +133,9 @@ func (f *finisher) settle(path, cwd string, argv []string) string {
 	cwd = cmp.Or(cwd, f.base(path))
 	if len(argv) > 0 && strings.ContainsAny(argv[0], `/\`) {
 		argv[0] = against(cwd, argv[0])
+	}
+	if refused := f.owners.Command(cwd, argv); refused != nil {
+		f.fail(path, refused.Hint, "its command does not run: %s", refused.Message)
 	}
 	return cwd
 }

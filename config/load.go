@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/governance"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
 )
@@ -24,6 +26,7 @@ type LoadOptions struct {
 	UserDir   string   // default $XDG_CONFIG_HOME/exthost, else the platform's; "none": not read
 	SystemDir string   // default /etc/exthost, %ProgramData%\exthost; "none": not read
 	Flags     []Flag   // laid over all files and variables
+	NoProject bool     // the directory's files are not read
 
 	// CheckCEL checks a policy of `builtin: cel`: celpolicy.Check. Load does not link it by
 	// itself. Default: Load accepts such a policy, and exthost.Open checks it.
@@ -45,9 +48,9 @@ type Flag struct {
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
-	l.cfg.hidden = hiding(l.asked)
+	l.cfg.hidden = hidden.Of(l.asked, secret)
 	for i, d := range l.report.Diagnostics {
-		l.report.Diagnostics[i].Message = l.cfg.hidden.Replace(d.Message)
+		l.report.Diagnostics[i].Message = l.cfg.hidden.Text(d.Message)
 	}
 	if l.report.Failed() {
 		return nil, nil, l.report.Diagnostics
@@ -76,7 +79,8 @@ func (l *loader) run() {
 	l.files()
 	l.layer(l.variables())
 	l.layer(l.flags())
-	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL}
+	noteSafe(l)
+	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL, owners: l.owners}
 	f.finish()
 	f.noteUnset(l.unset)
 	for _, file := range f.readEnvFiles() {
@@ -87,6 +91,8 @@ func (l *loader) run() {
 			l.note(d.SecretsFile)
 		}
 	}
+	noteProject(l)
+	confine(l.cfg, l.decoder.Positions, l.report)
 	l.report.Sort(l.read)
 }
 
@@ -98,17 +104,19 @@ type loader struct {
 	decoder *strict.Decoder
 	cfg     *Config
 	read    []string          // files, in the order read
+	sums    map[string]string // of the same files
 	looked  []string          // files that were looked for, absolute
 	seen    []fs.FileInfo     // of the same files
 	unset   []unset           // variables that only some extensions or destinations need
 	asked   map[string]string // the variables that files refer to, by name
+	owners  ownership.Rule    // whose files count, as the layers so far state it
 }
 
 func newLoader(o LoadOptions) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]string{}}
+	l := &loader{options: o, environ: map[string]string{}, report: &strict.Report{Code: string(protocol.ConfigInvalid)}, cfg: Default(), asked: map[string]string{}, sums: map[string]string{}}
 	for _, entry := range o.Environ {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.environ[name] = value
@@ -136,9 +144,11 @@ func (l *loader) lookup(name string) (value string, ok bool) {
 
 // files reads every file, the weakest first.
 func (l *loader) files() {
+	noteSafe(l)
 	for i, dir := range []string{l.systemDir(), l.userDir()} {
 		if dir != "" {
 			l.layer(l.directory(dir))
+			noteSafe(l)
 		}
 		// No later layer may remove policies and hooks of the system and the user.
 		for n := l.decoder.Keep["plugins"]; n < len(l.cfg.Plugins); n++ {
@@ -147,15 +157,45 @@ func (l *loader) files() {
 		l.decoder.Keep["plugins"] = len(l.cfg.Plugins)
 		l.decoder.Keep["hooks"] = len(l.cfg.Hooks)
 	}
-	g := l.guard()
-	l.layer(l.directory(l.options.Dir))
-	l.keep(g)
+	if !l.options.NoProject {
+		project(l)
+	}
 	if file := l.configFile(); file != "" {
 		n := l.file(file)
 		if n != nil {
 			l.adopt(n)
 		}
 		l.layer(n)
+	}
+}
+
+// project lays the directory's files over the configuration so far, and notes which they are.
+func project(l *loader) {
+	g, before := l.guard(), len(l.read)
+	n := l.directory(l.options.Dir)
+	l.cfg.Project.Files = make(map[string]string)
+	for _, file := range l.read[before:] {
+		if abs, err := filepath.Abs(file); err == nil {
+			l.cfg.Project.Files[abs] = l.sums[file]
+		}
+	}
+	l.layer(n)
+	l.keep(g)
+}
+
+// noteProject says which part of the finished configuration is the directory's.
+func noteProject(l *loader) {
+	p := &l.cfg.Project
+	p.Dir, _ = filepath.Abs(l.options.Dir) // an error leaves "", and nothing of the directory is found either
+	pos, stated := l.decoder.Positions["extensions.search_paths"]
+	file, _ := filepath.Abs(pos.File)
+	_, ofProject := p.Files[file]
+	p.SearchPaths = !stated || pos.File != "" && ofProject
+	named, err := os.Stat(l.configFile())
+	for file := range p.Files {
+		if info, wrong := os.Stat(file); err == nil && wrong == nil && os.SameFile(named, info) {
+			delete(p.Files, file) // --config names it
+		}
 	}
 }
 

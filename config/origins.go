@@ -34,7 +34,7 @@ func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
 	for _, leaf := range strict.Leaves(c, secret) {
 		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
-			settings = append(settings, Setting{leaf.Path, c.hide(leaf.Value), origin})
+			settings = append(settings, Setting{leaf.Path, c.hidden.Tree(leaf.Value), origin})
 		}
 	}
 	return settings
@@ -43,7 +43,7 @@ func (c *Config) Settings(o *Origins) []Setting {
 // Redacted returns c as a file would state it, with every secret replaced by "***", or by
 // the reference to the variable that it came from.
 func (c *Config) Redacted() map[string]any {
-	return c.hide(strict.Plain(c, secret)).(map[string]any)
+	return c.hidden.Tree(strict.Plain(c, secret)).(map[string]any)
 }
 
 var (

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 
 // variables returns the tree that EXTHOST_* variables state: EXTHOST_SERVER_LISTEN is
 // server.listen, and so on for every scalar and list outside maps and lists of
-// maps. An empty variable states nothing.
+// maps. EXTHOST_TRUST is extensions.trust. An empty variable states nothing.
 func (l *loader) variables() *strict.Node {
 	root := &strict.Node{Kind: strict.Map}
 	known := map[string]bool{}
@@ -20,6 +21,9 @@ func (l *loader) variables() *strict.Node {
 		if value := l.environ[name]; value != "" {
 			set(root, leaf.Path, &strict.Node{Pos: strict.Pos{Source: "env " + name}, Kind: strict.String, Text: value, Loose: true})
 		}
+	}
+	if value := l.environ["EXTHOST_TRUST"]; value != "" {
+		set(root, "extensions.trust", &strict.Node{Pos: strict.Pos{Source: "env EXTHOST_TRUST"}, Kind: strict.String, Text: value, Loose: true})
 	}
 	l.warnUnknown(known)
 	return root
@@ -94,4 +98,21 @@ func set(n *strict.Node, path string, value *strict.Node) {
 		return
 	}
 	n.Fields[i].Value = value
+}
+
+// safeVariable is read before the first file, because it says which files are read.
+const safeVariable = "EXTHOST_EXTENSIONS_SAFE_DIRECTORIES"
+
+// noteSafe takes over from the layers so far whose files count. The variable replaces what
+// the files state, as it does for every key.
+func noteSafe(l *loader) {
+	l.owners.Safe = l.cfg.Extensions.SafeDirectories
+	text := l.environ[safeVariable]
+	if text == "" {
+		return
+	}
+	l.owners.Safe = nil
+	for _, dir := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == os.PathListSeparator }) {
+		l.owners.Safe = append(l.owners.Safe, against(l.options.Dir, strings.TrimSpace(dir)))
+	}
 }

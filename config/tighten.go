@@ -9,6 +9,7 @@ import (
 
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/sandbox"
 )
 
 // guard holds what the system's and the user's files state about security. The files of a
@@ -16,12 +17,16 @@ import (
 type guard struct {
 	allowlist, pass []string
 	mode            string
+	trust           string
+	minAge          manifest.Duration
 	isolate         string
+	sandbox         string
 	entries         map[string]guardedEntry
 	headers         []string
 	destinations    Destinations
 	server          Server
 	audit           Audit
+	safe            []string
 	positions       strict.Positions
 }
 
@@ -29,6 +34,7 @@ type guard struct {
 type guardedEntry struct {
 	deny    []string
 	isolate string
+	sandbox sandbox.Override
 	hooks   string // "": not stated
 }
 
@@ -36,15 +42,15 @@ type guardedEntry struct {
 func (l *loader) guard() *guard {
 	c := l.cfg
 	g := &guard{
-		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode,
-		isolate: c.Extensions.Defaults.Isolate, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, positions: maps.Clone(l.decoder.Positions),
+		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
+		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
+		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
 	}
 	for id, e := range c.Extensions.Entries {
-		was := guardedEntry{deny: slices.Clone(e.EnvDeny), isolate: e.Runtime.Isolate}
+		was := guardedEntry{deny: slices.Clone(e.EnvDeny), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
 			was.hooks = e.Hooks
 		}
@@ -64,6 +70,13 @@ func (l *loader) keep(g *guard) {
 		x.Allowlist = g.allowlist
 		l.kept(g, "extensions.allowlist")
 	}
+	if !within(x.SafeDirectories, g.safe) {
+		const key = "extensions.safe_directories"
+		pos, _ := l.decoder.Positions.At(key)
+		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say whose files count", key)
+		x.SafeDirectories = g.safe
+		l.restore(g, key)
+	}
 	if g.mode == EnvAllowlist {
 		if x.Env.Mode != g.mode {
 			x.Env.Mode = g.mode
@@ -74,9 +87,22 @@ func (l *loader) keep(g *guard) {
 			l.kept(g, "extensions.env.pass")
 		}
 	}
+	if pos := l.decoder.Positions["extensions.trust"]; pos != g.positions["extensions.trust"] {
+		x.Trust = g.trust
+		l.report.Warn(pos, "state it in the user's file, with --trust or in EXTHOST_TRUST", "extensions.trust: ignored, because a project's file cannot say whether it is trusted")
+		l.restore(g, "extensions.trust")
+	}
+	if x.MinReleaseAge < g.minAge {
+		x.MinReleaseAge = g.minAge
+		l.kept(g, "extensions.min_release_age")
+	}
 	if g.isolate == manifest.IsolatePID && x.Defaults.Isolate != g.isolate {
 		x.Defaults.Isolate = g.isolate
 		l.kept(g, "extensions.defaults.isolate")
+	}
+	if g.sandbox == sandbox.Strict && x.Sandbox.Default != g.sandbox {
+		x.Sandbox.Default = g.sandbox
+		l.kept(g, "extensions.sandbox.default")
 	}
 	for _, id := range slices.Sorted(maps.Keys(x.Entries)) {
 		l.keepEntry(g, id)
@@ -105,6 +131,12 @@ func (l *loader) keep(g *guard) {
 
 func (g *guard) keepServer(l *loader) {
 	s := &l.cfg.Server
+	const loopback = "server.auth.loopback"
+	if pos := l.decoder.Positions[loopback]; s.Auth.Loopback == LoopbackAny && pos != g.positions[loopback] {
+		s.Auth.Loopback = g.server.Auth.Loopback
+		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot let other users in", loopback)
+		l.restore(g, loopback)
+	}
 	if g.server.Auth.stated() && !reflect.DeepEqual(s.Auth, g.server.Auth) {
 		s.Auth = g.server.Auth
 		l.kept(g, "server.auth")
@@ -137,6 +169,12 @@ func (l *loader) keepEntry(g *guard, id string) {
 	if sees := []string{HooksNone, HooksOwn, HooksAll}; was.hooks != "" && slices.Index(sees, e.Hooks) > slices.Index(sees, was.hooks) {
 		e.Hooks = was.hooks
 		l.kept(g, path+".hooks")
+	}
+	if !reflect.DeepEqual(e.Sandbox, was.sandbox) && !(e.Sandbox.Word() == sandbox.Strict && (was.sandbox.IsZero() || was.sandbox.Word() != "")) {
+		e.Sandbox = was.sandbox // what else a project's file states may be more than the manifest asks for
+		pos, _ := l.decoder.Positions.At(path + ".sandbox")
+		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s.sandbox: ignored, because a project's file can state strict alone, and in place of off alone", path)
+		l.restore(g, path+".sandbox")
 	}
 	l.keepUnprivileged(g, path, &e.NewPrivileges)
 	entries[id] = e

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,8 @@ audit: {path: /var/log/audit.jsonl}
 governance: {headers: [X-Api-Key]}
 destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "Bearer ${MINE}"}}, pod: {command: podman, new_privileges: true}}
 `
+	sandboxed := strings.NewReplacer("defaults:", "sandbox: {default: strict}\n  defaults:", "entries: {files: {", "entries: {old: {sandbox: off}, files: {sandbox: strict, ",
+		"box: {", "bin: {sandbox: {read: [/srv]}}, box: {").Replace(user)
 	for name, tt := range map[string]struct {
 		user, project string
 		want          []string // the warnings, without what precedes the key
@@ -50,6 +53,8 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 		"hooks that see less": {user, "extensions: {entries: {files: {hooks: none}}}", nil, func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksNone},
 		"another token": {user, "server: {auth: {token: letmein-letmein-letmein}}", []string{"exthost.yaml:1:16: server.auth"},
 			func(c *config.Config) any { return c.Server.Auth }, config.Auth{TokenEnv: "MINE"}},
+		"every user of the machine": {user, "server: {auth: {loopback: any}}", []string{"exthost.yaml:1:27: server.auth.loopback"},
+			func(c *config.Config) any { return c.Server.Auth.Loopback }, ""},
 		"other pages": {user, "server: {allowed_origins: ['https://evil.example'], allowed_hosts: [good.example, evil.example]}",
 			[]string{"exthost.yaml:1:27: server.allowed_origins", "exthost.yaml:1:68: server.allowed_hosts"},
 			func(c *config.Config) any { return append(c.Server.AllowedOrigins, c.Server.AllowedHosts...) }, []string{"https://good.example", "good.example"}},
@@ -80,6 +85,12 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 			func(c *config.Config) any { return c.Extensions.Entries["box"].NewPrivileges }, false},
 		"privileges that the user does not state": {"", "extensions: {entries: {files: {new_privileges: true}}}", []string{"exthost.yaml:1:48: extensions.entries.files.new_privileges"},
 			func(c *config.Config) any { return c.Extensions.Entries["files"].NewPrivileges }, false},
+		"a sandbox": {sandboxed, "extensions: {sandbox: {default: off}, entries: {files: {sandbox: off}, bin: {sandbox: {net: [evil.example:443]}}, new: {sandbox: {read: [/]}}, old: {sandbox: strict}}}",
+			[]string{"exthost.yaml:1:33: extensions.sandbox.default", "exthost.yaml:1:66: extensions.entries.files.sandbox", "exthost.yaml:1:87: extensions.entries.bin.sandbox", "exthost.yaml:1:130: extensions.entries.new.sandbox"},
+			func(c *config.Config) any {
+				x := c.Extensions
+				return []string{x.Sandbox.Default, x.Entries["files"].Sandbox.Mode, x.Entries["bin"].Sandbox.Read[0], fmt.Sprint(x.Entries["bin"].Sandbox.Net), x.Entries["new"].Sandbox.Mode, x.Entries["old"].Sandbox.Mode}
+			}, []string{"strict", "strict", "/srv", "[]", "", "strict"}},
 		"what the user does not state": {"", "extensions: {allowlist: [a], env: {mode: filter}}\naudit: {path: a.jsonl}\nserver: {auth: {token_env: ITS}}", nil,
 			func(c *config.Config) any { return c.Server.Auth.TokenEnv }, "ITS"},
 	} {

@@ -71,7 +71,12 @@ func (f *finisher) readEnvFiles() (files []string) {
 		}
 		files = append(files, e.EnvFile)
 		var err error
-		if e.FileEnv, err = envfile.Read(e.EnvFile, id); err != nil {
+		if refused := f.owners.Named(e.EnvFile); refused != nil {
+			err = refused
+		} else {
+			e.FileEnv, err = envfile.Read(e.EnvFile, id)
+		}
+		if err != nil {
 			path := strict.Join("extensions.entries", id) + ".env_file"
 			pos, _ := f.decoder.Positions.At(path)
 			e.Problems = append(e.Problems, fmt.Sprintf("%s: %s: %v", pos, path, err))

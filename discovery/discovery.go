@@ -35,10 +35,11 @@ const (
 	CodeLinkLoop       = "link_loop"              // Info: a link to a directory that contains it
 	CodeSameDirectory  = "same_directory"         // Info: a directory that was reached twice
 	CodeNested         = "nested_extension"       // Info, Warn when the other's manifest cannot be used: an extension inside another's directory
-	CodeDuplicateID    = "duplicate_id"           // Warn: a second extension with the same id
+	CodeDuplicateID    = "duplicate_id"           // Warn: an extension with the id of one in an earlier search path; Error: with that of another in the same
 	CodeDisabled       = "disabled"               // Info: disabled by the operator
 	CodeNotAllowlisted = "not_allowlisted"        // Info: not in the operator's allowlist
 	CodeUnknownID      = "unknown_id"             // Warn: an id in a list that no extension has
+	CodeOwner          = "owner_refused"          // Error: a manifest, or a directory on its path, that others may change
 	CodeRequirement    = "requirement_missing"    // Warn: see [Gate]
 )
 
@@ -51,6 +52,7 @@ type Options struct {
 	Configured  []string // ids with settings of their own, which may be mistyped
 	MaxDepth    int      // depth of the manifest below its search path; 0: 4
 	FollowLinks bool     // follow symbolic links within a search path
+	Safe        []string // directories in which manifests count whoever owns or may write them
 }
 
 var defaultIgnoreDirs = []string{"node_modules", ".git", "target"}
@@ -64,12 +66,14 @@ type Candidate struct {
 	Path      string // of the manifest, as the given search path and the path below it
 	RootIndex int    // index of the search path
 	Manifest  *manifest.Manifest
-	Owner     string // for an MCP server of a manifest: the id of the manifest; ID is then {owner}.{server}
+	Owner     string             // for an MCP server of a manifest: the id of the manifest; ID is then {owner}.{server}
+	OwnedBy   *manifest.Manifest // for an MCP server: that manifest
 }
 
 // Result is the result of [Discover]. Candidates are sorted by (RootIndex, ID).
 type Result struct {
 	Candidates  []Candidate
+	Conflicting []Candidate // those that do not run because they share an id within a search path
 	Diagnostics []protocol.Diagnostic
 	Stats       Stats
 	Dirs        []string // absolute paths of all directories in which a change may change the result, for a [Watcher]

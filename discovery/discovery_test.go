@@ -226,12 +226,26 @@ func TestD4Duplicates(t *testing.T) {
 		"two/a/plugin.toml": text("same"),
 		"two/b/plugin.toml": text("twin"),
 		"two/c/plugin.toml": text("twin"),
+		"two/d/plugin.toml": text("other"),
 	})
 	r := discover(t, Options{SearchPaths: []string{"one", "two"}})
-	expect(t, r, []string{"same one/z/plugin.toml", "twin two/b/plugin.toml"},
-		[]string{"warn duplicate_id two/a/plugin.toml", "warn duplicate_id two/c/plugin.toml"})
-	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(d.Message, filepath.Join("two", "b", "plugin.toml")) {
+	expect(t, r, []string{"same one/z/plugin.toml", "other two/d/plugin.toml"},
+		[]string{"warn duplicate_id two/a/plugin.toml", "error duplicate_id two/b/plugin.toml", "error duplicate_id two/c/plugin.toml"})
+	if d := r.Diagnostics[len(r.Diagnostics)-3]; !strings.Contains(d.Message, filepath.Join("one", "z", "plugin.toml")) {
 		t.Errorf("%v does not name the one that is kept", d)
+	}
+	if d := r.Diagnostics[len(r.Diagnostics)-1]; !strings.Contains(d.Message, filepath.Join("two", "b")) || !strings.Contains(d.Hint, filepath.Join("two", "c")+", two]") {
+		t.Errorf("%v does not name the other, or how to choose", d)
+	}
+	if len(r.Conflicting) != 2 || r.Conflicting[0].Path != filepath.Join("two", "b", "plugin.toml") {
+		t.Errorf("conflicting: %v", r.Conflicting)
+	}
+	chosen := discover(t, Options{SearchPaths: []string{filepath.Join("two", "c"), "two"}})
+	if diff := cmp.Diff([]string{"twin two/c/plugin.toml", "other two/d/plugin.toml", "same two/a/plugin.toml"}, ids(chosen)); diff != "" {
+		t.Errorf("the chosen one (-want +got):\n%s", diff)
+	}
+	if r := discover(t, Options{SearchPaths: []string{"two"}, Disabled: []string{"twin"}}); len(r.Conflicting) > 0 {
+		t.Errorf("disabled ones conflict: %v", r.Diagnostics)
 	}
 }
 

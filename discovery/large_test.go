@@ -111,12 +111,16 @@ func TestOrderOfListingDoesNotMatter(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Chdir(t.TempDir())
 		for _, n := range rand.New(rand.NewPCG(seed, 0)).Perm(60) {
-			write(t, fmt.Sprintf("ext/d%02d/e%d/plugin.toml", n%20, n), text(fmt.Sprint("id", n%30)))
+			root, id := fmt.Sprint("ext", n/30), fmt.Sprint("id", n%30)
+			if n == 11 || n == 12 {
+				id = "twin" // of which none runs; id11 and id12 of the other root do
+			}
+			write(t, fmt.Sprintf("%s/d%02d/e%d/plugin.toml", root, n%20, n), text(id))
 			if n%5 == 0 {
-				write(t, fmt.Sprintf("ext/d%02d/plugin.toml", n%20), broken)
+				write(t, fmt.Sprintf("%s/d%02d/plugin.toml", root, n%20), broken)
 			}
 		}
-		got := discover(t, Options{})
+		got := discover(t, Options{SearchPaths: []string{"ext0", "ext1"}})
 		if want == nil {
 			want = got
 		}

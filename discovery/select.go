@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/internal/nearest"
 	"github.com/exthost/exthost/manifest"
@@ -104,17 +105,42 @@ func (s *selection) nested(f, outer found) {
 	}
 }
 
+// dropDuplicates leaves one extension with each id: that of the first search path with one.
+// Of several in one search path none runs: the order of their folders is no choice, and the
+// first would get the state directory and the secrets of the other.
 func (s *selection) dropDuplicates() {
-	first := make(map[string]string, len(s.found))
-	s.dropIf(func(f found) bool {
-		path, again := first[f.ID]
-		if again {
-			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path, "%s is the id of %s already, which comes first and is kept", f.ID, path)
-		} else {
-			first[f.ID] = f.Path
+	first := make(map[string][]found, len(s.found)) // in the first search path that has the id
+	for _, f := range s.found {
+		if of := first[f.ID]; len(of) == 0 || of[0].RootIndex == f.RootIndex {
+			first[f.ID] = append(of, f)
 		}
-		return again
+	}
+	s.dropIf(func(f found) bool {
+		of := first[f.ID]
+		switch {
+		case f.RootIndex != of[0].RootIndex:
+			s.diagnose(protocol.LevelWarn, CodeDuplicateID, f.ID, f.Path, "%s is the id of %s already, which comes first and is kept", f.ID, of[0].Path)
+			return true
+		case len(of) == 1 || slices.Contains(s.o.Disabled, f.ID):
+			return false
+		}
+		s.conflict(f, of)
+		return true
 	})
+}
+
+// conflict reports that f shares its id with the others in its search path.
+func (s *selection) conflict(f found, all []found) {
+	var others []string
+	for _, other := range all {
+		if other.Path != f.Path {
+			others = append(others, filepath.Dir(other.Path))
+		}
+	}
+	dir := filepath.Dir(f.Path)
+	s.diagnose(protocol.LevelError, CodeDuplicateID, f.ID, f.Path, "%s is also the id in %s; none of them runs", f.ID, strings.Join(others, ", "))
+	s.result.Diagnostics[len(s.result.Diagnostics)-1].Hint = fmt.Sprintf("give one another id, remove it, or choose: extensions.search_paths: [%s, %s]", dir, s.o.SearchPaths[f.RootIndex])
+	s.result.Conflicting = append(s.result.Conflicting, f.Candidate)
 }
 
 // admit adds a candidate for the manifest, if it has a transport or hooks, and one for each
@@ -147,13 +173,14 @@ func serverCandidate(owner Candidate, name string) Candidate {
 	m := owner.Manifest
 	c := owner
 	c.ID = manifest.ServerID(owner.ID, name)
-	c.Owner = owner.ID
+	c.Owner, c.OwnedBy = owner.ID, m
 	c.Manifest = &manifest.Manifest{
 		Plugin:    manifest.Plugin{ID: c.ID, Version: m.Plugin.Version, Name: name, MinAgentVersion: m.Plugin.MinAgentVersion},
 		Transport: m.MCPServers[name].Transport(),
 		Requires:  m.Requires,
 		Context:   manifest.Context{Passthrough: m.Context.Passthrough || m.MCPServers[name].ContextPassthrough},
 		Runtime:   m.Runtime,
+		Sandbox:   m.Sandbox,
 		Meta:      m.Meta,
 	}
 	return c

@@ -40,6 +40,7 @@ type walk struct {
 	firstTooDeep string // the first directory below max_depth, by name
 	stats        Stats
 	dirs         []string // directories that were searched, or whose manifest was read
+	owners       owners
 }
 
 // run walks the root. Its only error is ctx's.
@@ -181,7 +182,7 @@ func (w *walk) directory(dir string) (descend bool) {
 		w.keep(f, nil)
 		return true
 	}
-	m, diags := manifest.ReadFile(path, follow)
+	m, diags := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: follow, Refuse: w.refuse})
 	w.count(func(s *Stats) { s.Manifests++ })
 	w.add(diags...)
 	w.keep(f, m)

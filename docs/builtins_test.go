@@ -18,7 +18,7 @@ import (
 
 // builtinCategories are where the examples of the built-in policies belong.
 var builtinCategories = map[string]string{
-	"access": "authorization", "approval": "authorization", "budget": "rate_limiting", "cel": "authorization", "loop": "rate_limiting",
+	"access": "authorization", "approval": "authorization", "budget": "rate_limiting", "cel": "authorization", "hidden_text": "content", "loop": "rate_limiting",
 	"pin": "authorization", "rate_limit": "rate_limiting", "redact": "content", "schema": "validation", "size_cap": "content",
 }
 

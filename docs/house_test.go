@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -106,4 +107,42 @@ func TestNothingIsOnlyShown(t *testing.T) {
 	if n := len(lines(readPage(t, "AGENTS.md").text)); n >= 60 {
 		t.Errorf("AGENTS.md has %d lines, and is for those who read it every time", n)
 	}
+}
+
+// TestEveryThreatHasItsTest finds each test that docs/security.md names.
+func TestEveryThreatHasItsTest(t *testing.T) {
+	names := regexp.MustCompile(`\bTest\w+(/\w+)?`).FindAllString(readPage(t, "docs/security.md").text, -1)
+	if len(names) < 10 {
+		t.Fatal("docs/security.md names no tests")
+	}
+	known := map[string]bool{}
+	for _, path := range sources(t, "_test.go") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			known[string(m[1])] = true
+		}
+	}
+	for _, name := range names {
+		test, script, _ := strings.Cut(name, "/")
+		if _, err := os.Stat(filepath.Join(root, "cmd/exthost/testdata", script+".txtar")); !known[test] || script != "" && err != nil {
+			t.Errorf("docs/security.md names %s, and there is no such test", name)
+		}
+	}
+}
+
+// sources are the files of the repository that end so.
+func sources(t *testing.T, ending string) (paths []string) {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ending) {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }

@@ -100,6 +100,7 @@ type Spec struct {
 	Match    Match    `json:"match,omitzero"`                     // the exchanges that the policy decides about; empty: all
 	Priority int      `json:"priority,omitempty"`                 // within the category and the layer: lower runs first, then by name; default 0
 	Layer    Layer    `json:"-"`                                  // who states the policy; default LayerProject
+	Within   string   `json:"-"`                                  // the directory that the files which the policy writes must be in; "": any
 
 	Timeout          time.Duration `json:"timeout_ms,omitempty" jsonschema:"type=integer"`           // for one decision, in milliseconds; 0 is 3000
 	HandshakeTimeout time.Duration `json:"handshake_timeout_ms,omitempty" jsonschema:"type=integer"` // from start to ready, in milliseconds; 0 is 30000

@@ -12,6 +12,7 @@ import (
 
 	"github.com/exthost/exthost/internal/inflight"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/sandbox"
 )
 
 // RunnerOptions configure a [Runner]. The zero value is usable.
@@ -77,6 +78,8 @@ type Command struct {
 	Argv    []string // the program, relative to Dir when it contains a slash, else found on the PATH of Env, and its arguments
 	Dir     string   // the working directory, absolute
 	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
+
+	Sandbox *sandbox.Policy // confines its processes; nil confines nothing
 }
 
 // Handler returns the handler that runs c. It fails when c can never run: the program is
@@ -99,7 +102,7 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 	if err := CheckMatcher(c.Matcher); err != nil {
 		return Handler{}, err
 	}
-	cmd := &command{runner: r, dir: c.Dir}
+	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox}
 	c.Name = cmp.Or(c.Name, string(c.Point))
 	cmd.log = r.o.Logger.With("hook", c.Name)
 	cmd.env = environment(c.Env)
@@ -132,6 +135,8 @@ type command struct {
 	dir    string
 	env    []string
 	log    *slog.Logger
+
+	sandbox *sandbox.Policy
 }
 
 // The variables that describe the event to a command.
@@ -174,7 +179,7 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 // execute runs the command once and waits for its end.
 func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error) {
 	proc, err := process.Start(ctx, process.Spec{
-		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment,
+		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment, Sandbox: c.sandbox,
 		Env: append(slices.Clip(c.env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool),
 		StderrLine: func(l process.Line) {
 			c.log.Debug(l.Text, "event", string(e.Point))

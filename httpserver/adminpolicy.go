@@ -34,12 +34,12 @@ var policyOperations = []operation{
 		}},
 	{method: "POST", path: "/approvals/{id}/deny", summary: "Deny the call; the body may be empty",
 		body: Denial{}, handle: deny},
-	{method: "GET", path: "/pins", summary: "The descriptors of tools that policies have pinned",
+	{method: "GET", path: "/pins", summary: "What policies have pinned, and what waits to be accepted",
 		answer: pinList{}, handle: func(h *exthost.Host, _ *http.Request) (any, error) { return pinList{orEmpty(h.Admin().Pins())}, nil }},
-	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept the tools of an extension as they are now: it ends the warning that they changed, and pins those that are held back",
-		handle: approvePin},
-	{method: "POST", path: "/pins/{extension}/{tool}/approve", summary: "Accept one tool as it is now",
-		handle: approvePin},
+	{method: "POST", path: "/pins/{extension}/approve", summary: "Accept what an extension says of itself: it ends the warning that tools changed, and pins what is held back; the body may be empty",
+		body: Acceptance{}, handle: approvePin},
+	{method: "POST", path: "/pins/{extension}/{label}/approve", summary: "Accept one tool, or another item by its label; the body may be empty",
+		body: Acceptance{}, handle: approvePin},
 }
 
 // The answers of the operations that list.
@@ -62,6 +62,11 @@ type (
 // Denial is the body of a request to deny a call.
 type Denial struct {
 	Reason string `json:"reason,omitempty"`
+}
+
+// Acceptance is the body of a request to accept what an extension says of itself.
+type Acceptance struct {
+	Digests []string `json:"digests,omitempty"` // of the items that were shown; none: all as they are now
 }
 
 type operatorKey struct{}
@@ -177,5 +182,9 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 }
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {
-	return nil, h.Admin().AcceptTools(r.PathValue("extension"), r.PathValue("tool"), operator(r))
+	var body Acceptance
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
+		return nil, protocol.Errorf(protocol.InvalidArguments, "the digests cannot be read: %w", err)
+	}
+	return nil, h.Admin().AcceptTools(exthost.Selection{Extension: r.PathValue("extension"), Label: r.PathValue("label"), Digests: body.Digests}, operator(r))
 }

@@ -59,6 +59,13 @@ func FaultOf(err error) Fault {
 	return Fault{Kind: protocol.KindOf(err), Message: err.Error()}
 }
 
+// Refuse refuses a request to the operator's API and says why. It is for middleware in
+// front of [Admin].
+func Refuse(w http.ResponseWriter, why string) {
+	fault := FaultOf(protocol.Errorf(protocol.Rejected, "%s", why))
+	_ = writeJSON(w, faultStatus(fault.Kind), failure{fault}) // always encodes
+}
+
 func faultStatus(kind protocol.Kind) int {
 	switch kind {
 	case "":

@@ -6,14 +6,19 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"github.com/exthost/exthost/httpserver/internal/caller"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/mcpserver"
 )
@@ -39,17 +44,21 @@ const (
 
 // doorman authenticates requests before they reach next.
 type doorman struct {
-	token  *[sha256.Size]byte        // nil: there is none
-	own    *[sha256.Size]byte        // the operator's token; nil: there is none
-	oauth  http.Handler              // requires an access token; nil: none is accepted
-	pages  bool                      // the dashboard is served
+	token  *[sha256.Size]byte // nil: there is none
+	own    *[sha256.Size]byte // the operator's token; nil: there is none
+	oauth  http.Handler       // requires an access token; nil: none is accepted
+	pages  bool               // the dashboard is served
+	anyone bool               // without a token, processes of other users are let in too
+	log    *slog.Logger
+	turned strangers
 	admits func(ctx context.Context) // is told of requests that are let in
 	next   http.Handler
 }
 
 func (s *Server) newDoorman(next http.Handler) *doorman {
 	o := &s.options
-	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, admits: s.conns.Admit, next: next}
+	d := &doorman{token: sumOf(o.Token), own: sumOf(o.OperatorToken), pages: o.Admin != nil, anyone: o.AnyLocalUser, log: o.Logger,
+		admits: s.conns.Admit, next: next}
 	if o.OAuth != nil {
 		verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 			return s.verify(ctx, token)
@@ -72,8 +81,8 @@ func sumOf(token string) *[sha256.Size]byte {
 }
 
 // ServeHTTP passes a request on or answers that its token is missing or wrong. A
-// configured token is required on loopback too, where other users of the machine are
-// callers; public paths require none, see isOpen.
+// configured token is required on loopback too; without one the user of the process at the
+// other end decides. Public paths require none, see isOpen.
 func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shown := r.Header.Get("Authorization")
 	switch {
@@ -81,6 +90,10 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.next.ServeHTTP(w, r)
 	case shows(shown, d.own):
 		r.Header.Del("Authorization") // the host's own secret goes no further
+		if why := caller.Of(r).Child(); why != "" {
+			Refuse(w, why)
+			return
+		}
 		d.admit(w, r.WithContext(WithOperator(r.Context(), "who has the operator's token")), operatorCaller)
 	case shows(shown, d.token):
 		r.Header.Del("Authorization")
@@ -88,10 +101,23 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case d.oauth != nil:
 		d.oauth.ServeHTTP(w, r)
 	case d.token == nil:
+		if err := caller.Of(r).Stranger(); err != nil && !d.anyone {
+			d.turnAway(w, err)
+			return
+		}
 		d.admit(w, r, "")
 	default:
 		unauthorized(w, "a valid token is required: Authorization: Bearer …")
 	}
+}
+
+// turnAway answers a process of this machine that may be another user's.
+func (d *doorman) turnAway(w http.ResponseWriter, why error) {
+	if d.turned.isNew(why.Error()) {
+		d.log.Warn("a process of this machine was kept from the server, which has no token", "why", why)
+	}
+	http.Error(w, fmt.Sprintf("without a token this server answers the processes of its own user (uid %d) and of root alone, and this process is not known as one: %v.\n"+
+		"To let others in, set server.auth.token_file or server.auth.token_env for the server and send Authorization: Bearer …; or set server.auth.loopback to any.", os.Geteuid(), why), http.StatusForbidden)
 }
 
 func unauthorized(w http.ResponseWriter, text string) {
@@ -185,4 +211,12 @@ func (s *Server) metadata() http.Handler {
 		Resource: o.Resource, AuthorizationServers: []string{o.Issuer}, ScopesSupported: o.Scopes,
 		BearerMethodsSupported: []string{"header"}, ResourceName: s.options.MCP.Name,
 	})
+}
+
+// strangers logs once for each user in turn that one was refused.
+type strangers struct{ latest atomic.Pointer[string] }
+
+func (s *strangers) isNew(why string) bool {
+	before := s.latest.Swap(&why)
+	return before == nil || *before != why
 }

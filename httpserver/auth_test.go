@@ -196,7 +196,7 @@ func TestReloadTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{Backend: newFake(), CertFile: cert, KeyFile: key})
+	s := New(Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}})
 	ended := make(chan error, 1)
 	ctx := t.Context()
 	go func() { ended <- s.Serve(ctx, l) }()

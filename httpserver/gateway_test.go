@@ -243,20 +243,20 @@ func (r *running) descriptors(tb testing.TB) int {
 	return len(list)
 }
 
-// caller is a client with one persistent connection and one session.
-type caller struct {
+// dialled is a client with one persistent connection and one session.
+type dialled struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	request []byte
 }
 
 // dialCaller connects and opens a session. The caller calls tool.
-func dialCaller(addr, path, tool string) (*caller, error) {
+func dialCaller(addr, path, tool string) (*dialled, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{conn: conn, in: bufio.NewReader(conn)}
+	c := &dialled{conn: conn, in: bufio.NewReader(conn)}
 	post := func(session, body string) []byte {
 		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s", path, session, len(body), body)
 	}
@@ -272,7 +272,7 @@ func dialCaller(addr, path, tool string) (*caller, error) {
 	return c, nil
 }
 
-func (c *caller) exchange(request []byte) (http.Header, error) {
+func (c *dialled) exchange(request []byte) (http.Header, error) {
 	if _, err := c.conn.Write(request); err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (c *caller) exchange(request []byte) (http.Header, error) {
 	return r.Header, nil
 }
 
-func (c *caller) call() error {
+func (c *dialled) call() error {
 	_, err := c.exchange(c.request)
 	return err
 }
@@ -299,7 +299,7 @@ func (c *caller) call() error {
 // way is one of the servers to compare, with one connection for each caller.
 func way(tb testing.TB, name, addr, path, tool string, callers int) benchtest.Way {
 	tb.Helper()
-	free := make(chan *caller, callers)
+	free := make(chan *dialled, callers)
 	for range callers {
 		c, err := dialCaller(addr, path, tool)
 		if err != nil {
@@ -340,7 +340,7 @@ func TestStormSessions(t *testing.T) {
 	sessions, lasts, settles := stormtest.Sized(50, 1000), stormtest.Sized(2*time.Second, 2*time.Minute), stormtest.Sized(time.Second, 20*time.Second)
 	gateway := run(t, "gateway echo")
 	before := gateway.descriptors(t)
-	callers := make([]*caller, sessions)
+	callers := make([]*dialled, sessions)
 	for i := range callers {
 		c, err := dialCaller(gateway.addr, "/mcp", "ext_x_echo")
 		if err != nil {

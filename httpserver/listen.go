@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/exthost/exthost/httpserver/internal/caller"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
-		ConnContext:       s.conns.Context,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return s.conns.Context(caller.With(ctx, c), c) },
 		ConnState:         s.conns.State,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelDebug),
@@ -45,7 +46,7 @@ func (s *Server) newHTTP(ctx context.Context, h http.Handler) *http.Server {
 }
 
 func (s *Server) accept(server *http.Server, l net.Listener) error {
-	if s.options.CertFile != "" {
+	if s.options.TLS.Cert != "" {
 		server.TLSConfig = s.tlsConfig()
 		return server.ServeTLS(l, "", "")
 	}
@@ -85,10 +86,10 @@ func isLoopback(addr net.Addr) bool {
 // failure the old ones stay in use, and the error is a *protocol.Error of kind
 // config_invalid. Without TLS, ReloadTLS does nothing.
 func (s *Server) ReloadTLS() error {
-	if s.options.CertFile == "" {
+	if s.options.TLS.Cert == "" {
 		return nil
 	}
-	cert, err := tls.LoadX509KeyPair(s.options.CertFile, s.options.KeyFile)
+	cert, err := tls.LoadX509KeyPair(s.options.TLS.Cert, s.options.TLS.Key)
 	if err != nil {
 		return protocol.Errorf(protocol.ConfigInvalid, "server.tls: %w", err)
 	}

@@ -99,7 +99,7 @@ func (p *ports) listen(ctx, requests context.Context, d exthost.Destination) {
 		return
 	}
 	scheme := "http://"
-	if p.server.options.CertFile != "" {
+	if p.server.options.TLS.Cert != "" {
 		scheme = "https://"
 	}
 	requests, cancel := context.WithCancel(requests)

@@ -17,6 +17,9 @@ import (
 	"github.com/exthost/exthost/mcpserver"
 )
 
+// TLS names the files in PEM of a certificate and its key.
+type TLS struct{ Cert, Key string }
+
 // Options configures a Server.
 type Options struct {
 	Backend mcpserver.Backend // serves MCP clients; required
@@ -30,11 +33,11 @@ type Options struct {
 	Listen         string   // host:port; default 127.0.0.1:7800
 	OperatorToken  string   // valid everywhere, and as the only one for the API; required with Admin
 	OAuth          *OAuth   // access tokens that are valid everywhere but for the API; nil takes none
-	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only
+	Token          string   // the bearer token for everything but /healthz and the API; "" allows loopback only, and on Linux this user and root
+	AnyLocalUser   bool     // without Token: other users of this machine are let in too; default false
 	AllowedOrigins []string // scheme://host[:port] of web pages, besides this server's own
 	AllowedHosts   []string // names of this server, besides localhost and the host in Listen
-	CertFile       string   // PEM; with KeyFile, serves TLS; "" serves plain HTTP
-	KeyFile        string
+	TLS            TLS      // zero serves plain HTTP
 
 	Logger          *slog.Logger  // nil logs nothing
 	MaxBodies       int64         // bytes of all request bodies together, without the first 16 KiB of each; default 8 times MCP.MaxBody

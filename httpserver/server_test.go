@@ -272,7 +272,7 @@ func TestF3SlowClients(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
-	addr := serve(t, Options{Backend: newFake(), CertFile: cert, KeyFile: key}, nil)
+	addr := serve(t, Options{Backend: newFake(), TLS: TLS{Cert: cert, Key: key}}, nil)
 	c := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer c.CloseIdleConnections()
 	r, err := c.Get("https://" + addr + "/healthz")

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/exthost/exthost/manifest/sandbox"
 )
 
 // FileName is the name of a manifest file.
@@ -19,6 +21,7 @@ type Manifest struct {
 	Requires     Requires          `toml:"requires" json:"requires,omitzero"`
 	Context      Context           `toml:"context" json:"context,omitzero"`
 	Runtime      Runtime           `toml:"runtime" json:"runtime,omitzero"`
+	Sandbox      *sandbox.Table    `toml:"sandbox" json:"sandbox,omitempty"`             // absent: the extension is not confined, unless the operator says so
 	Config       map[string]any    `toml:"config" json:"config,omitempty"`               // handed to a native extension
 	ConfigSchema map[string]any    `toml:"config_schema" json:"config_schema,omitempty"` // JSON Schema of config; absent: anything goes
 	Tools        []ToolSpec        `toml:"tools" json:"tools,omitempty"`                 // exec and lite only

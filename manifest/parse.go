@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/diagnostics"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/protocol"
@@ -71,7 +72,7 @@ func parse(path string, data []byte, beside map[string]Server) (*Manifest, []pro
 	}
 	v.manifest()
 	sortByPosition(r.Diagnostics)
-	diags := capped(r.Diagnostics)
+	diags := diagnostics.Capped(r.Diagnostics, maxDiagnostics)
 	if ValidateID(m.Plugin.ID) == nil {
 		for i := range diags {
 			diags[i].Extension = m.Plugin.ID
@@ -152,38 +153,34 @@ func sortByPosition(diags []protocol.Diagnostic) {
 // files.
 const maxDiagnostics = 50
 
-func capped(diags []protocol.Diagnostic) []protocol.Diagnostic {
-	if len(diags) <= maxDiagnostics {
-		return diags
-	}
-	rest := diags[maxDiagnostics:]
-	last := rest[0]
-	last.Message, last.Hint = fmt.Sprintf("and %d more, from here on", len(rest)), ""
-	if strict.Failed(rest) {
-		last.Level = protocol.LevelError
-	}
-	return append(diags[:maxDiagnostics:maxDiagnostics], last)
+// ReadOptions configures [ReadFile].
+type ReadOptions struct {
+	FollowLinks bool // read what symbolic links lead to; default: they are refused
+
+	// Refuse returns why a file that was opened does not count, such as its owner. Default:
+	// every file counts.
+	Refuse func(path string, info fs.FileInfo) *protocol.Diagnostic
 }
 
 // ReadFile reads a plugin.toml as [Parse] does, and a .mcp.json beside it as
 // [ParseSidecar] does. The servers of the latter become the manifest's unless the
-// manifest states servers. Both must be regular files, and no symbolic links unless
-// followLinks is set. An Error about the .mcp.json leaves the manifest usable.
-func ReadFile(path string, followLinks bool) (*Manifest, []protocol.Diagnostic) {
-	data, diag := readRegular(path, followLinks)
+// manifest states servers. Both must be regular files. An Error about the .mcp.json
+// leaves the manifest usable.
+func ReadFile(path string, o ReadOptions) (*Manifest, []protocol.Diagnostic) {
+	data, diag := readRegular(path, o)
 	if diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
-	servers, notes := readSidecar(filepath.Join(filepath.Dir(path), SidecarName), followLinks)
+	servers, notes := readSidecar(filepath.Join(filepath.Dir(path), SidecarName), o)
 	m, diags := parse(path, data, servers)
 	return m, append(diags, notes...)
 }
 
-func readSidecar(path string, followLinks bool) (map[string]Server, []protocol.Diagnostic) {
+func readSidecar(path string, o ReadOptions) (map[string]Server, []protocol.Diagnostic) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	data, diag := readRegular(path, followLinks)
+	data, diag := readRegular(path, o)
 	if diag != nil {
 		return nil, []protocol.Diagnostic{*diag}
 	}
@@ -191,9 +188,14 @@ func readSidecar(path string, followLinks bool) (map[string]Server, []protocol.D
 }
 
 // readRegular returns the content of a regular file, cut just over [MaxBytes].
-func readRegular(path string, followLinks bool) ([]byte, *protocol.Diagnostic) {
-	data, _, err := regular.Read(path, MaxBytes+1, followLinks)
+func readRegular(path string, o ReadOptions) ([]byte, *protocol.Diagnostic) {
+	data, info, err := regular.Read(path, MaxBytes+1, o.FollowLinks)
 	if err == nil {
+		if o.Refuse != nil {
+			if d := o.Refuse(path, info); d != nil {
+				return nil, d
+			}
+		}
 		return data, nil
 	}
 	d := &protocol.Diagnostic{Level: protocol.LevelError, Code: CodeUnreadable, Path: path, Message: "the file cannot be read: " + err.Error()}

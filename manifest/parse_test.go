@@ -325,24 +325,24 @@ func TestReadFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, diags := ReadFile(path, false); len(diags) != 1 || diags[0].Code != CodeUnreadable {
+	if _, diags := ReadFile(path, ReadOptions{}); len(diags) != 1 || diags[0].Code != CodeUnreadable {
 		t.Errorf("no file: %v", diags)
 	}
 	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n")
-	if m, _ := ReadFile(path, false); m != nil {
+	if m, _ := ReadFile(path, ReadOptions{}); m != nil {
 		t.Error("a manifest that starts nothing is accepted")
 	}
 	write(SidecarName, `{"mcpServers": {"files": {"command": "npx"}, "broken": {"url": "ftp://x"}}}`)
-	m, diags := ReadFile(path, false)
+	m, diags := ReadFile(path, ReadOptions{})
 	if m == nil || len(m.MCPServers) != 1 || len(diags) != 1 || diags[0].Code != CodeSidecar {
 		t.Errorf("a sidecar with one good server: %+v, %v", m, diags)
 	}
 	write(FileName, "[plugin]\nid = \"bundle\"\nversion = \"1.0.0\"\n[mcp_servers.own]\ncommand = \"x\"\n")
-	if m, _ := ReadFile(path, false); m == nil || len(m.MCPServers) != 1 || m.MCPServers["own"].Command != "x" {
+	if m, _ := ReadFile(path, ReadOptions{}); m == nil || len(m.MCPServers) != 1 || m.MCPServers["own"].Command != "x" {
 		t.Errorf("[mcp_servers] beside a sidecar: %+v", m)
 	}
 	write(FileName, strings.Repeat("#", MaxBytes+1))
-	if _, diags := ReadFile(path, false); diags[0].Code != CodeTooLarge {
+	if _, diags := ReadFile(path, ReadOptions{}); diags[0].Code != CodeTooLarge {
 		t.Errorf("a large file: %v", diags)
 	}
 }

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
@@ -144,6 +143,11 @@ func (v *validator) runtime() {
 	for _, p := range r.Validate() {
 		v.problem("runtime", p)
 	}
+	if v.m.Sandbox != nil {
+		for _, p := range v.m.Sandbox.Validate() {
+			v.problem("sandbox", Problem(p))
+		}
+	}
 	v.operatorsOwn("replay", &r.Replay, ReplayIdempotent)
 	v.operatorsOwn("isolate", &r.Isolate, IsolateNone)
 	if n := r.MaxInFlight; v.m.Transport.Protocol == ProtocolLite && n != nil && *n > 1 {
@@ -217,15 +221,6 @@ func (v *validator) dev() {
 	}
 }
 
-// The platforms of the Go toolchain that could run a host.
-var (
-	knownOS   = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd", "plan9", "solaris", "windows"}
-	knownArch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
-	// commonNames are other names of some of these.
-	commonNames = map[string]string{"macos": "darwin", "osx": "darwin", "mac": "darwin", "win32": "windows", "win": "windows",
-		"x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
-)
-
 func (v *validator) requires() {
 	r := v.m.Requires
 	for i, bin := range r.Bins {
@@ -238,19 +233,14 @@ func (v *validator) requires() {
 			v.errorf(strict.Index("requires.env", i), "", "requires.env: %q is not a variable's name", name)
 		}
 	}
-	v.platforms("os", r.OS, knownOS)
-	v.platforms("arch", r.Arch, knownArch)
+	v.platforms("os", r.OS, words.OS)
+	v.platforms("arch", r.Arch, words.Arch)
 }
 
 func (v *validator) platforms(key string, names, known []string) {
 	for i, name := range names {
-		if slices.Contains(known, name) {
-			continue
+		if !slices.Contains(known, name) {
+			v.errorf(strict.Index("requires."+key, i), words.Platform(name, known), "requires.%s: %q is none that is known", key, name)
 		}
-		hint := strict.DidYouMean(name, known)
-		if common, ok := commonNames[strings.ToLower(name)]; ok {
-			hint = fmt.Sprintf("did you mean %q?", common)
-		}
-		v.errorf(strict.Index("requires."+key, i), hint, "requires.%s: %q is none that is known", key, name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -30,6 +31,9 @@ type Spec struct {
 	Containment  *process.Containment // contains the processes that the child starts; nil uses its process group only
 	Logger       *slog.Logger         // already has the extension's id; nil discards
 	Tap          *wiretap.Wire        // gets every frame; nil for none
+
+	// Sandbox confines the processes; nil confines nothing.
+	Sandbox *sandbox.Policy
 
 	// NewPrivileges lets the processes gain privileges; see [process.Spec].
 	NewPrivileges bool

@@ -51,7 +51,7 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
 		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
-		NewPrivileges: s.NewPrivileges, StderrLine: p.startLog.line,
+		NewPrivileges: s.NewPrivileges, Sandbox: s.Sandbox, StderrLine: p.startLog.line,
 	})
 	return p, err
 }

@@ -25,6 +25,7 @@ type Change struct {
 type KeptBuild struct {
 	ID       string             `json:"id"`
 	Reason   string             `json:"reason"`             // one line for each of several reasons
+	Next     string             `json:"next,omitempty"`     // the command that has the new build run; "" when its files are to be mended
 	Evidence *protocol.Evidence `json:"evidence,omitempty"` // of the new build; nil when it was not started
 }
 

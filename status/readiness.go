@@ -58,6 +58,8 @@ func obstacle(what, id, state, reason string) []Obstacle {
 		o.Blocked, o.Next = true, "exthost enable "+id
 	case StateNotReady:
 		o.Blocked, o.Next = true, "exthost reload"
+	case StateUntrusted:
+		o.Blocked, o.Next = true, "exthost trust "+id
 	case StateSkipped:
 		o.Blocked, o.Next = true, "exthost doctor"
 	default:

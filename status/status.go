@@ -17,7 +17,8 @@ import (
 type Status struct {
 	Host             *Host                 `json:"host,omitempty"` // nil unless the operating system was asked
 	Version          string                `json:"version"`
-	Generation       uint64                `json:"generation"` // of the tool catalog
+	Generation       uint64                `json:"generation"`      // of the tool catalog
+	Trust            string                `json:"trust,omitempty"` // ask, lock or off: what of the working directory runs; "" in a program that chose the directory itself
 	Containment      Containment           `json:"containment"`
 	Starting         bool                  `json:"starting,omitempty"`          // what starts with the host has not all started or failed
 	Required         []string              `json:"required,omitempty"`          // ids of extensions without which the host is not ready, sorted
@@ -57,6 +58,32 @@ func (c Containment) String() string {
 	return strings.Join(c.Holds, " + ")
 }
 
+// Sandbox is how the processes of an extension are confined.
+type Sandbox struct {
+	Holds []string `json:"holds"`           // what the kernel enforces: "files", "system calls", "network", "signals"
+	Lacks []string `json:"lacks,omitempty"` // what it does not, each with a reason after a colon; the extension starts nevertheless if BestEffort is set
+	Read  []string `json:"read"`            // absolute paths that it reads, besides the system's programs and libraries
+	Write []string `json:"write,omitempty"` // absolute paths that it writes
+	Net   string   `json:"net"`             // none, loopback, or host:port with blanks between
+
+	BestEffort bool `json:"best_effort,omitempty"` // it runs with less than it asked for
+}
+
+// String says what is enforced and what is not; "" for a nil Sandbox.
+func (s *Sandbox) String() string {
+	if s == nil {
+		return ""
+	}
+	text := "in a sandbox: " + strings.Join(s.Holds, ", ")
+	if len(s.Holds) == 0 {
+		text = "its sandbox is not enforced"
+	}
+	if len(s.Lacks) > 0 {
+		text += "; NOT enforced: " + strings.Join(s.Lacks, "; ")
+	}
+	return text
+}
+
 // Extension is one extension's part of [Status].
 type Extension struct {
 	ID            string `json:"id"`
@@ -66,12 +93,14 @@ type Extension struct {
 	Path          string `json:"path"` // of its manifest
 	Transport     string `json:"transport"`
 	Protocol      string `json:"protocol,omitempty"`       // with the MCP revision once known
-	State         string `json:"state"`                    // a supervisor state, [StateSkipped], [StateDisabled] or [StateNotReady]
+	State         string `json:"state"`                    // a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
 	Reason        string `json:"reason,omitempty"`         // for every state but ready
 	Restarts      int    `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
 	Activation    string `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
 	Containment   string `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"
 	NewPrivileges bool   `json:"new_privileges,omitempty"` // its processes may gain privileges, and keep the host's capabilities
+
+	Sandbox *Sandbox `json:"sandbox,omitempty"` // how its processes are confined; nil: not at all
 
 	Command  []string          `json:"command,omitempty"`   // the command line, or the URL, as the manifest states it
 	StateDir string            `json:"state_dir,omitempty"` // private to the extension, survives restarts
@@ -104,10 +133,15 @@ type Extension struct {
 
 // The states of an extension that was found and does not run.
 const (
-	StateSkipped  = "skipped"   // a requirement is missing or cannot be used
-	StateDisabled = "disabled"  // the configuration's disabled or allowlist leaves the extension out
-	StateNotReady = "not_ready" // its files cannot be read: permissions, or the host lacks descriptors
+	StateSkipped   = "skipped"   // a requirement is missing or cannot be used
+	StateUntrusted = "untrusted" // the user has not agreed to run it as it is, or to give it the secrets that it asks for
+	StateDisabled  = "disabled"  // the configuration's disabled or allowlist leaves the extension out
+	StateNotReady  = "not_ready" // its files cannot be read: permissions, or the host lacks descriptors
 )
+
+// LeftOut reports whether the extension does not run although the configuration lets it:
+// it is skipped or untrusted, and a diagnostic says why.
+func (x *Extension) LeftOut() bool { return x.State == StateSkipped || x.State == StateUntrusted }
 
 // Instance is one copy of an extension, running or not.
 type Instance struct {

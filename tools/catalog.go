@@ -30,6 +30,7 @@ type Catalog struct {
 	byName     map[string]*Entry                    // by Name
 	extensions map[string][]*Entry                  // sorted by Tool
 	withheld   map[string]*Entry                    // by Name; in none of the above
+	holders    map[string]string                    // extensions by the plain names that are theirs
 	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
 
@@ -64,11 +65,12 @@ type Entry struct {
 // the bytes of its [Anthropic] form, rounded up.
 func (e *Entry) Tokens() int { return e.tokens }
 
-// NewCatalog builds a catalog. The order of sources decides which of two tools keeps a
-// name; pass them in discovery order. The order within a source does not matter. Entries
-// and compiled schemas of prev, which may be nil, are reused if they have not changed.
-// NewCatalog panics when two sources have the same extension. The diagnostics report every
-// tool that was dropped (LevelError), renamed or not validated (LevelWarn).
+// NewCatalog builds a catalog. A name that tools of two extensions would have stays with the
+// extension that had it in prev, which may be nil, as long as that is among the sources, even
+// with no tools; where none had it, none gets it. The order within a source does not matter.
+// Entries and compiled schemas of prev are reused if they have not changed. NewCatalog panics
+// when two sources have the same extension. The diagnostics report every tool that was
+// dropped (LevelError), renamed or not validated (LevelWarn).
 func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, []protocol.Diagnostic) {
 	c := &Catalog{
 		generation: generation,
@@ -78,12 +80,17 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 		schemas:    map[[sha256.Size]byte]*schema.Schema{},
 	}
 	var ds []protocol.Diagnostic
-	for _, s := range sources {
-		if c.extensions[s.Extension] != nil {
+	offers := make([]offer, len(sources))
+	for i, s := range sources {
+		if slices.ContainsFunc(sources[:i], func(before Source) bool { return before.Extension == s.Extension }) {
 			panic("tools: two sources for extension " + s.Extension)
 		}
-		for _, d := range c.add(s, prev) {
-			d.Extension = s.Extension
+		offers[i] = read(s, prev)
+	}
+	c.hold(offers, prev)
+	for _, o := range offers {
+		for _, d := range c.add(o, prev) {
+			d.Extension = o.Extension
 			ds = append(ds, d)
 		}
 	}
@@ -98,29 +105,42 @@ type candidate struct {
 	reused  *Entry // the entry of prev with the same bytes; then only Name and Raw are set
 }
 
-// add adds the tools of one source. It sorts them first, so that the order in which an
+// offer is a source whose descriptors were read.
+type offer struct {
+	Source
+	candidates []candidate
+	faults     []protocol.Diagnostic
+}
+
+// read reads the descriptors of one source. It sorts them, so that the order in which an
 // extension lists them does not change their names.
-func (c *Catalog) add(s Source, prev *Catalog) (ds []protocol.Diagnostic) {
+func read(s Source, prev *Catalog) offer {
 	known := prev.entriesByRaw(s.Extension)
-	candidates := make([]candidate, 0, len(s.Tools))
+	o := offer{Source: s, candidates: make([]candidate, 0, len(s.Tools))}
 	for _, t := range s.Tools {
 		if len(t.Raw) == 0 {
 			t.Raw = declaredDescriptor(t)
 		}
 		if e := known[string(t.Raw)]; e != nil {
-			candidates = append(candidates, candidate{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, reused: e})
+			o.candidates = append(o.candidates, candidate{Tool: protocol.Tool{Name: e.Tool, Raw: e.Raw}, reused: e})
 			continue
 		}
 		parsed, ms, err := parse(t.Raw)
 		if err != nil {
-			ds = append(ds, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
+			o.faults = append(o.faults, diagnostic("tool_descriptor_invalid", "%s", err.(*protocol.Error).Message))
 			continue
 		}
-		candidates = append(candidates, candidate{Tool: parsed, members: ms})
+		o.candidates = append(o.candidates, candidate{Tool: parsed, members: ms})
 	}
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.Name, b.Name) })
-	for i, o := range candidates {
-		if i > 0 && candidates[i-1].Name == o.Name {
+	slices.SortStableFunc(o.candidates, func(a, b candidate) int { return cmp.Compare(a.Name, b.Name) })
+	return o
+}
+
+// add adds the tools of one source.
+func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
+	ds := s.faults
+	for i, o := range s.candidates {
+		if i > 0 && s.candidates[i-1].Name == o.Name {
 			ds = append(ds, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
 			continue
 		}
@@ -146,6 +166,9 @@ func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 
 // register chooses the name of one tool and adds it.
 func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) []protocol.Diagnostic {
+	if d := c.contested(extension, o.Name); d != nil {
+		return []protocol.Diagnostic{*d}
+	}
 	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
 	e := o.reused
 	if e == nil || e.Name != name {

@@ -21,7 +21,7 @@ func raw(descriptor string) protocol.Tool { return protocol.Tool{Raw: json.RawMe
 func one(t testing.TB, descriptor string) *Entry {
 	t.Helper()
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{raw(descriptor)}}}, nil)
-	if len(c.Entries()) != 1 || len(ds) != 0 {
+	if len(c.Entries()) != 1 || codes(ds) != "" && codes(ds) != "hidden_text" {
 		t.Fatalf("%d tools from %s, diagnostics %v", len(c.Entries()), display.Cut(descriptor, 200), ds)
 	}
 	return c.Entries()[0]
@@ -40,25 +40,25 @@ func TestCatalog(t *testing.T) {
 		{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"z"}`), raw(`{"name":"a_c"}`)}},
 		{Extension: "owner.server", Tools: []protocol.Tool{{Name: "declared", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}},
 	}
-	c, ds := NewCatalog(7, sources, nil)
-	want := []string{"ext_b_a_c", hashedName("b", "a_c"), "ext_b_z", "ext_owner_server_declared"}
-	slices.Sort(want)
+	before, _ := NewCatalog(6, sources[:1], nil) // b_a had the name that both want
+	c, ds := NewCatalog(7, sources, before)
+	want := []string{"ext_b_a_c", "ext_b_z", "ext_owner_server_declared"}
 	if diff := cmp.Diff(want, names(c.Entries())); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
-	if len(ds) != 1 || ds[0].Code != "tool_renamed" || ds[0].Level != protocol.LevelWarn || ds[0].Extension != "b" {
-		t.Errorf("diagnostics %v, want one tool_renamed of b", ds)
+	if len(ds) != 1 || ds[0].Code != "tool_name_taken" || ds[0].Level != protocol.LevelError || ds[0].Extension != "b" {
+		t.Errorf("diagnostics %v, want one tool_name_taken of b", ds)
 	}
 	if e, ok := c.Lookup("ext_b_a_c"); !ok || e.Extension != "b_a" || e.Tool != "c" {
 		t.Errorf("Lookup found %+v", e)
 	}
-	if e, ok := c.LookupIn("b", "a_c"); !ok || e.Name != hashedName("b", "a_c") {
-		t.Errorf("LookupIn found %+v", e)
+	if _, ok := c.LookupIn("b", "a_c"); ok {
+		t.Error("LookupIn found a tool whose name another extension has")
 	}
 	if _, ok := c.LookupIn("b", "c"); ok {
 		t.Error("LookupIn found a tool of another extension")
 	}
-	if got := c.Extension("b"); len(got) != 2 || got[0].Tool != "a_c" || got[1].Tool != "z" {
+	if got := c.Extension("b"); len(got) != 1 || got[0].Tool != "z" {
 		t.Errorf("Extension(b) = %v", names(got))
 	}
 	if c.Generation() != 7 {
@@ -102,12 +102,12 @@ func TestH6Duplicate(t *testing.T) {
 func TestBadDescriptorCostsOneTool(t *testing.T) {
 	c, ds := NewCatalog(1, []Source{{Extension: "x", Tools: []protocol.Tool{
 		raw(`{"name":"good"}`), raw(`{`), raw(`{"name":3}`), raw(`{"name":"type","inputSchema":{"type":"string"}}`),
-		raw(`{"name":"a\u202eb"}`), raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
+		raw(`{"name":"a\u202eb"}`), raw(`{"name":"hides","title":"x\u202e"}`), raw(`{"name":"remote","inputSchema":{"$ref":"http://192.0.2.1/s.json"}}`),
 	}}}, nil)
-	if got := names(c.Entries()); !slices.Equal(got, []string{"ext_x_good", "ext_x_remote"}) {
+	if got := names(c.Entries()); !slices.Equal(got, []string{"ext_x_good", "ext_x_hides", "ext_x_remote"}) {
 		t.Errorf("left: %v", got)
 	}
-	want := "tool_descriptor_invalid tool_descriptor_invalid tool_descriptor_invalid tool_name_invalid tool_schema_unchecked"
+	want := "tool_descriptor_invalid tool_descriptor_invalid tool_descriptor_invalid tool_name_invalid hidden_text tool_schema_unchecked"
 	if codes(ds) != want {
 		t.Errorf("diagnostics %v", ds)
 	}
@@ -133,7 +133,7 @@ func TestCompiledSchemasAreReused(t *testing.T) {
 func TestEarlierCatalogChangesNothing(t *testing.T) {
 	x := Source{Extension: "x", Tools: []protocol.Tool{raw(`{"name":"ok"}`), raw(`{"name":"odd name","description":"d"}`), raw(`{`), raw(`{"name":"ok","title":"again"}`),
 		raw(`{"name":"bad","inputSchema":{"properties":{"p":{"pattern":"(?=a)"}}}}`), raw(`{"name":"a\u202eb"}`)}}
-	a, b := Source{Extension: "b_a", Tools: []protocol.Tool{raw(`{"name":"c"}`)}}, Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"a_c","inputSchema":{"required":["q"]}}`)}}
+	a, b := Source{Extension: "a", Tools: []protocol.Tool{raw(`{"name":"c.d"}`)}}, Source{Extension: "b", Tools: []protocol.Tool{raw(`{"name":"c.d","inputSchema":{"required":["q"]}}`), raw(`{"name":"c_d"}`)}}
 	changed := Source{Extension: "x", Tools: slices.Concat([]protocol.Tool{raw(`{"name":"ok","title":"first now"}`)}, x.Tools)}
 	var prev *Catalog
 	for i, sources := range [][]Source{{x, a, b}, {x, b}, {b, a, changed}, {x, a, b}, {x, a, b}} {

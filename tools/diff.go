@@ -25,6 +25,9 @@ type Change struct {
 // Altered reports whether an existing tool has changed.
 func (c Change) Altered() bool { return c.Field != "" }
 
+// Added reports whether the tool is new.
+func (c Change) Added() bool { return c.Field == "" && c.Old == "" }
+
 // String describes the change in one line.
 func (c Change) String() string {
 	tool := escaped(display.Cut(c.Tool, maxShown))

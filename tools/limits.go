@@ -2,6 +2,7 @@ package tools
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,6 +35,15 @@ func inspect(t protocol.Tool) (schema.Document, []protocol.Diagnostic) {
 		ds = append(ds, diagnostic("tool_description_too_long",
 			"tool %q: its description has %d bytes, at most %d are allowed", display.Cut(t.Name, MaxToolName), n, MaxDescription))
 	}
+	if found := display.FindHidden(t.Raw); len(found) > 0 && !slices.ContainsFunc(ds, fails) {
+		texts := make([]string, len(found))
+		for i, h := range found {
+			texts[i] = h.String()
+		}
+		d := diagnostic("hidden_text", "tool %q: its descriptor has characters that a reader does not see: %s", display.Cut(t.Name, MaxToolName), strings.Join(texts, ", "))
+		d.Level, d.Hint = protocol.LevelWarn, "a model reads them; ask the author why they are there"
+		ds = append(ds, d)
+	}
 	var doc schema.Document
 	for _, s := range []struct {
 		what string
@@ -52,6 +62,8 @@ func inspect(t protocol.Tool) (schema.Document, []protocol.Diagnostic) {
 	}
 	return doc, ds
 }
+
+func fails(d protocol.Diagnostic) bool { return d.Level == protocol.LevelError }
 
 func readSchema(raw []byte) (schema.Document, error) {
 	if len(raw) > MaxSchema {

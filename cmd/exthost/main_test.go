@@ -25,6 +25,9 @@ var update = flag.Bool("update", false, "write what the program says into the sc
 // extensions whose command is exthost.
 func TestMain(m *testing.M) {
 	process.Reenter()
+	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
+		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
+	}
 	testscript.Main(m, map[string]func(){"exthost": main})
 }
 
@@ -48,6 +51,7 @@ func TestScripts(t *testing.T) {
 				"HOME":             env.WorkDir + "/home",
 				"XDG_STATE_HOME":   env.WorkDir + "/state",
 				"XDG_CONFIG_HOME":  env.WorkDir + "/config-home",
+				"EXTHOST_TRUST":    "off",
 				"GORACE":           quickExit,
 				"BUNDLED":          filepath.Join(repository, "extensions"),
 				"EXAMPLES":         filepath.Join(repository, "examples"),
@@ -66,7 +70,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "serving": serving, "eventually": eventually},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually},
 	})
 }
 

@@ -272,6 +272,24 @@ func TestServeExposed(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid || !strings.Contains(string(out), "no token is set") {
 		t.Errorf("serve on 0.0.0.0 without a token: %v, %s", err, out)
 	}
+	weak := program(project(t, map[string]string{"exthost.yaml": "server: {auth: {token_env: WEAK}}"}), "serve", "--listen", "0.0.0.0:0")
+	weak.Env = append(weak.Env, "WEAK="+strings.Repeat("x", 19))
+	out, err = weak.CombinedOutput()
+	if !errors.As(err, &exit) || exit.ExitCode() != console.ExitInvalid || !strings.Contains(string(out), "its token of 19 characters can be guessed: at least 20 are needed") ||
+		!strings.Contains(string(out), "next: openssl rand -hex 32") || !strings.Contains(string(out), "without TLS") {
+		t.Errorf("serve on 0.0.0.0 with a short token: %v, %s", err, out)
+	}
+}
+
+// TestServeWithAShortToken warns on this machine, where other users may guess it.
+func TestServeWithAShortToken(t *testing.T) {
+	processtest.Leaks(t)
+	t.Setenv("WEAK", "x")
+	s := startServe(t, project(t, map[string]string{"exthost.yaml": "server: {auth: {token_env: WEAK}}"}))
+	s.end(t, os.Interrupt)
+	if !strings.Contains(s.stderr.String(), "the token can be guessed") {
+		t.Errorf("%s", s.stderr)
+	}
 }
 
 // TestServeStdioTerminated is what a client does that does not close stdin.

@@ -62,7 +62,7 @@ func newLoop(t *testing.T, env ...string) *loop {
 			l.env = append(l.env, v)
 		}
 	}
-	l.env = append(l.env, "XDG_CONFIG_HOME=", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+program)
+	l.env = append(l.env, "XDG_CONFIG_HOME=", "EXTHOST_TRUST=off", "XDG_STATE_HOME="+filepath.Join(dir, "state"), "no_proxy=127.0.0.1", "PYTHONIOENCODING=ascii", "EXTHOST="+program)
 	l.env = append(l.env, env...)
 	return l
 }

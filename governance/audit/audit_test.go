@@ -588,6 +588,9 @@ func BenchmarkAppend(b *testing.B) {
 			l, path := begin(b, Options{Keep: 1})
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
+				if _, err := l.Decide(b.Context(), governance.Request, &x); err != nil {
+					b.Fatal(err)
+				}
 				if _, err := l.Decide(b.Context(), governance.Response, &x); err != nil {
 					b.Fatal(err)
 				}

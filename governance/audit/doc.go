@@ -10,6 +10,12 @@
 //     healthy disk some milliseconds.
 //
 // After such a crash the last line may be torn. The next [Open] removes it and adds a
-// record that says so. A chain does not show that its end was removed, or rewritten with
-// new hashes: compare its [Report] with an earlier one that was kept elsewhere.
+// record that says so.
+//
+// A request is recorded before it is sent, as an intent, so that a call in flight at the death
+// of the process is in the log: [Read] and [Verify] pair intents with outcomes.
+//
+// A chain does not show that its end was removed, or rewritten with new hashes. So the log of
+// the process is told the hash of the last record ([Options].Anchor), which
+// [VerifyExpecting] looks for.
 package audit

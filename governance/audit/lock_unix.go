@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // takeLock locks the lock file for this process until the file is closed.
@@ -18,7 +22,7 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flockSoon(f); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(f, 64))
 		f.Close() // read only: the error does not matter
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -36,4 +40,30 @@ func takeLock(path string) (*os.File, error) {
 func writePid(f *os.File) error {
 	_, err := fmt.Fprintln(io.NewOffsetWriter(f, 0), os.Getpid())
 	return err
+}
+
+// flockSoon locks f. Where only readers hold the lock, as [written] does for a moment, it tries
+// again, for at most a second.
+func flockSoon(f *os.File) (err error) {
+	for range 500 {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+			return err // a writer holds it
+		}
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // or two that wait would keep each other from it
+		<-time.After(2 * time.Millisecond)
+	}
+	return err
+}
+
+// written reports whether a process has the log at path open for writing.
+func written(path string) bool {
+	f, _, err := regular.Open(path+".lock", os.O_RDONLY, 0)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close() // which unlocks it
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

@@ -26,10 +26,17 @@ type Options struct {
 	MaxSize int64
 	// Keep is the number of rotated files to keep. Default: none.
 	Keep int
-	// Log receives a message when writing fails and when it works again. Default:
-	// discarded.
+	// Anchor is the interval at which the hash of the last record goes to Log, when it has
+	// changed; it goes there at the close too. Default: DefaultAnchor. Negative: only at the
+	// close.
+	Anchor time.Duration
+	// Log receives the anchors, and a message when writing fails and when it works again.
+	// Default: discarded.
 	Log *slog.Logger
 }
+
+// DefaultAnchor is the value of Options.Anchor when it is 0.
+const DefaultAnchor = time.Minute
 
 const (
 	minMaxSize = 64 << 10
@@ -51,6 +58,8 @@ type Log struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []byte     // records that are not written, one per line
+	opened  bool       // the record that is marked as the first of this host has been added
+	sent    intents    // the requests of calls in flight
 	lost    int        // number of records dropped because pending was full
 	err     error      // of the last write; nil when it worked
 	closing bool
@@ -67,6 +76,7 @@ func Open(o Options) (*Log, error) {
 		o.MaxSize = DefaultMaxSize
 	}
 	o.MaxSize = max(o.MaxSize, minMaxSize)
+	o.Anchor = cmp.Or(o.Anchor, DefaultAnchor)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	f, torn, err := openFile(o)
 	if err != nil {
@@ -78,7 +88,7 @@ func Open(o Options) (*Log, error) {
 		l.appendOwnLocked(Record{Kind: KindRecovered, Torn: display.Prefix(string(torn), maxCopy)})
 		l.wakeWriter()
 	}
-	go l.write(f)
+	go l.write(f, &anchor{log: o.Log, path: o.Path, every: o.Anchor, last: f.last})
 	return l, nil
 }
 
@@ -122,6 +132,11 @@ func (l *Log) Append(ctx context.Context, r Record) error {
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
 func (l *Log) appendLocked(line []byte) {
+	if !l.opened {
+		l.opened = true
+		l.pending = append(append(l.pending, line[:len(line)-1]...), `,"opened":true}`+"\n"...)
+		return
+	}
 	l.pending = append(append(l.pending, line...), '\n')
 }
 
@@ -169,13 +184,13 @@ func (l *Log) tryAgain(ctx context.Context) error {
 	return l.Err()
 }
 
-// Decide implements [governance.Policy]: it denies requests while writing fails, and
-// records how exchanges ended.
+// Decide implements [governance.Policy]: it denies requests while writing fails, records
+// those that are about to be sent, and how exchanges ended.
 func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
 	if flow == governance.Request && !x.Notify {
-		return governance.Decision{}, l.tryAgain(ctx)
+		return governance.Decision{}, l.intend(ctx, x)
 	}
-	r, err := newRecord(ctx, x, time.Now())
+	r, err := newRecord(ctx, x, time.Now(), l.takeIntent(x.ID))
 	if err != nil {
 		return governance.Decision{}, err
 	}
@@ -183,11 +198,16 @@ func (l *Log) Decide(ctx context.Context, flow governance.Flow, x *governance.Ex
 }
 
 // write is the writer goroutine. It ends when the log is closed.
-func (l *Log) write(f *file) {
+func (l *Log) write(f *file, a *anchor) {
 	defer close(l.ended)
 	batch := make([]byte, 0, usualBatch)
 	for {
-		<-l.wake
+		select {
+		case <-l.wake:
+		case <-a.due:
+			a.drop(f.last)
+			continue
+		}
 		var closing bool
 		batch, closing = l.takePending(batch)
 		for rest := batch; len(rest) > 0; {
@@ -200,9 +220,11 @@ func (l *Log) write(f *file) {
 			}
 		}
 		if closing {
+			a.drop(f.last)
 			l.setErr(errors.Join(l.Err(), f.close()))
 			return
 		}
+		a.arm(f.last)
 	}
 }
 

@@ -25,7 +25,7 @@ type Query struct {
 	Since     time.Time // only exchanges that began then or later
 	Last      int       // at most that many of the existing records, the latest; 0: all
 	Follow    bool      // continue with new records
-	Notes     bool      // also the log's own records, which belong to no exchange
+	Notes     bool      // also the log's own records, and intents
 }
 
 // Check returns an error that names the malformed glob, if any.
@@ -39,7 +39,7 @@ func (q *Query) Check() error {
 }
 
 func (q *Query) wants(r *Record) bool {
-	if r.Kind != KindExchange {
+	if r.Kind != KindExchange && r.Outcome == "" {
 		return q.Notes
 	}
 	fits := func(pattern, name string) bool { return pattern == "" || glob.Match(pattern, name) }
@@ -52,8 +52,10 @@ func (q *Query) wants(r *Record) bool {
 const poll = 200 * time.Millisecond
 
 // Read yields the records of the log at path that q selects, the oldest first; with
-// q.Follow until ctx ends. It reads the files and needs no [Log]. An error, such as a line
-// that is not a record, ends the iteration.
+// q.Follow until ctx ends. It reads the files and needs no [Log]. An intent without an
+// outcome is yielded as [Lost] where the next host began the log, and at the end as [Lost], or
+// as [Pending] while a host writes the log. With q.Follow those at the end are not yielded: a
+// record follows. An error, such as a line that is not a record, ends the iteration.
 func Read(ctx context.Context, path string, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		r := &reader{ctx: ctx, path: path, q: q, yield: yield}
@@ -91,7 +93,8 @@ type reader struct {
 
 	f        *os.File
 	lines    *bufio.Reader
-	partial  []byte   // the beginning of a line that is being written
+	partial  []byte // the beginning of a line that is being written
+	calls    unanswered
 	tail     []Record // the latest q.Last records until caughtUp
 	caughtUp bool     // the end of the newest file has been reached once
 }
@@ -139,10 +142,36 @@ func (r *reader) drain() error {
 			return fmt.Errorf("%s holds a line that is no record: %w", r.f.Name(), err)
 		}
 		r.partial = r.partial[:0]
+		if err := r.take(record); err != nil {
+			return err
+		}
+	}
+}
+
+// take pairs intents with outcomes, and emits the record.
+func (r *reader) take(record Record) error {
+	if record.Opened {
+		if err := r.emitAll(r.calls.lost(record.Time)); err != nil {
+			return err
+		}
+	}
+	r.calls.note(record.Time, record.Duration)
+	switch record.Kind {
+	case KindIntent:
+		r.calls.add(record)
+	case KindExchange:
+		r.calls.ended(record.ID)
+	}
+	return r.emit(record)
+}
+
+func (r *reader) emitAll(records []Record) error {
+	for _, record := range records {
 		if err := r.emit(record); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func (r *reader) emit(record Record) error {
@@ -174,6 +203,11 @@ func (r *reader) next() (bool, error) {
 			return false, err
 		}
 		return true, r.open(after)
+	}
+	if !r.q.Follow {
+		if err := r.emitAll(r.calls.rest(r.path)); err != nil {
+			return false, err
+		}
 	}
 	if err := r.emitTail(); err != nil || !r.q.Follow {
 		return false, err

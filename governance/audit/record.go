@@ -22,6 +22,7 @@ type Kind string
 // The kinds of records.
 const (
 	KindExchange  Kind = ""          // an exchange
+	KindIntent    Kind = "intent"    // a request that every policy allowed and that is about to be sent
 	KindHead      Kind = "head"      // the first record of a file
 	KindRecovered Kind = "recovered" // a torn line was removed from the end of the file
 	KindLost      Kind = "lost"      // records before this one could not be written
@@ -39,7 +40,14 @@ const (
 	Failed    Outcome = "failed"     // any other error
 )
 
-// Record is one line of the log. The log sets Seq, Prev and Hash.
+// The outcomes of intents that no record of an exchange follows. No line holds them: [Read]
+// and [Verify] say so of an intent.
+const (
+	Pending Outcome = "pending" // it is in flight: a host writes the log
+	Lost    Outcome = "lost"    // it was in flight when its host ended
+)
+
+// Record is one line of the log. The log sets Seq, Prev, Opened and Hash.
 type Record struct {
 	Seq  uint64 `json:"seq,omitempty"`  // counts from 1 through all files
 	Prev string `json:"prev,omitempty"` // the hash of the record before; "" in the first record
@@ -69,6 +77,8 @@ type Record struct {
 	Torn  string `json:"torn,omitempty"`  // KindRecovered: the removed bytes, truncated
 	After string `json:"after,omitempty"` // KindHead: the name of the previous file at the time
 
+	Opened bool `json:"opened,omitempty"` // the first record of a host: intents before it without an outcome are lost
+
 	Hash string `json:"hash,omitempty"` // SHA-256 of the line before this member
 }
 
@@ -88,16 +98,35 @@ const (
 	maxAhead = 1 << 10 // bytes masked beyond a cut, so that a secret on its edge is seen whole
 )
 
-// newRecord returns the record of x, which has ended.
-func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
+// newIntent returns the record of the request of x, which is about to be sent.
+func newIntent(ctx context.Context, x *governance.Exchange, now time.Time) (Record, error) {
+	r := recordOf(x, now)
+	r.Kind = KindIntent
+	var err error
+	r.Request, err = newPayload(ctx, x.Request)
+	return r, err
+}
+
+// recordOf returns who asked for what in x, and when.
+func recordOf(x *governance.Exchange, now time.Time) Record {
 	r := Record{
 		Time: now.UTC(), ID: x.ID, Caller: display.Prefix(x.Caller, maxName), Session: display.Prefix(x.Session, maxName),
 		Extension: x.Extension, Tool: display.Prefix(x.Tool, maxName), Method: display.Prefix(x.Method, maxName),
-		Direction: x.Direction(), Notify: x.Notify, Outcome: outcome(x), Policy: x.Verdict.Policy, Code: x.Verdict.Code,
-		ApprovedBy: x.Verdict.By, Replayed: x.Replayed,
+		Direction: x.Direction(), Notify: x.Notify, ApprovedBy: x.Verdict.By,
 	}
 	if !x.Began.IsZero() {
-		r.Time, r.Duration = x.Began.UTC(), float64(now.Sub(x.Began).Microseconds())/1e3
+		r.Time = x.Began.UTC()
+	}
+	return r
+}
+
+// newRecord returns the record of x, which has ended. intent is the copy of its request from
+// the time before it was sent, the zero Payload when there is none.
+func newRecord(ctx context.Context, x *governance.Exchange, now time.Time, intent Payload) (Record, error) {
+	r := recordOf(x, now)
+	r.Outcome, r.Policy, r.Code, r.Replayed = outcome(x), x.Verdict.Policy, x.Verdict.Code, x.Replayed
+	if !x.Began.IsZero() {
+		r.Duration = float64(now.Sub(x.Began).Microseconds()) / 1e3
 	}
 	if x.Failure != nil {
 		r.Failure = string(x.Failure.Kind)
@@ -106,10 +135,24 @@ func newRecord(ctx context.Context, x *governance.Exchange, now time.Time) (Reco
 		r.Error = display.Prefix(words, maxError)
 	}
 	var err error
-	if r.Request, err = newPayload(ctx, x.Request); err == nil {
+	if r.Request, err = intent.again(ctx, x.Request); err == nil {
 		r.Response, err = newPayload(ctx, x.Response)
 	}
 	return r, err
+}
+
+// again returns the payload of raw: p when raw is what p was made of, which spares masking it
+// twice.
+func (p Payload) again(ctx context.Context, raw json.RawMessage) (Payload, error) {
+	if p.SHA256 != "" && p.Bytes == len(raw) && digest(raw) == p.SHA256 {
+		return p, nil
+	}
+	return newPayload(ctx, raw)
+}
+
+func digest(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
 }
 
 func outcome(x *governance.Exchange) Outcome {
@@ -130,8 +173,7 @@ func newPayload(ctx context.Context, raw json.RawMessage) (p Payload, err error)
 	if raw == nil {
 		return p, nil
 	}
-	sum := sha256.Sum256(raw)
-	p.Bytes, p.SHA256 = len(raw), hex.EncodeToString(sum[:])
+	p.Bytes, p.SHA256 = len(raw), digest(raw)
 	masked, _, err := redact.Default().JSON(ctx, raw[:min(len(raw), maxCopy+maxAhead)])
 	if len(raw) <= maxCopy && rawjson.Check(masked) == nil {
 		p.JSON = oneLine(masked)
@@ -180,6 +222,7 @@ func (r *Record) append(dst []byte) []byte {
 	}
 	dst = appendText(dst, "torn", r.Torn)
 	dst = appendText(dst, "after", r.After)
+	dst = appendTrue(dst, "opened", r.Opened)
 	dst = r.Request.append(dst, "request")
 	dst = r.Response.append(dst, "response")
 	return append(dst, '}')
@@ -238,12 +281,17 @@ func seal(dst, record []byte, seq uint64, prev string) (line []byte, hash string
 	return append(append(append(dst, hashKey...), hash...), "\"}\n"...), hash
 }
 
-// link holds the members that chain a line to the one before it.
+// link holds the members that chain a line to the one before it, and those that pair intents
+// with outcomes.
 type link struct {
-	Seq  uint64    `json:"seq"`
-	Prev string    `json:"prev"`
-	Time time.Time `json:"time"`
-	Hash string    `json:"hash"`
+	Seq      uint64    `json:"seq"`
+	Prev     string    `json:"prev"`
+	Time     time.Time `json:"time"`
+	Hash     string    `json:"hash"`
+	Kind     Kind      `json:"kind"`
+	ID       string    `json:"id"`
+	Duration float64   `json:"duration_ms"`
+	Opened   bool      `json:"opened"`
 }
 
 // parseLink reads the link of a line without its newline. ok is false when the hash does

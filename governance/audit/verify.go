@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,23 @@ type Report struct {
 	Hash    string    `json:"hash"`           // of the last record, which together with Last identifies all records before it
 	Until   time.Time `json:"until"`          // the time of the last record
 	Torn    int       `json:"torn,omitempty"` // bytes after the last complete line: a line being written, or torn by a crash
+
+	// Unfinished are the intents without an outcome, with [Lost] or [Pending] as theirs and
+	// without the copy of the request.
+	Unfinished []Record `json:"unfinished,omitempty"`
+	// Expected is the record with the hash that was expected; nil when there is none.
+	Expected *Place `json:"expected,omitempty"`
+
+	expect string
+	open   unanswered
+}
+
+// Place is where a record is.
+type Place struct {
+	File   string    `json:"file"`
+	Line   int       `json:"line"` // from 1 on
+	Number uint64    `json:"number"`
+	Time   time.Time `json:"time"`
 }
 
 // Broken is the position at which a chain is broken.
@@ -56,9 +74,14 @@ func Files(path string) ([]string, error) {
 // Verify checks the chain through files, the oldest first, as [Files] returns them. The
 // error is a *[Broken] at the first line that was changed or does not follow the one before
 // it. Verify does not detect lines missing at the end, nor an end that was rewritten with
-// new hashes: compare the report with an earlier one.
-func Verify(files ...string) (Report, error) {
-	report := Report{Files: files}
+// new hashes: that takes [VerifyExpecting].
+func Verify(files ...string) (Report, error) { return VerifyExpecting("", files...) }
+
+// VerifyExpecting is [Verify] and also looks for the record with a hash that was kept elsewhere,
+// such as an anchor in the log of the host. Where Report.Expected is nil, the record is not
+// there any more: what it and the records before it said was removed or rewritten.
+func VerifyExpecting(hash string, files ...string) (Report, error) {
+	report := Report{Files: files, expect: hash}
 	for i, name := range files {
 		f, _, err := regular.Open(name, os.O_RDONLY, 0)
 		if err != nil {
@@ -72,6 +95,9 @@ func Verify(files ...string) (Report, error) {
 			return report, &Broken{name, 0, "the file ends within a line, and another file follows"}
 		}
 		report.Torn = torn
+	}
+	if len(files) > 0 {
+		report.Unfinished = append(report.Unfinished, report.open.rest(files[len(files)-1])...)
 	}
 	return report, nil
 }
@@ -99,6 +125,27 @@ func (report *Report) verify(name string, f io.Reader) (torn int, err error) {
 		}
 		report.Records++
 		report.Last, report.Hash, report.Until = l.Seq, l.Hash, l.Time
+		if l.Hash == report.expect {
+			report.Expected = &Place{File: name, Line: n, Number: l.Seq, Time: l.Time}
+		}
+		report.pair(l, line)
+	}
+}
+
+// pair pairs intents with outcomes.
+func (report *Report) pair(l link, line []byte) {
+	if l.Opened {
+		report.Unfinished = append(report.Unfinished, report.open.lost(l.Time)...)
+	}
+	report.open.note(l.Time, l.Duration)
+	switch l.Kind {
+	case KindIntent:
+		var r Record
+		_ = json.Unmarshal(line, &r) // which parseLink could decode
+		r.Request.JSON, r.Request.Cut = nil, ""
+		report.open.add(r)
+	case KindExchange:
+		report.open.ended(l.ID)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
@@ -20,7 +21,7 @@ import (
 //	rules:                    # the first that matches decides
 //	- effect: allow           # allow or deny
 //	  callers: ["team/*"]     # globs; without the list, every caller
-//	  tools: ["ext_files_*"]  # registered names
+//	  tools: ["ext_files_*"]  # registered names; a rule that allows means only the extension that the pattern spells
 //	  extensions: [files]     # ids
 //	  methods: ["tools/*"]    # MCP method names, in both directions
 //	  reason: "ask Ada"       # part of the denial
@@ -51,7 +52,29 @@ const (
 	asked   = "ask"
 )
 
-type access struct{ accessConfig }
+type access struct {
+	accessConfig
+	names atomic.Pointer[names]
+}
+
+// names are the extensions that patterns can be meant for.
+type names struct {
+	prefixes Prefixes
+	longest  map[string]string // by pattern of a rule that allows
+}
+
+// Name implements [Namer].
+func (p *access) Name(prefixes Prefixes) {
+	n := names{prefixes, make(map[string]string)}
+	for _, r := range p.Rules {
+		for _, pattern := range r.Tools {
+			if r.Effect == allowed {
+				n.longest[pattern] = prefixes.longest(pattern)
+			}
+		}
+	}
+	p.names.Store(&n)
+}
 
 func newAccess(s governance.Spec) (governance.Policy, error) {
 	var p access
@@ -99,7 +122,7 @@ func (p *access) Visible(caller, extension, tool string) bool {
 
 func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 	for i := range p.Rules {
-		if r := &p.Rules[i]; r.fits(x) {
+		if r := &p.Rules[i]; r.fits(x) && (r.Effect == denied || p.meant(r.Tools, x)) {
 			return r.Effect, r.Reason
 		}
 	}
@@ -108,6 +131,17 @@ func (p *access) effect(x *governance.Exchange) (effect, reason string) {
 		return allowed, ""
 	}
 	return p.Default, ""
+}
+
+// meant reports whether one of the patterns, which select x.Tool, is meant for x.Extension.
+func (p *access) meant(patterns glob.List, x *governance.Exchange) bool {
+	n := p.names.Load()
+	if n == nil || len(patterns) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		return glob.Match(pattern, x.Tool) && n.prefixes.mean(n.longest[pattern], x.Extension)
+	})
 }
 
 func (r *accessRule) fits(x *governance.Exchange) bool {

@@ -1,10 +1,12 @@
 package builtin
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/internal/settings"
@@ -14,22 +16,28 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// pinConfig is the config of the built-in policy pin, which holds a tool whose description
-// or schema has changed since it was first seen:
+// pinConfig is the config of the built-in policy pin, which holds what an extension says of
+// itself when that has changed since it was first seen, or is new:
 //
-//	file: exthost.lock   # the pinned descriptors; default: pins.json in the host's state directory
+//	file: pins.lock                  # the pinned descriptors; default: pins.json in the host's state directory
+//	kinds: [tool, prompt]            # what is pinned; default: tool, introduction, prompt, resource, resource_template
 //
-// A held tool is in no list, and its calls are denied with descriptor_changed until an
-// operator approves the change. A relative path resolves against the directory of the
-// configuration file. Category authorization only; match may state only extensions.
+// What is held is in no list, and calls of it are denied with descriptor_changed until an
+// operator approves the change; a held introduction is not sent. Resources are pinned by URI,
+// without their content: leave them out for a server whose resources come and go. A relative path
+// resolves against the directory of the configuration file. Category authorization only; match
+// may state only extensions.
 type pinConfig struct {
-	File string `json:"file"`
+	File  string      `json:"file"`
+	Kinds []pins.Kind `json:"kinds"`
 }
 
-// Pin is the policy pin. Its owner opens it, calls [pins.Pins.Check] for each tool, and
-// removes held tools from lists.
+// Pin is the policy pin. Its owner opens it, calls [pins.Pins.Look] for each list, and
+// removes what is held from it.
 type Pin struct {
 	file       string
+	within     string      // the directory that file must be in; "": any
+	kinds      []pins.Kind // none: all
 	extensions glob.List
 	pins       *pins.Pins // nil until Open
 }
@@ -46,13 +54,23 @@ func newPin(s governance.Spec) (governance.Policy, error) {
 	if len(m.Tools)+len(m.Methods)+len(m.Callers)+len(m.Direction) > 0 {
 		return nil, settings.Wrong("match", "the policy pin guards whole extensions, so only extensions can be matched")
 	}
-	return &Pin{file: c.File, extensions: m.Extensions}, nil
+	for i, kind := range c.Kinds {
+		if !slices.Contains(pins.Kinds(), kind) {
+			return nil, settings.Wrong(fmt.Sprintf("config.kinds[%d]", i), "%q is not pinned; the kinds are %s", kind, join(pins.Kinds()))
+		}
+	}
+	return &Pin{file: c.File, within: s.Within, kinds: c.Kinds, extensions: m.Extensions}, nil
 }
 
 // Open opens the lock file of the config, or fallback when the config names none.
 func (p *Pin) Open(fallback string) (err error) {
-	p.file = cmp.Or(p.file, fallback)
-	p.pins, err = pins.Open(p.file)
+	dir := ""
+	if p.file == "" {
+		p.file = fallback
+	} else {
+		dir = p.within
+	}
+	p.pins, err = pins.Open(p.file, dir)
 	return err
 }
 
@@ -64,23 +82,67 @@ func (p *Pin) Pins() *pins.Pins {
 	return p.pins
 }
 
-// Guards reports whether the tools of an extension are pinned.
-func (p *Pin) Guards(extension string) bool {
-	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension))
+// Guards reports whether what an extension has of a kind is pinned.
+func (p *Pin) Guards(extension string, kind pins.Kind) bool {
+	return extension != "" && (len(p.extensions) == 0 || p.extensions.Match(extension)) && (len(p.kinds) == 0 || slices.Contains(p.kinds, kind))
 }
 
 // Decide implements [governance.Policy].
 func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
-	if flow != governance.Request || x.Method != protocol.MethodToolsCall || !x.ToChild || p.pins == nil {
+	if flow != governance.Request || !x.ToChild || p.pins == nil {
 		return governance.Decision{}, nil
 	}
-	tool, _ := rawjson.Text(rawjson.Get(x.Request, "name"))
-	if !p.pins.Held(x.Extension, tool) {
+	kind, name := PinSubject(x.Method, x.Request)
+	if kind == "" || !p.Guards(x.Extension, kind) || !p.pins.Held(x.Extension, kind, name) {
 		return governance.Decision{}, nil
+	}
+	what := x.Tool
+	if kind != pins.Tool {
+		what = fmt.Sprintf("%s of %s", pins.Label(kind, name), x.Extension)
 	}
 	return governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged),
 		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with exthost tools accept %s %s",
-			x.Tool, x.Extension, tool)}, nil
+			what, x.Extension, pins.Label(kind, name))}, nil
+}
+
+// PinSubject returns what a request is about; no kind when that is never pinned.
+func PinSubject(method string, params json.RawMessage) (kind pins.Kind, name string) {
+	switch method {
+	case protocol.MethodToolsCall:
+		kind, name = pins.Tool, textOf(params, "name")
+	case protocol.MethodPromptsGet:
+		kind, name = pins.Prompt, textOf(params, "name")
+	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe:
+		kind, name = pins.Resource, textOf(params, "uri")
+	case protocol.MethodComplete:
+		ref := rawjson.Get(params, "ref")
+		if kind, name = pins.Prompt, textOf(ref, "name"); textOf(ref, "type") != "ref/prompt" {
+			kind, name = pins.Template, textOf(ref, "uri")
+		}
+	}
+	return kind, name
+}
+
+func textOf(object json.RawMessage, key string) string {
+	text, _ := rawjson.Text(rawjson.Get(object, key))
+	return text
+}
+
+func join(kinds []pins.Kind) string {
+	var names []string
+	for _, kind := range kinds {
+		names = append(names, string(kind))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Writes returns the file that the policy of s writes, as its config states it; "" for none.
+func Writes(s *governance.Spec) string {
+	if s.Builtin != "pin" {
+		return ""
+	}
+	file, _ := s.Config["file"].(string)
+	return file
 }
 
 // Resolve makes relative paths in the config of s absolute, relative to dir.

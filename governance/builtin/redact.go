@@ -23,9 +23,9 @@ const codeSecret = "secret_found"
 //
 // It finds keys and tokens of many services, private keys, passwords in URLs, e-mail
 // addresses and card numbers, and replaces each by "[redacted:RULE]". It searches every
-// string by itself, after unescaping it or, if all of it is base64, decoding it. It does
-// not search numbers and does not find a secret that a tool splits or obscures. Category
-// content; with action deny, any category.
+// string by itself, after unescaping it and without characters that a reader does not see,
+// and decodes base64 in it. It does not search numbers and does not find a secret that a tool
+// splits or obscures in other ways. Category content; with action deny, any category.
 type redactConfig struct {
 	Action   string            `json:"action"`
 	Rules    map[string]bool   `json:"rules"`

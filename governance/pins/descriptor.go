@@ -2,6 +2,8 @@ package pins
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,40 +11,56 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/governance/internal/strictjson"
+	"github.com/exthost/exthost/internal/display"
 )
 
-// descriptor is the part of a tool that the model sees, as canonical JSON: equal
-// descriptors are equal bytes.
-type descriptor struct {
-	Title        string          `json:"title,omitempty"`
-	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
-	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	Annotations  json.RawMessage `json:"annotations,omitempty"`
-}
+// descriptor is what a model sees of an item, as canonical JSON: equal descriptors are equal
+// bytes. Nil is that of an item that is not known.
+type descriptor json.RawMessage
 
-func newDescriptor(t protocol.Tool) descriptor {
-	return descriptor{t.Title, t.Description, t.InputSchema, t.OutputSchema, t.Annotations}.canonical()
-}
+// MarshalJSON implements [json.Marshaler].
+func (d descriptor) MarshalJSON() ([]byte, error) { return json.RawMessage(d).MarshalJSON() }
 
-func (d descriptor) canonical() descriptor {
-	d.Title, d.Description = strings.ToValidUTF8(d.Title, "\ufffd"), strings.ToValidUTF8(d.Description, "\ufffd")
-	d.InputSchema, d.OutputSchema, d.Annotations = canonical(d.InputSchema), canonical(d.OutputSchema), canonical(d.Annotations)
-	return d
-}
-
-// canonical sorts keys and removes blanks; numbers keep their text. Invalid JSON becomes a
-// JSON string.
-func canonical(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
+// UnmarshalJSON implements [json.Unmarshaler].
+func (d *descriptor) UnmarshalJSON(raw []byte) error {
+	if *d = nil; string(raw) != "null" {
+		*d = canonical(raw)
 	}
+	return nil
+}
+
+// members are the parts of a descriptor. Nil ones are left out.
+type members map[string]json.RawMessage
+
+func (m members) descriptor() descriptor {
+	said := make(map[string]json.RawMessage)
+	for key, value := range m {
+		if len(value) > 0 {
+			said[key] = json.RawMessage(canonical(value))
+		}
+	}
+	return encode(said)
+}
+
+// canonical sorts keys and removes blanks; numbers keep their text. JSON that is invalid or
+// ambiguous becomes a JSON string.
+func canonical(raw []byte) descriptor {
 	value, err := decode(raw)
-	if err != nil {
+	if err != nil || ambiguous(raw) {
 		value = string(raw)
 	}
 	return encode(value)
+}
+
+// ambiguous reports whether two readers may read different values: an object has a member
+// twice.
+func ambiguous(raw json.RawMessage) bool { return strictjson.NoTwins(raw) != nil }
+
+// hash identifies a descriptor.
+func (d descriptor) hash() string {
+	sum := sha256.Sum256(d)
+	return hex.EncodeToString(sum[:])
 }
 
 func decode(raw []byte) (value any, err error) {
@@ -60,22 +78,27 @@ func encode(value any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (d descriptor) equal(other descriptor) bool {
-	return bytes.Equal(encode(d), encode(other))
-}
+func (d descriptor) equal(other descriptor) bool { return bytes.Equal(d, other) }
 
 // diff returns the differences of now from d, one per line.
 func (d descriptor) diff(now descriptor) string {
-	before, _ := decode(encode(d))
-	after, _ := decode(encode(now))
 	var list differences
-	list.compare("", before, after)
+	list.compare("", d.value(), now.value())
 	return strings.Join(list, "\n")
 }
 
+func (d descriptor) value() any {
+	value, err := decode(d)
+	if err != nil {
+		return map[string]any{} // of an item that is not known
+	}
+	return value
+}
+
 const (
-	maxLines = 100 // of a diff
-	maxValue = 400 // bytes of the value in a line
+	maxLines = 100     // of a diff
+	maxValue = 4 << 10 // bytes of the value in a line
+	around   = 60      // bytes before and after the part of a text that differs
 )
 
 type differences []string
@@ -102,8 +125,51 @@ func (l *differences) compare(path string, before, after any) {
 	if before != (missing{}) && after != (missing{}) && bytes.Equal(encode(before), encode(after)) {
 		return
 	}
-	l.add("-", path, before)
-	l.add("+", path, after)
+	from, to := shown(before), shown(after)
+	if before != (missing{}) && after != (missing{}) {
+		from, to = excerpts(from, to)
+	}
+	if before != (missing{}) {
+		l.add("-", path, from)
+	}
+	if after != (missing{}) {
+		l.add("+", path, to)
+	}
+}
+
+// shown returns a value as JSON in which every character can be seen.
+func shown(value any) string {
+	if value == (missing{}) {
+		return ""
+	}
+	return visible(string(encode(value)))
+}
+
+// excerpts leaves out what long texts have in common before and after their differences.
+func excerpts(a, b string) (string, string) {
+	if max(len(a), len(b)) <= 4*around {
+		return a, b
+	}
+	head := 0
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	cut := func(s string) string {
+		from, to := max(0, head-around), min(len(s), len(s)-tail+around)
+		out := strings.ToValidUTF8(s[from:to], "")
+		if from > 0 {
+			out = "…" + out
+		}
+		if to < len(s) {
+			out += "…"
+		}
+		return out
+	}
+	return cut(a), cut(b)
 }
 
 func (l *differences) objects(path string, before, after map[string]any) {
@@ -129,17 +195,16 @@ func item(list []any, i int) any {
 	return missing{}
 }
 
-func (l *differences) add(sign, path string, value any) {
+func (l *differences) add(sign, path, text string) {
 	switch {
-	case value == (missing{}) || len(*l) > maxLines:
+	case len(*l) > maxLines:
 	case len(*l) == maxLines:
 		*l = append(*l, "… and more")
 	default:
-		text := visible(string(encode(value)))
-		if len(text) > maxValue {
-			text = strings.ToValidUTF8(text[:maxValue], "") + "…"
+		if more := len(text) - maxValue; more > 0 {
+			text = strings.ToValidUTF8(text[:maxValue], "") + fmt.Sprintf("… and %d bytes more", more)
 		}
-		*l = append(*l, fmt.Sprintf("%s %s: %s", sign, path, text))
+		*l = append(*l, strings.TrimSuffix(sign+" "+path, " ")+": "+text)
 	}
 }
 
@@ -148,7 +213,7 @@ func (l *differences) add(sign, path string, value any) {
 func visible(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if strconv.IsGraphic(r) {
+		if strconv.IsGraphic(r) && !display.Invisible(r) {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u{%x}`, r)

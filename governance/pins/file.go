@@ -14,12 +14,26 @@ import (
 	"github.com/exthost/exthost/internal/regular"
 )
 
-// version is the format of the file.
-const version = 1
+// version is the format of the file. Files of version 1 have tools alone, which are read as
+// those of version 2.
+const version = 2
 
+// lockFile holds, for each kind, what was seen of each extension, by name. An extension without
+// names was seen, and had nothing of that kind.
 type lockFile struct {
-	Version int   `json:"version"`
-	Tools   table `json:"tools"` // by extension and tool
+	Version      int    `json:"version"`
+	Tools        seenIn `json:"tools,omitempty"`
+	Introduction seenIn `json:"introductions,omitempty"`
+	Prompts      seenIn `json:"prompts,omitempty"`
+	Resources    seenIn `json:"resources,omitempty"`
+	Templates    seenIn `json:"resource_templates,omitempty"`
+}
+
+type seenIn map[string]map[string]entry
+
+// kinds are the parts of the file.
+func (f *lockFile) kinds() map[Kind]*seenIn {
+	return map[Kind]*seenIn{Tool: &f.Tools, Introduction: &f.Introduction, Prompt: &f.Prompts, Resource: &f.Resources, Template: &f.Templates}
 }
 
 // maxFile bounds the file, in bytes.
@@ -40,26 +54,31 @@ func load(path string) (table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
 	}
-	f := lockFile{Tools: make(table)}
+	var f lockFile
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		line := 1 + bytes.Count(text[:offset(err, len(text))], []byte("\n"))
-		return nil, fmt.Errorf("pins: %s:%d: %w; fix it, or remove the file to pin all tools again", path, line, err)
+		return nil, fmt.Errorf("pins: %s:%d: %w; fix it or restore it, or move it away to pin everything again as it is then: mv %s %s.broken",
+			path, line, err, path, path)
 	}
-	if f.Version != version {
+	if f.Version != version && f.Version != 1 {
 		return nil, fmt.Errorf("pins: %s has version %d, this host writes %d", path, f.Version, version)
 	}
-	for _, tools := range f.Tools {
-		for tool, e := range tools {
-			e.Pinned = e.Pinned.canonical()
-			if e.Held != nil {
-				*e.Held = e.Held.canonical()
+	return f.table(), nil
+}
+
+func (f *lockFile) table() table {
+	t := make(table)
+	for kind, extensions := range f.kinds() {
+		for extension, names := range *extensions {
+			t.see(group{extension, kind})
+			for name, e := range names {
+				t[group{extension, kind}][name] = e
 			}
-			tools[tool] = e
 		}
 	}
-	return f.Tools, nil
+	return t
 }
 
 // offset returns the position of err in a text of size bytes.
@@ -78,12 +97,21 @@ func offset(err error, size int) int {
 
 // store replaces the file atomically. It is world-readable because every client sees the
 // descriptors.
-func store(path string, tools table) (err error) {
+func store(path string, t table) (err error) {
+	f := lockFile{Version: version}
+	parts := f.kinds()
+	for g, names := range t {
+		part := parts[g.kind]
+		if *part == nil {
+			*part = make(seenIn)
+		}
+		(*part)[g.extension] = names
+	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(lockFile{version, tools}); err != nil {
+	if err := enc.Encode(&f); err != nil {
 		return fmt.Errorf("pins: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -1,142 +1,254 @@
-// Package pins records the descriptor of each tool when it is first seen. A tool whose
-// descriptor changes later is held until an operator approves the change.
+// Package pins records what each extension says of itself when that is first seen: its tools,
+// introduction, prompts and resources. What changes later, or is new, is held until an operator
+// approves it.
 package pins
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/internal/below"
 )
 
 // Pins is the content of a lock file and the changes found since. Its methods are safe for
 // concurrent use.
 type Pins struct {
-	path string
+	path, within string
 
 	mu    sync.Mutex // guards the fields below
-	tools table
-	dirty map[name]bool // changed since the file was read or written
+	seen  table
+	open  map[group]string    // the cursor of the page that continues the first list of a group
+	dirty map[group]dirtyPart // changed since the file was read or written
 }
 
-// table maps extension and tool to its entry.
-type table map[string]map[string]entry
+// group is all that an extension has of one kind.
+type group struct {
+	extension string
+	kind      Kind
+}
 
-type name struct{ extension, tool string }
+// table maps groups to the entries of their names. A group in it was seen, if only empty.
+type table map[group]map[string]entry
 
-// entry is the state of one tool.
+// dirtyPart is the names of a group that have changed.
+type dirtyPart map[string]bool
+
+// entry is the state of one item.
 type entry struct {
-	Pinned   descriptor  `json:"pinned"`
-	Since    time.Time   `json:"since"`                 // when Pinned was recorded
-	Approved string      `json:"approved_by,omitempty"` // who approved Pinned; "" for the descriptor seen first
-	Held     *descriptor `json:"held,omitempty"`        // the present descriptor, while it differs from Pinned
-	HeldFrom time.Time   `json:"held_since,omitzero"`
+	Pinned   descriptor `json:"pinned,omitempty"`      // nil: it came after the others, and was never approved
+	Since    time.Time  `json:"since,omitzero"`        // when Pinned was recorded
+	Approved string     `json:"approved_by,omitempty"` // who approved Pinned; "" for what was seen first
+	Held     descriptor `json:"held,omitempty"`        // the present descriptor, while it differs from Pinned
+	HeldFrom time.Time  `json:"held_since,omitzero"`
 }
 
-// Pin is one tool in [Pins.List].
+// maxItems is how many items of one group are recorded. What comes beyond is held, and has no
+// entry.
+const maxItems = 4096
+
+// Pin is one item in [Pins.List].
 type Pin struct {
 	Extension  string    `json:"extension"`
-	Tool       string    `json:"tool"` // as the extension names it
-	Since      time.Time `json:"since"`
+	Kind       Kind      `json:"kind"`
+	Name       string    `json:"name"`  // as the extension names it
+	Label      string    `json:"label"` // names it among all of its extension; see [Label]
+	Since      time.Time `json:"since,omitzero"`
 	ApprovedBy string    `json:"approved_by,omitempty"`
-	Held       bool      `json:"held"` // a change waits for approval
+	Held       bool      `json:"held"`          // a change waits for approval
+	New        bool      `json:"new,omitempty"` // it came after the others, and was never approved
 	HeldSince  time.Time `json:"held_since,omitzero"`
-	Diff       string    `json:"diff,omitempty"` // between the pinned and the present descriptor
+	Diff       string    `json:"diff,omitempty"`   // between the pinned and the present descriptor, one difference per line
+	Digest     string    `json:"digest,omitempty"` // of the descriptor that waits for approval; "" when none does
 }
 
-// Open reads the lock file at path. Save creates a missing one.
-func Open(path string) (*Pins, error) {
-	tools, err := load(path)
+// Open reads the lock file at path. Save creates a missing one. The file must be in the directory
+// within, without a link that leads out; "" is any.
+func Open(path, within string) (*Pins, error) {
+	if err := below.Check(within, path); err != nil {
+		return nil, fmt.Errorf("pins: %w", err)
+	}
+	seen, err := load(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Pins{path: path, tools: tools, dirty: make(map[name]bool)}, nil
+	return &Pins{path: path, within: within, seen: seen, open: make(map[group]string), dirty: make(map[group]dirtyPart)}, nil
 }
 
-// Check compares the tool with its pin, or pins it when it is new. diff lists the changes,
-// one per line: "- path: before" and "+ path: now". Titles, descriptions, schemas and
-// annotations count; the order of keys does not. Call [Pins.Save] to keep the result.
-func (p *Pins) Check(extension string, tool protocol.Tool) (ok bool, diff string) {
-	now := newDescriptor(tool)
+// List is what an extension has of one kind, or one page of it.
+type List struct {
+	Extension string
+	Kind      Kind
+	Items     []Item
+	Cursor    string // of this page; "" for the first
+	Next      string // cursor of the next page; "" for the last
+	Whole     bool   // the extension has nothing else of this kind
+}
+
+// Look compares the items of a list with their pins, and returns the names of those that are
+// held. The first list of a kind is pinned, with all its pages. changed reports whether there is
+// something to save.
+func (p *Pins) Look(l List) (held []string, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := name{extension, tool.Name}
-	e, known := p.tools[extension][tool.Name]
-	switch {
-	case !known:
-		p.setLocked(n, entry{Pinned: now, Since: time.Now().UTC().Truncate(time.Second)})
-		return true, ""
-	case e.Pinned.equal(now):
-		if e.Held != nil { // the tool has returned to its pinned descriptor
-			e.Held, e.HeldFrom = nil, time.Time{}
-			p.setLocked(n, e)
+	g, before := group{l.Extension, l.Kind}, len(p.dirty[group{l.Extension, l.Kind}])
+	_, known := p.seen[g]
+	first := !known || l.Cursor != "" && p.open[g] == l.Cursor
+	if !known {
+		p.seen.see(g)
+		p.noteLocked(g, "")
+	}
+	twice := make(map[string]bool) // names whose other item is held
+	for _, item := range l.Items {
+		if !twice[item.Name] && !p.lookLocked(g, item, first) {
+			held, twice[item.Name] = append(held, item.Name), true
 		}
-		return true, ""
-	case e.Held == nil || !e.Held.equal(now):
-		e.Held, e.HeldFrom = &now, time.Now().UTC().Truncate(time.Second)
-		p.setLocked(n, e)
 	}
-	return false, e.Pinned.diff(now)
+	if first {
+		delete(p.open, g)
+		if l.Next != "" {
+			p.open[g] = l.Next
+		}
+	}
+	if l.Whole {
+		p.forgetLocked(g, l.Items)
+	}
+	return held, len(p.dirty[g]) > before
 }
 
-// Held reports whether a change of the tool needs an approval.
-func (p *Pins) Held(extension, tool string) bool {
+// lookLocked reports whether an item is as it was pinned.
+func (p *Pins) lookLocked(g group, now Item, first bool) bool {
+	e, known := p.seen[g][now.Name]
+	switch {
+	case !known && len(p.seen[g]) >= maxItems:
+		return false
+	case !known && first:
+		p.setLocked(g, now.Name, entry{Pinned: now.said, Since: today()})
+		return true
+	case known && e.Pinned.equal(now.said):
+		if e.Held != nil { // it has returned to its pinned descriptor
+			e.Held, e.HeldFrom = nil, time.Time{}
+			p.setLocked(g, now.Name, e)
+		}
+		return true
+	case e.Held == nil || !e.Held.equal(now.said):
+		e.Held, e.HeldFrom = now.said, today()
+		p.setLocked(g, now.Name, e)
+	}
+	return false
+}
+
+// forgetLocked removes the entries of items that were never approved and are gone.
+func (p *Pins) forgetLocked(g group, present []Item) {
+	has := make(map[string]bool, len(present))
+	for _, item := range present {
+		has[item.Name] = true
+	}
+	for name, e := range p.seen[g] {
+		if e.Pinned == nil && !has[name] {
+			delete(p.seen[g], name)
+			p.noteLocked(g, name)
+		}
+	}
+}
+
+// Held reports whether a change of an item needs an approval.
+func (p *Pins) Held(extension string, kind Kind, name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.tools[extension][tool].Held != nil
+	return p.seen[group{extension, kind}][name].Held != nil
 }
 
-func (p *Pins) setLocked(n name, e entry) {
-	p.tools.set(n, e)
-	p.dirty[n] = true
+func (p *Pins) setLocked(g group, name string, e entry) {
+	p.seen.see(g)
+	p.seen[g][name] = e
+	p.noteLocked(g, name)
 }
 
-func (t table) set(n name, e entry) {
-	if t[n.extension] == nil {
-		t[n.extension] = make(map[string]entry)
+func (p *Pins) noteLocked(g group, name string) {
+	if p.dirty[g] == nil {
+		p.dirty[g] = make(dirtyPart)
 	}
-	t[n.extension][n.tool] = e
+	p.dirty[g][name] = true
 }
 
-// ErrNothingHeld is the error of Approve for a tool that has nothing to approve.
-var ErrNothingHeld = errors.New("no change of it waits for approval")
+// see makes the group one that was seen.
+func (t table) see(g group) {
+	if t[g] == nil {
+		t[g] = make(map[string]entry)
+	}
+}
 
-// Approve pins the present descriptor of the tool and saves it. by names the person.
-func (p *Pins) Approve(extension, tool, by string) error {
+func today() time.Time { return time.Now().UTC().Truncate(time.Second) }
+
+// The errors of Approve.
+var (
+	ErrNothingHeld = errors.New("no change of it waits for approval")
+	ErrOther       = errors.New("it has changed again since it was shown")
+)
+
+// Approve pins the present descriptor of an item and saves it, if it is the one with that
+// digest. by names the person.
+func (p *Pins) Approve(extension string, kind Kind, name, digest, by string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	e, known := p.tools[extension][tool]
+	g := group{extension, kind}
+	e, known := p.seen[g][name]
 	switch {
 	case !known:
-		return fmt.Errorf("no tool %s of %s is pinned: %w", tool, extension, ErrNothingHeld)
+		return fmt.Errorf("no %s %s of %s is pinned: %w", kind, name, extension, ErrNothingHeld)
 	case e.Held == nil:
-		return fmt.Errorf("the tool %s of %s has not changed: %w", tool, extension, ErrNothingHeld)
+		return fmt.Errorf("the %s %s of %s has not changed: %w", kind, name, extension, ErrNothingHeld)
+	case e.Held.hash() != digest:
+		return fmt.Errorf("the %s %s of %s: %w", kind, name, extension, ErrOther)
 	}
-	p.setLocked(name{extension, tool}, entry{Pinned: *e.Held, Since: time.Now().UTC().Truncate(time.Second), Approved: by})
+	p.setLocked(g, name, entry{Pinned: e.Held, Since: today(), Approved: by})
 	return p.saveLocked()
 }
 
-// List returns all pins, sorted by extension and tool.
+// List returns all pins, sorted by extension, kind and name.
 func (p *Pins) List() []Pin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []Pin
-	for extension, tools := range p.tools {
-		for tool, e := range tools {
-			pin := Pin{Extension: extension, Tool: tool, Since: e.Since, ApprovedBy: e.Approved, Held: e.Held != nil, HeldSince: e.HeldFrom}
-			if pin.Held {
-				pin.Diff = e.Pinned.diff(*e.Held)
-			}
-			list = append(list, pin)
+	for g, names := range p.seen {
+		for name, e := range names {
+			list = append(list, e.pin(g, name))
 		}
 	}
+	return sorted(list)
+}
+
+// HeldOf returns what is held of an extension, sorted by kind and name.
+func (p *Pins) HeldOf(extension string) (list []Pin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, kind := range Kinds() {
+		g := group{extension, kind}
+		for name, e := range p.seen[g] {
+			if e.Held != nil {
+				list = append(list, e.pin(g, name))
+			}
+		}
+	}
+	return sorted(list)
+}
+
+func (e *entry) pin(g group, name string) Pin {
+	pin := Pin{Extension: g.extension, Kind: g.kind, Name: name, Label: Label(g.kind, name), Since: e.Since, ApprovedBy: e.Approved, Held: e.Held != nil, HeldSince: e.HeldFrom}
+	if pin.Held {
+		pin.New, pin.Diff, pin.Digest = e.Pinned == nil, e.Pinned.diff(e.Held), e.Held.hash()
+	}
+	return pin
+}
+
+func sorted(list []Pin) []Pin {
+	order := Kinds()
 	slices.SortFunc(list, func(a, b Pin) int {
-		return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Tool, b.Tool))
+		return cmp.Or(cmp.Compare(a.Extension, b.Extension), cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Name, b.Name))
 	})
 	return list
 }
@@ -150,18 +262,29 @@ func (p *Pins) Save() error {
 }
 
 func (p *Pins) saveLocked() error {
-	tools, err := load(p.path)
+	seen, err := load(p.path)
 	if err != nil {
 		return err
 	}
-	for n := range maps.Keys(p.dirty) {
-		tools.set(n, p.tools[n.extension][n.tool])
+	for g, names := range p.dirty {
+		seen.see(g)
+		for name := range names {
+			if e, ok := p.seen[g][name]; ok {
+				seen[g][name] = e
+			} else {
+				delete(seen[g], name)
+			}
+		}
 	}
 	if len(p.dirty) > 0 {
-		if err := store(p.path, tools); err != nil {
+		file, err := below.File(p.within, p.path)
+		if err != nil {
+			return fmt.Errorf("pins: %w", err)
+		}
+		if err := store(file, seen); err != nil {
 			return err
 		}
 	}
-	p.tools, p.dirty = tools, make(map[name]bool)
+	p.seen, p.dirty = seen, make(map[group]dirtyPart)
 	return nil
 }

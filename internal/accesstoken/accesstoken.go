@@ -37,13 +37,14 @@ type Verifier struct {
 	Audience string // required member of aud
 	KeysURL  string // URL of the issuer's JSON Web Key Set; default: jwks_uri of its metadata (RFC 8414, OpenID Connect Discovery)
 
-	Client *http.Client // fetches keys and metadata; default: http.DefaultClient; each fetch ends after 10 s
+	Client *http.Client // fetches keys and metadata, without redirects to another host; default: http.DefaultClient; each fetch ends after 10 s
 
-	mu       sync.Mutex // guards the fields below
-	keys     []jose.JSONWebKey
-	fetched  time.Time     // end of the last fetch, failed ones included
-	failed   error         // of the last fetch
-	fetching chan struct{} // closed at the end of the fetch in progress; nil without one
+	mu        sync.Mutex // guards the fields below
+	keys      []jose.JSONWebKey
+	confirmed time.Time     // the last fetch that brought keys
+	fetched   time.Time     // end of the last fetch, failed ones included
+	failed    error         // of the last fetch
+	fetching  chan struct{} // closed at the end of the fetch in progress; nil without one
 }
 
 // Claims are the contents of a verified token.

@@ -1,20 +1,17 @@
 package accesstoken
 
 import (
-	"cmp"
 	"context"
 	"crypto/rsa"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
 )
 
 // ErrKeys means that the issuer's keys cannot be fetched, so that no token can be
@@ -22,10 +19,13 @@ import (
 var ErrKeys = errors.New("the issuer's keys cannot be fetched")
 
 const (
-	keysFor     = time.Hour        // age at which keys are fetched again
+	keysFor     = time.Hour        // age at which keys are fetched again: what the issuer has withdrawn is accepted so long at most, while it answers
+	keysAtMost  = 24 * time.Hour   // age at which keys count no more, whether the issuer answers or not
+	keysRetry   = 5 * time.Minute  // time after a failed fetch in which known keys count without another one: it keeps a caller waiting
 	keysAgain   = 10 * time.Second // least time between two fetches, whatever keys tokens name
 	fetchLimit  = 10 * time.Second // of one fetch, metadata included
 	maxDocument = 1 << 20          // bytes of a key set, and of metadata
+	maxKeys     = 100              // of a key set; a token without kid is compared with all
 	minRSABits  = 2048             // RFC 7518, section 3.3
 )
 
@@ -40,9 +40,12 @@ func fits(k jose.JSONWebKey, h *jose.Header) bool {
 func (v *Verifier) keysFor(ctx context.Context, h *jose.Header, now time.Time) ([]jose.JSONWebKey, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if now.Sub(v.confirmed) > keysAtMost {
+		v.keys = nil
+	}
 	age := now.Sub(v.fetched)
 	known := slices.ContainsFunc(v.keys, func(k jose.JSONWebKey) bool { return fits(k, h) })
-	if v.fetched.IsZero() || age > keysFor || !known && age > keysAgain {
+	if v.fetched.IsZero() || age > keysFor || v.failed != nil && age > keysRetry || !known && age > keysAgain {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 		}
@@ -72,7 +75,7 @@ func (v *Verifier) refreshLocked(ctx context.Context, now time.Time) {
 	v.mu.Lock()
 	v.fetched, v.failed = now, err
 	if err == nil {
-		v.keys = keys
+		v.keys, v.confirmed = keys, now
 	}
 	close(v.fetching)
 	v.fetching = nil
@@ -115,8 +118,11 @@ func (v *Verifier) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 			keys = append(keys, k)
 		}
 	}
-	if len(keys) == 0 {
+	switch {
+	case len(keys) == 0:
 		return nil, fmt.Errorf("%s holds no key that can be used", at)
+	case len(keys) > maxKeys:
+		return nil, fmt.Errorf("%s holds %d keys, more than %d", at, len(keys), maxKeys)
 	}
 	return keys, nil
 }
@@ -158,31 +164,4 @@ func (v *Verifier) discover(ctx context.Context) (string, error) {
 		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
-}
-
-func (v *Verifier) get(ctx context.Context, at string, into any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return err
-	}
-	client := cmp.Or(v.Client, http.DefaultClient)
-	resp, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", at, resp.Status)
-	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
-	if err != nil {
-		return err
-	}
-	if len(data) > maxDocument {
-		return fmt.Errorf("%s is longer than %d bytes", at, maxDocument)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s: %w", at, err)
-	}
-	return nil
 }

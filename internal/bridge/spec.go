@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/envfile"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
@@ -31,7 +32,8 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		StateDir: filepath.Join(env.StateDir, ".destinations", url.PathEscape(name)),
 		Logger:   env.Log.With("extension", name), Containment: env.Containment, Roots: d.Roots, NewPrivileges: d.NewPrivileges,
 	}
-	secret, err := readSecrets(env, name, d.SecretsFile)
+	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
+	secret, err := readSecrets(env, owners, name, d.SecretsFile)
 	if err != nil {
 		return s, report, nil, err
 	}
@@ -48,6 +50,9 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 	stated := make(map[string]string)
 	maps.Copy(stated, secret)
 	maps.Copy(stated, s.Manifest.Transport.Env)
+	if refused := owners.Command(s.Dir, s.Manifest.Transport.CommandLine()); refused != nil {
+		return s, report, nil, refused
+	}
 	s.Env, report = env.Child(cfg, &s, stated)
 	return s, report, slices.Collect(maps.Values(secret)), nil
 }
@@ -72,12 +77,15 @@ func options(cfg *config.Config, d config.Destination) manifest.Runtime {
 }
 
 // readSecrets returns the variables of a secrets_file for the destination name.
-func readSecrets(env *unit.Env, name, path string) (map[string]string, error) {
+func readSecrets(env *unit.Env, owners ownership.Rule, name, path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
 	}
 	path, err := process.Expand(path, process.Lookup(env.Environ))
 	var vars map[string]string
+	if refused := owners.Named(path); err == nil && refused != nil {
+		err = refused
+	}
 	if err == nil {
 		vars, err = envfile.Read(path, name)
 	}

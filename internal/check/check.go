@@ -23,6 +23,7 @@ import (
 // Options configure Run.
 type Options struct {
 	Expected *Expected // probes that are expected to fail; nil: none
+	Sandbox  bool      // also look what the sandbox of the extension refuses
 }
 
 // Run probes the extension with status x of h. The error is that of an invalid check.json,
@@ -35,7 +36,7 @@ func Run(ctx context.Context, h *exthost.Host, x status.Extension, o Options) ([
 	defer s.close()
 	var results []Result
 	for _, p := range probes {
-		if !slices.Contains(strings.Fields(p.protocols), s.protocol) {
+		if !slices.Contains(strings.Fields(p.protocols), s.protocol) || p.name == probeOfSandbox && !o.Sandbox {
 			continue
 		}
 		began := time.Now()

@@ -34,7 +34,7 @@ func (s *subject) orphans(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	reaped, err := process.Launch(process.Spec{Path: argv[0], NewPrivileges: s.spec.NewPrivileges}, cmd.Start)
+	reaped, err := process.Launch(process.Spec{Path: argv[0], NewPrivileges: s.spec.NewPrivileges, Sandbox: s.spec.Sandbox}, cmd.Start)
 	if err != nil {
 		return nil, err
 	}

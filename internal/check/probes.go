@@ -20,10 +20,14 @@ const (
 	execOnly = "exec"
 )
 
+// probeOfSandbox is the name of the probe that only [Options].Sandbox asks for.
+const probeOfSandbox = "sandbox"
+
 // probes in order of execution: those that others depend on come first, those that end the
 // process last.
 var probes = []probe{
 	{"manifest", "the manifest is read without complaint", all, probeManifest},
+	{probeOfSandbox, "its sandbox has what it needs", all, probeSandbox}, // before start: one that does not start cannot be asked
 	{"start", "the host starts it", all, probeStart},
 	{"offer", "what it offers is what the manifest declares, and all of it can be used", all, probeOffer},
 	{"names", "tool names are taken as they are", all, probeNames},

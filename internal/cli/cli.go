@@ -3,7 +3,8 @@
 //
 // Rules of the whole program: stdout is data, stderr is for people. Data commands take
 // -o table, json, yaml or name. An error states the fault, the reason and the next
-// command. The program asks no questions. Text that extensions and their authors wrote
+// command. The program asks a question on a terminal alone: which programs of a directory
+// may run. Text that extensions and their authors wrote
 // is shown with its control characters escaped.
 package cli
 
@@ -26,23 +27,25 @@ import (
 	"github.com/exthost/exthost/internal/cli/govern"
 	"github.com/exthost/exthost/internal/cli/inspect"
 	"github.com/exthost/exthost/internal/cli/operate"
+	"github.com/exthost/exthost/internal/cli/packages"
 	"github.com/exthost/exthost/internal/cli/serve"
+	"github.com/exthost/exthost/internal/cli/trust"
 )
 
 // Run runs the program and returns its exit code.
 func Run(args []string, stdin, stdout, stderr *os.File) int {
 	defer survivePipes()()
-	c := &console.Console{In: stdin, Out: stdout, Err: stderr}
-	defer c.Close()
 	var onHangup hangup
 	ctx, stop := onHangup.interruptible(context.Background(), stderr)
 	defer stop()
-	cmd := root(c, &onHangup)
-	cmd.SetArgs(args)
-	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
-		console.PlainFlags(cmd)
+	c, err := execute(ctx, args, &console.Console{In: stdin, Out: stdout, Err: stderr}, &onHangup)
+	defer func() { c.Close() }()
+	if again, wrong := trust.Again(ctx, c, err); wrong != nil {
+		err = wrong
+	} else if again {
+		c.Close()
+		c, err = execute(ctx, args, &console.Console{In: stdin, Out: stdout, Err: stderr}, &onHangup)
 	}
-	err := cmd.ExecuteContext(ctx)
 	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return console.ExitOK // a reader that closes the pipe, such as head, needs no more
 	}
@@ -52,6 +55,16 @@ func Run(args []string, stdin, stdout, stderr *os.File) int {
 	return console.ExitCode(err)
 }
 
+// execute runs one command with c.
+func execute(ctx context.Context, args []string, c *console.Console, onHangup *hangup) (*console.Console, error) {
+	cmd := root(c, onHangup)
+	cmd.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		console.PlainFlags(cmd)
+	}
+	return c, cmd.ExecuteContext(ctx)
+}
+
 func root(c *console.Console, onHangup *hangup) *cobra.Command {
 	cmd := console.Group("exthost", "Run extensions for LLM agent loops")
 	for _, g := range []struct {
@@ -59,8 +72,9 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		commands []*cobra.Command
 	}{
 		{"Serve and call tools:", []*cobra.Command{serve.Command(c, onHangup.set), inspect.List(c), inspect.Info(c), inspect.Tools(c), inspect.Call(c)}},
+		{"Add packages:", []*cobra.Command{packages.Add(c), packages.Outdated(c), packages.Upgrade(c), packages.Remove(c)}},
 		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
-			operate.Enable(c), operate.Disable(c), operate.Allow(c)}},
+			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c)}},
 		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
 		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), author.Import(c)}},
 		{"Check and configure:", []*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},

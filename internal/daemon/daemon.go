@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/exthost/exthost/internal/peer"
 )
 
 // Info is the content of the lock file: data about the running host.
@@ -346,11 +348,12 @@ func (g *userListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peer(conn, g.uid)
-		if err == nil && uid == g.uid {
+		other, err := peer.Unix(conn)
+		other.Close()
+		if err == nil && other.UID == g.uid {
 			return conn, nil
 		}
-		g.log.Warn("another user was kept from the socket of the host", "uid", uid, "error", err)
+		g.log.Warn("another user was kept from the socket of the host", "uid", other.UID, "error", err)
 		_ = conn.Close()
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/exthost/exthost/internal/peer"
 )
 
 // ErrNotRunning is the error of Find if no host answers for a state directory.
@@ -120,9 +122,10 @@ func dial(ctx context.Context, path string, uid int) (*net.UnixConn, error) {
 		return nil, err
 	}
 	unix := conn.(*net.UnixConn)
-	owner, err := peer(unix, uid)
-	if err == nil && owner != uid {
-		err = fmt.Errorf("%s: the socket belongs to another user, uid %d", path, owner)
+	owner, err := peer.Unix(unix)
+	owner.Close()
+	if err == nil && owner.UID != uid {
+		err = fmt.Errorf("%s: the socket belongs to another user, uid %d", path, owner.UID)
 	}
 	if err != nil {
 		return nil, errors.Join(err, unix.Close())

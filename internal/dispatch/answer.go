@@ -3,10 +3,8 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/exthost/exthost/governance/results"
-	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
@@ -29,17 +27,6 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 			one.Params = params
 			return aggregate.Aggregate(ctx, &one)
 		}
-	}
-}
-
-// Visible takes the tools that the caller may not see out of a destination's list.
-func Visible(next Deliver) Deliver {
-	return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
-		result, err := next(ctx, c, params)
-		if d, ok := c.Target.(*bridge.Destination); ok && err == nil && c.Request.Method == protocol.MethodToolsList {
-			result = c.visibleTools(d, result)
-		}
-		return result, err
 	}
 }
 
@@ -76,21 +63,4 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 // these tools whoever asks.
 func showsPages(s *protocol.Session) bool {
 	return s == nil || s.Version == "" || rawjson.Get(rawjson.Get(s.Capabilities, "extensions"), protocol.ExtensionUI) != nil
-}
-
-// visibleTools takes the tools that the caller may not see out of the list of d.
-func (c *Call) visibleTools(d *bridge.Destination, result json.RawMessage) json.RawMessage {
-	var list []json.RawMessage
-	if err := json.Unmarshal(rawjson.Get(result, "tools"), &list); err != nil {
-		return result
-	}
-	p := c.Snapshot.Policies
-	seen := slices.DeleteFunc(slices.Clone(list), func(tool json.RawMessage) bool {
-		name, _ := rawjson.Text(rawjson.Get(tool, "name"))
-		return !p.Pipeline.Visible(c.Exchange.Caller, c.Exchange.Extension, d.ToolName(name)) || p.Withholds(d.ID(), tool)
-	})
-	if len(seen) == len(list) {
-		return result
-	}
-	return rawjson.Set(result, "tools", rawjson.AppendList(nil, seen))
 }

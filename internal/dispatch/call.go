@@ -83,6 +83,9 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 	case t != nil && bridged:
 		c.Exchange.Tool = destination.ToolName(t.name)
 		c.Exchange.Request = t.params(t.name)
+		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, c.Exchange.Request); err != nil {
+			return nil, err
+		}
 	case t != nil:
 		return c, c.routeTool()
 	case r.Method == protocol.MethodToolsList && !bridged:
@@ -92,6 +95,11 @@ func (d *Dispatcher) route(r *protocol.Call, t *toolCall) (_ *Call, err error) {
 	}
 	if c.Exchange.Tool == "" {
 		c.Exchange.Tool = d.o.Aggregator.ToolOf(r)
+	}
+	if r.Extension != "" && t == nil {
+		if err := c.Snapshot.Policies.HoldsHidden(r.Extension, r.Method, r.Params); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -118,7 +126,7 @@ func (c *Call) routeTool() error {
 	c.Exchange.Extension, c.Exchange.Tool = c.entry.Extension, c.entry.Name
 	c.params = c.parsed.params(c.entry.Tool)
 	c.Exchange.Request = c.params
-	return nil
+	return c.Snapshot.Policies.HoldsHidden(c.entry.Extension, c.Request.Method, c.params)
 }
 
 // UnknownExtension says that there is no such extension, and which of the known ids was

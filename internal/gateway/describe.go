@@ -44,6 +44,10 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	}
 	defer release(nil)
 	hs := i.Handshake()
+	withheld, changed := c.Snapshot.Policies.WithholdsIntroduction(s.Extension, hs, i.Legacy)
+	if changed {
+		g.o.Changed()
+	}
 	capabilities := hs.Capabilities
 	if capabilities == nil {
 		capabilities = emptyObject
@@ -53,10 +57,10 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
 	}
 	said := rawjson.Set(emptyObject, "capabilities", capabilities)
-	if hs.ServerInfo != nil {
+	if hs.ServerInfo != nil && !withheld {
 		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
 	}
-	if hs.Instructions != "" {
+	if hs.Instructions != "" && !withheld {
 		said = rawjson.Set(said, "instructions", rawjson.Quote(hs.Instructions))
 	}
 	return govern(ctx, c, said)

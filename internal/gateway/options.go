@@ -29,5 +29,6 @@ type Options struct {
 	Hooks     *dispatch.HookEvents
 	Beside    *inflight.Gate  // that work beside calls is inside
 	Closing   context.Context // ends when the host begins to close
+	Changed   func()          // called when the pins of what extensions say have changed
 	Log       *slog.Logger
 }

@@ -82,35 +82,6 @@ func (k *Known) Last() *Offer {
 // across restarts of the host.
 func (k *Known) Changes() []tools.Change { return k.Last().changes() }
 
-// Accept accepts a tool as it is now, or with tool "" all tools, and reports whether that is a
-// change. The error says why that could not be stored, and leaves it accepted for this
-// process.
-func (k *Known) Accept(tool string) (changed bool, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.last == nil || k.last.Accepted == nil {
-		return false, nil
-	}
-	now, other := *k.last, func(t protocol.Tool) bool { return tool != "" && t.Name != tool }
-	before := slices.DeleteFunc(slices.Clone(k.last.Accepted), other)
-	after := slices.DeleteFunc(slices.Clone(k.last.Handshake.Tools), other)
-	if len(tools.Diff(before, after)) == 0 { // not of all tools, since a Diff ends after some changes
-		return false, nil
-	}
-	now.Accepted = []protocol.Tool{} // not nil
-	for _, t := range k.last.Accepted {
-		if other(t) {
-			now.Accepted = append(now.Accepted, t)
-		}
-	}
-	now.Accepted = append(now.Accepted, after...)
-	if len(now.changes()) == 0 {
-		now.Accepted = nil
-	}
-	k.last = &now
-	return true, k.cache.Store(k.id, k.last)
-}
-
 // sameButTools reports whether two offers agree on everything, apart from tools, that
 // a host says about an extension without running it.
 func (o *Offer) sameButTools(now *Offer) bool {

@@ -26,6 +26,8 @@ var peerFiles = []string{
 	"venv/bin/mcp",
 	"venv/bin/python3",
 	"venv2/bin/python3",
+	"venv3/bin/mcp-server-git",
+	"venv3/bin/mcp-server-time",
 }
 
 // needPeers skips the test if the peers are not installed.

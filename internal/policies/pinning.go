@@ -4,79 +4,167 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/status"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/tools"
 )
 
-// pinning is a policy that pins the descriptors of tools.
+// pinning is a policy that pins what extensions say of themselves.
 type pinning struct {
 	*builtin.Pin
 	name   string
-	shadow bool // reports changed tools and withholds none
+	shadow bool // reports changes and withholds nothing
 }
 
 // PinsToolsOf reports whether a policy pins the tools of an extension.
-func (set *Set) PinsToolsOf(extension string) bool {
-	return slices.ContainsFunc(set.pinning, func(p pinning) bool { return p.Guards(extension) })
+func (set *Set) PinsToolsOf(extension string) bool { return set.pins(extension, pins.Tool) }
+
+func (set *Set) pins(extension string, kind pins.Kind) bool {
+	return slices.ContainsFunc(set.pinning, func(p pinning) bool { return p.Guards(extension, kind) })
 }
 
-// Pin pins the tools of an extension that are new, and withholds those that have changed
-// at once. The next snapshot leaves these out of lists.
-func (set *Set) Pin(extension string, offered []protocol.Tool) {
+// Pin pins what a handshake of an extension says, when it is the first, and withholds at once
+// what has changed or is new later. The next snapshot leaves that out of lists.
+func (set *Set) Pin(extension string, hs *runtime.Handshake, legacy bool) {
+	if len(set.pinning) == 0 { // which descriptors need not be read for
+		return
+	}
+	set.WithholdsIntroduction(extension, hs, legacy)
+	if legacy { // its tools are pinned with those of the other handshake
+		return
+	}
+	set.look(pins.List{Extension: extension, Kind: pins.Tool, Items: toolItems(hs.Tools), Whole: true})
+}
+
+func introduction(hs *runtime.Handshake, legacy bool) pins.Item {
+	name := ""
+	if legacy {
+		name = "for older clients"
+	}
+	return pins.NewIntroduction(name, hs.Instructions, hs.ServerInfo)
+}
+
+// look compares a list with the pins of all policies that guard it, and returns the names of
+// those that are withheld. changed reports whether there is something to save.
+func (set *Set) look(l pins.List) (withheld []string, changed bool) {
 	for _, p := range set.pinning {
-		p.changed(extension, offered)
+		if !p.Guards(l.Extension, l.Kind) {
+			continue
+		}
+		held, more := p.Pins().Look(l)
+		if changed = changed || more; !p.shadow {
+			withheld = append(withheld, held...)
+		}
 	}
+	return withheld, changed
 }
 
-// Withholds reports whether a policy withholds a tool that a destination lists.
-func (set *Set) Withholds(destination string, descriptor json.RawMessage) bool {
-	if !set.PinsToolsOf(destination) {
-		return false
+// WithholdsIntroduction reports whether clients are not told what a handshake says.
+func (set *Set) WithholdsIntroduction(extension string, hs *runtime.Handshake, legacy bool) (withheld, changed bool) {
+	if len(set.pinning) == 0 {
+		return false, false
 	}
-	t, err := tools.ParseDescriptor(descriptor)
+	if hs.Protocol != manifest.ProtocolMCP { // others say nothing of themselves to clients
+		return false, false
+	}
+	names, changed := set.look(pins.List{Extension: extension, Kind: pins.Introduction, Items: []pins.Item{introduction(hs, legacy)}})
+	return len(names) > 0, changed
+}
+
+// toolItems returns the items of tools. The catalog reports those that cannot be read.
+func toolItems(offered []protocol.Tool) (items []pins.Item) {
+	for _, t := range offered {
+		if parsed, err := tools.ParseDescriptor(t.Raw); err == nil {
+			items = append(items, pins.NewTool(parsed))
+		}
+	}
+	return items
+}
+
+// Page is one answer to a request for a list.
+type Page struct {
+	Extension    string
+	Kind         pins.Kind
+	Cursor, Next string
+	Items        []json.RawMessage
+}
+
+// Show returns the items of the page that are not withheld: by a policy, or for their hidden
+// text. changed reports whether the status or the pins have changed.
+func (set *Set) Show(page Page) (shown []json.RawMessage, changed bool) {
+	l := pins.List{Extension: page.Extension, Kind: page.Kind, Cursor: page.Cursor, Next: page.Next}
+	withheld := make(map[string]bool)
+	for _, raw := range page.Items {
+		item := listedItem(page.Kind, raw)
+		l.Items = append(l.Items, item)
+		ok, other := set.hidden.Check(page.Extension, item.Kind, item.Name, raw)
+		withheld[item.Name], changed = withheld[item.Name] || !ok, changed || other
+	}
+	names, other := set.look(l)
+	for _, name := range names {
+		withheld[name] = true
+	}
+	for i, raw := range page.Items {
+		if !withheld[l.Items[i].Name] {
+			shown = append(shown, raw)
+		}
+	}
+	return shown, changed || other
+}
+
+func listedItem(kind pins.Kind, raw json.RawMessage) pins.Item {
+	if kind != pins.Tool {
+		return pins.NewListed(kind, raw)
+	}
+	t, err := tools.ParseDescriptor(raw)
 	if err != nil { // its clients may read it all the same
-		t = protocol.Tool{InputSchema: descriptor}
-		t.Name, _ = rawjson.Text(rawjson.Get(descriptor, "name"))
+		t = protocol.Tool{InputSchema: raw}
+		t.Name, _ = rawjson.Text(rawjson.Get(raw, "name"))
 	}
-	return slices.ContainsFunc(set.pinning, func(p pinning) bool {
-		if !p.Guards(destination) {
-			return false
-		}
-		ok, _ := p.Pins().Check(destination, t)
-		return !ok && !p.shadow
-	})
+	return pins.NewTool(t)
 }
 
-// Withheld returns the names of the tools of u to be left out of lists, and what to
-// report about them.
+// Withheld returns the names of the tools of an extension to be left out of lists, and what to
+// report about it.
 func (set *Set) Withheld(u *unit.Unit, offered []protocol.Tool) (names []string, diags []protocol.Diagnostic) {
-	for _, p := range set.pinning {
-		withheld, found := p.withhold(u, p.changed(u.ID(), offered))
-		names, diags = append(names, withheld...), append(diags, found...)
+	if len(offered) > 0 && len(set.pinning) > 0 {
+		names, _ = set.look(pins.List{Extension: u.ID(), Kind: pins.Tool, Items: toolItems(offered)})
 	}
-	return names, diags
+	names = append(names, set.hides(u, offered)...)
+	present := make(map[string]bool, len(offered))
+	for _, t := range offered {
+		present[t.Name] = true
+	}
+	return names, set.held(u, func(p pins.Pin) bool { return p.Kind != pins.Tool || present[p.Name] })
 }
 
-// WithheldBefore returns what to report about the tools of a destination that had changed
-// when they were last seen. A destination lists its tools itself.
-func (set *Set) WithheldBefore(u *unit.Unit) (diags []protocol.Diagnostic) {
+// WithheldBefore returns what to report about a destination, which lists its tools itself.
+func (set *Set) WithheldBefore(u *unit.Unit) []protocol.Diagnostic {
+	return set.held(u, func(pins.Pin) bool { return true })
+}
+
+// held returns what to report about the items of u that are held and that about selects.
+func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.Diagnostic) {
 	for _, p := range set.pinning {
-		var changed []string
-		for _, pin := range p.Pins().List() {
-			if pin.Held && pin.Extension == u.ID() {
-				changed = append(changed, pin.Tool)
-			}
+		list := slices.DeleteFunc(p.Pins().HeldOf(u.ID()), func(one pins.Pin) bool { return !p.Guards(one.Extension, one.Kind) || !about(one) })
+		if len(list) == 0 {
+			continue
 		}
-		_, found := p.withhold(u, changed)
-		diags = append(diags, found...)
+		text := fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, pins.Names(list))
+		if p.shadow {
+			text = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, pins.Names(list))
+		}
+		diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
+			Message: text, Hint: "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass"})
 	}
-	return diags
+	hidden := slices.DeleteFunc(set.hidden.List(), func(p pins.Pin) bool { return p.Extension != u.ID() || !about(p) })
+	return append(diags, set.hiddenText(u, hidden)...)
 }
 
 // SavePins writes the pins, or reports why that failed.
@@ -88,82 +176,4 @@ func (set *Set) SavePins() (diags []protocol.Diagnostic) {
 		}
 	}
 	return diags
-}
-
-// changed pins those tools of an extension that are new, and returns the names of those
-// that have changed.
-func (p pinning) changed(extension string, offered []protocol.Tool) (names []string) {
-	if !p.Guards(extension) {
-		return nil
-	}
-	for _, t := range offered {
-		parsed, err := tools.ParseDescriptor(t.Raw)
-		if err != nil {
-			continue // the catalog reports it
-		}
-		if ok, _ := p.Pins().Check(extension, parsed); !ok {
-			names = append(names, t.Name)
-		}
-	}
-	return names
-}
-
-// withhold returns the names of the changed tools of u that are left out of lists, and
-// what to report about them.
-func (p pinning) withhold(u *unit.Unit, changed []string) (names []string, diags []protocol.Diagnostic) {
-	if len(changed) == 0 {
-		return nil, nil
-	}
-	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
-		Message: fmt.Sprintf("changed since policy %s pinned them, and held back: %s", p.name, strings.Join(changed, ", ")),
-		Hint:    "exthost policy pins shows the changes, exthost tools accept " + u.ID() + " lets them pass"}
-	if p.shadow {
-		d.Message = fmt.Sprintf("changed since policy %s pinned them, which would hold them back if it were not in shadow mode: %s", p.name, strings.Join(changed, ", "))
-		changed = nil
-	}
-	return changed, append(diags, d)
-}
-
-// Pins returns the tools that policies have pinned, by policy, extension and tool.
-func (set *Set) Pins() (list []status.Pin) {
-	for _, p := range set.pinning {
-		for _, pin := range p.Pins().List() {
-			list = append(list, status.Pin{Policy: p.name, Pin: pin})
-		}
-	}
-	return list
-}
-
-// ApprovePin pins a tool of an extension as it is now, or with tool "" all its tools that
-// are withheld. by names the approver. Nothing to approve is a tool_not_found error.
-func (s *State) ApprovePin(set *Set, extension, tool, by string) error {
-	approved := 0
-	for _, p := range set.pinning {
-		for _, pin := range p.Pins().List() {
-			if !pin.Held || pin.Extension != extension || tool != "" && pin.Tool != tool {
-				continue
-			}
-			if err := p.Pins().Approve(extension, pin.Tool, by); err != nil {
-				return err
-			}
-			approved++
-			s.env.Log.Info("a changed tool was approved", "extension", extension, "tool", pin.Tool, "by", by)
-		}
-	}
-	if approved == 0 {
-		return set.nothingWithheld(extension, tool)
-	}
-	return nil
-}
-
-// nothingWithheld says why there is nothing to accept.
-func (set *Set) nothingWithheld(extension, tool string) error {
-	known := func(p status.Pin) bool { return p.Extension == extension && (tool == "" || p.Tool == tool) }
-	switch {
-	case tool == "":
-		return protocol.Errorf(protocol.ToolNotFound, "no tool of an extension %q has changed: there is nothing to accept", extension)
-	case len(set.pinning) > 0 && !slices.ContainsFunc(set.Pins(), known):
-		return protocol.Errorf(protocol.ToolNotFound, "no tool %q of %s is pinned; name it as the extension does", tool, extension)
-	}
-	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to accept", tool, extension)
 }

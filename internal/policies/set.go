@@ -10,6 +10,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -21,6 +22,7 @@ type Set struct {
 	Processes []*Process // of those members that have one
 	Pipeline  *governance.Pipeline
 	pinning   []pinning
+	hidden    *pins.Hidden
 	disabled  []governance.Spec
 }
 
@@ -38,7 +40,7 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
 	}
-	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers())}
+	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers()), hidden: s.hidden}
 	for _, m := range set.Members {
 		switch p := m.Policy.(type) {
 		case *Process:

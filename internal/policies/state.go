@@ -16,7 +16,9 @@ import (
 	"github.com/exthost/exthost/governance/approval"
 	"github.com/exthost/exthost/governance/audit"
 	"github.com/exthost/exthost/governance/builtin"
+	"github.com/exthost/exthost/governance/pins"
 	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
@@ -55,6 +57,7 @@ type State struct {
 	Stats     stats.Policies
 
 	env       *unit.Env
+	hidden    *pins.Hidden // of all extensions and destinations
 	options   Options
 	audit     *audit.Log // nil: none is kept
 	auditPath string
@@ -64,6 +67,10 @@ type State struct {
 // Open opens the audit log that cfg asks for.
 func Open(env *unit.Env, cfg *config.Config, o Options) (*State, error) {
 	s := &State{env: env, options: o, Traces: governance.NewTraces(0)}
+	var err error
+	if s.hidden, err = pins.OpenHidden(filepath.Join(env.StateDir, ".hidden.json")); err != nil {
+		env.Log.Warn("what was accepted cannot be read", "reason", err)
+	}
 	s.Approvals = approval.NewStore(approval.Options{Asked: s.logApprovalRequest})
 	if o.Inspect || cfg.Audit.Path == "" {
 		return s, nil
@@ -81,9 +88,14 @@ const maxAudits = 16
 // on stdio start one host each.
 func (s *State) openAudit(c config.Audit) error {
 	var first error
+	file, err := below.File(c.Within, c.Path)
+	if err != nil {
+		return err
+	}
+	c.Path = file
 	for n := 1; n <= maxAudits; n++ {
 		path := audit.Sibling(c.Path, n)
-		log, err := audit.Open(audit.Options{Path: path, MaxSize: int64(c.MaxSize), Keep: c.Keep, Log: s.env.Log})
+		log, err := audit.Open(audit.Options{Path: path, MaxSize: int64(c.MaxSize), Keep: c.Keep, Anchor: cmp.Or(time.Duration(c.Anchor), -1), Log: s.env.Log})
 		if err == nil {
 			s.audit, s.auditPath = log, path
 			if first != nil {

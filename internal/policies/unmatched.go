@@ -53,6 +53,20 @@ func (set *Set) Unmatched(k Known) (diags []protocol.Diagnostic) {
 	return diags
 }
 
+// Name tells the policies which extensions there are, so that they know whom a pattern of
+// registered names means.
+func (set *Set) Name(extensions []string) {
+	prefixes := make(builtin.Prefixes, len(extensions))
+	for _, id := range extensions {
+		prefixes[id] = tools.Prefix(id)
+	}
+	for _, m := range set.Members {
+		if p, ok := m.Policy.(builtin.Namer); ok {
+			p.Name(prefixes)
+		}
+	}
+}
+
 func selects(p builtin.Pattern, known []string) bool {
 	return slices.ContainsFunc(known, (glob.List{p.Glob}).Match)
 }

@@ -1,8 +1,6 @@
 package process
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,12 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/exthost/exthost/internal/lineage"
 )
 
-// cookieVar is the variable that identifies the descendants of a child. Its value is one
-// mark. If a host runs inside an extension of another host, it is one mark per host,
-// outermost first, separated by blanks.
-const cookieVar = "EXTHOST_COOKIE"
+// cookieVar is the variable that identifies the descendants of a child.
+const cookieVar = lineage.CookieVar
+
+// containments counts those of this process, whose marks differ.
+var containments atomic.Uint64
 
 // Containment contains the children of one host: it marks their environment, kills the
 // descendants of a dead child, and runs a guardian process that kills all descendants
@@ -46,9 +47,7 @@ type Containment struct {
 // [Reenter]; it runs as the guardian from the start of the first child on. "" means no
 // guardian. The caller must call Close when all children have ended.
 func Contain(program string) *Containment {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
-	c := &Containment{program: program, hostMark: hex.EncodeToString(id[:]) + ".",
+	c := &Containment{program: program, hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
 		looks: hostLooks(), closing: make(chan struct{}), children: make(map[int]uint64)}
 	if around := os.Getenv(cookieVar); around != "" {
 		c.outerMarks = around + " "

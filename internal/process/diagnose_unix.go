@@ -4,6 +4,7 @@ package process
 
 import (
 	"bufio"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"io"
@@ -30,7 +31,11 @@ func diagnose(s *Spec, err error) *StartError {
 	case isAny(err, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.ENOMEM, unix.ENOSPC):
 		e.Reason = Resource
 	case isAny(err, unix.ENOENT, unix.ENOTDIR, unix.EACCES, unix.ELOOP, unix.ENAMETOOLONG):
-		if e.Reason, e.Culprit = diagnosePath(s); e.Reason == "" {
+		e.Reason, e.Culprit = diagnosePath(s)
+		switch {
+		case e.Reason == "" && s.Sandbox != nil:
+			e.Reason, e.Culprit = Sandbox, cmp.Or(interpreterOf(s.Path), s.Path)
+		case e.Reason == "":
 			e.Reason = NotExecutable // the file system is mounted noexec
 		}
 	case errors.Is(err, unix.ENOEXEC):

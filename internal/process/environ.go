@@ -49,7 +49,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			delete(vars, key)
 			continue
 		}
-		secret := isSecret(v.name(), v.value()) || accessNames[v.name()]
+		secret := Withholds(v.name(), v.value())
 		pass := !codeInjection.MatchString(v.name()) && !denied[key] &&
 			(asked[key] || !secret && (p.Mode != "allowlist" || harmlessNames.MatchString(v.name())))
 		switch {

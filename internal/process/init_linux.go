@@ -30,6 +30,8 @@ type initReport struct {
 const (
 	stageProc       = "mount a /proc of its own"
 	stagePrivileges = "give up privileges"
+	stageSandbox    = "confine"
+	stageNetwork    = "set up its network"
 	stageStart      = "fork/exec"
 )
 
@@ -51,11 +53,32 @@ func initMain(host *os.File, args []string) {
 		sendReport(host, failureReport(stageProc, err))
 		return
 	}
+	if t.Sandbox.Namespaced() {
+		if err := ownNetwork(host, t.Sandbox); err != nil {
+			sendReport(host, failureReport(stageNetwork, err))
+			return
+		}
+	}
+	if err := dropNamespaceCapabilities(); err != nil {
+		sendReport(host, failureReport(stageProc, err))
+		return
+	}
 	setProcessDefaults(0)
 	Conceal() // its other threads keep their privileges
 	if !t.NewPrivileges {
-		if err := giveUpPrivileges(); err != nil {
+		kept := keptCapabilities
+		if t.Sandbox != nil {
+			kept = confinedCapabilities
+		}
+		if err := giveUpPrivileges(kept); err != nil {
 			sendReport(host, failureReport(stagePrivileges, err))
+			return
+		}
+	}
+	if t.Sandbox != nil {
+		t.Sandbox.OwnProc, t.Sandbox.OwnNet = true, true
+		if err := t.Sandbox.Confine(args[1]); err != nil {
+			sendReport(host, failureReport(stageSandbox, err))
 			return
 		}
 	}
@@ -76,16 +99,17 @@ func initMain(host *os.File, args []string) {
 	sendReport(host, initReport{Status: &status})
 }
 
-// mountProc mounts a /proc for the pid namespace, and then drops the capabilities that an
-// ordinary user has for it. Later mounts outside the namespace still appear inside; mounts
-// inside stay inside.
+// mountProc mounts a /proc for the pid namespace. Later mounts outside the namespace still appear
+// inside; mounts inside stay inside.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return err
-	}
+	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+// dropNamespaceCapabilities drops the capabilities that an ordinary user has in the namespaces.
+func dropNamespaceCapabilities() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ const initStartLimit = 10 * time.Second
 type initConn struct {
 	socket *os.File
 	lines  *bufio.Reader
+	listen net.Listener // of the child's proxy; nil for none
 }
 
 // startIsolated starts argv in a new pid namespace, with program as the init. It returns
@@ -43,7 +45,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	inner.Files = append(slices.Clone(attr.Files), theirs)
 	order, _ := json.Marshal(t) // numbers always encode
 	words := append([]string{initName, string(order)}, argv...)
-	proc, err := startInNamespace(program, words, &inner)
+	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
 	theirs.Close()
 	if err == nil {
 		err = link.awaitStart(ctx, argv[0])
@@ -60,11 +62,14 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 }
 
 // startInNamespace starts a process as the first of a pid namespace, with a mount namespace
-// for its /proc. Without the right to create these it also creates a user namespace, in
+// for its /proc, and with network a network namespace. Without the right to create these it also creates a user namespace, in
 // which user and group keep their numbers.
-func startInNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+func startInNamespace(program string, argv []string, attr *os.ProcAttr, network bool) (*os.Process, error) {
 	sys := *attr.Sys
 	sys.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS
+	if network {
+		sys.Cloneflags |= unix.CLONE_NEWNET
+	}
 	attr.Sys = &sys
 	proc, err := os.StartProcess(program, argv, attr)
 	if !errors.Is(err, unix.EPERM) {
@@ -76,6 +81,9 @@ func startInNamespace(program string, argv []string, attr *os.ProcAttr) (*os.Pro
 	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
 	if uid != 0 {
 		sys.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // within the namespace, to mount /proc; the init drops it
+		if network {
+			sys.AmbientCaps = append(sys.AmbientCaps, unix.CAP_NET_ADMIN) // to bring the loopback interface up
+		}
 	}
 	revealed(func() { proc, err = os.StartProcess(program, argv, attr) })
 	return proc, err
@@ -91,13 +99,22 @@ func newInitConn() (*initConn, *os.File, error) {
 	return &initConn{socket: ours, lines: bufio.NewReader(ours)}, os.NewFile(uintptr(pair[1]), "host"), nil
 }
 
-func (l *initConn) close() error { return l.socket.Close() }
+func (l *initConn) close() error {
+	if l.listen != nil {
+		l.listen.Close()
+	}
+	return l.socket.Close()
+}
 
 // awaitStart waits until the init has started path, and returns the error of the start.
 func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	_ = l.socket.SetReadDeadline(time.Now().Add(initStartLimit))
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.SetReadDeadline(time.Unix(1, 0)) })
-	line, err := l.lines.ReadString('\n')
+	err := l.receiveListener()
+	line := ""
+	if err == nil {
+		line, err = l.lines.ReadString('\n')
+	}
 	if !stop() {
 		return ctx.Err()
 	}
@@ -114,6 +131,8 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 		cause = &os.PathError{Op: r.Stage, Path: path, Err: unix.Errno(r.Errno)}
 	}
 	switch r.Stage {
+	case stageSandbox, stageNetwork:
+		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
 	case stageProc:
 		return &StartError{Reason: Isolation, Path: path, Err: cause}
 	case stagePrivileges:

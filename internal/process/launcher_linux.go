@@ -1,11 +1,14 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/lineage"
 )
 
 // CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
@@ -17,10 +20,12 @@ const CanRestrict = true
 // the end of its parent would get that signal at the end of this thread. A nil launcher is
 // the thread of the caller, with all its privileges.
 type launcher struct {
+	prepare func() error // runs on the thread first; nil: gives up all but keptCapabilities
+
 	mu    sync.Mutex
 	users int // starts that are under way, and children that are not reaped
 	jobs  chan func()
-	state chan error // has the error of giveUpPrivileges, and is closed with the thread's work
+	state chan error // has the error of prepare, and is closed with the thread's work
 }
 
 var restricted launcher
@@ -28,6 +33,19 @@ var restricted launcher
 // launcherOf returns the launcher for s. The caller must call leave after the failed start,
 // or when the child has been reaped.
 func launcherOf(s *Spec) (*launcher, error) {
+	if s.Sandbox != nil && s.NewPrivileges {
+		return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: errPrivilegedSandbox}
+	}
+	if s.Sandbox != nil && !s.Isolate {
+		l := &launcher{prepare: func() error { return errors.Join(giveUpPrivileges(confinedCapabilities), s.Sandbox.Confine(s.Path)) }}
+		if err := l.enter(); err != nil {
+			return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
+		}
+		return l, nil
+	}
+	if s.NewPrivileges {
+		lineage.Unmarked()
+	}
 	if s.NewPrivileges || s.Isolate { // the init of a pid namespace needs privileges until it starts the child
 		return nil, nil
 	}
@@ -58,7 +76,11 @@ func (l *launcher) enter() error {
 	defer l.mu.Unlock()
 	if l.users == 0 {
 		l.jobs, l.state = make(chan func()), make(chan error)
-		go work(l.jobs, l.state)
+		prepare := l.prepare
+		if prepare == nil {
+			prepare = func() error { return giveUpPrivileges(keptCapabilities) }
+		}
+		go work(prepare, l.jobs, l.state)
 		if err := <-l.state; err != nil {
 			return err
 		}
@@ -92,17 +114,17 @@ func (l *launcher) run(f func()) {
 
 // work runs jobs on a thread that ends with it, because the goroutine does not unlock it.
 // The runtime starts no other thread from a locked one.
-func work(jobs <-chan func(), state chan<- error) {
+func work(prepare func() error, jobs <-chan func(), state chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() { // the main thread never ends, and stands for the process
 		defer runtime.UnlockOSThread()
 		moved := make(chan struct{})
-		go func() { defer close(moved); work(jobs, state) }()
+		go func() { defer close(moved); work(prepare, jobs, state) }()
 		<-moved
 		return
 	}
 	defer close(state)
-	err := giveUpPrivileges()
+	err := prepare()
 	if state <- err; err != nil {
 		return
 	}

@@ -1,6 +1,10 @@
 package process
 
-import "time"
+import (
+	"time"
+
+	"github.com/exthost/exthost/internal/sandbox"
+)
 
 // Limits bound one process. Each process that it starts has the same limits for itself.
 // Zero is no limit. A limit is never raised above that of the host.
@@ -15,4 +19,5 @@ type Limits struct {
 type terms struct {
 	Limits        Limits
 	NewPrivileges bool
+	Sandbox       *sandbox.Policy
 }

@@ -27,7 +27,7 @@ func startProcess(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.
 	if l == (Limits{}) {
 		proc, err := os.StartProcess(path, argv, attr)
 		if err == nil {
-			setProcessDefaults(proc.Pid)
+			_ = elsewhere(func() error { setProcessDefaults(proc.Pid); return nil })
 		}
 		return proc, err
 	}
@@ -51,7 +51,15 @@ func startProcess(path string, argv []string, attr *os.ProcAttr, l Limits) (*os.
 		awaitStop(proc.Pid)
 		defer unix.PtraceDetach(proc.Pid) // does nothing after a kill
 	}
-	return proc, limit(proc, l)
+	return proc, elsewhere(func() error { return limit(proc, l) })
+}
+
+// elsewhere runs f on another thread: that of a sandboxed child may not write to /proc, nor limit
+// others.
+func elsewhere(f func() error) error {
+	done := make(chan error)
+	go func() { done <- f() }()
+	return <-done
 }
 
 // ptraceForbidden is set when the system has refused to trace a child.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/lineage"
 )
 
 // keptCapabilities are the capabilities that a child of root keeps: those of containers, as
@@ -16,29 +18,35 @@ const keptCapabilities uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1
 	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SETFCAP |
 	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_AUDIT_WRITE
 
+// confinedCapabilities are those of a child of root in a sandbox: it reads and writes what its sandbox
+// shows, whoever owns it. Landlock does not know modes, owners and capabilities of files, so a child
+// must not change those of others.
+const confinedCapabilities uint64 = 1 << unix.CAP_DAC_OVERRIDE
+
 // giveUpPrivileges keeps the programs that this thread starts from gaining privileges: setuid
 // programs and file capabilities have no effect for them, and as root they have at most
-// keptCapabilities. Other threads are not affected. The thread must not be used for anything
-// else.
-func giveUpPrivileges() error {
+// the capabilities in kept, and they bear the mark of children. Other threads are not affected.
+// The thread must not be used for anything else.
+func giveUpPrivileges(kept uint64) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	if err := boundCapabilities(); err == nil {
+	lineage.Mark()
+	if err := boundCapabilities(kept); err == nil {
 		// The thread keeps its own: a process with fewer cannot trace it, and so not read the
 		// memory that the thread shares with the host.
 		return reduceCapabilities(^uint64(0))
 	}
 	// Without CAP_SETPCAP the bounding set stays. Under no_new_privs a program has at most the
 	// capabilities of the thread that starts it.
-	return reduceCapabilities(keptCapabilities)
+	return reduceCapabilities(kept)
 }
 
-// boundCapabilities removes all others than keptCapabilities from the bounding set of this
+// boundCapabilities removes all others than kept from the bounding set of this
 // thread, from which a program of root gets its capabilities.
-func boundCapabilities() error {
+func boundCapabilities(kept uint64) error {
 	for c := range 64 {
-		if keptCapabilities>>c&1 == 1 {
+		if kept>>c&1 == 1 {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); errors.Is(err, unix.EINVAL) {

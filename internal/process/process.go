@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/exthost/exthost/internal/sandbox"
 )
 
 const (
@@ -53,6 +56,8 @@ type Spec struct {
 	// [CanIsolate] is true. When the child or this process ends, the kernel kills them
 	// all. Isolate needs a Containment with a program.
 	Isolate bool
+	// Sandbox confines the child. It excludes NewPrivileges. Nil confines nothing.
+	Sandbox *sandbox.Policy
 	// NewPrivileges lets the child gain privileges through setuid programs and file
 	// capabilities, and leaves it the capabilities of this process. Without it a child has
 	// no_new_privs on Linux, and as root a safe part of the capabilities.
@@ -72,8 +77,9 @@ type Process struct {
 
 	proc      *os.Process
 	init      *initConn // not nil if isolated; proc is then the init
-	parent    *launcher // nil if isolated or with Spec.NewPrivileges
+	parent    *launcher // nil if isolated or with Spec.NewPrivileges; of this child alone with Spec.Sandbox
 	contained *containedChild
+	proxy     io.Closer // of the child's sandbox; nil for none
 	stderr    *stderrReader
 	exited    chan struct{} // closed by reap
 	done      chan struct{}
@@ -88,6 +94,9 @@ type Process struct {
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	if !filepath.IsAbs(s.Path) {
 		return nil, &StartError{Reason: Invalid, Path: s.Path, Err: errors.New("not an absolute path")}
+	}
+	if s.Sandbox.Namespaced() && namespaces() == nil {
+		s.Isolate = true
 	}
 	parent, err := launcherOf(&s)
 	if err != nil {
@@ -121,6 +130,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 		exited:    make(chan struct{}),
 		done:      make(chan struct{}),
 	}
+	p.proxy = init.openProxy(s.Sandbox)
 	p.stderr = readStderr(pipes.host[2], s.StderrLine, s.Stderr)
 	go p.watch()
 	return p, nil
@@ -163,7 +173,7 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 
 func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr) (proc *os.Process, init *initConn, err error) {
 	if s.Isolate {
-		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, terms{s.Limits, s.NewPrivileges})
+		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, terms{s.Limits, s.NewPrivileges, s.Sandbox})
 	}
 	parent.run(func() { proc, err = startProcess(s.Path, argv, attr, s.Limits) })
 	return proc, nil, err
@@ -173,6 +183,9 @@ func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr 
 func (p *Process) watch() {
 	state, err := p.reap()
 	p.parent.leave()
+	if p.proxy != nil {
+		p.proxy.Close()
+	}
 	p.Stdin.Close() // fails writes that are still blocked
 	p.stderr.finish()
 	p.exit = exitOf(state, err)

@@ -58,6 +58,14 @@ func secretName(name string) bool {
 	return strings.HasSuffix(name, "_PWD") || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(name, part) })
 }
 
+// LoadsCode reports whether a variable of this name makes programs run or load the code that
+// its value names.
+func LoadsCode(name string) bool { return codeInjection.MatchString(name) }
+
+// Withholds reports whether a variable is kept from children that are not meant to have it: it
+// is a secret, or gives access to those of the user.
+func Withholds(name, value string) bool { return isSecret(name, value) || accessNames[name] }
+
 // isSecret reports whether a variable is a secret: by its name, or by the form of its value.
 func isSecret(name, value string) bool {
 	return secretName(name) || passwordURL(value) || redact.HoldsSecret(value)

@@ -24,11 +24,15 @@ const (
 	Invalid        Reason = "invalid"         // the Spec is invalid, for example a NUL in an argument
 	Isolation      Reason = "isolation"       // the pid namespace for it cannot be created
 	Privileges     Reason = "privileges"      // it cannot be kept from gaining privileges
+	Sandbox        Reason = "sandbox"         // its sandbox cannot be enforced here
 	Other          Reason = "other"           // any other; see Err
 )
 
 // errNoInit is the error of a namespace without a program for its init.
 var errNoInit = errors.New("that takes the exthost program, and this one was not told where that is")
+
+// errPrivilegedSandbox is the error of a sandbox that more privileges would open.
+var errPrivilegedSandbox = errors.New("new_privileges is set for it, and a sandbox takes privileges away")
 
 // StartError is the error of a process that could not be started. Its text ends with the
 // next step for the reader.
@@ -36,8 +40,8 @@ type StartError struct {
 	Reason Reason
 	// Path is the file that could not be started, or the command that was not found.
 	Path string
-	// Culprit is the missing file if it is not Path: the interpreter of BadInterpreter,
-	// the directory of CwdMissing.
+	// Culprit is the file at fault if it is not Path: the interpreter of BadInterpreter,
+	// the directory of CwdMissing, the program that Sandbox hides.
 	Culprit string
 	// Err is the error of the system.
 	Err error
@@ -87,6 +91,15 @@ func (e *StartError) text() (what, next string) {
 		return what, `allow user namespaces on this system (user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns, or the container's seccomp profile), or set runtime.isolate = "none"`
 	case Privileges:
 		return fmt.Sprintf("it cannot be kept from gaining privileges (%v)", e.Err), "allow the system calls prctl, capget and capset in the seccomp profile of this host, or set new_privileges = true for the extension or destination"
+	case Sandbox:
+		if e.Culprit != "" {
+			return fmt.Sprintf("its sandbox does not let it run %s", Escape(e.Culprit)), "add the folder of that program to read in [sandbox], or state the profile that has it (node, python, uv)"
+		}
+		what = e.Err.Error()
+		if errors.Is(e.Err, errPrivilegedSandbox) {
+			return what, `remove new_privileges, or set sandbox = "off" for the extension`
+		}
+		return what, `run exthost doctor to see what this system enforces; best_effort = true in [sandbox] starts it with the rest, and sandbox = "off" for the extension in the host's configuration without any`
 	}
 	return e.Err.Error(), "run the same command in a shell to see more"
 }

@@ -4,9 +4,13 @@ package process
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/exthost/exthost/internal/sandbox"
 )
 
 // This file holds the functions that need Linux, for all other systems.
@@ -63,13 +67,24 @@ func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr
 
 func (*initConn) exit(init Exit) Exit { return init }
 
+func (*initConn) openProxy(*sandbox.Policy) io.Closer { return nil }
+
+func namespaces() error { return errors.ErrUnsupported }
+
 // CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
 const CanRestrict = false
 
 // launcher exists on Linux only.
 type launcher struct{}
 
-func launcherOf(*Spec) (*launcher, error) { return nil, nil }
+func launcherOf(s *Spec) (*launcher, error) {
+	if s.Sandbox != nil {
+		if err := s.Sandbox.Confine(s.Path); err != nil {
+			return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
+		}
+	}
+	return nil, nil
+}
 
 func (*launcher) run(f func()) { f() }
 func (*launcher) leave()       {}

@@ -63,7 +63,7 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 	c.proc, err = process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: WorkDir(spec), Env: spec.Env, Limits: process.Limits(spec.Options.Limits),
-		Containment: spec.Containment, Isolate: spec.Options.Isolate == manifest.IsolatePID, NewPrivileges: spec.NewPrivileges,
+		Containment: spec.Containment, Isolate: spec.Options.Isolate == manifest.IsolatePID, NewPrivileges: spec.NewPrivileges, Sandbox: spec.Sandbox,
 		StderrLine: c.o.Stderr,
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ var secretsAlone = sync.OnceValue(func() *Detector {
 // HoldsSecret reports whether a text holds a secret by its form. E-mail addresses and card
 // numbers are none.
 func HoldsSecret(text string) bool {
-	w := search{Detector: secretsAlone(), ctx: context.Background()}
+	w := search{Detector: secretsAlone(), ctx: context.Background(), hides: true}
 	return len(w.spans([]byte(text))) > 0
 }
 
@@ -147,8 +147,10 @@ func (d *Detector) Text(text string) (string, Findings) {
 // search is one use of a detector. It stops when ctx ends.
 type search struct {
 	*Detector
-	ctx  context.Context
-	hits int // number of keywords found
+	ctx    context.Context
+	hits   int  // number of keywords found
+	within bool // searches what a base64 text holds, and in that decodes none
+	hides  bool // what is searched may have hidden characters
 }
 
 // canceled checks ctx at every 64th call. A hostile text can take seconds per MiB.
@@ -160,6 +162,7 @@ func (w *search) canceled() bool {
 // maskAll masks the spans that find returns, until there are none.
 func (w *search) maskAll(text []byte, find func([]byte) []span) ([]byte, Findings, error) {
 	var found Findings
+	w.hides = mayHide(text)
 	for range maxRounds {
 		spans := find(text)
 		if err := w.ctx.Err(); err != nil {
@@ -191,6 +194,21 @@ func replace(text []byte, spans []span, found Findings) []byte {
 
 // spans returns the spans to mask, sorted and disjoint.
 func (w *search) spans(text []byte) []span {
+	list := w.plainSpans(text)
+	if w.hides {
+		list = w.hiddenSpans(list, text)
+	}
+	if len(text) >= minRun && !w.within {
+		list = w.encodedSpans(list, text)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return merge(w.filter(text, list))
+}
+
+// plainSpans returns the spans of what stands in text as it is.
+func (w *search) plainSpans(text []byte) []span {
 	list := w.keywordSpans(text)
 	if w.cards {
 		list = appendCards(list, text)
@@ -200,10 +218,7 @@ func (w *search) spans(text []byte) []span {
 			list = append(list, secretOf(loc, 0, r.ID))
 		}
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	return merge(w.filter(text, list))
+	return list
 }
 
 // keywordSpans returns the spans of the rules with keywords.

@@ -22,14 +22,15 @@ const mask = "***"
 // everywhere.
 const minSecret = 6
 
-// Redactor masks known secrets. Its zero value knows none. Its methods are safe for
-// concurrent use.
+// Redactor masks known secrets, and those that show their form. Its zero value knows none. Its
+// methods are safe for concurrent use.
 type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetSecrets replaces the set of secrets. Their JSON forms are masked too. Values of fewer
-// than six bytes are ignored.
+// SetSecrets replaces the set of secrets. Their forms in JSON, also in JSON within JSON, in
+// addresses, markup, hexadecimal and base64 are masked too. Values of fewer than six bytes are
+// ignored.
 func (r *Redactor) SetSecrets(values []string) {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < minSecret })
 	if len(values) == 0 {
@@ -37,7 +38,10 @@ func (r *Redactor) SetSecrets(values []string) {
 		return
 	}
 	for _, v := range values[:len(values):len(values)] {
-		values = append(values, asJSON(v)...)
+		values = append(values, encodings(v)...)
+		for _, form := range asJSON(v) {
+			values = append(append(values, form), asJSON(form)...)
+		}
 	}
 	// A longer secret comes before its prefixes, so that its end is masked as well.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
@@ -77,8 +81,22 @@ func ascii(s string) string {
 	return b.String()
 }
 
-// String returns s with every secret masked.
+// String returns s with every secret masked: those that are known, and those that [HoldsSecret]
+// tells by their form, because a process prints secrets that nobody gave it.
 func (r *Redactor) String(s string) string {
+	s = r.Known(s)
+	if len(s) < minForm {
+		return s
+	}
+	masked, _ := secretsAlone().Text(s)
+	return masked
+}
+
+// minForm is shorter than every secret that shows its form, with the name that some need.
+const minForm = 10
+
+// Known returns s with every known secret masked.
+func (r *Redactor) Known(s string) string {
 	if replacer := r.replacer.Load(); replacer != nil {
 		return replacer.Replace(s)
 	}
@@ -105,9 +123,6 @@ type handler struct {
 
 // Handle implements [slog.Handler].
 func (h *handler) Handle(ctx context.Context, record slog.Record) error {
-	if h.redactor.replacer.Load() == nil {
-		return h.Handler.Handle(ctx, record)
-	}
 	masked := slog.NewRecord(record.Time, record.Level, h.redactor.String(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
 		masked.AddAttrs(h.redactor.attr(a))

@@ -51,3 +51,19 @@ func TestLogIsMasked(t *testing.T) {
 		t.Errorf("logged %s", got)
 	}
 }
+
+// What shows its form is masked too, also before any secret is known.
+func TestRedactorMasksForms(t *testing.T) {
+	var log strings.Builder
+	r := new(Redactor)
+	slog.New(r.Handler(slog.NewTextHandler(&log, nil))).With("with", githubPAT).Info("token "+githubPAT, "error", errors.New(githubPAT), "words", []string{githubPAT})
+	if text := log.String(); strings.Contains(text, githubPAT[4:]) || strings.Count(text, "[redacted:github-pat]") != 4 {
+		t.Error(text)
+	}
+	if got := r.String("mail " + email + ", hash " + some(hexes, 40)); strings.Contains(got, "redacted") {
+		t.Errorf("no secret, and masked: %s", got)
+	}
+	if got := r.Known(githubPAT); got != githubPAT {
+		t.Errorf("an unknown secret became %s", got)
+	}
+}

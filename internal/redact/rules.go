@@ -24,6 +24,7 @@ type rule struct {
 	Allow    []string `json:"allow"`   // expressions for texts that are not secrets
 	Stop     []string `json:"stop"`    // words that no secret contains
 	Off      bool     `json:"off"`     // disabled by default
+	Need     string   `json:"-"`       // an expression that every secret matches; "": all do
 
 	// find replaces Regex: it returns the match around text[at], where a keyword begins. ok
 	// is false when there is none.
@@ -36,6 +37,7 @@ type expressions struct {
 	match  *regexp.Regexp
 	prefix string // common to all matches
 	allow  []*regexp.Regexp
+	need   *regexp.Regexp // nil: none
 }
 
 //go:generate go run rules/generate.go
@@ -69,6 +71,32 @@ var ownRules = []rule{
 		ID: "url-password", Keywords: []string{"://"}, Reach: 512,
 		Regex: `://[^\s/:@"'<>{}$]{0,100}:([^\s/@"'<>{}$]{3,200})@`,
 	},
+	{
+		ID: "password", Keywords: []string{"password", "passwd", "passphrase", "pwd"}, Assign: true, Reach: 200,
+		Regex: `(?i)(?:password|passwd|passphrase|pwd)["']?[ \t]{0,3}(?::=|=|:)[ \t]{0,3}(?:"([^"\s]{6,128})(?:"|$)|'([^'\s]{6,128})(?:'|$)|([^\s"'<>&,;()\[\]{}]{6,128})(?:[\s"'<>&,;)\]}]|$))`,
+		Need:  `[0-9!@#%^*?~+]`, // else a word of a sentence, or of code
+		Allow: []string{`^[$%/.~<]`, `^(?i:x+|\*+|\.+|#+|\d{1,3})$`, `^[A-Za-z_]\w*(?:\.\w+)+$`, `^(?i)(?:your|my|the|some|new|old)[-_]?pass`, `\[redacted`, `://`},
+	},
+	{
+		ID: "azure-storage-key", Keywords: []string{"accountkey", "sharedaccesskey"}, Reach: 128,
+		Regex: `(?i)(?:accountkey|sharedaccesskey)["']?\s{0,3}[=:]\s{0,3}["']?([a-z0-9+/]{42,86}={1,2})`,
+	},
+	{
+		ID: "azure-sas", Keywords: []string{"sig="}, Bound: true, Reach: 128,
+		Regex: `sig=([A-Za-z0-9%+/]{42,80}(?:%3[Dd]|=))`,
+	},
+	{ID: "anthropic-key", Keywords: []string{"sk-ant-"}, Bound: true, Reach: 220, Regex: `sk-ant-[a-z]{2,8}[0-9]{2}-[A-Za-z0-9_-]{20,200}`},
+	{ID: "google-oauth-secret", Keywords: []string{"gocspx-"}, Bound: true, Reach: 64, Regex: `GOCSPX-[A-Za-z0-9_-]{28}`},
+	{ID: "google-oauth-token", Keywords: []string{"ya29."}, Bound: true, Regex: `ya29\.[A-Za-z0-9_-]{30,}`},
+	{ID: "groq-api-key", Keywords: []string{"gsk_"}, Bound: true, Reach: 64, Regex: `gsk_[A-Za-z0-9]{52}`},
+	{ID: "xai-api-key", Keywords: []string{"xai-"}, Bound: true, Reach: 96, Regex: `xai-[A-Za-z0-9]{80}`},
+	{ID: "replicate-api-token", Keywords: []string{"r8_"}, Bound: true, Reach: 48, Regex: `r8_[A-Za-z0-9]{37}`},
+	{ID: "stripe-webhook-secret", Keywords: []string{"whsec_"}, Bound: true, Reach: 96, Regex: `whsec_[A-Za-z0-9+/]{32,64}={0,2}`},
+	{ID: "docker-hub-token", Keywords: []string{"dckr_"}, Bound: true, Reach: 48, Regex: `dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,32}`},
+	{ID: "supabase-token", Keywords: []string{"sbp_"}, Bound: true, Reach: 48, Regex: `sbp_[a-f0-9]{40}`},
+	{ID: "tailscale-key", Keywords: []string{"tskey-"}, Bound: true, Reach: 96, Regex: `tskey-(?:auth|api|client|scim|webhook)-[A-Za-z0-9]{8,24}-[A-Za-z0-9]{20,48}`},
+	{ID: "langsmith-api-key", Keywords: []string{"lsv2_"}, Bound: true, Reach: 64, Regex: `lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}`},
+	{ID: "discord-webhook", Keywords: []string{"/api/webhooks/"}, Reach: 128, Regex: `/api/webhooks/[0-9]{17,20}/([A-Za-z0-9_-]{60,80})`},
 	{ID: "email", Keywords: []string{"@"}, find: findEmail},
 	{ID: "card"}, // appendCards, which needs no keyword
 	{
@@ -104,6 +132,9 @@ func (r *rule) compile() (e expressions) {
 	for _, allow := range r.Allow {
 		e.allow = append(e.allow, regexp.MustCompile(allow))
 	}
+	if r.Need != "" {
+		e.need = regexp.MustCompile(r.Need)
+	}
 	return e
 }
 
@@ -136,7 +167,7 @@ func (r *rule) at(text []byte, p int) (span, bool) {
 		return span{}, false
 	}
 	s := secretOf(loc, from, r.ID)
-	return s, r.secret(text[s.start:s.end], e.allow)
+	return s, (e.need == nil || e.need.Match(text[s.start:s.end])) && r.secret(text[s.start:s.end], e.allow)
 }
 
 // secretOf returns the first matching group, else the whole match.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -130,11 +131,11 @@ func (c *Client) attach(ctx context.Context, info daemon.Info) (conn *net.UnixCo
 			conn = nil
 		}
 	}()
-	if hello.Wire != wireVersion || hello.Build != c.build {
+	if hello.Refused != "" || hello.Wire != wireVersion || hello.Build != c.build {
 		if hello.Wire == wireVersion { // it ends with its last client, and this one gets a host of its own program
 			_ = send(conn, request{Verb: verbRetire})
 		}
-		return conn, "it is another build, of version " + hello.Version, nil
+		return conn, cmp.Or(hello.Refused, "it is another build, of version "+hello.Version), nil
 	}
 	q := request{Verb: verbAttach, Caller: c.caller, Flags: c.Flags, Strict: c.Strict, Env: parseEnviron(c.Environ).digests(hello.Nonce)}
 	if err := send(conn, q); err != nil {
@@ -173,11 +174,14 @@ func greet(ctx context.Context, info daemon.Info) (*net.UnixConn, greeting, erro
 // Stop has a host end, and returns when its process has ended. The host of another program
 // understands it too.
 func Stop(ctx context.Context, info daemon.Info) error {
-	conn, _, err := greet(ctx, info)
+	conn, hello, err := greet(ctx, info)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	if hello.Refused != "" {
+		return errors.New(hello.Refused)
+	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := send(conn, request{Verb: verbStop}); err != nil {
 		return err

@@ -3,7 +3,6 @@ package relay
 import (
 	"bufio"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -35,7 +34,8 @@ type greeting struct {
 	Build   string `json:"build"`   // of the program; see Build
 	Version string `json:"version"` // the same, for people
 	PID     int    `json:"pid"`
-	Nonce   string `json:"nonce"` // the key of the digests in the request
+	Nonce   string `json:"nonce"`             // the key of the digests in the request
+	Refused string `json:"refused,omitempty"` // why the other side gets nothing from the host; nothing follows then
 }
 
 // The verbs of a request.
@@ -63,9 +63,11 @@ type answer struct {
 
 // Flags are the flags of exthost serve that select a host.
 type Flags struct {
-	Config     string   `json:"config,omitempty"`     // absolute path of --config
-	Extensions []string `json:"extensions,omitempty"` // absolute paths of --extensions
-	Watch      string   `json:"watch,omitempty"`      // --watch; "": the client does not mind
+	Config     string   `json:"config,omitempty"`            // absolute path of --config
+	Extensions []string `json:"extensions,omitempty"`        // absolute paths of --extensions
+	Trust      string   `json:"trust,omitempty"`             // --trust
+	NoProject  bool     `json:"no_project_config,omitempty"` // --no-project-config
+	Watch      string   `json:"watch,omitempty"`             // --watch; "": the client does not mind
 }
 
 // differ returns the flag that keeps a client with the flags f from a host with the flags
@@ -76,6 +78,10 @@ func (f Flags) differ(host Flags) string {
 		return "--config"
 	case !slices.Equal(f.Extensions, host.Extensions):
 		return "--extensions"
+	case f.Trust != host.Trust:
+		return "--trust"
+	case f.NoProject != host.NoProject:
+		return "--no-project-config"
 	case f.Watch != "" && f.Watch != host.Watch:
 		return "--watch"
 	}
@@ -157,8 +163,6 @@ func (e environment) differ(sums map[string]string, nonce string, names []string
 	}
 	return others
 }
-
-func newNonce() string { return rand.Text() }
 
 // send writes one line of the handshake.
 func send(conn net.Conn, v any) error {

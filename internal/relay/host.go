@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/exthost/exthost/internal/daemon"
 )
 
 // HostOptions are what a host gives its clients.
@@ -194,9 +197,9 @@ var untilExit sync.Map
 
 // welcome is the handshake. It returns nil for a connection that is not a client.
 func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.Conn) (*client, string, error) {
-	nonce := newNonce()
-	if err := send(conn, greeting{wireVersion, h.Build, h.Version, os.Getpid(), nonce}); err != nil {
-		return nil, "", nil // somebody looked whether there is a host
+	hello := greeting{wireVersion, h.Build, h.Version, os.Getpid(), rand.Text(), daemon.Refusal(conn)}
+	if err := send(conn, hello); err != nil || hello.Refused != "" {
+		return nil, "", nil // somebody looked whether there is a host, or gets nothing from it
 	}
 	var q request
 	if err := receive(conn, helloTimeout, &q); err != nil {
@@ -218,7 +221,7 @@ func (h *Host) welcome(ctx context.Context, cancel context.CancelFunc, conn net.
 	if !strings.HasPrefix(q.Caller, callerPrefix) || len(q.Caller) > maxCaller {
 		return nil, "", errors.New("it does not name its client")
 	}
-	c := &client{env: q.Env, nonce: nonce, cancel: cancel}
+	c := &client{env: q.Env, nonce: hello.Nonce, cancel: cancel}
 	a := h.admit(ctx, &q, c)
 	if err := send(conn, a); err != nil || !a.OK {
 		h.remove(c)

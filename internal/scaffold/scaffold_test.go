@@ -21,7 +21,7 @@ func TestEveryLanguageHasAValidManifest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, diags := manifest.ReadFile(filepath.Join(dir, manifest.FileName), false)
+		_, diags := manifest.ReadFile(filepath.Join(dir, manifest.FileName), manifest.ReadOptions{})
 		for _, d := range diags {
 			if d.Level != protocol.LevelInfo {
 				t.Errorf("%s: %s", lang, d)

@@ -1,10 +1,15 @@
 package snapshot
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/exthost/exthost/governance/results"
+	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/tools"
 )
@@ -27,6 +32,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 			d.Extension = x.ID()
 			diags = append(diags, d)
 		}
+		diags = append(diags, hiddenText(x)...)
 		diags = append(diags, x.Changed(p.Policies.PinsToolsOf(x.ID()))...)
 		withheld, found := p.Policies.Withheld(x.Unit, offered)
 		diags = append(diags, found...)
@@ -36,6 +42,7 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 		diags = append(diags, p.Policies.WithheldBefore(d.Unit)...)
 		known.Extensions, known.Silent = append(known.Extensions, d.ID()), append(known.Silent, d.ID())
 	}
+	p.Policies.Name(known.Extensions)
 	catalog, found := tools.NewCatalog(number, sources, before)
 	for _, e := range catalog.Entries() {
 		known.Tools = append(known.Tools, e.Name)
@@ -44,6 +51,25 @@ func (p *Plan) Catalog(number uint64, before *tools.Catalog) (*tools.Catalog, []
 		known.Tools = append(known.Tools, catalog.WithheldOf(id)...)
 	}
 	return catalog, slices.Concat(diags, found, p.Policies.Unmatched(known))
+}
+
+// hiddenText names what a reader does not see in the text that an MCP server says of itself.
+func hiddenText(x *unit.Extension) []protocol.Diagnostic {
+	hs := x.Handshake()
+	if hs == nil {
+		return nil
+	}
+	said := rawjson.Set(json.RawMessage(`{}`), "instructions", rawjson.Quote(hs.Instructions))
+	if len(hs.ServerInfo) > 0 {
+		said = rawjson.Set(said, "serverInfo", hs.ServerInfo)
+	}
+	found := display.FindHidden(said)
+	if len(found) == 0 {
+		return nil
+	}
+	return []protocol.Diagnostic{{Level: protocol.LevelWarn, Code: "hidden_text", Extension: x.ID(), Path: x.Candidate.Path,
+		Message: fmt.Sprintf("what the server says of itself has characters that a reader does not see: %s; clients get it without them", found[0]),
+		Hint:    "ask its author why they are there"}}
 }
 
 // absent is what the patterns of policies may select of extensions that are not in force:

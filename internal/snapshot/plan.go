@@ -226,9 +226,9 @@ func (p *Plan) Follow(now *Plan) *status.Change {
 		if p.Extensions[x.ID()] != nil {
 			continue
 		}
-		if reason := p.unusable(x); reason != "" {
+		if kept := p.unusable(x); kept != nil {
 			p.Keep(x)
-			c.Kept = append(c.Kept, status.KeptBuild{ID: x.ID(), Reason: reason})
+			c.Kept = append(c.Kept, *kept)
 		} else {
 			c.Removed = append(c.Removed, x.ID())
 		}
@@ -273,9 +273,10 @@ func needRestart(before, after *config.Config) []string {
 	return list
 }
 
-// unusable returns what is wrong with the manifest of x, or with the servers beside the
-// manifest; "" when x was removed on purpose.
-func (p *Plan) unusable(x *unit.Extension) string {
+// unusable returns why the new build of x cannot be used: what is wrong with its manifest or
+// with the servers beside the manifest, or that nobody has agreed to run it; nil when x was
+// removed on purpose.
+func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 	var wrong []string
 	path, sidecar := x.Candidate.Path, ""
 	if x.Candidate.Owner != "" {
@@ -287,14 +288,21 @@ func (p *Plan) unusable(x *unit.Extension) string {
 		}
 	}
 	if len(wrong) > 0 {
-		return strings.Join(wrong, "\n")
+		return &status.KeptBuild{ID: x.ID(), Reason: strings.Join(wrong, "\n")}
 	}
 	for _, c := range p.Skipped {
-		if c.ID == x.ID() && c.Path == path {
-			return skipReason(c, p.Diagnostics)
+		if c.ID != x.ID() || c.Path != path {
+			continue
+		}
+		d := untrusted(c, p.Diagnostics)
+		switch {
+		case d == nil:
+			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics)}
+		case d.Code != unit.CodeRevoked:
+			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics), Next: d.Hint}
 		}
 	}
-	return ""
+	return nil
 }
 
 // skipReason returns everything that keeps c from running. Another file may claim the same
@@ -307,6 +315,18 @@ func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 		}
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// untrusted returns the diagnostic that says what of the user's consent c lacks; nil when c
+// lacks something else.
+func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Diagnostic {
+	i := slices.IndexFunc(diags, func(d protocol.Diagnostic) bool {
+		return d.Extension == c.ID && d.Path == c.Path && (d.Code == unit.CodeUntrusted || d.Code == unit.CodeRevoked)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &diags[i]
 }
 
 // Keep puts an extension or a destination of an earlier plan back in its place.

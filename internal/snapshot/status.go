@@ -42,6 +42,9 @@ func (s *Snapshot) Describe(st *status.Status) {
 		}
 		e := unit.Describe(c)
 		e.State, e.Reason = status.StateSkipped, skipReason(c, of[c.ID])
+		if untrusted(c, of[c.ID]) != nil {
+			e.State = status.StateUntrusted
+		}
 		st.Extensions = append(st.Extensions, e)
 	}
 	st.Extensions = append(st.Extensions, unread...)
@@ -105,6 +108,9 @@ func (p *Plan) Absent(extension, name string) error {
 	}
 	for _, c := range p.Skipped {
 		if concerns(c.ID) {
+			if untrusted(c, p.Diagnostics) != nil {
+				return protocol.Errorf(protocol.Untrusted, "there is no tool %q, because extension %s is untrusted: %s; the operator decides with exthost trust %s", name, c.ID, skipReason(c, p.Diagnostics), c.ID)
+			}
 			return protocol.Errorf(protocol.RequirementMissing, "there is no tool %q, because extension %s is skipped: %s", name, c.ID, skipReason(c, p.Diagnostics))
 		}
 	}

@@ -60,12 +60,13 @@ func Load() string {
 }
 
 // Claim compares the result of measure with a limit; the second result describes the
-// measurement. At full size measure runs up to three times, because other processes may
-// disturb it. At small size the result is only logged: other packages' tests run at the
-// same time, and the machine may be busy.
+// measurement. At full size measure runs up to five times, because other processes may
+// disturb it, and waits before each repetition for the machine to be quiet. At small size
+// the result is only logged: other packages' tests run at the same time, and the machine
+// may be busy.
 func Claim[T int | float64 | time.Duration](t *testing.T, what string, limit T, measure func() (T, string)) {
 	t.Helper()
-	for tries := Sized(1, 3); ; tries-- {
+	for tries := Sized(1, 5); ; tries-- {
 		got, how := measure()
 		t.Logf("%s: %v, at most %v: %s; load %s", what, got, limit, how, Load())
 		if got <= limit || !Full {
@@ -75,5 +76,31 @@ func Claim[T int | float64 | time.Duration](t *testing.T, what string, limit T, 
 			t.Errorf("%s: %v is more than %v", what, got, limit)
 			return
 		}
+		t.Logf("waited %v for the machine to be quiet", awaitQuiet().Round(time.Second))
 	}
+}
+
+// patience is how long all tests of a binary wait together for a quiet machine.
+var patience = 4 * time.Minute
+
+// awaitQuiet waits until a thread that wants to run does so at once, for at most a minute,
+// and returns how long it waited.
+func awaitQuiet() (waited time.Duration) {
+	began := time.Now()
+	for wait := min(time.Minute, patience); waited < wait && lateness() > 2*time.Millisecond; {
+		waited = time.Since(began)
+	}
+	patience -= waited
+	return waited
+}
+
+// lateness returns the p99 of how late short sleeps ended, over about a second.
+func lateness() time.Duration {
+	var late Durations
+	for range 500 {
+		began := time.Now()
+		time.Sleep(time.Millisecond)
+		late = append(late, time.Since(began)-time.Millisecond)
+	}
+	return late.Quantile(0.99)
 }

@@ -21,11 +21,11 @@ func (x *Extension) Remember(i *Instance, announced bool) {
 
 // Changed says how the tools of the extension differ from those that the operator accepted
 // last: they come from another program, or from one that has something to hide. pinned says
-// that a policy reports those that are altered.
+// that a policy reports those that are altered or new.
 func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 	changes := x.known.Changes()
 	if pinned {
-		changes = slices.DeleteFunc(changes, tools.Change.Altered)
+		changes = slices.DeleteFunc(changes, func(c tools.Change) bool { return c.Altered() || c.Added() })
 	}
 	if len(changes) == 0 {
 		return nil
@@ -35,6 +35,11 @@ func (x *Extension) Changed(pinned bool) []protocol.Diagnostic {
 		Hint:    "exthost tools accept " + x.ID() + " if that is right; else exthost disable " + x.ID() + ", and ask its author"}}
 }
 
-// AcceptTool accepts a tool of the extension as it is now, or with tool "" all tools, and
-// reports whether that is a change.
-func (x *Extension) AcceptTool(tool string) (changed bool, err error) { return x.known.Accept(tool) }
+// Pending returns how each tool differs from what the operator accepted last.
+func (x *Extension) Pending() []offers.Pending { return x.known.Pending() }
+
+// AcceptTools accepts the tools that are selected as they are now, and reports whether that is
+// a change.
+func (x *Extension) AcceptTools(selected func(offers.Pending) bool) (changed bool, err error) {
+	return x.known.Accept(selected)
+}

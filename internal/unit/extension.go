@@ -35,6 +35,12 @@ type Extension struct {
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
 // say why.
 func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
+	if d := env.untrusted(cfg, &c); d != nil {
+		return nil, []protocol.Diagnostic{*d}
+	}
+	if d := env.unpacked(&c); d != nil {
+		return nil, []protocol.Diagnostic{*d}
+	}
 	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
 		return nil, missing
 	}
@@ -51,8 +57,11 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
 	x := &Extension{Source: offers.SourceOf(&spec)}
+	of := events(x)
+	dir, _ := process.Lookup(spec.Env)(packageVariable) // "" where there is no package
+	of.Admit = env.consented(cfg, &c, dir, of.Admit)
 	x.Unit = New(env, Options{
-		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: events(x),
+		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: of,
 		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),
 		Fingerprint: func() string { return x.fingerprint(cfg) },
 	})

@@ -45,6 +45,7 @@ func (i *Instance) Serve(ctx context.Context, ready func()) error {
 			return err
 		}
 	}
+	i.tellSecrets()
 	var beside sync.WaitGroup
 	spawned := time.Now()
 	err := i.Instance.Serve(ctx, func() {

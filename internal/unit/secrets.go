@@ -34,6 +34,16 @@ func (s *secrets) addToken(token string) {
 	s.tokens = append(s.tokens, token)
 }
 
+// tellSecrets logs the names of the secrets that a start is given. It is not inlined: the stack
+// of a goroutine that waits as long as its process lives would keep room for the record.
+//
+//go:noinline
+func (i *Instance) tellSecrets() {
+	if names := i.Unit.report.PassedSecrets; len(names) > 0 {
+		i.Unit.Log.Info("it is given secrets", "names", names)
+	}
+}
+
 // Secrets implements [Runner].
 func (u *Unit) Secrets() []string {
 	u.secrets.mu.Lock()
@@ -42,20 +52,22 @@ func (u *Unit) Secrets() []string {
 }
 
 // Mask returns err without the secrets of the unit: an error quotes stderr and stdout of
-// the process, and reaches the log, the status and callers.
+// the process, and reaches the log, the status and callers. An error with evidence is the
+// host's, and loses secrets that show their form too; the extension's own errors are for
+// policies to judge, as its results are.
 func (u *Unit) Mask(err error) error {
 	e, ok := errors.AsType[*protocol.Error](err)
-	if !ok || len(u.secrets.values) == 0 && !u.secrets.always {
+	if !ok || e.Evidence == nil && len(u.secrets.values) == 0 && !u.secrets.always {
 		return err
 	}
-	r := u.Env.Redactor
-	masked := *e
-	masked.Message = r.String(e.Message)
-	if e.Evidence != nil {
-		evidence := *e.Evidence
-		evidence.Stderr, evidence.Line = r.Strings(evidence.Stderr), r.String(evidence.Line)
-		masked.Evidence = &evidence
+	r, masked := u.Env.Redactor, *e
+	if e.Evidence == nil {
+		masked.Message = r.Known(e.Message)
+		return &masked
 	}
+	evidence := *e.Evidence
+	evidence.Stderr, evidence.Line = r.Strings(evidence.Stderr), r.String(evidence.Line)
+	masked.Message, masked.Evidence = r.String(e.Message), &evidence
 	return &masked
 }
 

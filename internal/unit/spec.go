@@ -10,7 +10,9 @@ import (
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -33,14 +35,42 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if s.Config, err = c.Manifest.MergeConfig(entry.Config); err != nil {
 		return s, process.EnvReport{}, protocol.Errorf(protocol.ConfigInvalid, "%w; fix extensions.entries.%s.config", err, c.ID)
 	}
+	if table := entry.Sandbox.Over(c.Manifest.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && c.Manifest.Transport.URL == "" { // a remote server has no process here
+		if s.Sandbox, err = sandbox.Resolve(table, sandbox.PlaceOf(c.Dir, s.StateDir)); err != nil {
+			return s, process.EnvReport{}, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
+		}
+		s.Sandbox.LogTo(s.Logger)
+	}
+	dir, told, err := e.packageOf(&c, nil)
+	if err != nil {
+		return s, process.EnvReport{}, refusal(err)
+	}
+	if dir != "" && s.Sandbox != nil {
+		s.Sandbox.Read = append(s.Sandbox.Read, dir)
+	}
 	var report process.EnvReport
 	if c.Manifest.Transport.Protocol == manifest.ProtocolMCP { // an MCP server, as other clients configure it
-		s.Env, report = e.Child(cfg, &s, nil)
+		s.Env, report = e.Child(cfg, &s, told)
 		if s.Manifest, err = Expand(c.Manifest, process.Lookup(s.Env)); err != nil {
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}
-	s.Env, report = e.Child(cfg, &s, s.Manifest.Transport.Env)
+	commands := [][]string{s.Manifest.Transport.CommandLine()}
+	for _, h := range s.Manifest.Hooks {
+		commands = append(commands, h.Command)
+	}
+	for _, argv := range commands {
+		if refused := (ownership.Rule{Safe: cfg.Extensions.SafeDirectories}).Command(s.Dir, argv); refused != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "%s; %s", refused.Message, refused.Hint)
+		}
+	}
+	env := maps.Clone(s.Manifest.Transport.Env)
+	if dir != "" {
+		env = maps.Clone(told)
+		maps.Copy(env, s.Manifest.Transport.Env)
+		env[packageVariable] = dir
+	}
+	s.Env, report = e.Child(cfg, &s, env)
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
 		if s.Manifest, err = e.replaceCommand(&s); err != nil {
 			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)

@@ -3,11 +3,13 @@ package unit
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
 )
@@ -30,7 +32,7 @@ func (u *Unit) Status() status.Extension {
 	if u.Spec.Options.Isolate == manifest.IsolatePID && process.CanIsolate {
 		s.Containment = process.HoldsNamespace
 	}
-	s.NewPrivileges = u.Spec.NewPrivileges
+	s.NewPrivileges, s.Sandbox = u.Spec.NewPrivileges, confinement(u.Spec)
 	u.Calls.Describe(&s)
 	s.LastCrash = u.crash.Load()
 	s.State = string(supervisor.Idle)
@@ -55,6 +57,16 @@ func (u *Unit) Status() status.Extension {
 		s.Reason = u.Phase.Doing()
 	}
 	return s
+}
+
+// confinement says what the system enforces of the sandbox of s; nil without one.
+func confinement(s *runtime.Spec) *status.Sandbox {
+	if s.Sandbox == nil {
+		return nil
+	}
+	p := s.Sandbox
+	have, _ := process.Protect(p, s.Options.Isolate == manifest.IsolatePID)
+	return &status.Sandbox{Holds: have.Holds, Lacks: have.Lacks, BestEffort: p.BestEffort, Read: p.Read, Write: p.Write, Net: cmp.Or(strings.Join(p.Net, " "), "none")}
 }
 
 func instanceStatus(s supervisor.SlotStatus) status.Instance {

@@ -106,7 +106,7 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 
 var states = []string{
 	string(supervisor.Idle), string(supervisor.Spawning), string(supervisor.Ready), string(supervisor.Restarting), string(supervisor.Draining),
-	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateDisabled, status.StateNotReady,
+	string(supervisor.Failed), string(supervisor.Shutdown), status.StateSkipped, status.StateUntrusted, status.StateDisabled, status.StateNotReady,
 }
 
 type sink chan<- prometheus.Metric

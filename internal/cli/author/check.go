@@ -21,6 +21,7 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/sandbox"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 )
@@ -28,15 +29,16 @@ import (
 // Check tests an extension.
 func Check(c *console.Console) *cobra.Command {
 	var form, expected string
+	var confined bool
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Test an extension in normal use and under faults, for its author",
-		Long: "Start the extension in DIR (default: this directory), or all extensions below it, and try\n" +
-			"how it handles ids, noise, bad arguments, floods, cancellation and its end. Its check.json\n" +
+		Long: "Start the extension in DIR (default: this directory, once it is trusted), or all extensions below\n" +
+			"it, and try how it handles ids, noise, bad arguments, floods, cancellation and its end. Its check.json\n" +
 			"lists the calls to make. A tool without a call there is called only if it is annotated as\n" +
 			"read-only. The exit code is 9 when a check fails.",
 		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
-			"  exthost check --expected known-failures.txt",
+			"  exthost check --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return console.Usagef("exthost check DIR", "%s takes one directory, %q is too much", cmd.CommandPath(), args[1])
@@ -48,7 +50,11 @@ func Check(c *console.Console) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			began := time.Now()
-			results, err := checkAll(cmd.Context(), c, append(args, ".")[0], expected)
+			dir, err := hosts.Directory(cmd.Context(), c, args)
+			if err != nil {
+				return err
+			}
+			results, err := checkAll(cmd.Context(), c, dir, expected, confined)
 			if err != nil {
 				return err
 			}
@@ -63,12 +69,13 @@ func Check(c *console.Console) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&form, "format", "", "print the report as `FORM`: tap or junit")
 	cmd.Flags().StringVar(&expected, "expected", "", "`FILE` with the names of probes that are known to fail, one a line, reasons behind a #")
+	cmd.Flags().BoolVar(&confined, "sandbox", false, "run it in a sandbox, also if it asks for none, and say what to add to [sandbox] (Linux)")
 	console.CompleteFlag(cmd, "format", []string{"tap", "junit"})
 	return cmd
 }
 
-func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string) ([]check.Result, error) {
-	var o check.Options
+func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string, confined bool) ([]check.Result, error) {
+	o := check.Options{Sandbox: confined}
 	if expectedFile != "" {
 		text, err := console.ReadFile(expectedFile, console.MaxInput, "exthost check --help")
 		if err != nil {
@@ -81,7 +88,7 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no " + dir, Hint: "exthost init " + filepath.Base(dir) + " --lang python, which makes one"}
 	}
-	h, cleanUp, err := openFor(ctx, c, dir)
+	h, cleanUp, err := openFor(ctx, c, dir, confined)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +118,8 @@ func checkAll(ctx context.Context, c *console.Console, dir, expectedFile string)
 
 // openFor opens a host for the extensions of one directory alone, with the operator's
 // configuration for them. cleanUp closes the host and removes its state directory.
-func openFor(ctx context.Context, c *console.Console, dir string) (h *exthost.Host, cleanUp func(), err error) {
-	loaded, _, err := hosts.Load(c)
+func openFor(ctx context.Context, c *console.Console, dir string, confined bool) (h *exthost.Host, cleanUp func(), err error) {
+	loaded, _, err := hosts.LoadTrusted(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,6 +130,10 @@ func openFor(ctx context.Context, c *console.Console, dir string) (h *exthost.Ho
 	cfg, of := config.Default(), loaded.Extensions
 	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
 	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs, of.Env, of.Defaults, of.Entries
+	cfg.Extensions.Sandbox = of.Sandbox
+	if confined {
+		cfg.Extensions.Sandbox.Default = sandbox.Strict
+	}
 	state, err := os.MkdirTemp("", "exthost-check-")
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -41,9 +42,9 @@ func Import(c *console.Console) *cobra.Command {
 		Example: "  exthost import ~/.claude.json .cursor/mcp.json\n  exthost import ~/.codex/config.toml --write\n  exthost import .vscode/mcp.json --as destinations",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return f.known(c, cmd.InOrStdin())
+				return f.known(cmd.Context(), c, cmd.InOrStdin())
 			}
-			return f.run(c, args)
+			return f.run(cmd.Context(), c, args)
 		},
 	}
 	cmd.Flags().StringVar(&f.as, "as", "", "the form to write: extensions or destinations (default extensions; of a file of destinations, destinations)")
@@ -89,7 +90,7 @@ type importFile struct {
 	disabled string // id of an extension that --write disables before it writes the file; "": none
 }
 
-func (f importing) run(c *console.Console, paths []string) error {
+func (f importing) run(ctx context.Context, c *console.Console, paths []string) error {
 	if f.as != "" && f.as != asExtensions && f.as != asDestinations {
 		return console.Usagef("exthost import --help", "--as %q: there is %s and %s", f.as, asExtensions, asDestinations)
 	}
@@ -114,7 +115,7 @@ func (f importing) run(c *console.Console, paths []string) error {
 		}
 	}
 	if f.write {
-		return f.writeFiles(c, all)
+		return f.writeFiles(ctx, c, all)
 	}
 	var text strings.Builder
 	for _, one := range all {

@@ -3,6 +3,7 @@ package author
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -21,7 +21,7 @@ import (
 
 // known lists the known files of other programs on this machine. On a terminal it asks which
 // of them to import.
-func (f importing) known(c *console.Console, in io.Reader) error {
+func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) error {
 	home, _ := os.UserHomeDir() // without one, the files of the project are left
 	files := clientconfig.Places(".", home)
 	if len(files) == 0 {
@@ -65,13 +65,14 @@ func (f importing) known(c *console.Console, in io.Reader) error {
 		return nil
 	}
 	f.write = true
-	return f.run(c, chosen)
+	return f.run(ctx, c, chosen)
 }
 
 // writeFiles writes the files. A file of the configuration that exists gets what it lacks; an
 // extension that exists is kept, and named if it says something else.
-func (f importing) writeFiles(c *console.Console, all []imported) error {
+func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imported) error {
 	var written []string
+	configured := hosts.ConfigurationTrusted(c)
 	from := map[string]string{} // by path
 	for _, one := range all {
 		for _, file := range one.Files {
@@ -85,8 +86,12 @@ func (f importing) writeFiles(c *console.Console, all []imported) error {
 			if err != nil {
 				return err
 			}
-			if changed {
-				written = append(written, file.Path)
+			if !changed {
+				continue
+			}
+			written = append(written, file.Path)
+			if err := f.trust(ctx, c, file, configured); err != nil {
+				return err
 			}
 		}
 	}
@@ -96,6 +101,18 @@ func (f importing) writeFiles(c *console.Console, all []imported) error {
 	}
 	_, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text))
 	return err
+}
+
+// trust notes that the user agrees to what the user imports. What else a configuration holds
+// must have been trusted before.
+func (f importing) trust(ctx context.Context, c *console.Console, file importFile, configured bool) error {
+	if !file.config {
+		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path))
+	}
+	if configured {
+		return hosts.TrustConfiguration(c)
+	}
+	return nil
 }
 
 // writeFile writes one file, and reports whether it is not what it was.
@@ -121,7 +138,7 @@ func (f importing) writeFile(c *console.Console, file importFile) (changed bool,
 		}
 	}
 	if file.disabled != "" { // first: a host that watches starts what it finds
-		if _, err := config.SetListed(hosts.LoadOptions(c), "disabled", file.disabled, true); err != nil {
+		if _, err := hosts.SetListed(c, "disabled", file.disabled, true); err != nil {
 			return false, fmt.Errorf("%s is switched off in the file that it comes from, and could not be disabled: %w", file.disabled, err)
 		}
 	}

@@ -99,6 +99,9 @@ func create(ctx context.Context, c *console.Console, dir, lang string) error {
 		}
 		fmt.Fprintf(c.Err, "built %s\n", filepath.Join(dir, id))
 	}
+	if err := hosts.TrustFolder(ctx, c, dir); err != nil { // its owner has just made it
+		return err
+	}
 	fmt.Fprintf(c.Err, "next: exthost check %s\n", dir)
 	_, err = fmt.Fprintln(c.Out, dir)
 	return err

@@ -24,6 +24,8 @@ type Console struct {
 
 	Config     string   // --config; "": only the usual files
 	Extensions []string // --extensions; nil: the configured paths
+	Trust      string   // --trust; "": the configured mode
+	NoProject  bool     // --no-project-config
 	LogLevel   string   // --log-level; "": the configured level
 	Color      string   // --color
 	Output     string   // --output, -o
@@ -33,9 +35,10 @@ type Console struct {
 
 // The values of the flags that take one of a few.
 var (
-	outputs   = []string{"table", "json", "yaml", "name"}
-	colourOn  = []string{"auto", "always", "never"}
-	LogLevels = []string{"trace", "debug", "info", "warn", "error"}
+	outputs    = []string{"table", "json", "yaml", "name"}
+	colourOn   = []string{"auto", "always", "never"}
+	trustModes = []string{"ask", "lock", "off"}
+	LogLevels  = []string{"trace", "debug", "info", "warn", "error"}
 )
 
 // AddFlags gives root and all commands below it the flags of c.
@@ -43,12 +46,15 @@ func (c *Console) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&c.Config, "config", "", "configuration `FILE`, laid over those of this directory")
 	f.StringArrayVar(&c.Extensions, "extensions", nil, "search `DIR` for extensions instead of the configured paths (repeatable)")
+	f.BoolVar(&c.NoProject, "no-project-config", false, "do not read the configuration of this directory")
+	f.StringVar(&c.Trust, "trust", "", "what of this directory runs: `MODE` "+strings.Join(trustModes, ", ")+" (default ask)")
 	f.StringVar(&c.LogLevel, "log-level", "", "`LEVEL` of the log on stderr: "+strings.Join(LogLevels, ", "))
 	f.StringVar(&c.Color, "color", "auto", "colours: auto, always or never")
 	f.StringVarP(&c.Output, "output", "o", "table", "`FORM` of the data: table, json, yaml or name")
 	CompleteFlag(root, "output", outputs)
 	CompleteFlag(root, "color", colourOn)
 	CompleteFlag(root, "log-level", LogLevels)
+	CompleteFlag(root, "trust", trustModes)
 }
 
 // CheckFlags refuses values of the flags of c that no command accepts.
@@ -56,7 +62,7 @@ func (c *Console) CheckFlags() error {
 	for _, f := range []struct {
 		name, value string
 		allowed     []string
-	}{{"--output", c.Output, outputs}, {"--color", c.Color, colourOn}, {"--log-level", c.LogLevel, LogLevels}} {
+	}{{"--output", c.Output, outputs}, {"--color", c.Color, colourOn}, {"--log-level", c.LogLevel, LogLevels}, {"--trust", c.Trust, trustModes}} {
 		if f.value == "" {
 			continue
 		}

@@ -149,7 +149,7 @@ func isTitles(row []string) bool {
 var meanings = map[string]Colour{
 	"ready": Green, "ok": Green, "pass": Green, "approved": Green,
 	"failed": Red, "fail": Red, "error": Red, "denied": Red, "deny": Red, "open": Red,
-	"restarting": Yellow, "spawning": Yellow, "draining": Yellow, "skipped": Yellow, "skip": Yellow, "hint": Yellow,
+	"restarting": Yellow, "spawning": Yellow, "draining": Yellow, "skipped": Yellow, "untrusted": Yellow, "skip": Yellow, "hint": Yellow,
 	"warn": Yellow, "half_open": Yellow, "ask": Yellow, "known": Yellow,
 	"disabled": Dim, "info": Dim,
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/rotate"
 )
 
@@ -23,7 +24,11 @@ func (c *Console) Logger(cfg config.Log, shown slog.Leveler) (*slog.Logger, erro
 	if cfg.File == "" {
 		return slog.New(handler), nil
 	}
-	file, err := rotate.Open(cfg.File, int64(cfg.MaxSize), cfg.Keep)
+	path, err := below.File(cfg.Within, cfg.File)
+	var file *rotate.File
+	if err == nil {
+		file, err = rotate.Open(path, int64(cfg.MaxSize), cfg.Keep)
+	}
 	if err != nil {
 		return nil, &Error{Code: ExitInvalid, Text: "log.file: " + err.Error(), Hint: "exthost config show --origin"}
 	}

@@ -30,7 +30,7 @@ const buildPatience = 5 * time.Minute
 // build brings the program of the extension up to date. The error, config_invalid, has
 // the output of the compiler.
 func (b *builder) build(ctx context.Context) error {
-	m, _ := manifest.ReadFile(filepath.Join(b.dir, manifest.FileName), true)
+	m, _ := manifest.ReadFile(filepath.Join(b.dir, manifest.FileName), manifest.ReadOptions{FollowLinks: true})
 	if m == nil || len(m.Dev.Build) == 0 {
 		return nil // an invalid manifest is reported by the reload
 	}

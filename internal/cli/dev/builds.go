@@ -93,8 +93,8 @@ func (b *builds) showExtension(x status.Extension, how string) {
 	default:
 		b.broken[x.ID] = true
 		what := "does not run; it is tried again at the next save"
-		if x.State == status.StateSkipped {
-			what, b.skipped[x.ID] = "is skipped", x.Reason
+		if x.LeftOut() {
+			what, b.skipped[x.ID] = "is "+x.State, x.Reason
 		}
 		b.print("%s %s %s", b.paint(console.Red, "✗"), console.Safe(x.ID), what)
 		b.showReason(x.Reason, hosts.Evidence(x))

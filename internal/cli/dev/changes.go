@@ -63,7 +63,7 @@ func (b *builds) reloaded(r exthost.Reloaded) {
 func (b *builds) showSwapped(x status.Extension, r exthost.Reloaded) bool {
 	changed := slices.Contains(r.Change.Changed, x.ID)
 	switch {
-	case x.State == status.StateSkipped && b.skipped[x.ID] != x.Reason:
+	case x.LeftOut() && b.skipped[x.ID] != x.Reason:
 		b.showExtension(x, "")
 		return true
 	case changed && b.broken[x.ID] && len(b.offered[x.ID].tools) == 0: // no build ran before
@@ -160,8 +160,8 @@ func (b *builds) showAttached(ctx context.Context, x status.Extension, shown map
 		} else {
 			b.showExtension(x, "attached")
 		}
-	case x.State == status.StateSkipped && shown[x.ID].IsZero():
+	case x.LeftOut() && shown[x.ID].IsZero():
 		shown[x.ID] = time.Now()
-		b.say("%s %s is skipped: %s", b.paint(console.Red, "✗"), console.Safe(x.ID), console.Safe(x.Reason))
+		b.say("%s %s is %s: %s", b.paint(console.Red, "✗"), console.Safe(x.ID), x.State, console.Safe(x.Reason))
 	}
 }

@@ -4,6 +4,7 @@ package dev
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,17 +25,19 @@ func Dev(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev [DIR]",
 		Short: "Run an extension, swap it at every save, call its tools",
-		Long: "Run the extension in DIR (default: this directory) alone, without policies and hooks. When\n" +
-			"you save its manifest, its command file or a file that [dev] watch names, the new build\n" +
-			"replaces the running one, after [dev] build if there is one; if the new build is broken, the running one stays and the error is\n" +
+		Long: "Run the extension in DIR (default: this directory, once its extensions are trusted) alone,\n" +
+			"without policies and hooks. When you save its manifest, its command file or a file that\n" +
+			"[dev] watch names, the new build replaces the running one, after [dev] build if there is one; if the new build is broken, the running one stays and the error is\n" +
 			"shown. The stderr of the extension and changes of its tools are shown too. At the prompt,\n" +
 			"NAME key=value… calls a tool as exthost call does; tab completes, help helps. Without a\n" +
 			"terminal, calls are read from stdin line by line. With --attach the extension is not\n" +
 			"started: run the command that is shown in another terminal, under a debugger if you like.",
 		Example: "  exthost dev extensions/weather\n  echo 'greet name=Ada' | exthost dev extensions/weather",
 		Args:    console.AtMostOne("the directory of an extension"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s.dir = append(args, ".")[0]
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if s.dir, err = hosts.Directory(cmd.Context(), c, args); err != nil {
+				return err
+			}
 			return s.run(cmd.Context())
 		},
 	}
@@ -50,7 +53,7 @@ type session struct {
 	builder builder
 }
 
-func (s *session) run(ctx context.Context) error {
+func (s *session) run(ctx context.Context) (err error) {
 	c := s.console
 	if info, err := os.Stat(s.dir); err != nil || !info.IsDir() {
 		return &console.Error{Code: console.ExitNotFound, Text: s.dir + " is not the directory of an extension", Hint: "exthost init NAME --lang LANG makes one"}
@@ -80,6 +83,7 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }() // its author has run all of it
 	if err := s.builder.build(ctx); err != nil {
 		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))
 	}
@@ -139,7 +143,7 @@ func (s *session) rebuilt(ctx context.Context) (*config.Config, error) {
 
 // config reads the configuration and reduces it to the extension in dir.
 func (s *session) config() (*config.Config, error) {
-	cfg, _, err := hosts.Load(s.console)
+	cfg, _, err := hosts.LoadTrusted(s.console)
 	if err != nil {
 		return nil, err
 	}

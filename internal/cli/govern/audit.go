@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -19,26 +18,22 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
-// Audit shows the audit log, or verifies it.
+// Audit shows the audit log; its command verify checks it.
 func Audit(c *console.Console) *cobra.Command {
 	var q audit.Query
-	var verify bool
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show who called what, with which outcome; verify the log",
 		Long: "Show the records of the audit log, the oldest first, from its files: no host has to run.\n" +
-			"-f follows new records. --verify instead checks the chain of hashes through all files: the\n" +
-			"exit code is 1 when a line was changed, removed or inserted.",
-		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit --verify",
+			"-f follows new records. A call that was sent and has no outcome is pending while a host\n" +
+			"writes the log, and lost when that host has ended.",
+		Example: "  exthost audit -f --denied\n  exthost audit --tool 'ext_notes_*' --since 24h -o json\n  exthost audit verify",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			paths, err := auditPaths(c, q.Follow)
 			if err != nil {
 				return err
-			}
-			if verify {
-				return verifyAudit(c, paths)
 			}
 			if err := c.JSONOnly(cmd); err != nil {
 				return err
@@ -60,7 +55,7 @@ func Audit(c *console.Console) *cobra.Command {
 	f.StringVar(&q.Extension, "extension", "", "only extensions whose id fits `GLOB`")
 	f.StringVar(&since, "since", "", "only what began at `TIME` or later: 2006-01-02, 2006-01-02T15:04:05Z, or 90m, 24h ago")
 	f.IntVarP(&q.Last, "last", "n", 0, "begin with the last `N` records (default: all)")
-	f.BoolVar(&verify, "verify", false, "check that no line was changed, removed or put in")
+	cmd.AddCommand(auditVerify(c))
 	return cmd
 }
 
@@ -224,47 +219,8 @@ func auditLine(c *console.Console, r *audit.Record) string {
 	switch r.Outcome {
 	case audit.OK, audit.Answered:
 		colour = console.Green
-	case audit.ToolError:
+	case audit.ToolError, audit.Pending:
 		colour = console.Yellow
 	}
 	return c.PaintOut(console.Dim, r.Time.Local().Format("2006-01-02 15:04:05.000")) + " " + c.PaintOut(colour, outcome) + " " + console.Safe(line)
-}
-
-// verification is the result for one log.
-type verification struct {
-	audit.Report
-	Broken string `json:"broken,omitempty"` // the place and kind of the damage
-}
-
-func verifyAudit(c *console.Console, paths []string) error {
-	list, lines, code := []verification{}, []string{}, console.ExitOK
-	for _, path := range paths {
-		v, line, err := verifyLog(path)
-		if err != nil {
-			return err
-		}
-		if v.Broken != "" {
-			code = console.ExitFailed
-		}
-		list, lines = append(list, v), append(lines, console.Safe(line))
-	}
-	return c.Print(console.Document{Kind: "audit", Value: list, Names: paths, Text: strings.Join(lines, "\n"), Code: code})
-}
-
-// verifyLog follows the chain of one log; line is the result for a person.
-func verifyLog(path string) (v verification, line string, err error) {
-	files, err := audit.Files(path)
-	if err != nil {
-		return v, "", err
-	}
-	v.Report, err = audit.Verify(files...)
-	if damage, ok := errors.AsType[*audit.Broken](err); ok {
-		v.Broken = damage.Error()
-		return v, fmt.Sprintf("broken: %s; %d records before it are as they were written", damage, v.Records), nil
-	}
-	if v.Records == 0 {
-		return v, path + ": intact, no records yet", err
-	}
-	return v, fmt.Sprintf("%s: intact, %d records in %s, up to number %d of %s, hash %s", path, v.Records, console.Plural(len(files), "file"),
-		v.Last, v.Until.Local().Format(time.RFC3339), v.Hash), err
 }

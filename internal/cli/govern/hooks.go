@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/hookimport"
@@ -100,7 +99,7 @@ func allHooks(ctx context.Context, c *console.Console) (s status.Status, list []
 	if broken != nil {
 		return s, nil, broken
 	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+	h, err := hosts.Look(ctx, c, cfg)
 	if err != nil {
 		return s, nil, err
 	}

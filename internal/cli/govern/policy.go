@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +52,7 @@ func policies(ctx context.Context, c *console.Console) ([]status.Policy, error) 
 	if broken != nil {
 		return nil, broken
 	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+	h, err := hosts.Look(ctx, c, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +131,9 @@ func policyPins(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pins",
 		Short: "Show the tools that changed since they were pinned",
-		Long: "Show the tools that a policy of builtin: pin holds back because their descriptors differ\n" +
-			"from those first seen, with the differences; --all shows all that are pinned.",
+		Long: "Show what changed since it was pinned or accepted, with the differences: what a policy of\n" +
+			"builtin: pin holds back because it differs from what was first seen or is new, what is held\n" +
+			"back for text that no reader sees, and changed tools; --all shows all that is pinned.",
 		Example: "  exthost policy pins\n  exthost tools accept notes add",
 		Args:    console.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return pins(cmd.Context(), c, all) },
@@ -143,50 +143,22 @@ func policyPins(c *console.Console) *cobra.Command {
 }
 
 func pins(ctx context.Context, c *console.Console, all bool) error {
-	r, cfg, err := hosts.Reach(ctx, c)
-	var list struct{ Pins []status.Pin }
-	if r != nil {
-		err = r.Get(ctx, "/api/v1/pins", &list)
-	} else if err == nil {
-		var h *exthost.Host
-		if h, err = hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}}); err == nil {
-			list.Pins = h.Admin().Pins()
-			err = h.Close()
-		}
-	}
+	pinned, err := hosts.OpenPins(ctx, c)
 	if err != nil {
 		return err
 	}
+	if err := pinned.Close(); err != nil {
+		return err
+	}
 	shown, names := []status.Pin{}, []string{}
-	for _, p := range list.Pins {
-		if p.Held || all {
-			shown, names = append(shown, p), append(names, p.Extension+" "+p.Tool)
+	for _, p := range pinned.List {
+		if p.Digest != "" || all {
+			shown, names = append(shown, p), append(names, p.Extension+" "+p.Label)
 		}
 	}
-	text := pinsText(shown)
+	text := hosts.PinsText(shown)
 	if text == "" {
-		text = fmt.Sprintf("nothing is held back, of %s", console.Plural(len(list.Pins), "pinned tool"))
+		text = fmt.Sprintf("nothing is held back, of %s", console.Plural(len(pinned.List), "pinned item"))
 	}
 	return c.Print(console.Document{Kind: "pins", Value: shown, Names: names, Text: text})
-}
-
-func pinsText(list []status.Pin) string {
-	var lines []string
-	for _, p := range list {
-		line := fmt.Sprintf("%s %s: pinned %s", p.Extension, p.Tool, p.Since.Local().Format("2006-01-02 15:04"))
-		if p.ApprovedBy != "" {
-			line += ", approved by " + p.ApprovedBy
-		}
-		if p.Held {
-			line += ", held back since " + p.HeldSince.Local().Format("2006-01-02 15:04")
-		}
-		lines = append(lines, console.Safe(line))
-		for diff := range strings.Lines(p.Diff) {
-			lines = append(lines, "  "+console.Safe(strings.TrimSuffix(diff, "\n")))
-		}
-		if p.Held {
-			lines = append(lines, console.Safe("  next: exthost tools accept "+p.Extension+" "+p.Tool))
-		}
-	}
-	return strings.Join(lines, "\n")
 }

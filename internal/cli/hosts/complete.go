@@ -36,7 +36,7 @@ func peek(ctx context.Context, c *console.Console) (k known, close func(), ok bo
 	if err != nil {
 		return k, nil, false
 	}
-	h, err := Open(ctx, c, cfg, exthost.Options{Start: None, Mode: exthost.Mode{Inspect: true}})
+	h, err := Look(ctx, c, cfg)
 	if err != nil {
 		return k, nil, false
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/cli/console"
@@ -83,7 +82,7 @@ func OnDisk(ctx context.Context, c *console.Console) (status.Status, error) {
 
 // search is the status of what is on the search paths.
 func search(ctx context.Context, c *console.Console, cfg *config.Config) (status.Status, error) {
-	h, err := Open(ctx, c, cfg, exthost.Options{Start: None, Mode: exthost.Mode{Inspect: true}})
+	h, err := Look(ctx, c, cfg)
 	if err != nil {
 		return status.Status{}, err
 	}
@@ -120,7 +119,7 @@ func Overlay(disk, running status.Status) status.Status {
 		}
 	}
 	disk.Diagnostics = slices.DeleteFunc(disk.Diagnostics, func(d protocol.Diagnostic) bool { // the host may have what this environment lacks
-		return d.Code == discovery.CodeRequirement && slices.ContainsFunc(disk.Extensions, func(x status.Extension) bool { return x.ID == d.Extension && x.State != status.StateSkipped })
+		return d.Code == discovery.CodeRequirement && slices.ContainsFunc(disk.Extensions, func(x status.Extension) bool { return x.ID == d.Extension && !x.LeftOut() })
 	})
 	return disk
 }

@@ -168,6 +168,9 @@ func unavailable(name string, x status.Extension, s status.Status) error {
 			}
 		}
 		e.Hint = cmp.Or(Remedy(s, x), e.Hint)
+	case status.StateUntrusted:
+		e.Code, e.Hint = console.ExitDenied, cmp.Or(Remedy(s, x), "exthost trust "+x.ID)
+		e.Cause = NotTrusted{}
 	case status.StateNotReady:
 		e.Hint = Readable
 	case status.StateDisabled:

@@ -52,6 +52,9 @@ func read(c *console.Console, flags ...config.Flag) (cfg *config.Config, origins
 	if c.LogLevel != "" {
 		flags = append(flags, config.Flag{Name: "--log-level", Key: "log.level", Values: []string{c.LogLevel}})
 	}
+	if c.Trust != "" {
+		flags = append(flags, config.Flag{Name: "--trust", Key: "extensions.trust", Values: []string{c.Trust}})
+	}
 	cfg, origins, diags = config.Load(LoadOptions(c, flags...))
 	return cfg, origins, diags, nil
 }
@@ -77,8 +80,20 @@ func Inspect(ctx context.Context, c *console.Console, start func(id string) bool
 }
 
 // Open opens a host that logs to stderr only on demand, and shows on a terminal which
-// extensions it waits for.
+// extensions it waits for. It runs of the working directory what the user has agreed to.
 func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost.Options) (*exthost.Host, error) {
+	k, err := Trusted(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, c, cfg, k, o)
+}
+
+func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost.Consent, o exthost.Options) (h *exthost.Host, err error) {
+	o.Consent = k
+	if o.Packages, err = Packages(cfg); err != nil {
+		return nil, err
+	}
 	where := cfg.Log
 	if o.Mode.Inspect { // what only looks writes nothing, also where a project's file says so
 		where.File = ""
@@ -88,8 +103,7 @@ func Open(ctx context.Context, c *console.Console, cfg *config.Config, o exthost
 		return nil, err
 	}
 	o.Logger, o.PolicyKinds, o.Mode.Background = log, PolicyKinds, true
-	h, err := exthost.Open(ctx, cfg, o)
-	if err != nil {
+	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}
 	defer c.Progress(func() string { return starting(h.Status()) })()
@@ -118,11 +132,8 @@ var PolicyKinds = exthost.PolicyKinds{CEL: celpolicy.New, GRPC: grpcpolicy.NewIn
 
 // LoadOptions returns the options with which the program reads its configuration.
 func LoadOptions(c *console.Console, flags ...config.Flag) config.LoadOptions {
-	return config.LoadOptions{File: c.Config, Flags: flags, CheckCEL: celpolicy.Check}
+	return config.LoadOptions{File: c.Config, NoProject: c.NoProject, Flags: flags, CheckCEL: celpolicy.Check}
 }
-
-// None selects no extension.
-func None(string) bool { return false }
 
 // Owners selects the extensions that may have the tool with this registered name: all
 // of them when the name was shortened, which hides the id.

@@ -213,7 +213,7 @@ func (r *Running) lost(ctx context.Context, method string, err error) error {
 // Scope says which extensions a command is about. A running host with another scope
 // has other --config or --extensions, and does not answer for the command.
 func Scope(c *console.Console, cfg *config.Config) string {
-	scope, _ := json.Marshal([]any{configFile(c), cfg.Extensions.SearchPaths}) // strings always encode
+	scope, _ := json.Marshal([]any{configFile(c), cfg.Extensions.SearchPaths, c.NoProject}) // strings always encode
 	return string(scope)
 }
 

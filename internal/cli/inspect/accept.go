@@ -1,27 +1,36 @@
 package inspect
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
+// acceptance is what the flags and arguments of tools accept state.
+type acceptance struct {
+	id, label string
+	expect    string // digest of what the operator has seen; "": nothing yet
+	yes       bool
+}
+
 func toolsAccept(c *console.Console) *cobra.Command {
-	return &cobra.Command{
+	var a acceptance
+	cmd := &cobra.Command{
 		Use:   "accept ID [TOOL]",
 		Short: "Accept changed tools of an extension, or one of them (persists)",
-		Long: "Accept the tools of an extension as they are now, after an update for example. It ends the\n" +
-			"warning that tools changed, also for later hosts, and a policy of builtin: pin no longer holds\n" +
-			"them back. TOOL is the extension's own name for one of them. Look at the changes first, with\n" +
-			"exthost info ID and exthost policy pins.",
-		Example: "  exthost info notes\n  exthost tools accept notes",
+		Long: "Accept what an extension says of itself now, after an update for example: its tools, and with a\n" +
+			"policy of builtin: pin its introduction, prompts and resources too. It ends the warning that tools\n" +
+			"changed, also for later hosts, and nothing is held back any more. TOOL is the extension's own name\n" +
+			"of a tool, or another label that exthost policy pins shows, such as prompt:review.\n\n" +
+			"The command shows the differences and asks. It accepts what it has shown and nothing else. --expect\n" +
+			"accepts what exthost policy pins has shown; --yes accepts without a question, for scripts.",
+		Example: "  exthost tools accept notes\n  exthost tools accept notes --yes",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
 				return console.Usagef("exthost status", "%s needs the id of an extension, and may name one of its tools", cmd.CommandPath())
@@ -30,32 +39,63 @@ func toolsAccept(c *console.Console) *cobra.Command {
 		},
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := acceptTools(cmd.Context(), c, args[0], strings.Join(args[1:], "")); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(c.Err, "accepted %s\n", console.Safe(strings.Join(args, " ")))
-			return err
+			a.id, a.label = args[0], strings.Join(args[1:], "")
+			return a.run(cmd.Context(), c)
 		},
 	}
+	cmd.Flags().StringVar(&a.expect, "expect", "", "accept only the differences with this `DIGEST`")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "accept what the command shows without a question")
+	return cmd
 }
 
-// acceptTools asks the running host; without one, a host that starts nothing.
-func acceptTools(ctx context.Context, c *console.Console, id, tool string) error {
-	r, cfg, err := hosts.Reach(ctx, c)
-	if r != nil {
-		path := "/api/v1/pins/" + url.PathEscape(id)
-		if tool != "" {
-			path += "/" + url.PathEscape(tool)
+func (a *acceptance) run(ctx context.Context, c *console.Console) error {
+	pinned, err := hosts.OpenPins(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer pinned.Close()
+	waiting := pinned.Waiting(a.id, a.label)
+	if len(waiting) > 0 {
+		fmt.Fprintln(c.Err, hosts.PinsText(waiting))
+		if err := a.agreed(ctx, c, hosts.DigestOf(waiting)); err != nil {
+			return err
 		}
-		return r.Post(ctx, path+"/approve", nil, nil)
 	}
-	if err != nil {
+	if err := pinned.Accept(ctx, a.id, a.label, waiting); err != nil {
 		return err
 	}
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
-	if err != nil {
-		return err
+	_, err = fmt.Fprintf(c.Err, "accepted %s\n", console.Safe(strings.TrimSpace(a.id+" "+a.label)))
+	return err
+}
+
+// agreed returns an error unless the operator accepts what has that digest.
+func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest string) error {
+	command := []string{"exthost", "tools", "accept", a.id}
+	if a.label != "" {
+		command = append(command, a.label)
 	}
-	defer h.Close()
-	return h.Admin().AcceptTools(id, tool, hosts.Operator())
+	next := console.ShellWords(append(command, "--expect", digest))
+	switch {
+	case a.expect == digest, a.expect == "" && a.yes:
+		return nil
+	case a.expect != "":
+		return &console.Error{Code: console.ExitDenied, Text: "this is not what --expect states, and nothing was accepted", Hint: next}
+	case !console.IsTerminal(c.In) || !console.IsTerminal(c.Err):
+		return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted: without a terminal nobody can be asked", Hint: next}
+	}
+	fmt.Fprint(c.Err, "Accept this? y yes, else no: ")
+	answer := make(chan string, 1) // the read ends with the process
+	go func() {
+		line, _ := bufio.NewReader(c.In).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case line := <-answer:
+		if line == "y" || line == "yes" {
+			return nil
+		}
+	}
+	return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted", Hint: next}
 }

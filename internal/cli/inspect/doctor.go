@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,11 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/governance/audit"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/internal/unpinned"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -100,12 +103,13 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	if err != nil {
 		return nil, err
 	}
-	start := hosts.None
-	if handshake {
-		start = nil
-	}
 	began := time.Now()
-	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: start, Mode: exthost.Mode{Inspect: true, StartLazy: handshake}})
+	var h *exthost.Host
+	if handshake {
+		h, err = hosts.Open(ctx, c, cfg, exthost.Options{Mode: exthost.Mode{Inspect: true, StartLazy: true}})
+	} else {
+		h, err = hosts.Look(ctx, c, cfg)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,9 +128,12 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 		s = h.Status()
 		findings = append(findings, finding{Check: "start", Result: "ok", Detail: fmt.Sprintf("all settled after %s", time.Since(began).Round(time.Millisecond))})
 	}
-	findings = append(findings, auditLog(cfg.Audit.Path)...)
+	if !failing(findings, "policy audit_log") { // which says why the running host cannot write it
+		findings = append(findings, auditLog(cfg.Audit)...)
+	}
 	held := strings.Join(append([]string{s.Containment.String()}, s.Containment.Lacks...), "; ")
 	findings = append(findings, finding{Check: "containment", Result: "ok", Detail: held})
+	findings = append(findings, sandboxes(s, process.Protection())...)
 	findings = append(findings, privileges(s)...)
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
@@ -154,6 +161,30 @@ func diagnoseBroken(ctx context.Context, r *hosts.Running, refused config.Refuse
 	return append(findings, openFiles(process.OpenFiles())...), nil
 }
 
+// sandboxes says what this system enforces of a sandbox, and which extensions ask for more.
+func sandboxes(s status.Status, have sandbox.Protection) (findings []finding) {
+	f := finding{Check: "sandbox", Result: "ok", Detail: "this system enforces " + strings.Join(have.Holds, ", ")}
+	if len(have.Holds) == 0 {
+		f.Detail = "this system enforces no sandbox"
+	}
+	for _, lack := range have.Lacks {
+		f.Hints = append(f.Hints, "NOT enforced: "+lack)
+	}
+	findings = append(findings, f)
+	for _, x := range s.Extensions {
+		if x.Sandbox == nil || len(x.Sandbox.Lacks) == 0 {
+			continue
+		}
+		f := finding{Check: "sandbox", Result: "ok", Detail: fmt.Sprintf("%s runs with less than it asks for (best_effort): %s", x.ID, strings.Join(x.Sandbox.Lacks, "; "))}
+		if !x.Sandbox.BestEffort {
+			f.fail(fmt.Sprintf("%s asks for more than this system enforces, and does not start: %s", x.ID, strings.Join(x.Sandbox.Lacks, "; ")), nil)
+			f.Hints = []string{fmt.Sprintf("best_effort = true in its [sandbox] starts it with the rest; extensions.entries.%s.sandbox: off without any", x.ID)}
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
 // privileges says what a host of root leaves to its processes; nothing of another user's.
 func privileges(s status.Status) []finding {
 	if os.Geteuid() != 0 || !process.CanRestrict {
@@ -178,13 +209,21 @@ func privileges(s status.Status) []finding {
 	return []finding{f}
 }
 
+func failing(findings []finding, check string) bool {
+	return slices.ContainsFunc(findings, func(f finding) bool { return f.Check == check && f.Result == "fail" })
+}
+
 // auditLog says whether the audit log can be written; nothing when none is kept.
-func auditLog(path string) []finding {
-	if path == "" {
+func auditLog(log config.Audit) []finding {
+	if log.Path == "" {
 		return nil
 	}
-	f := finding{Check: "audit log", Result: "ok", Detail: path}
-	if err := audit.Writable(path); err != nil {
+	f := finding{Check: "audit log", Result: "ok", Detail: log.Path}
+	err := below.Check(log.Within, log.Path)
+	if err == nil {
+		err = audit.Writable(log.Path)
+	}
+	if err != nil {
 		f.fail(err.Error(), nil)
 		f.Hints = []string{"no request passes without it: make room or access, or change audit.path"}
 	}
@@ -261,7 +300,7 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		}
 	}
 	if pkg := unpinned.Package(x.Command); pkg != "" {
-		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest")))
+		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; write %s@VERSION, or exthost add %s, which locks it by its hashes", pkg, strings.TrimSuffix(pkg, "@latest"), packageSource(x.Command, pkg)))
 	}
 	switch {
 	case wrong != "" && !handshake:
@@ -269,6 +308,8 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 	case x.State == status.StateNotReady:
 		f.fail(x.Reason, nil)
 		f.Hints = append(f.Hints, hosts.Readable)
+	case x.State == status.StateUntrusted:
+		f.Result, f.Detail = "skip", x.Reason
 	case x.State == status.StateSkipped && broken:
 		f.fail(x.Reason, nil)
 	case x.State == status.StateSkipped || x.State == status.StateDisabled:
@@ -281,6 +322,15 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}
 	return f
+}
+
+// packageSource is how exthost add names a package that a command line downloads.
+func packageSource(argv []string, pkg string) string {
+	name := strings.TrimSuffix(pkg, "@latest")
+	if runner := filepath.Base(argv[0]); strings.HasPrefix(runner, "uv") || strings.HasPrefix(runner, "pipx") {
+		return "pypi:" + name
+	}
+	return "npm:" + name
 }
 
 func examinePolicy(p status.Policy, handshake bool) finding {

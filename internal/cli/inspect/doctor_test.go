@@ -10,7 +10,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/cli/hosts"
 )
 
 // What the examination of an extension costs does not depend on how many others cannot run.
@@ -29,7 +28,7 @@ func TestExaminationIsLinear(t *testing.T) {
 		}
 		cfg := config.Default()
 		cfg.Extensions.SearchPaths = []string{dir}
-		h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Start: hosts.None, Mode: exthost.Mode{Inspect: true}})
+		h, err := exthost.Open(context.Background(), cfg, exthost.Options{StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Start: func(string) bool { return false }, Mode: exthost.Mode{Inspect: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

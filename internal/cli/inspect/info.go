@@ -5,6 +5,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"time"
@@ -116,6 +117,9 @@ func statusOf(ctx context.Context, c *console.Console, id string) (status.Status
 		return status.Status{}, nil, nil, broken
 	}
 	h, err := hosts.Open(ctx, c, cfg, exthost.Options{Start: func(other string) bool { return other == id }, Mode: exthost.Mode{Inspect: true}})
+	if _, ok := errors.AsType[hosts.NotTrusted](err); ok {
+		h, err = hosts.Look(ctx, c, cfg)
+	}
 	if err != nil {
 		return status.Status{}, nil, nil, err
 	}

@@ -34,9 +34,9 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("description", i.Description)
 	row("manifest", i.Path)
 	row("runs as", i.manner())
-	row("command", shellWords(i.Command))
+	row("command", console.ShellWords(i.Command))
 	row("state", i.State)
-	if i.State != status.StateSkipped { // diagnostics, below, contain the reason and a hint
+	if !i.LeftOut() { // diagnostics, below, contain the reason and a hint
 		row("reason", i.Reason)
 	}
 	if i.running {
@@ -59,6 +59,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	row("config", compact(i.Config))
 	row("operator's config", compact(i.OperatorConfig))
 	row("state directory", i.StateDir)
+	row("sandbox", i.confined()...)
 	row("env withheld", strings.Join(i.EnvWithheld, " "))
 	row("secrets passed", strings.Join(i.EnvPassedSecrets, " "))
 	row("hooks", strings.Join(i.Hooks, ", "))
@@ -69,7 +70,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	}
 	row("tools", tools...)
 	for _, d := range i.Diagnostics {
-		if i.Reason == "" || i.State == status.StateSkipped || !strings.HasSuffix(d.Message, i.Reason) {
+		if i.Reason == "" || i.LeftOut() || !strings.HasSuffix(d.Message, i.Reason) {
 			row(string(d.Level), placed(d))
 		}
 	}
@@ -101,6 +102,25 @@ func (i *extensionInfo) manner() string {
 	return strings.Join(words, ", ")
 }
 
+// confined says what the kernel enforces, and what the processes may touch.
+func (i *extensionInfo) confined() (lines []string) {
+	s := i.Sandbox
+	if s == nil {
+		return nil
+	}
+	if len(s.Holds) > 0 {
+		lines = append(lines, "enforced: "+strings.Join(s.Holds, ", "))
+	}
+	for _, lack := range s.Lacks {
+		lines = append(lines, "NOT enforced: "+lack)
+	}
+	lines = append(lines, "reads "+console.Safe(strings.Join(s.Read, ", ")))
+	if len(s.Write) > 0 {
+		lines = append(lines, "writes "+console.Safe(strings.Join(s.Write, ", ")))
+	}
+	return append(lines, "network: "+s.Net)
+}
+
 func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	for _, one := range i.Instances {
 		if one.PID > 0 {
@@ -123,8 +143,15 @@ func (i *extensionInfo) restarts(now time.Time) string {
 }
 
 func (i *extensionInfo) callsMade() string {
-	text := fmt.Sprintf("%d, %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools",
-		max(i.Requests, i.Calls+i.Refused), i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors) // a policy's process has calls alone
+	text := fmt.Sprint(max(i.Requests, i.Calls+i.Refused)) // a policy's process has calls alone
+	inFlight := 0
+	for _, one := range i.Instances {
+		inFlight += one.InFlight + one.Queued
+	}
+	if inFlight > 0 { // they are counted when they end
+		text += fmt.Sprintf(" ended and %d in flight", inFlight)
+	}
+	text += fmt.Sprintf(", %d failed, %d refused, %d denied, %d with invalid arguments, %d errors of tools", i.Errors, i.Refused, i.Denied, i.Invalid, i.ToolErrors)
 	if i.Latency != nil {
 		text += fmt.Sprintf("; p50 %s, p95 %s", console.Span(time.Duration(i.Latency.P50)), console.Span(time.Duration(i.Latency.P95)))
 	}
@@ -179,16 +206,4 @@ func compact(v any) string {
 		return text
 	}
 	return ""
-}
-
-// shellWords quotes argv so that a reader can tell its words apart.
-func shellWords(argv []string) string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		if word == "" || strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
-			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-		words[i] = word
-	}
-	return strings.Join(words, " ")
 }

@@ -55,7 +55,7 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 		folder := path
 		path = filepath.Join(folder, manifest.FileName)
 		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}})
+			r, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{folder}, Safe: []string{"/"}})
 			if err != nil || r.Stats.Manifests > 0 {
 				for _, x := range r.Candidates {
 					r.Diagnostics = append(r.Diagnostics, missingScript(x.Path, x.Manifest)...)
@@ -67,7 +67,7 @@ func validatePath(ctx context.Context, path string) ([]protocol.Diagnostic, int,
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, &console.Error{Code: console.ExitNotFound, Text: "there is no " + path, Hint: "exthost validate DIR, where DIR/plugin.toml or DIR/NAME/plugin.toml is, or without DIR for all there are"}
 	}
-	m, found := manifest.ReadFile(path, true)
+	m, found := manifest.ReadFile(path, manifest.ReadOptions{FollowLinks: true})
 	return append(found, missingScript(path, m)...), 1, nil
 }
 
@@ -89,14 +89,18 @@ func missingScript(path string, m *manifest.Manifest) []protocol.Diagnostic {
 }
 
 func validateAll(ctx context.Context, c *console.Console) error {
-	h, err := hosts.Inspect(ctx, c, hosts.None)
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	h, err := hosts.Look(ctx, c, cfg)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	s := h.Status()
 	for _, x := range s.Extensions {
-		if m, _ := manifest.ReadFile(x.Path, true); m != nil && m.Plugin.ID == x.ID { // not a server of another manifest
+		if m, _ := manifest.ReadFile(x.Path, manifest.ReadOptions{FollowLinks: true}); m != nil && m.Plugin.ID == x.ID { // not a server of another manifest
 			s.Diagnostics = append(s.Diagnostics, missingScript(x.Path, m)...)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -84,7 +83,7 @@ func subjectOf(ctx context.Context, c *console.Console, id string) (*subject, er
 	if x.running, err = hosts.Find(ctx); err != nil && console.ExitCode(err) != console.ExitNotFound {
 		return nil, err
 	}
-	h, err := hosts.Open(ctx, c, x.cfg, exthost.Options{Start: hosts.None}) // also sees extensions that the running host does not have yet
+	h, err := hosts.Look(ctx, c, x.cfg) // also sees extensions that the running host does not have yet
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ type ruling struct {
 
 // set changes the configuration, has the running host apply it and prints the result.
 func (x *subject) set(ctx context.Context, key string, listed bool, result string) error {
-	e, err := config.SetListed(hosts.LoadOptions(x.console), key, x.id, listed)
+	e, err := hosts.SetListed(x.console, key, x.id, listed)
 	if err != nil {
 		return err
 	}
@@ -239,6 +238,8 @@ func (x *subject) obstacle(r *ruling) error {
 		return fail(console.ExitDenied, "exthost allow "+x.id, "%s does not name it", x.where("allowlist"))
 	case x.broken:
 		return fail(console.ExitInvalid, "exthost validate", "its manifest is invalid")
+	case r.State == status.StateUntrusted:
+		return fail(console.ExitDenied, "exthost trust "+x.id, "%s", r.Reason)
 	case r.State == status.StateSkipped:
 		return fail(console.ExitGated, "exthost info "+x.id, "%s", r.Reason)
 	case r.State == string(supervisor.Failed):

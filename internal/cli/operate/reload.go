@@ -32,6 +32,7 @@ func Reload(c *console.Console) *cobra.Command {
 			"extension does not start.",
 		Args: console.NoArgs,
 		RunE: hosts.OnRunning(func(ctx context.Context, r *hosts.Running, _ []string) error {
+			before, _ := r.Status(ctx) // without it all that is left out is new
 			change, err := reload(ctx, r, url.Values{"dry_run": {strconv.FormatBool(dryRun)}})
 			if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind == protocol.ConfigInvalid {
 				return &console.Error{Code: console.ExitInvalid, Text: e.Message, Hint: "fix it, then exthost reload; until then nothing changes"}
@@ -44,7 +45,7 @@ func Reload(c *console.Console) *cobra.Command {
 			}
 			broken := 0
 			if !dryRun {
-				broken = printBroken(ctx, c, r, change)
+				broken = printBroken(ctx, c, r, before, change)
 			}
 			return notReloaded(change, broken)
 		}),
@@ -59,9 +60,9 @@ func reload(ctx context.Context, r *hosts.Running, query url.Values) (change sta
 }
 
 // printBroken prints on stderr which files became no extension and what is wrong with the
-// policies that the reload changed. It returns how many such files there are; a reload does
-// not count them as changes.
-func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, change status.Change) int {
+// policies that the reload changed, then which extensions do not run. It returns how many such
+// files there are; a reload does not count them as changes.
+func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, before status.Status, change status.Change) int {
 	s, err := r.Status(ctx)
 	if err != nil {
 		return 0 // the result of the reload is printed already
@@ -72,12 +73,31 @@ func printBroken(ctx context.Context, c *console.Console, r *hosts.Running, chan
 			c.Say(d)
 		}
 	}
-	for _, x := range s.Extensions {
-		if change.Empty() && x.State == status.StateSkipped {
-			c.Say(protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: "skipped as before, " + x.Reason, Hint: hosts.Remedy(s, x)})
-		}
+	for _, d := range leftOut(before, s, change.Empty()) {
+		c.Say(d)
 	}
 	return len(hosts.BrokenFiles(s))
+}
+
+// leftOut says which extensions do not run: those that did not do so before only with again.
+func leftOut(before, now status.Status, again bool) (diags []protocol.Diagnostic) {
+	for _, x := range now.Extensions {
+		if !x.LeftOut() {
+			continue
+		}
+		d := protocol.Diagnostic{Level: protocol.LevelWarn, Extension: x.ID, Message: x.State + " as before, " + x.Reason, Hint: hosts.Remedy(now, x)}
+		known := slices.ContainsFunc(before.Extensions, func(b status.Extension) bool { return b.ID == x.ID && b.State == x.State })
+		switch {
+		case known && !again:
+			continue
+		case !known && x.State == status.StateUntrusted:
+			d.Message, d.Hint = "new, waits for exthost trust "+x.ID, ""
+		case !known:
+			d.Message = x.State + ", " + x.Reason
+		}
+		diags = append(diags, d)
+	}
+	return diags
 }
 
 // changedNames are the ids that a reload changes or should have changed.
@@ -112,6 +132,9 @@ func changeText(c *console.Console, change status.Change, dryRun bool) string {
 		for reason := range strings.SplitSeq(k.Reason, "\n") {
 			fmt.Fprintln(&b, "    "+console.Safe(console.NearbyText(reason)))
 		}
+		if k.Next != "" {
+			fmt.Fprintln(&b, "    "+console.Safe(k.Next))
+		}
 	}
 	for _, name := range change.Policies {
 		fmt.Fprintf(&b, "%s policy %s\n", verb(console.Green, 5), console.Safe(name))
@@ -134,6 +157,8 @@ func notReloaded(change status.Change, broken int) error {
 		return &console.Error{Code: console.ExitExtension, Text: strings.Join(lines, "\n"), Hint: "exthost info " + change.Failed[0].Extension}
 	case broken > 0:
 		return &console.Error{Code: console.ExitInvalid, Text: console.Count(broken, "extension") + " cannot be used yet", Hint: "fix the errors above, then exthost reload"}
+	case len(change.Kept) > 0 && !slices.ContainsFunc(change.Kept, func(k status.KeptBuild) bool { return k.Next == "" }):
+		return &console.Error{Code: console.ExitDenied, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: change.Kept[0].Next}
 	case len(change.Kept) > 0:
 		return &console.Error{Code: console.ExitInvalid, Text: console.Count(len(change.Kept), "extension") + " kept the previous build", Hint: "fix the errors above, then exthost reload"}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/protocol"
@@ -72,6 +73,9 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 		lines = append(lines, console.Wrap("dashboard at "+url+", which exthost ui opens", width)...)
 	}
 	lines = append(lines, console.Wrap(held, width)...)
+	if s.Trust == config.TrustOff {
+		lines = append(lines, console.Wrap(hosts.TrustsAll, width)...)
+	}
 	if s.Log != "" {
 		lines = append(lines, console.Wrap(console.Safe("in the background for clients on stdio, exthost stop ends it; log in "+s.Log), width)...)
 	}
@@ -201,20 +205,36 @@ func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Ti
 	if x.Containment != "" {
 		notes = append(notes, "held by a "+x.Containment+" too")
 	}
+	if x.Sandbox != nil {
+		notes = append(notes, x.Sandbox.String())
+	}
 	if slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
 		return d.Extension == x.ID && d.Code == string(protocol.DescriptorChanged) && d.Level == protocol.LevelWarn
 	}) {
 		notes = append(notes, "tools changed: exthost info "+x.ID+", then exthost tools accept "+x.ID)
 	}
-	if hint := hosts.Remedy(status.Status{Diagnostics: diags}, x); x.State == status.StateSkipped && hint != "" {
+	if hint := hosts.Remedy(status.Status{Diagnostics: diags}, x); x.LeftOut() && hint != "" {
 		notes = append(notes, hint)
 	}
-	if x.State != status.StateSkipped && slices.ContainsFunc(diags, func(d protocol.Diagnostic) bool {
-		return hosts.Concerns(d, x) && d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError
-	}) {
-		notes = append(notes, "the manifest is broken, and the previous build runs: exthost info "+x.ID)
+	if !x.LeftOut() {
+		notes = append(notes, newerBuild(x, diags)...)
 	}
 	return append(notes, failureNotes(x, now)...)
+}
+
+// newerBuild says why the previous build of x runs, and not the one on disk; nil when nothing
+// keeps that from running.
+func newerBuild(x status.Extension, diags []protocol.Diagnostic) []string {
+	for _, d := range diags {
+		switch {
+		case !hosts.Concerns(d, x):
+		case d.Code == string(protocol.ManifestInvalid) && d.Level == protocol.LevelError:
+			return []string{"the manifest is broken, and the previous build runs: exthost info " + x.ID}
+		case d.Code == string(protocol.Untrusted):
+			return []string{d.Message + "; the previous build runs: " + d.Hint}
+		}
+	}
+	return nil
 }
 
 // failing is how many calls in a row must have failed for a note that stays.

@@ -90,7 +90,7 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 			log.Warn("exthost status will not know the address", "error", err)
 		}
 	}
-	server := &http.Server{Handler: httpserver.Admin(h), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	server := &http.Server{Handler: ownersOnly(httpserver.Admin(h)), ConnContext: withRefusal, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context {
 			return httpserver.WithOperator(context.Background(), hosts.Operator())
 		}}
@@ -108,6 +108,25 @@ func control(d *daemon.Daemon, f front, h *exthost.Host, log *slog.Logger) (end 
 		}
 		return errors.Join(err, d.Close())
 	}
+}
+
+type refusalKey struct{}
+
+// withRefusal judges the process at the other end of a connection at its beginning, while
+// that process waits for an answer.
+func withRefusal(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, refusalKey{}, daemon.Refusal(c))
+}
+
+// ownersOnly keeps the host's own children from its operator's API.
+func ownersOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if why, _ := r.Context().Value(refusalKey{}).(string); why != "" {
+			httpserver.Refuse(w, why)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // operatorToken authenticates the operator at the API and the dashboard of one run.
@@ -159,7 +178,7 @@ func reload(ctx context.Context, h *exthost.Host, f front, log *slog.Logger) {
 		return // the host has logged the reason
 	}
 	for _, k := range c.Kept {
-		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason)
+		log.Warn("not reloaded, the build before goes on", "extension", k.ID, "reason", k.Reason, "next", k.Next)
 	}
 	for _, section := range c.Restart {
 		log.Warn("changed, and takes effect when the host is started again", "section", section)

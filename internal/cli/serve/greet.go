@@ -37,6 +37,9 @@ func greet(c *console.Console, h *exthost.Host, f front, took time.Duration) {
 	if len(s.Extensions)+len(s.Destinations) == 0 {
 		g.text("  ", "No extension was found. An extension is a folder with a plugin.toml below ./extensions; exthost init NAME --lang python writes one, exthost config show says where else they are looked for.")
 	}
+	if s.Trust == config.TrustOff {
+		g.text("  "+g.c.Paint(console.Yellow, "!")+" ", hosts.TrustsAll)
+	}
 	shown, hidden := h.Offered("")
 	g.summary(s, shown, len(hidden), took)
 	g.clients(f)
@@ -100,8 +103,8 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 	switch {
 	case x.State == status.StateDisabled:
 		mark, state = g.c.Paint(console.Dim, "○"), x.State
-	case x.State == status.StateSkipped:
-		mark, state = g.c.Paint(console.Yellow, "○"), "skipped"
+	case x.LeftOut():
+		mark, state = g.c.Paint(console.Yellow, "○"), x.State
 	case x.State == string(supervisor.Spawning):
 		mark, state = g.c.Paint(console.Yellow, "◌"), "still starting"
 	case x.State == string(supervisor.Idle):
@@ -139,6 +142,11 @@ func (g *greeting) extension(x status.Extension, entries []*tools.Entry, diags [
 		if d.Hint != "" {
 			g.text("      → ", d.Hint)
 		}
+	}
+	if x.Sandbox != nil && len(x.Sandbox.Lacks) == 0 {
+		g.text("      ", x.Sandbox.String())
+	} else if x.Sandbox != nil {
+		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", x.Sandbox.String())
 	}
 	if x.HooksSee == config.HooksAll {
 		g.text("      "+g.c.Paint(console.Yellow, "!")+" ", "its hooks see and change the calls of all extensions: extensions.entries."+x.ID+".hooks")
@@ -248,6 +256,12 @@ func (g *greeting) clients(f front) {
 	fmt.Fprintf(&g.b, "serving %s\n", g.c.Paint(console.Bold, url))
 	if f.exposed {
 		fmt.Fprintf(&g.b, "to other machines too, with the token, below in $%s\n", f.token)
+	}
+	if f.anyone {
+		fmt.Fprintln(&g.b, "to every user of this machine: there is no token")
+	}
+	if f.exposed && strings.HasPrefix(f.url, "http://") {
+		fmt.Fprintf(&g.b, "%s\n", g.c.Paint(console.Yellow, "without TLS: who is on the way reads the tokens of clients and their calls; state server.tls"))
 	}
 	fmt.Fprintln(&g.b)
 	for _, c := range clientSetups(url, f.token) {

@@ -105,3 +105,15 @@ func golden(t *testing.T, name, got string) {
 		t.Errorf("%s (-update writes it):\n%s", name, diff)
 	}
 }
+
+// TestGreetingAnyone says that other users of the machine are let in.
+func TestGreetingAnyone(t *testing.T) {
+	files := map[string]string{"extensions/kit/plugin.toml": kitManifest}
+	const text = "to every user of this machine"
+	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1", anyone: true}); !strings.Contains(got, text) {
+		t.Errorf("it does not say so:\n%s", got)
+	}
+	if got := greeted(t, project(t, files), front{url: "http://127.0.0.1:1"}); strings.Contains(got, text) {
+		t.Errorf("it says so:\n%s", got)
+	}
+}

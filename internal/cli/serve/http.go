@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -49,12 +50,16 @@ func httpFront(cfg config.Server, headers []string, log *slog.Logger) (f front, 
 	}()
 	addr := listener.Addr().(*net.TCPAddr)
 	f = front{url: urlOf(addr, cfg.TLS.Cert != ""), exposed: !addr.IP.IsLoopback()}
+	f.anyone = token == "" && cfg.Auth.OAuth.Issuer == "" && (cfg.Auth.Loopback == config.LoopbackAny || runtime.GOOS != "linux")
 	if token != "" {
 		f.token = cmp.Or(cfg.Auth.TokenEnv, "EXTHOST_TOKEN")
 	}
 	if f.exposed && token == "" && cfg.Auth.OAuth.Issuer == "" {
 		return f, &console.Error{Code: console.ExitInvalid, Text: cfg.Listen + " can be reached from other machines, and no token is set",
 			Hint: "set server.auth.token_env in exthost.yaml, or exthost serve --listen 127.0.0.1:7800"}
+	}
+	if err = checkToken(token, f.exposed, cfg.Listen, log); err != nil {
+		return f, err
 	}
 	if f.operator, err = newOperatorToken(); err != nil {
 		return f, &console.Error{Code: console.ExitFailed, Text: "there is no place for the operator's token: " + err.Error(), Hint: "let this user write there, or set XDG_STATE_HOME to another directory"}
@@ -79,8 +84,8 @@ func httpOptions(cfg config.Server, headers []string, h *exthost.Host, token, op
 	o := httpserver.Options{
 		Backend: h, Serves: h.Serves, Bridge: h.Bridge(), Ready: func() error { return readiness(h) },
 		MCP:    mcpserver.Options{Name: "exthost", Version: exthost.Version(), MaxBody: int64(cfg.MaxBody), Headers: headers},
-		Listen: cfg.Listen, Token: token, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
-		CertFile: cfg.TLS.Cert, KeyFile: cfg.TLS.Key,
+		Listen: cfg.Listen, Token: token, AnyLocalUser: cfg.Auth.Loopback == config.LoopbackAny, AllowedOrigins: cfg.AllowedOrigins, AllowedHosts: cfg.AllowedHosts,
+		TLS:   httpserver.TLS{Cert: cfg.TLS.Cert, Key: cfg.TLS.Key},
 		Admin: httpserver.Admin(h), OperatorToken: operator,
 		Logger: log, ShutdownTimeout: httpShutdown,
 	}
@@ -161,6 +166,24 @@ func urlOf(addr *net.TCPAddr, tls bool) string {
 		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
 	}
 	return scheme + "://" + host
+}
+
+// minToken is the length of a token, in bytes, that nobody guesses: of 20 random letters and
+// digits, at a million attempts a second.
+const minToken = 20
+
+// checkToken refuses a token that other machines may guess, and warns of one on this machine,
+// where other users may.
+func checkToken(token string, exposed bool, listen string, log *slog.Logger) error {
+	switch {
+	case token == "" || len(token) >= minToken:
+	case exposed:
+		return &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s can be reached from other machines, and its token of %s can be guessed: at least %d are needed",
+			listen, console.Plural(len(token), "character"), minToken), Hint: "openssl rand -hex 32 makes a good token"}
+	default:
+		log.Warn("the token can be guessed by other users of this machine", "characters", len(token), "needed", minToken, "next", "openssl rand -hex 32 makes a good token")
+	}
+	return nil
 }
 
 // maxToken bounds the file of a token, in bytes: no header can have a longer one.

@@ -20,6 +20,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/daemon"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/relay"
@@ -98,12 +99,24 @@ type front struct {
 	url     string                                           // "" on stdio
 	token   string                                           // the variable with the token of other machines' clients; "": they need none
 	exposed bool                                             // other machines can connect
+	anyone  bool                                             // every user of this machine can
 
 	operator operatorToken // zero on stdio
 }
 
 func (r *run) serve(ctx context.Context) error {
-	cfg, _, err := hosts.Load(r.console, r.flags...)
+	cfg, origins, err := hosts.Load(r.console, r.flags...)
+	if err != nil {
+		return err
+	}
+	if err := trust.BeforeServe(ctx, r.console, cfg, origins, !r.stdio && r.background == ""); err != nil {
+		return err
+	}
+	k, err := hosts.Trusted(cfg)
+	if err != nil {
+		return err
+	}
+	locked, err := hosts.Packages(cfg)
 	if err != nil {
 		return err
 	}
@@ -122,7 +135,7 @@ func (r *run) serve(ctx context.Context) error {
 		defer f.operator.forget()
 	}
 	r.began = time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, PolicyKinds: hosts.PolicyKinds, Reread: r.reread, Disable: r.disabler(),
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Reread: r.reread, Disable: r.disabler(),
 		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return err
@@ -183,7 +196,10 @@ func (r *run) serveHost(ctx context.Context, h *exthost.Host, f front) error {
 
 // reread reads the configuration again, with the flags of the start.
 func (r *run) reread() (*config.Config, error) {
-	cfg, _, err := hosts.Load(r.console, r.flags...)
+	cfg, _, err := hosts.LoadTrusted(r.console, r.flags...)
+	if console.ExitCode(err) == console.ExitDenied {
+		return nil, protocol.Errorf(protocol.Untrusted, "%w", err)
+	}
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "%w", err)
 	}
@@ -197,7 +213,7 @@ func (r *run) disabler() func(id string, disabled bool) error {
 		return nil
 	}
 	return func(id string, disabled bool) error {
-		_, err := config.SetListed(hosts.LoadOptions(r.console), "disabled", id, disabled)
+		_, err := hosts.SetListed(r.console, "disabled", id, disabled)
 		return err
 	}
 }

@@ -88,7 +88,7 @@ func (r *run) relay(ctx context.Context) error {
 
 // relayFlags are the flags that select a host.
 func (r *run) relayFlags() relay.Flags {
-	f := relay.Flags{Watch: r.watch}
+	f := relay.Flags{Watch: r.watch, Trust: r.console.Trust, NoProject: r.console.NoProject}
 	if r.console.Config != "" {
 		f.Config = absolute(r.console.Config)
 	}

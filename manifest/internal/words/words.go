@@ -1,11 +1,32 @@
-// Package words judges single words of a manifest: addresses and names of programs.
+// Package words judges single words of a manifest: addresses, and names of programs and of
+// platforms.
 package words
 
 import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/exthost/exthost/internal/strict"
 )
+
+// The platforms of the Go toolchain that could run a host.
+var (
+	OS   = []string{"aix", "android", "darwin", "dragonfly", "freebsd", "illumos", "ios", "linux", "netbsd", "openbsd", "plan9", "solaris", "windows"}
+	Arch = []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
+)
+
+// commonNames are other names of some of these.
+var commonNames = map[string]string{"macos": "darwin", "osx": "darwin", "mac": "darwin", "win32": "windows", "win": "windows",
+	"x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
+
+// Platform returns a hint at which of known a name stands for, "" for none.
+func Platform(name string, known []string) string {
+	if common, ok := commonNames[strings.ToLower(name)]; ok {
+		return fmt.Sprintf("did you mean %q?", common)
+	}
+	return strict.DidYouMean(name, known)
+}
 
 // BadURL returns the error in an http url, "" for none. A url with ${VAR} cannot be
 // checked before the variable is known.

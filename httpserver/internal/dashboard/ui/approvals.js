@@ -10,13 +10,13 @@ export function approvals() {
   const waiting = el("div.cards");
   const rows = new Rows(waiting, request);
   const none = empty("Nothing waits for approval.", "Calls for which a policy wants approval appear here. They wait until you decide or they expire.");
-  const held = panel("Tools that are held back");
+  const held = panel("Changes that wait to be accepted");
   const pins = new Rows(held.body, pin);
   let list = [], asked = 0;
   async function load() {
     asked = Date.now();
     try {
-      list = serves("get", "/pins") ? (await get("/pins")).pins.filter((p) => p.held) : [];
+      list = serves("get", "/pins") ? (await get("/pins")).pins.filter((p) => p.digest) : [];
     } catch {
       list = []; // loaded again later
     }
@@ -27,7 +27,7 @@ export function approvals() {
       if (Date.now() - asked > 10_000) load();
       rows.update(s.approvals, (q) => q.id);
       none.hidden = s.approvals.length > 0;
-      pins.update(list, (p) => `${p.extension}/${p.tool}`);
+      pins.update(list, (p) => `${p.extension}/${p.policy}/${p.label}/${p.digest}`);
       held.node.hidden = !list.length;
     },
   };
@@ -55,7 +55,7 @@ function request(q) {
 }
 
 function pin(p) {
-  const path = `/pins/${encodeURIComponent(p.extension)}/${encodeURIComponent(p.tool)}/approve`;
-  return { node: el("div.trouble", {}, el("span.badge", { "data-tone": "warn" }, "changed"), el("a.title", { href: `#/extensions/${encodeURIComponent(p.extension)}` }, `${p.extension}: ${p.tool}`),
-    block("Difference", p.diff || "the approved descriptor is unknown").node, action("Approve", () => post(path), { confirm: "Really approve?" })) };
+  const path = `/pins/${encodeURIComponent(p.extension)}/approve`;
+  return { node: el("div.trouble", {}, el("span.badge", { "data-tone": "warn" }, !p.held ? "changed" : p.new ? "new, held back" : "held back"), el("a.title", { href: `#/extensions/${encodeURIComponent(p.extension)}` }, `${p.extension}: ${p.label}`),
+    block("Difference", p.diff || "the approved descriptor is unknown").node, action("Approve", () => post(path, { digests: [p.digest] }), { confirm: "Really approve?" })) };
 }

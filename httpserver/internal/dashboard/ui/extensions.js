@@ -120,11 +120,11 @@ function details(nav) {
 function actionsFor(x) {
   const path = `/extensions/${encodeURIComponent(x.id)}`;
   const list = [];
-  if (serves("post", "/extensions/{id}/restart") && !["skipped", "disabled", "not_ready"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
+  if (serves("post", "/extensions/{id}/restart") && !["skipped", "untrusted", "disabled", "not_ready"].includes(x.state)) list.push(action("Restart", () => post(path + "/restart"), { confirm: "Really restart?" }));
   if (serves("post", "/extensions/{id}/disable") && x.state !== "disabled" && !x.bridged && !x.id.startsWith("policy:")) list.push(action("Disable", () => post(path + "/disable"), { tone: "bad", confirm: "Really disable?" }));
   if (serves("post", "/extensions/{id}/enable") && x.state === "disabled") list.push(action("Enable", () => post(path + "/enable")));
   list.push(el("a.button", { href: `#/logs?ext=${encodeURIComponent(x.id)}` }, "Logs"));
-  if (!["skipped", "disabled", "not_ready"].includes(x.state)) list.push(el("a.button", { href: `#/wire/${encodeURIComponent(x.id)}` }, "Wire"));
+  if (!["skipped", "untrusted", "disabled", "not_ready"].includes(x.state)) list.push(el("a.button", { href: `#/wire/${encodeURIComponent(x.id)}` }, "Wire"));
   return list;
 }
 
@@ -140,6 +140,7 @@ function content(x, s) {
       ["latency", x.latency ? `p50 ${duration(x.latency.p50_ms)}, p95 ${duration(x.latency.p95_ms)}` : ""],
       ["secrets passed", (x.env_passed_secrets ?? []).join(", ")], ["withheld", (x.env_withheld ?? []).join(", ")], ["containment", x.containment],
       ["hooks", (x.hooks ?? []).join(", ")],
+      ...confinement(x),
     ]),
     x.instances?.length ? el("h3", {}, plural(x.instances.length, "instance")) : null,
     ...(x.instances ?? []).map((i) => facts([
@@ -150,6 +151,16 @@ function content(x, s) {
     ])),
     x.tools.length ? el("h3", {}, plural(x.tools.length, "tool")) : null,
     el("ul.tools", {}, ...s.tools.filter((t) => t.extension === x.id).map((t) => el("li", {}, el("a", { href: `#/tools/${encodeURIComponent(t.name)}` }, t.name), el("small", {}, t.description)))),
+  ];
+}
+
+/** confinement says what the kernel enforces of an extension's sandbox, and what it may touch. */
+function confinement(x) {
+  const box = x.sandbox;
+  if (!box) return x.instances?.length ? [["sandbox", "none: it may touch what its user may"]] : [];
+  return [
+    ["sandbox", box.holds?.length ? `enforced by the kernel: ${box.holds.join(", ")}` : "not enforced"], ["not enforced", (box.lacks ?? []).join("; ")],
+    ["reads", (box.read ?? []).join(", ")], ["writes", (box.write ?? []).join(", ")], ["reaches", box.net === "none" ? "no network" : box.net],
   ];
 }
 

@@ -5,7 +5,7 @@ import { el, setText, setAttr } from "./dom.js";
 /** stateTone maps the state of an extension to a tone: good, busy, warn, bad or rest. */
 export const stateTone = {
   ready: "good", idle: "rest", spawning: "busy", restarting: "busy", draining: "busy",
-  failed: "bad", skipped: "warn", not_ready: "bad", disabled: "rest", shutdown: "rest",
+  failed: "bad", skipped: "warn", untrusted: "warn", not_ready: "bad", disabled: "rest", shutdown: "rest",
 };
 
 /** badge returns {node, update(word)}: a word with the colour and shape of its tone. */

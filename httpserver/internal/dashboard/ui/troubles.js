@@ -42,7 +42,7 @@ const advice = (d) => d.message + (d.hint ? ` → ${d.hint}` : "");
 function troublesInFiles(s, workers) {
   const errors = s.status.diagnostics.filter((d) => {
     const x = workers.get(d.extension);
-    return d.level === "error" && (!x || d.code === "manifest_invalid" && x.state !== "skipped");
+    return d.level === "error" && (!x || d.code === "manifest_invalid" && !["skipped", "untrusted"].includes(x.state));
   });
   return [...Map.groupBy(errors, (d) => `${d.code} ${d.path ?? d.message}`)].map(([key, of]) => {
     const [{ code, extension, path = "" }] = of;
@@ -65,7 +65,7 @@ function troublesWith(x, s) {
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
     list.push({ ...about, key: "x" + x.id, state: x.state, tone: stateTone[x.state] in urgency ? stateTone[x.state] : "warn", said: evidence(x)?.stderr,
       text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint ? ` → ${hint}` : ""),
-      next: x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
+      next: x.state === "untrusted" ? `exthost trust ${x.id}` : x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
   } else if (x.last_crash && ended(x) && within(x.last_crash.time, RECENT)) {
     list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: ended(x), said: evidence(x)?.stderr, next: `exthost logs ${x.id}`, past: true,
       text: `${x.last_crash.reason}; at ${clock(x.last_crash.time)}, and ${x.state} again` });

@@ -48,7 +48,7 @@ export function wire(nav) {
     node: el("div", {}, el("div.bar", {}, by.node, pause, state), list, none),
     search: "Find words in the frames",
     update(s, { query, rest }) {
-      by.fill([["", "choose an extension"], ...(s.status?.runs ?? []).filter((x) => !["skipped", "disabled", "not_ready"].includes(x.state)).map((x) => [x.id, x.id])]);
+      by.fill([["", "choose an extension"], ...(s.status?.runs ?? []).filter((x) => !["skipped", "untrusted", "disabled", "not_ready"].includes(x.state)).map((x) => [x.id, x.id])]);
       if (by.node.value !== rest) by.node.value = rest;
       if (s.phase === "live" && tapped !== rest) tap(rest);
       const shown = frames.filter((f) => matches(query, f.text));

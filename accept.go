@@ -1,0 +1,77 @@
+package exthost
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/snapshot"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Pins returns what policies have pinned, by policy, extension, kind and name; what is held for
+// its hidden text; and the tools of other extensions that changed since the operator accepted
+// them. Those that wait for the operator have a digest.
+func (a Admin) Pins() []status.Pin {
+	now := a.h.snapshots.Load()
+	list := now.Policies.Pins()
+	for x := range now.Ordered {
+		guarded := now.Policies.PinsToolsOf(x.ID())
+		for _, p := range x.Pending() {
+			if !guarded || p.Gone() { // policies report the others
+				list = append(list, changedPin(x.ID(), p))
+			}
+		}
+	}
+	return list
+}
+
+func changedPin(extension string, p offers.Pending) status.Pin {
+	lines := make([]string, len(p.Changes))
+	for i, c := range p.Changes {
+		lines[i] = c.String()
+	}
+	return status.Pin{Pin: pins.Pin{Extension: extension, Kind: pins.Tool, Name: p.Tool, Label: p.Tool, Diff: strings.Join(lines, "\n"), Digest: p.Digest}}
+}
+
+// Selection is what an operator accepts of an extension.
+type Selection = policies.Selection
+
+// AcceptTools accepts what is selected of an extension as it is now: the warning that its tools
+// changed ends, also for later hosts, and what policies hold back is pinned and listed. by names
+// the operator. Nothing to accept is a tool_not_found error, and so is a change of what was
+// shown to the operator.
+func (a Admin) AcceptTools(s Selection, by string) error {
+	now := a.h.snapshots.Load()
+	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
+	accepted, failed := acceptChanged(now, s, pinned)
+	switch {
+	case failed != nil:
+		return protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", s.Extension, failed)
+	case err != nil && !(accepted && protocol.KindOf(err) == protocol.ToolNotFound):
+		return err
+	case accepted:
+		a.h.env.Log.Info("changed tools were accepted", "extension", s.Extension, "tool", s.Label, "by", by)
+	}
+	a.h.swap(nil)
+	return nil
+}
+
+// acceptChanged accepts the tools that are selected, and those that were pinned just now.
+func acceptChanged(now *snapshot.Snapshot, s Selection, pinned []string) (accepted bool, err error) {
+	x := now.Extensions[s.Extension]
+	if x == nil {
+		return false, nil
+	}
+	guarded := now.Policies.PinsToolsOf(s.Extension)
+	return x.AcceptTools(func(p offers.Pending) bool {
+		if slices.Contains(pinned, p.Tool) {
+			return true
+		}
+		one := changedPin(s.Extension, p)
+		return (!guarded || p.Gone()) && s.Has(&one)
+	})
+}

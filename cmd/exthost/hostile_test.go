@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+// hostileTool and hostileServer are extensions whose every program leaves a file called ran.
+const (
+	hostileTool = `
+[plugin]
+id = "tool"
+version = "0.1.0"
+[transport]
+kind = "exec"
+command = "sh"
+args = ["tool.sh"]
+[[tools]]
+name = "go"
+description = "Runs."
+[[hooks]]
+event = "before_tool_call"
+command = ["sh", "-c", "echo hook >>ran"]
+`
+	hostileServer = `
+[plugin]
+id = "server"
+version = "0.1.0"
+[dev]
+build = ["sh", "-c", "echo build >>ran"]
+[transport]
+script = "server.sh"
+protocol = "lite"
+[[tools]]
+name = "go"
+description = "Runs."
+`
+)
+
+// hostileConfig does so in the directory itself.
+const hostileConfig = `
+plugins:
+  - {name: spy, category: content, kind: native, cmd: [sh, -c, "echo policy >>ran"], required: false}
+hooks:
+  - {event: before_tool_call, command: [sh, -c, "echo hook >>ran"]}
+destinations:
+  out: {command: [sh, -c, "echo destination >>ran"]}
+extensions: {max_depth: 3}
+`
+
+// TestNothingRunsUnderAnyCommand runs every command there is in cloned directories, without
+// arguments and with one.
+func TestNothingRunsUnderAnyCommand(t *testing.T) {
+	processtest.Leaks(t)
+	files := map[string]string{}
+	for _, clone := range []string{"extensions-only/", "with-configuration/"} {
+		maps.Copy(files, map[string]string{
+			clone + "extensions/tool/plugin.toml":   hostileTool,
+			clone + "extensions/tool/tool.sh":       "echo script >>ran\n",
+			clone + "extensions/server/plugin.toml": hostileServer,
+			clone + "extensions/server/server.sh":   "echo script >>ran\nexec cat\n",
+			clone + "extensions/side/plugin.toml":   "[plugin]\nid = \"side\"\nversion = \"0.1.0\"\n",
+			clone + "extensions/side/.mcp.json":     `{"mcpServers": {"x": {"command": "sh", "args": ["-c", "echo server >>ran; exec cat"]}}}`,
+			clone + ".mcp.json":                     `{"mcpServers": {"y": {"command": "sh", "args": ["-c", "echo server >>ran; exec cat"]}}}`,
+			clone + ".claude/settings.json":         `{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "echo hook >>ran"}]}]}}`,
+		})
+	}
+	files["with-configuration/exthost.yaml"] = hostileConfig
+	base := project(t, files)
+	commands := leaves(t, base)
+	if len(commands) < 40 {
+		t.Fatalf("only %d commands: %v", len(commands), commands)
+	}
+	for _, clone := range []string{"extensions-only", "with-configuration"} {
+		t.Run(clone, func(t *testing.T) {
+			dir := filepath.Join(base, clone)
+			for _, command := range commands {
+				for _, args := range [][]string{nil, {argument(command)}} {
+					inClone(t, base, dir, append(strings.Fields(command), args...))
+				}
+			}
+			inClone(t, base, dir, []string{"call", "ext_tool_go", "--no-project-config"}) // no command has agreed to anything
+			inClone(t, base, dir, []string{"doctor", "--runtime", "--no-project-config"})
+			err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+				if err == nil && d.Name() == "ran" {
+					text, _ := os.ReadFile(path)
+					t.Errorf("something ran: %s says %q", path, text)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			// The same programs run once they are let.
+			inClone(t, base, dir, []string{"call", "ext_tool_go", "--trust", "off"})
+			inClone(t, base, dir, []string{"doctor", "--runtime", "--trust", "off"})
+			left := []string{"extensions/tool/ran", "extensions/server/ran", "extensions/side/ran"}
+			if clone == "with-configuration" {
+				left = append(left, "ran")
+			}
+			for _, name := range left {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Errorf("%s is not there without consent: the test could not fail: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// argument is one that lets a command go on. It names no directory: who names one agrees to run
+// what it holds.
+func argument(command string) string {
+	switch command {
+	case "call", "tools schema", "policy explain":
+		return "ext_tool_go"
+	case "hooks test":
+		return "PreToolUse"
+	case "check", "dev":
+		return "--trust=ask"
+	case "man":
+		return "pages"
+	}
+	return "tool"
+}
+
+// inClone runs one command without a terminal.
+func inClone(t *testing.T, base, dir string, args []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "exthost", args...)
+	cmd.Dir = dir
+	cmd.Env = append(program(base).Env, "EXTHOST_TRUST=", "BROWSER=false")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		t.Errorf("%v has not ended; it printed:\n%s", args, out)
+	}
+	t.Logf("%v: %v", args, err)
+}
+
+// leaves are the commands that have no commands below them, by the pages of the manual.
+func leaves(t *testing.T, dir string) (commands []string) {
+	t.Helper()
+	pages := filepath.Join(dir, "man")
+	if out, err := program(dir, "man", pages).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, err := os.ReadDir(pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(f.Name(), ".1")
+		parent := func(o fs.DirEntry) bool { return strings.HasPrefix(o.Name(), name+"-") }
+		if name != f.Name() && !slices.ContainsFunc(files, parent) {
+			commands = append(commands, strings.ReplaceAll(strings.TrimPrefix(name, "exthost-"), "-", " "))
+		}
+	}
+	return commands
+}

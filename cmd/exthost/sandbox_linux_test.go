@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sandbox"
+)
+
+// confinedManifest asks a host, reads a file of the system and writes its own folder.
+const confinedManifest = `
+[plugin]
+id = "curious"
+version = "0.1.0"
+[transport]
+kind = "exec"
+[[tools]]
+name = "run"
+description = "Asks a host, reads a file and writes one."
+command = ["bash", "-c", """
+exec 3<>/dev/tcp/127.0.0.1/${HTTPS_PROXY##*:} &&
+printf 'CONNECT api.example.com:443 HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3 && read -r line <&3
+cat /etc/shells; echo x > data/new; true"""]
+`
+
+// needSandbox skips the test where the kernel enforces no sandbox.
+func needSandbox(t *testing.T) {
+	t.Helper()
+	if _, err := new(sandbox.Policy).Check(); err != nil {
+		t.Skipf("NOT TESTED: %s: %v", t.Name(), err)
+	}
+}
+
+// check --sandbox turns what was refused into lines of [sandbox], with which nothing is refused.
+func TestCheckSandbox(t *testing.T) {
+	needSandbox(t)
+	processtest.Leaks(t)
+	files := map[string]string{"curious/plugin.toml": confinedManifest, "curious/check.json": `{"calls": [{"tool": "run"}]}`, "curious/data/x": ""}
+	out, _ := ask(t, project(t, files), "check", "--sandbox", "curious")
+	if strings.Contains(out, "was not watched") {
+		t.Skipf("NOT TESTED: %s: %s", t.Name(), out)
+	}
+	var lines []string
+	for line := range strings.Lines(out) {
+		if _, line, ok := strings.Cut(line, "→ "); ok && strings.Contains(line, " = [") {
+			lines = append(lines, line)
+		}
+	}
+	if got, want := strings.Join(lines, ""), "read = [\"/etc/shells\"]\nwrite = [\"{state}\", \"./data\"]\nnet = [\"api.example.com:443\"]\n"; got != want {
+		t.Errorf("%s\n%s", got, out)
+	}
+	files["curious/plugin.toml"] += "[sandbox]\n" + strings.Join(lines, "")
+	if out, _ := ask(t, project(t, files), "check", "--sandbox", "curious"); !strings.Contains(out, "1 calls, nothing refused") {
+		t.Errorf("%s", out)
+	}
+	if out, _ := ask(t, project(t, files), "check", "curious"); strings.Contains(out, "refused") {
+		t.Errorf("without the flag: %s", out)
+	}
+}
+
+// status, info and doctor say what the kernel enforces, and a remote server has no sandbox.
+func TestSandboxShown(t *testing.T) {
+	needSandbox(t)
+	processtest.Leaks(t)
+	manifest := func(id, table string) string {
+		return strings.Replace(confinedManifest, `"curious"`, `"`+id+`"`, 1) + table
+	}
+	dir := project(t, map[string]string{
+		"extensions/boxed/plugin.toml": manifest("boxed", "[sandbox]\nread = [\"/srv\"]\n"), "extensions/free/plugin.toml": manifest("free", ""),
+		"extensions/far/plugin.toml": "[plugin]\nid = \"far\"\nversion = \"0.1.0\"\n[transport]\nurl = \"http://127.0.0.1:1/mcp\"\n[sandbox]\n",
+	})
+	const enforced = "in a sandbox: files, signals, system calls, network"
+	s := startServe(t, dir)
+	if out, _ := ask(t, dir, "status"); strings.Count(out, enforced) != 1 {
+		t.Errorf("status:\n%s", out)
+	}
+	if out, _ := ask(t, dir, "info", "boxed"); !strings.Contains(out, "enforced: files, signals, system calls, network") || !strings.Contains(out, "/srv") {
+		t.Errorf("info:\n%s", out)
+	}
+	if out, _ := ask(t, dir, "doctor"); !strings.Contains(out, "this system enforces files, signals, system calls") {
+		t.Errorf("doctor:\n%s", out)
+	}
+	s.end(t, os.Interrupt)
+}

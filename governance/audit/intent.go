@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost/governance"
+)
+
+// maxOpen bounds the intents without an outcome that a host or a reader remembers. A host has
+// far fewer calls in flight.
+const maxOpen = 1 << 14
+
+// intents are the requests of calls in flight as they were recorded, by the id of the decision.
+type intents map[string]Payload
+
+// intend records the request of x, which is about to be sent, so that the log has it also when
+// the host is killed before x ends.
+func (l *Log) intend(ctx context.Context, x *governance.Exchange) error {
+	if err := l.tryAgain(ctx); err != nil {
+		return err
+	}
+	r, err := newIntent(ctx, x, time.Now())
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	if l.sent == nil {
+		l.sent = make(intents)
+	}
+	if len(l.sent) < maxOpen {
+		l.sent[x.ID] = r.Request
+	}
+	l.mu.Unlock()
+	return l.Append(ctx, r)
+}
+
+// takeIntent returns the request that was recorded under id, the zero Payload for none, and
+// forgets it.
+func (l *Log) takeIntent(id string) Payload {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.sent[id]
+	delete(l.sent, id)
+	return p
+}
+
+// unanswered are the intents that a reader has found no outcome of. Beyond maxOpen it takes no
+// more.
+type unanswered struct {
+	byID  map[string]Record
+	until time.Time // the latest time of which the log tells
+}
+
+func (u *unanswered) note(at time.Time, ms float64) {
+	if at = at.Add(time.Duration(ms * float64(time.Millisecond))); at.After(u.until) {
+		u.until = at
+	}
+}
+
+func (u *unanswered) add(r Record) {
+	if u.byID == nil {
+		u.byID = make(map[string]Record)
+	}
+	if len(u.byID) < maxOpen {
+		u.byID[r.ID] = r
+	}
+}
+
+func (u *unanswered) ended(id string) { delete(u.byID, id) }
+
+// lost returns the intents, which were in flight when their host ended: after the last record,
+// and before another host came, which is at next, or not yet when that is zero.
+func (u *unanswered) lost(next time.Time) []Record {
+	words := "was in flight when the host ended, after " + u.until.UTC().Format(time.RFC3339)
+	if !next.IsZero() {
+		words = "was in flight when the host ended, between " + u.until.UTC().Format(time.RFC3339) + " and " + next.UTC().Format(time.RFC3339)
+	}
+	return u.take(Lost, words)
+}
+
+// take returns the intents with an outcome, in their order, and forgets them.
+func (u *unanswered) take(o Outcome, words string) []Record {
+	list := make([]Record, 0, len(u.byID))
+	for _, r := range u.byID {
+		r.Outcome, r.Error = o, words
+		list = append(list, r)
+	}
+	clear(u.byID)
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list
+}
+
+// rest returns the intents that have no outcome at the end of the log at path.
+func (u *unanswered) rest(path string) []Record {
+	if len(u.byID) == 0 {
+		return nil
+	}
+	if written(path) {
+		return u.take(Pending, "")
+	}
+	return u.lost(time.Time{})
+}

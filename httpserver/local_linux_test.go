@@ -1,0 +1,345 @@
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/process/processtest"
+)
+
+const (
+	nobody      = 65534
+	nobodyElse  = 65533
+	operatorsIs = "operators-own"
+)
+
+func init() {
+	verbs["host"], verbs["get"], verbs["fling"] = hostVerb, getVerb, flingVerb
+	verbs["escape"], verbs["orphan"], verbs["thread"] = escapeVerb, orphanVerb, threadVerb
+}
+
+// hostVerb is a host with an operator's API and no token for clients. It runs the lines of
+// its stdin as children and prints the first line of each.
+func hostVerb(string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	metrics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := New(Options{Backend: &fake{}, Admin: api, OperatorToken: operatorsIs, Metrics: metrics})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, l) }()
+	fmt.Println(l.Addr())
+	exe, _ := os.Executable()
+	containment := process.Contain("")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(firstLine(containment, exe, lines.Text()))
+	}
+	cancel()
+	<-ended
+	containment.Close()
+}
+
+// firstLine runs a child as the host does, until it has said a line.
+func firstLine(c *process.Containment, exe, script string) string {
+	p, err := process.Start(context.Background(), process.Spec{Path: exe, Env: append(processtest.Env(script), "PATH="+os.Getenv("PATH")), Containment: c})
+	if err != nil {
+		return err.Error()
+	}
+	defer p.Stdout.Close()
+	_ = p.Stdout.SetReadDeadline(time.Now().Add(patience))
+	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
+	if err != nil {
+		line = fmt.Sprintf("%v: %q", err, p.Tail())
+	}
+	p.Kill()
+	<-p.Done()
+	return strings.TrimSpace(line)
+}
+
+// getVerb makes requests: "ADDRESS TOKEN PATH...". It prints the codes, and the end of the
+// last body. The token "-" is none.
+func getVerb(args string) {
+	words := strings.Fields(args)
+	c := http.Client{Transport: &http.Transport{}, Timeout: patience}
+	codes, body := []string{}, []byte{}
+	for _, path := range words[2:] {
+		r, _ := http.NewRequest("GET", "http://"+words[0]+path, nil)
+		if words[1] != "-" {
+			r.Header.Set("Authorization", "Bearer "+words[1])
+		}
+		resp, err := c.Do(r)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		codes = append(codes, fmt.Sprint(resp.StatusCode))
+		body, _ = io.ReadAll(io.LimitReader(resp.Body, 1000))
+		resp.Body.Close()
+	}
+	fmt.Println(strings.Join(codes, " "), strings.ReplaceAll(strings.TrimSpace(string(body)), "\n", " "))
+}
+
+// escapeVerb has a process make a request that has left its session, its parents and its
+// environment, and whose descriptors cannot be seen.
+func escapeVerb(args string) {
+	cmd := exec.Command("/bin/sh", "-c", "exec 3>&1; (EXTHOST_TEST_SCRIPT='orphan "+args+"' setsid "+os.Args[0]+" >&3 &)")
+	cmd.Env, cmd.Stdout = []string{"PATH=" + os.Getenv("PATH")}, os.Stdout
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func orphanVerb(args string) {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	getVerb(args)
+}
+
+// threadVerb makes a request in a thread whose descriptors are its own.
+func threadVerb(args string) {
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+		fmt.Println(err)
+		return
+	}
+	words := strings.Fields(args)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	at, _ := netip.ParseAddrPort(words[0])
+	if err == nil {
+		err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()})
+	}
+	if err == nil {
+		_, err = unix.Write(fd, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", words[2], words[0], words[1]))
+	}
+	answer := make([]byte, 100)
+	n, _ := unix.Read(fd, answer)
+	fmt.Println(strings.TrimPrefix(strings.Split(string(answer[:n]), "\r\n")[0], "HTTP/1.1 "), err)
+}
+
+// flingVerb sends a request and closes the connection.
+func flingVerb(addr string) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Fprintf(conn, "GET /readyz HTTP/1.1\r\nHost: %s\r\n\r\n", addr)
+	conn.Close()
+}
+
+// someone is a user for whom the test binary runs scripts.
+type someone struct {
+	exe string
+	id  uint32
+}
+
+// others returns users, of whom the first is an ordinary one. It skips the test if this is not
+// root, who alone can be others.
+func others(t *testing.T) (root, first, second someone) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be other users")
+	}
+	dir, err := os.MkdirTemp("", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	exe := filepath.Join(dir, "exthost")
+	if err == nil {
+		err = os.WriteFile(exe, program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return someone{exe, 0}, someone{exe, nobody}, someone{exe, nobodyElse}
+}
+
+func (s someone) command(script string) *exec.Cmd {
+	cmd := exec.Command(s.exe)
+	cmd.Dir, cmd.Env, cmd.Stderr = "/", append(processtest.Env(script), "PATH="+os.Getenv("PATH")), os.Stderr
+	if s.id != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.id, Gid: s.id}}
+	}
+	return cmd
+}
+
+func (s someone) says(t *testing.T, script string) string {
+	t.Helper()
+	out, err := s.command(script).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// host starts hostVerb. tell runs a script in a child of it.
+func (s someone) host(t *testing.T) (addr string, tell func(script string) string) {
+	t.Helper()
+	cmd := s.command("host")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := bufio.NewReader(out)
+	answer := func() string {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(line)
+	}
+	return answer(), func(script string) string {
+		if _, err := io.WriteString(in, script+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		return answer()
+	}
+}
+
+// Without a token a server on loopback answers its own user and root, and others about its
+// health alone.
+func TestOtherUsersNeedAToken(t *testing.T) {
+	processtest.Leaks(t)
+	root, user, stranger := others(t)
+	addr, _ := user.host(t)
+	const paths = " /healthz /metrics /readyz /mcp /sse?sessionId=x /x/mcp"
+	for name, s := range map[string]someone{"the user": user, "root": root} {
+		if got := s.says(t, "get "+addr+" - /healthz /metrics /readyz"); got != `200 200 200 {"status":"ready"}` {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	got := stranger.says(t, "get "+addr+" -"+paths)
+	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 403 403 403 403" || !strings.Contains(body, "server.auth.token_file") {
+		t.Errorf("another user: %s", got)
+	}
+	if got := stranger.says(t, "get "+addr+" "+operatorsIs+" /metrics"); !strings.HasPrefix(got, "200") {
+		t.Errorf("another user who has the operator's token: %s", got)
+	}
+}
+
+// A server that is open to the users of the machine, and one with a token, ask nobody who they
+// are.
+func TestOtherUsersWithAToken(t *testing.T) {
+	processtest.Leaks(t)
+	_, user, _ := others(t)
+	open := serve(t, Options{Backend: &fake{}, AnyLocalUser: true}, nil)
+	if got := user.says(t, "get "+open+" - /readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("with AnyLocalUser: %s", got)
+	}
+	shut := serve(t, Options{Backend: &fake{}, Token: "clients"}, nil)
+	if got := user.says(t, "get "+shut+" clients /readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("with a token: %s", got)
+	}
+	if got := user.says(t, "get "+shut+" - /readyz"); !strings.HasPrefix(got, "401") {
+		t.Errorf("without the token: %s", got)
+	}
+}
+
+// heldListener accepts once it is released.
+type heldListener struct {
+	net.Listener
+	release chan struct{}
+}
+
+func (l *heldListener) Accept() (net.Conn, error) {
+	<-l.release
+	return l.Listener.Accept()
+}
+
+// A request whose sender has closed the connection is nobody's: the kernel then says that
+// root has it.
+func TestClosedConnectionsAreNobodys(t *testing.T) {
+	processtest.Leaks(t)
+	_, user, _ := others(t)
+	logged := make(chan string, 10)
+	release := make(chan struct{})
+	reached := make(chan struct{}, 1)
+	ready := func() error { reached <- struct{}{}; return nil }
+	addr := serve(t, Options{Backend: &fake{}, Ready: ready, Logger: slog.New(slog.NewTextHandler(lineWriter(logged), nil))},
+		func(l net.Listener) net.Listener { return &heldListener{l, release} })
+	if got := user.says(t, "fling "+addr); got != "" {
+		t.Fatal(got)
+	}
+	close(release)
+	select {
+	case line := <-logged:
+		if !strings.Contains(line, "was kept from the server") {
+			t.Error(line)
+		}
+	case <-reached:
+		t.Error("the request was answered")
+	}
+}
+
+// lineWriter sends what is written.
+type lineWriter chan string
+
+func (l lineWriter) Write(b []byte) (int, error) { l <- string(b); return len(b), nil }
+
+// The operator's token is of no use to the host's own children.
+func TestChildrenAreNoOperators(t *testing.T) {
+	processtest.Leaks(t)
+	root, user, _ := others(t)
+	for name, s := range map[string]someone{"as root": root, "as an ordinary user": user} {
+		t.Run(name, func(t *testing.T) {
+			addr, tell := s.host(t)
+			request := " " + addr + " " + operatorsIs + " " + apiRoot + "/status"
+			for _, script := range []string{"get", "orphan", "escape", "thread"} {
+				if got := tell(script + request); !strings.HasPrefix(got, "403") {
+					t.Errorf("a child, %s: %s", script, got)
+				}
+			}
+			if got := tell("get " + addr + " - /readyz"); !strings.HasPrefix(got, "200") {
+				t.Errorf("a child without that token: %s", got)
+			}
+			for _, by := range slices.Compact([]someone{s, root}) {
+				if got := by.says(t, "get"+request); !strings.HasPrefix(got, "204") {
+					t.Errorf("the user %d: %s", by.id, got)
+				}
+				if got := by.says(t, "orphan"+request); !strings.HasPrefix(got, "204") {
+					t.Errorf("the user %d, who hides: %s", by.id, got)
+				}
+			}
+		})
+	}
+}

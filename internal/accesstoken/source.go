@@ -1,0 +1,70 @@
+package accesstoken
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// maxRedirects is the number of redirects that one fetch follows.
+const maxRedirects = 3
+
+// get decodes the document at an address: with TLS, or on this machine, since who answers in
+// the place of the issuer makes every token valid. The library's decoder takes no other
+// spelling of a member's name, and no member twice.
+func (v *Verifier) get(ctx context.Context, at string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	if !protected(r.URL) {
+		return fmt.Errorf("%s is not an https address, so others on the way could publish their own keys", at)
+	}
+	client := *cmp.Or(v.Client, http.DefaultClient)
+	client.CheckRedirect = follow
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", at, resp.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
+	if err != nil {
+		return err
+	}
+	if len(data) > maxDocument {
+		return fmt.Errorf("%s is longer than %d bytes", at, maxDocument)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	return nil
+}
+
+// protected reports whether nobody between this process and the server can answer in its place.
+func protected(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	local := u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return u.Scheme == "https" || u.Scheme == "http" && local
+}
+
+// follow allows redirects within one host. A redirect elsewhere would let a page of the issuer
+// that redirects anywhere choose whose keys count.
+func follow(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errors.New("it redirects too often")
+	case r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme:
+		return fmt.Errorf("it redirects to %s://%s, and the issuer's keys are fetched from the configured host alone: state the final address as server.auth.oauth.jwks_url", r.URL.Scheme, r.URL.Host)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+// Package below keeps the files that a directory's configuration names below that directory.
+package below
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Relative returns path as seen from dir, which is absolute, or an error when it leads out of it.
+// It looks at no file.
+func Relative(dir, path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	rel, err := filepath.Rel(dir, abs)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return "", fmt.Errorf("%s is not below %s", path, dir)
+	}
+	return rel, nil
+}
+
+// File returns where a file below dir really is, for a program that writes it: its directory
+// without symbolic links, as far as that exists. Links that lead out of dir, a file that is a link
+// and one that is not regular are errors. dir "" is no bound: File returns path. It creates
+// nothing.
+//
+// A process that may replace directories below dir between File and the use of its result is
+// not bound by this.
+func File(dir, path string) (string, error) {
+	if dir == "" {
+		return path, nil
+	}
+	if err := Check(dir, path); err != nil {
+		return "", err
+	}
+	parent, missing := filepath.Dir(path), ""
+	for {
+		real, err := filepath.EvalSymlinks(parent)
+		if err == nil {
+			return filepath.Join(real, missing, filepath.Base(path)), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || parent == filepath.Dir(parent) {
+			return "", err
+		}
+		parent, missing = filepath.Dir(parent), filepath.Join(filepath.Base(parent), missing)
+	}
+}
+
+// Check is [File] without its result. A file that is missing is no error.
+func Check(dir, path string) error {
+	if dir == "" {
+		return nil
+	}
+	rel, err := Relative(dir, path)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() // read only: the error does not matter
+	switch info, err := root.Lstat(rel); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return outside(dir, path, err)
+	case info.Mode().Type() == fs.ModeSymlink:
+		return fmt.Errorf("%s is a symbolic link, and the file of a directory's configuration is not written through one: remove it", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
+}
+
+// outside words an error of a path that may lead out of dir.
+func outside(dir, path string, err error) error {
+	return fmt.Errorf("%s may lead out of %s by a link, and is not written: %w", path, dir, err)
+}

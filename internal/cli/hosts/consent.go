@@ -1,0 +1,291 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/bundled"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/locked"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// ThisDirectory is how commands name the configuration of the working directory, beside ids.
+const ThisDirectory = "."
+
+// TrustsAll says that extensions.trust is off.
+const TrustsAll = "extensions.trust is off: whatever this directory holds runs, without a question"
+
+// Consent is what the user agreed to run of the working directory; nil when extensions.trust
+// is off, so that all of it runs.
+func Consent(cfg *config.Config) (*consent.Consent, error) {
+	if cfg.Extensions.Trust == config.TrustOff {
+		return nil, nil
+	}
+	state, err := exthost.DefaultStateDir()
+	if err != nil {
+		return nil, err
+	}
+	l, err := Packages(cfg)
+	if err != nil {
+		return nil, err
+	}
+	k := &consent.Consent{Store: consent.NewStore(filepath.Join(filepath.Dir(state), "trust")), Bundled: bundled.Is, Package: l.Tree}
+	if cfg.Extensions.Trust == config.TrustLock {
+		f, err := lockfile.Read(cfg.Project.Dir)
+		if err != nil {
+			return nil, &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
+		}
+		k.LockedConfiguration = func(files consent.Files) bool {
+			return f.Configuration == files.Digest() || f.Configuration == "" && len(files) == 0
+		}
+		k.Locked = func(c *discovery.Candidate, files consent.Files) error { return lockedSo(f, c, files) }
+	}
+	return k, nil
+}
+
+// Lock writes what may run of the working directory into its lock file: the configuration, and
+// every extension of found. What was added as a package keeps the rest of its entry.
+func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) ([]string, error) {
+	f, err := lockfile.Read(cfg.Project.Dir)
+	if err != nil {
+		return nil, err
+	}
+	v, err := Configuration(k, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if f.Configuration = ""; v != nil && v.Trusted() {
+		f.Configuration = v.Files.Digest()
+	}
+	var ids []string
+	for i := range found {
+		c := &found[i]
+		v, err := k.Extension(c)
+		if err != nil {
+			return nil, err
+		}
+		if id := cmp.Or(c.Owner, c.ID); v.Trusted() && !v.Bundled {
+			e, before := f.Extensions[id], f.Extensions[id]
+			e.Manifest, e.Files, e.Command = "sha256:"+v.Files[manifest.FileName].Sum, v.Files.Digest(), locked.CommandSum(cmp.Or(c.OwnedBy, c.Manifest))
+			if e.Files != before.Files || e.Manifest != before.Manifest || e.Command != before.Command {
+				e.Approved, e.ApprovedBy = time.Now().UTC().Format(time.RFC3339), Operator()
+			}
+			f.Extensions[id], ids = e, append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), f.Write(cfg.Project.Dir)
+}
+
+// lockedSo compares an extension with the lock file of its directory.
+func lockedSo(f *lockfile.File, c *discovery.Candidate, files consent.Files) error {
+	id := cmp.Or(c.Owner, c.ID)
+	e, ok := f.Lookup(id)
+	switch {
+	case !ok:
+		return protocol.Errorf(protocol.Untrusted, "%s does not name %s; exthost trust --lock %s writes it there, where you agree to it", lockfile.FileName, id, id)
+	case e.Files != files.Digest():
+		return protocol.Errorf(protocol.Untrusted, "its files of code are not those of %s; exthost trust --lock %s changes that, where you agree to them", lockfile.FileName, id)
+	}
+	return nil
+}
+
+// Configuration compares the configuration files of the working directory, and the programs
+// that they name there, with what the user agreed to; nil when there are none.
+func Configuration(k *consent.Consent, cfg *config.Config) (*consent.Verdict, error) {
+	if k == nil || cfg.Project.Files == nil || len(cfg.Project.Files) == 0 && k.LockedConfiguration == nil {
+		return nil, nil
+	}
+	return k.Configuration(cfg)
+}
+
+// LoadTrusted is [Load] for a command that acts on the configuration. The error for a
+// configuration of the working directory that the user has not agreed to has
+// [console.ExitDenied].
+func LoadTrusted(c *console.Console, flags ...config.Flag) (*config.Config, *config.Origins, error) {
+	cfg, origins, err := Load(c, flags...)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, err = Trusted(cfg)
+	return cfg, origins, err
+}
+
+// Trusted returns the consent for a host that starts something of cfg; nil when everything may
+// run.
+func Trusted(cfg *config.Config) (exthost.Consent, error) {
+	k, err := Consent(cfg)
+	if err != nil || k == nil {
+		return nil, err
+	}
+	v, err := Configuration(k, cfg)
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil || v.Trusted():
+		return k, nil
+	case k.Locked != nil:
+		return nil, &console.Error{Code: console.ExitDenied, Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not what " + lockfile.FileName + " says",
+			Hint: "exthost trust . --lock, where you agree to it; or --no-project-config, which leaves it out"}
+	}
+	why := "nobody has agreed yet to what it makes this program run"
+	if v.Record.Revoked {
+		why = "the agreement was revoked"
+	} else if v.Record.Accepted != nil {
+		why = "it changed since it was trusted: " + consent.Some(v.Changes)
+	}
+	return nil, &console.Error{Code: console.ExitDenied, Text: "the configuration of " + console.Safe(cfg.Project.Dir) + " is not trusted: " + console.Safe(why),
+		Hint: "exthost trust, which shows what it runs; or --no-project-config, which leaves it out", Cause: NotTrusted{}}
+}
+
+// NotTrusted is the cause of an error that goes away when the user agrees to what the working
+// directory holds.
+type NotTrusted struct{}
+
+// Error says what the user has to do.
+func (NotTrusted) Error() string { return "the user has to agree: exthost trust" }
+
+// SetListed is [config.SetListed]. The user who changes a configuration that was trusted, or
+// that was not there, trusts what becomes of it.
+func SetListed(c *console.Console, key, id string, listed bool) (config.Edited, error) {
+	trusted := ConfigurationTrusted(c)
+	e, err := config.SetListed(LoadOptions(c), key, id, listed)
+	if err != nil || !e.Changed || !trusted {
+		return e, err
+	}
+	return e, TrustConfiguration(c)
+}
+
+// ConfigurationTrusted reports whether the configuration of the working directory may be acted
+// on, or there is none.
+func ConfigurationTrusted(c *console.Console) bool {
+	cfg, _, _, err := read(c)
+	if err != nil || cfg == nil {
+		return false
+	}
+	_, err = Trusted(cfg)
+	return err == nil
+}
+
+// TrustConfiguration notes that the user agrees to the configuration of the working directory
+// as it is.
+func TrustConfiguration(c *console.Console) error {
+	cfg, _, _, err := read(c)
+	if err != nil || cfg == nil {
+		return err
+	}
+	k, err := Consent(cfg)
+	if err != nil {
+		return err
+	}
+	v, err := Configuration(k, cfg)
+	if err != nil || v == nil {
+		return err
+	}
+	v.Record.Accept(v.Files)
+	return k.Store.Put(v.Record)
+}
+
+// TrustFolder notes that the user agrees to run the extensions in dir as they are: the user
+// made them, or runs them by naming dir.
+func TrustFolder(ctx context.Context, c *console.Console, dir string) error {
+	cfg, _, _, err := read(c)
+	if err != nil || cfg == nil {
+		return err
+	}
+	k, err := Consent(cfg)
+	if err != nil || k == nil {
+		return err
+	}
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}})
+	if err != nil {
+		return err
+	}
+	var agreed []consent.Agreed
+	for i := range found.Candidates {
+		v, err := k.Extension(&found.Candidates[i])
+		if err != nil {
+			return err
+		}
+		agreed = append(agreed, consent.Agreed{ID: found.Candidates[i].ID, Verdict: v})
+	}
+	return k.Store.Accept(agreed...)
+}
+
+// Directory is the directory whose extensions a command runs: the argument, or the working
+// directory, whose extensions the user must have agreed to. A user who names a directory agrees
+// by that.
+func Directory(ctx context.Context, c *console.Console, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	cfg, _, err := Load(c)
+	if err != nil {
+		return "", err
+	}
+	k, err := Consent(cfg)
+	if err != nil || k == nil {
+		return ThisDirectory, err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{here}})
+	if err != nil {
+		return "", err
+	}
+	for i := range found.Candidates {
+		if err := k.Allows(&found.Candidates[i]); err != nil {
+			id := console.Safe(found.Candidates[i].ID)
+			return "", &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("extension %s of this directory is not trusted: %s", id, console.Safe(protocol.Reason(err))),
+				Hint: "the same command with the directory, ., which agrees to run what it holds"}
+		}
+	}
+	return ThisDirectory, nil
+}
+
+// Apply has the host of the working directory, if one runs, follow what the user agrees to now,
+// and prints what the user did.
+func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did string) error {
+	r, err := Find(ctx)
+	if err != nil || r.Info.Scope != Scope(c, cfg) { // what starts next follows it
+		c.Tell(console.Safe(did))
+		return nil
+	}
+	var change status.Change
+	if err := r.Post(ctx, "/api/v1/reload", nil, &change); err != nil {
+		return fmt.Errorf("noted, but the running host (pid %d) did not apply it: %w", r.Info.PID, err)
+	}
+	c.Tell(console.Safe(fmt.Sprintf("%s; the running host (pid %d) has applied it", did, r.Info.PID)))
+	return nil
+}
+
+// Look opens a host that starts nothing and writes nothing, to see what is on disk.
+func Look(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
+	var decides exthost.Consent
+	k, err := Consent(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if k != nil {
+		decides = k
+	}
+	return open(ctx, c, cfg, decides, exthost.Options{Start: none, Mode: exthost.Mode{Inspect: true}})
+}
+
+// none selects no extension.
+func none(string) bool { return false }

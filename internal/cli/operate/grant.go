@@ -1,0 +1,88 @@
+package operate
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/consent"
+)
+
+// Grant is exthost grant.
+func Grant(c *console.Console) *cobra.Command {
+	var revoke bool
+	cmd := &cobra.Command{
+		Use:   "grant ID NAME...",
+		Short: "Give an extension secrets that its manifest asks for",
+		Long: "Give an extension variables of the host that look like secrets and that requires.env of its\n" +
+			"manifest names. exthost trust grants those that it shows; other variables need no grant. With\n" +
+			"--revoke the extension loses them, from its next start on; without a NAME all of them.",
+		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github --revoke",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) == 1 && !revoke {
+				return console.Usagef("exthost grant --help", "an ID and the NAME of a variable are needed")
+			}
+			return nil
+		},
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return grant(cmd.Context(), c, args[0], args[1:], revoke)
+		},
+	}
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "withdraw secrets in place of granting them")
+	return cmd
+}
+
+func grant(ctx context.Context, c *console.Console, id string, names []string, revoke bool) error {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	found, err := trust.Discover(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	n := slices.IndexFunc(found, func(c discovery.Candidate) bool { return c.ID == id })
+	if n < 0 {
+		return &console.Error{Code: console.ExitNotFound, Text: "there is no extension " + id, Hint: "exthost list"}
+	}
+	asked := found[n].Manifest.Requires.Env
+	for _, name := range names {
+		if !slices.Contains(asked, name) && !revoke {
+			return console.Usagef("exthost info "+id, "%s does not ask for %s in requires.env; extensions.entries.%s.env_pass gives it nonetheless", id, name, id)
+		}
+	}
+	k, err := hosts.Consent(config.Default())
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(found[n].Dir)
+	if err != nil {
+		return err
+	}
+	r, err := k.Store.Of(dir, consent.Extension)
+	if err != nil {
+		return err
+	}
+	said := "granted to " + id + ": " + strings.Join(names, ", ")
+	if revoke {
+		said = "withdrawn from " + id
+		if !r.Withdraw(id, names...) {
+			return &console.Error{Code: console.ExitNotFound, Text: id + " has no such grant", Hint: "exthost trust --list"}
+		}
+	} else {
+		r.Grant(id, names...)
+	}
+	if err := k.Store.Put(r); err != nil {
+		return err
+	}
+	return hosts.Apply(ctx, c, cfg, said)
+}

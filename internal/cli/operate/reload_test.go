@@ -1,0 +1,35 @@
+package operate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/exthost/exthost/status"
+)
+
+// A folder that is new is not left out as before, and one that was there is named only when
+// nothing has changed.
+func TestLeftOutByAReload(t *testing.T) {
+	skipped := status.Extension{ID: "old", State: status.StateSkipped, Reason: "no python3"}
+	untrusted := status.Extension{ID: "kit", State: status.StateUntrusted, Reason: "nobody has agreed"}
+	both := status.Status{Extensions: []status.Extension{skipped, untrusted, {ID: "runs", State: "ready"}}}
+	for n, tt := range []struct {
+		before status.Status
+		again  bool
+		want   string
+	}{
+		{status.Status{Extensions: []status.Extension{skipped}}, false, "[kit: new, waits for exthost trust kit]"},
+		{status.Status{Extensions: []status.Extension{skipped}}, true, "[old: skipped as before, no python3 kit: new, waits for exthost trust kit]"},
+		{both, false, "[]"},
+		{both, true, "[old: skipped as before, no python3 kit: untrusted as before, nobody has agreed]"},
+		{status.Status{Extensions: []status.Extension{{ID: "old", State: "ready"}, untrusted}}, false, "[old: skipped, no python3]"},
+	} {
+		var got []string
+		for _, d := range leftOut(tt.before, both, tt.again) {
+			got = append(got, d.Extension+": "+d.Message)
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("%d: %v, want %s", n, got, tt.want)
+		}
+	}
+}

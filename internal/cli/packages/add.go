@@ -1,0 +1,210 @@
+// Package packages holds the commands that add packages of other people as extensions, and keep
+// them as they were added.
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/manifest"
+)
+
+// terms are how a package is taken.
+type terms struct {
+	id      string
+	scripts []string // packages whose install scripts run
+	ages    []string // DURATION or NAME=DURATION
+	asks    []string // variables
+	yes     bool
+	locked  bool
+}
+
+func (t *terms) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&t.scripts, "allow-scripts", nil, "run the install scripts of the `PACKAGE`; without it none run")
+	f.StringArrayVar(&t.ages, "min-release-age", nil, "`AGE` that all parts must have, or NAME=AGE for one package (default extensions.min_release_age)")
+	f.BoolVar(&t.yes, "yes", false, "agree without a question, and print to what")
+}
+
+// Add is exthost add.
+func Add(c *console.Console) *cobra.Command {
+	var t terms
+	cmd := &cobra.Command{
+		Use:   "add SOURCE [-- ARG...]",
+		Short: "Add a package of other people as an extension, locked by hashes",
+		Long: "Resolve a package, download it and what it needs, compare all of it with the hashes of the\n" +
+			"registry, write an extension that runs it with node or python3, show what it runs and asks for,\n" +
+			"and after your yes start it once and list its tools. exthost.lock states every hash; each start\n" +
+			"compares them, and asks no network. Install scripts do not run. A SOURCE is " + packages.Forms + ". What follows -- are arguments of the program.\n" +
+			"With --locked, fetch what exthost.lock names and this machine lacks; SOURCE is then an ID.",
+		Example: "  exthost add npm:@modelcontextprotocol/server-memory@^2026\n  exthost add npm:@modelcontextprotocol/server-filesystem -- /srv/data\n  exthost add --locked",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if t.locked {
+				return fetchLocked(cmd.Context(), c, &t, args)
+			}
+			if len(args) == 0 {
+				return console.Usagef("exthost add npm:NAME", "a SOURCE is needed: %s", packages.Forms)
+			}
+			if len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
+				return console.Usagef("exthost add "+args[0]+" -- "+strings.Join(args[1:], " "), "arguments of the program follow --")
+			}
+			return add(cmd.Context(), c, &t, args[0], args[1:])
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the extension (default: made of the package's name)")
+	cmd.Flags().StringSliceVar(&t.asks, "env", nil, "`NAME` of a variable that the program needs; a secret is passed on by this alone")
+	cmd.Flags().BoolVar(&t.locked, "locked", false, "fetch what exthost.lock names, and nothing else")
+	return cmd
+}
+
+// installer returns how packages are taken.
+func (t *terms) installer(cfg *config.Config) (*packages.Installer, error) {
+	s, err := hosts.PackageStore()
+	if err != nil {
+		return nil, err
+	}
+	i := &packages.Installer{Store: s, Dir: cfg.Project.Dir, MinAge: cfg.Extensions.MinReleaseAge.Std(), AllowScripts: t.scripts}
+	for _, text := range t.ages {
+		name, age, single := cutLast(text, "=")
+		if !single {
+			age = text
+		}
+		d, err := manifest.ParseDuration(age)
+		switch {
+		case err != nil:
+			return nil, console.Usagef("exthost add --min-release-age 24h", "--min-release-age %s: %v", text, err)
+		case !single:
+			i.MinAge = d.Std()
+		default:
+			if i.AgeOf == nil {
+				i.AgeOf = map[string]time.Duration{}
+			}
+			i.AgeOf[name] = d.Std()
+		}
+	}
+	return i, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if n := strings.LastIndex(s, sep); n >= 0 {
+		return s[:n], s[n+len(sep):], true
+	}
+	return s, "", false
+}
+
+func add(ctx context.Context, c *console.Console, t *terms, text string, args []string) (err error) {
+	source, err := packages.Parse(text)
+	if err != nil {
+		return console.Usagef("exthost add npm:NAME", "%v", err)
+	}
+	cfg, _, err := hosts.LoadTrusted(c)
+	if err != nil {
+		return err
+	}
+	id := t.id
+	if id == "" {
+		id = source.ID()
+	}
+	d, err := newDraft(c, cfg, id)
+	if err != nil {
+		return err
+	}
+	if err := d.absent(); err != nil {
+		return err
+	}
+	i, err := t.installer(cfg)
+	if err != nil {
+		return err
+	}
+	p, err := resolve(ctx, c, i, source)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := d.write(ctx, p, manifestOf(p, id, args, t.asks)); err != nil {
+		return err
+	}
+	describe(c, p)
+	if err := d.agree(ctx, t.yes, "exthost add "+text+" --yes"); err != nil {
+		return err
+	}
+	if err := d.try(ctx); err != nil {
+		return err
+	}
+	return hosts.Apply(ctx, c, cfg, "added "+id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")
+}
+
+// resolve puts a package into the store.
+func resolve(ctx context.Context, c *console.Console, i *packages.Installer, s packages.Source) (*packages.Package, error) {
+	defer c.Progress(func() string { return "fetching " + s.String() })()
+	p, err := i.Add(ctx, s)
+	if err != nil {
+		return nil, &console.Error{Code: console.ExitFailed, Text: console.Safe(err.Error()), Cause: err}
+	}
+	return p, nil
+}
+
+// describe says what a package is.
+func describe(c *console.Console, p *packages.Package) {
+	first := p.Parts[0]
+	c.Tell(console.Safe(fmt.Sprintf("%s is %s %s, with %s of others", p.Source, first.Name, p.Version, console.Plural(len(p.Parts)-1, "package"))))
+	if len(p.Held) > 0 {
+		c.Tell(console.Safe(fmt.Sprintf("  install scripts that did not run: %s; --allow-scripts NAME runs them", strings.Join(p.Held, ", "))))
+	}
+	if len(p.Scripts) > 0 {
+		c.Tell(console.Safe("  install scripts that ran: " + strings.Join(p.Scripts, ", ")))
+	}
+	fmt.Fprintln(c.Err)
+}
+
+// fetchLocked puts into the store what the lock file names: all of it, or that of ids.
+func fetchLocked(ctx context.Context, c *console.Console, t *terms, ids []string) error {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	i, err := t.installer(cfg)
+	if err != nil {
+		return err
+	}
+	f, err := readLock(cfg)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		for id, e := range f.Extensions {
+			if e.Tree != "" {
+				ids = append(ids, id)
+			}
+		}
+		slices.Sort(ids)
+	}
+	if err := remember(cfg); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		e, ok := f.Lookup(id)
+		if !ok || e.Tree == "" {
+			return &console.Error{Code: console.ExitNotFound, Text: "exthost.lock names no package for " + id, Hint: "exthost outdated, which lists those that it names"}
+		}
+		if err := fetch(ctx, c, i, id, e); err != nil {
+			return err
+		}
+	}
+	return hosts.Apply(ctx, c, cfg, console.Plural(len(ids), "package")+" of exthost.lock: on this machine, with the hashes that it states")
+}

@@ -1,0 +1,204 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/locked"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/manifest"
+)
+
+// draft is a change of one extension that runs a package, until the user has agreed to it and it
+// has started. What it replaces is kept, so that nothing is left of it otherwise.
+type draft struct {
+	c       *console.Console
+	cfg     *config.Config // with extensions.trust = "ask"
+	stated  *config.Config // as it is
+	k       *consent.Consent
+	id, dir string
+	root    bool // the search path was not there
+	locked  bool // there was a lock file
+
+	entry  *lockfile.Entry // before; nil: it is new
+	text   []byte          // of plugin.toml before
+	record *consent.Record // before
+	pkg    *packages.Package
+	asked  *trust.Pending
+}
+
+// newDraft prepares a change of the extension with the id in the first search path.
+func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error) {
+	if err := manifest.ValidateID(id); err != nil {
+		return nil, console.Usagef("exthost add SOURCE --id ID", "%v", err)
+	}
+	if len(cfg.Extensions.SearchPaths) == 0 {
+		return nil, console.Usagef("", "extensions.search_paths is empty, so that there is no place for an extension")
+	}
+	d := &draft{c: c, stated: cfg, id: id, dir: filepath.Join(cfg.Extensions.SearchPaths[0], id)}
+	if rel, err := filepath.Rel(cfg.Project.Dir, d.dir); err != nil || !filepath.IsLocal(rel) {
+		return nil, console.Usagef("", "%s is not below %s, whose exthost.lock would state what it is", d.dir, cfg.Project.Dir)
+	}
+	ask := *cfg
+	ask.Extensions.Trust = config.TrustAsk
+	d.cfg = &ask
+	var err error
+	if d.k, err = hosts.Consent(d.cfg); err != nil {
+		return nil, err
+	}
+	_, err = os.Lstat(filepath.Join(cfg.Project.Dir, lockfile.FileName))
+	d.locked = err == nil
+	_, err = os.Lstat(cfg.Extensions.SearchPaths[0])
+	d.root = errors.Is(err, fs.ErrNotExist)
+	return d, nil
+}
+
+// absent refuses an id that is in use.
+func (d *draft) absent() error {
+	f, err := readLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	_, err = os.Lstat(d.dir)
+	if _, locked := f.Lookup(d.id); !locked && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("there is an extension %s: %s", d.id, console.NearbyPath(d.dir)), Hint: "exthost upgrade " + d.id + "; or --id with another one"}
+}
+
+// write writes the extension and its entry in the lock file.
+func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) error {
+	d.pkg = p
+	if err := remember(d.cfg); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(d.dir, manifest.FileName), text); err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(d.dir)
+	if err != nil {
+		return err
+	}
+	if d.record, err = d.k.Store.Of(real, consent.Extension); err != nil {
+		return err
+	}
+	d.k.Package = func(*discovery.Candidate) (string, error) { return p.Tree, nil }
+	if d.asked, err = trust.Folder(ctx, d.k, d.cfg, d.dir); err != nil {
+		return err
+	}
+	if len(d.asked.Items) != 1 {
+		return fmt.Errorf("%s holds no extension", d.dir)
+	}
+	f, err := readLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	m, diags := manifest.Parse(filepath.Join(d.dir, manifest.FileName), text)
+	if m == nil {
+		return fmt.Errorf("%v", diags)
+	}
+	f.Extensions[d.id] = lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts, Scripts: p.Scripts,
+		Manifest: lockfile.Sum(text), Files: d.asked.Items[0].Digest(), Command: locked.CommandSum(m), Approved: time.Now().UTC().Format(time.RFC3339), ApprovedBy: hosts.Operator()}
+	return f.Write(d.cfg.Project.Dir)
+}
+
+// agree asks the user, or takes yes for an answer.
+func (d *draft) agree(ctx context.Context, yes bool, next string) error {
+	c := d.c
+	switch {
+	case yes:
+		fmt.Fprint(c.Err, trust.Screen(c, d.asked.Items, false))
+	case trust.Asks(c):
+		ok, err := trust.Ask(ctx, c, d.asked.Items)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &console.Error{Code: console.ExitDenied, Text: "not agreed to; nothing is left of it"}
+		}
+	default:
+		fmt.Fprint(c.Out, trust.Screen(c, d.asked.Items, false))
+		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: next}
+	}
+	return d.asked.Accept(d.asked.Items)
+}
+
+// undo takes the change back.
+func (d *draft) undo(ctx context.Context) (err error) {
+	if d.pkg == nil {
+		return nil
+	}
+	if d.text != nil {
+		err = atomicfile.Write(filepath.Join(d.dir, manifest.FileName), d.text)
+	} else {
+		err = os.RemoveAll(d.dir)
+		if d.root {
+			_ = os.Remove(filepath.Dir(d.dir)) // where there is more by now, it stays
+		}
+	}
+	if d.record != nil {
+		if d.record.Accepted == nil && !d.record.Revoked {
+			err = errors.Join(err, d.k.Store.Forget(d.record.Dir, consent.Extension))
+		} else {
+			err = errors.Join(err, d.k.Store.Put(d.record))
+		}
+	}
+	return errors.Join(err, d.unlock(), release(d.pkg.Tree))
+}
+
+// unlock takes the entry out of the lock file, or puts that back which was there.
+func (d *draft) unlock() error {
+	f, err := readLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	if delete(f.Extensions, d.id); d.entry != nil {
+		f.Extensions[d.id] = *d.entry
+	}
+	if !d.locked && len(f.Extensions) == 0 && f.Configuration == "" {
+		return os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName))
+	}
+	return f.Write(d.cfg.Project.Dir)
+}
+
+func readLock(cfg *config.Config) (*lockfile.File, error) {
+	f, err := lockfile.Read(cfg.Project.Dir)
+	if err != nil {
+		return nil, &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
+	}
+	return f, nil
+}
+
+// remember notes that the lock file of the working directory names packages.
+func remember(cfg *config.Config) error {
+	u, err := hosts.PackageUses()
+	if err != nil {
+		return err
+	}
+	return u.Add(cfg.Project.Dir)
+}
+
+// release removes packages that nobody uses.
+func release(trees ...string) error {
+	u, err := hosts.PackageUses()
+	if err != nil {
+		return err
+	}
+	return u.Release(trees...)
+}

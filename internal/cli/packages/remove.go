@@ -1,0 +1,122 @@
+package packages
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/lockfile"
+)
+
+// Remove is exthost remove.
+func Remove(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove ID",
+		Short: "Remove an extension that was added as a package",
+		Long: "Remove the folder of an extension that exthost add wrote, its entry in exthost.lock, the\n" +
+			"agreement to run it, and the files of the package that no other directory uses.",
+		Example:           "  exthost remove memory",
+		Args:              console.One("the id of an extension"),
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE:              func(cmd *cobra.Command, args []string) error { return remove(cmd.Context(), c, args[0]) },
+	}
+}
+
+func remove(ctx context.Context, c *console.Console, id string) error {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	lock, err := readLock(cfg)
+	if err != nil {
+		return err
+	}
+	e, ok := lock.Lookup(id)
+	if !ok || e.Tree == "" {
+		return notLocked(id)
+	}
+	d, err := newDraft(c, cfg, id)
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(d.dir); err == nil {
+		if err := d.k.Store.Forget(real, consent.Extension); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		return err
+	}
+	delete(lock.Extensions, id)
+	if err := lock.Write(cfg.Project.Dir); err != nil {
+		return err
+	}
+	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
+		return err
+	}
+	return release(e.Tree)
+}
+
+// Outdated is exthost outdated.
+func Outdated(c *console.Console) *cobra.Command {
+	var t terms
+	cmd := &cobra.Command{
+		Use:   "outdated [ID...]",
+		Short: "List packages of exthost.lock, and their newest versions",
+		Long: "Resolve the sources that exthost.lock states again, and list for each package the version that\n" +
+			"is locked and the one that exthost upgrade would take. Nothing changes.",
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rows := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST"}}
+			list := []outdated{}
+			var names []string
+			err := eachLocked(cmd.Context(), c, args, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+				one, err := t.newest(ctx, c, cfg, id, e)
+				list, names = append(list, one), append(names, id)
+				rows = append(rows, []string{id, one.Source, one.Locked, one.Newest})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return c.Print(console.Document{Kind: "outdated", Value: list, Names: names, Rows: rows})
+		},
+	}
+	return cmd
+}
+
+// outdated is what is locked of a package, and what there is.
+type outdated struct {
+	ID      string `json:"id"`
+	Source  string `json:"source"`
+	Locked  string `json:"locked"`
+	Newest  string `json:"newest"`
+	Differs bool   `json:"differs"` // also when the version is the same, and something that it needs is not
+}
+
+func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Config, id string, e lockfile.Entry) (outdated, error) {
+	one := outdated{ID: id, Source: e.Source, Locked: e.Version}
+	i, err := t.installer(cfg)
+	if err != nil {
+		return one, err
+	}
+	source, err := i.Source(e)
+	if err != nil {
+		return one, err
+	}
+	p, err := resolve(ctx, c, i, source)
+	if err != nil {
+		return one, err
+	}
+	if one.Newest, one.Differs = p.Version, p.Tree != e.Tree; one.Differs && p.Version == e.Version {
+		one.Newest += ", with others of what it needs"
+	}
+	return one, release(p.Tree)
+}

@@ -1,0 +1,181 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/manifest"
+)
+
+// Upgrade is exthost upgrade.
+func Upgrade(c *console.Console) *cobra.Command {
+	var t terms
+	cmd := &cobra.Command{
+		Use:   "upgrade [ID...]",
+		Short: "Take the newest version of packages that their source allows",
+		Long: "Resolve the sources that exthost.lock states again, and for each package that is another one\n" +
+			"now show the difference: versions, what it needs, the command line and what it asks for. After\n" +
+			"your yes, start it once and write plugin.toml and exthost.lock. Without a yes everything stays.\n" +
+			"Arguments and variables that you have added to plugin.toml stay.",
+		Example:           "  exthost upgrade\n  exthost upgrade memory --yes",
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return eachLocked(cmd.Context(), c, args, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+				return upgrade(ctx, c, &t, cfg, id, e)
+			})
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+// eachLocked calls f for the named entries of packages, or for all.
+func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error) error {
+	cfg, _, err := hosts.LoadTrusted(c)
+	if err != nil {
+		return err
+	}
+	lock, err := readLock(cfg)
+	if err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		ids = slices.Sorted(maps.Keys(lock.Extensions))
+		ids = slices.DeleteFunc(ids, func(id string) bool { return lock.Extensions[id].Tree == "" })
+	}
+	for _, id := range ids {
+		e, ok := lock.Lookup(id)
+		if !ok || e.Tree == "" {
+			return notLocked(id)
+		}
+		if err := f(ctx, cfg, id, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func notLocked(id string) error {
+	return &console.Error{Code: console.ExitNotFound, Text: "exthost.lock names no package for " + id, Hint: "exthost outdated, which lists those that it names"}
+}
+
+func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry) (err error) {
+	i, err := t.installer(cfg)
+	if err != nil {
+		return err
+	}
+	source, err := i.Source(e)
+	if err != nil {
+		return &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "exthost.lock states the source of " + id}
+	}
+	p, err := resolve(ctx, c, i, source)
+	if err != nil {
+		return err
+	}
+	if p.Tree == e.Tree {
+		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
+		return nil
+	}
+	d, err := newDraft(c, cfg, id)
+	if err != nil {
+		return errors.Join(err, release(p.Tree))
+	}
+	path := filepath.Join(d.dir, manifest.FileName)
+	if d.text, err = os.ReadFile(path); err != nil {
+		return errors.Join(err, release(p.Tree))
+	}
+	d.pkg, d.entry = p, &e
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
+		}
+	}()
+	before, diags := manifest.Parse(path, d.text)
+	if before == nil || lockfile.Sum(d.text) != e.Manifest {
+		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags), Hint: "exthost trust --lock " + id + ", where you agree to it"}
+	}
+	own, ours := kept(before)
+	text := manifestOf(p, id, own, ours)
+	if err := d.write(ctx, p, text); err != nil {
+		return err
+	}
+	after, _ := manifest.Parse(path, text)
+	for _, line := range differences(&e, p, before, after) {
+		c.Tell(console.Safe(line))
+	}
+	if err := d.agree(ctx, t.yes, "exthost upgrade "+id+" --yes"); err != nil {
+		return err
+	}
+	if err := d.try(ctx); err != nil {
+		return err
+	}
+	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version, console.NearbyPath(path))); err != nil {
+		return err
+	}
+	return release(e.Tree)
+}
+
+// kept are the arguments after the program of the package and the variables of a manifest.
+func kept(m *manifest.Manifest) (args, asks []string) {
+	for n, word := range m.Transport.Args {
+		if strings.HasPrefix(word, unpacked.Root) {
+			args = m.Transport.Args[n+1:]
+		}
+	}
+	return args, m.Requires.Env
+}
+
+// differences say what another version of a package changes.
+func differences(e *lockfile.Entry, p *packages.Package, before, after *manifest.Manifest) (lines []string) {
+	lines = append(lines, fmt.Sprintf("%s: %s → %s", e.Source, e.Version, p.Version))
+	was, is := map[string]string{}, map[string]string{}
+	for _, part := range e.Parts {
+		was[part.Path] = part.Name + " " + part.Version
+	}
+	for _, part := range p.Parts {
+		is[part.Path] = part.Name + " " + part.Version
+	}
+	var changes []string
+	for _, path := range slices.Sorted(maps.Keys(is)) {
+		if was[path] == "" {
+			changes = append(changes, "+ "+is[path])
+		} else if was[path] != is[path] {
+			changes = append(changes, was[path]+" → "+is[path])
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(was)) {
+		if is[path] == "" {
+			changes = append(changes, "- "+was[path])
+		}
+	}
+	if len(changes) > 0 {
+		lines = append(lines, "  packages: "+consent.Some(changes))
+	}
+	if a, b := before.Transport.CommandLine(), after.Transport.CommandLine(); !slices.Equal(a, b) {
+		lines = append(lines, "  runs: "+console.ShellWords(a)+" → "+console.ShellWords(b))
+	}
+	for _, name := range after.Requires.Env {
+		if !slices.Contains(before.Requires.Env, name) {
+			lines = append(lines, "  asks for "+name)
+		}
+	}
+	for _, name := range p.Held {
+		lines = append(lines, "  has install scripts, which did not run: "+name)
+	}
+	return append(lines, "")
+}

@@ -1,0 +1,274 @@
+package trust
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Item is what one yes is about: a folder with its extensions, or the configuration of the
+// working directory.
+type Item struct {
+	Names   []string // ids, or [hosts.ThisDirectory]
+	place   string   // the folder, or the configuration files
+	runs    []string
+	asks    []string
+	verdict *consent.Verdict
+	broken  error            // why the folder cannot be compared
+	agreed  []consent.Agreed // with a yes; nil for the configuration
+	secrets []string         // that are not granted yet
+	paths   []string         // of manifests
+}
+
+// Pending is what the user has not agreed to, and what already runs.
+type Pending struct {
+	k       *consent.Consent
+	Items   []*Item
+	trusted int // extensions that may run
+}
+
+// Find compares what cfg finds with what the user agreed to.
+func Find(ctx context.Context, cfg *config.Config, origins *config.Origins) (*Pending, error) {
+	k, err := hosts.Consent(cfg)
+	if err != nil || k == nil {
+		return &Pending{}, err
+	}
+	p := &Pending{k: k}
+	v, err := hosts.Configuration(k, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if v != nil && !v.Trusted() {
+		p.Items = append(p.Items, configurationItem(cfg, origins, v))
+	}
+	if !cfg.Extensions.Enabled {
+		return p, nil
+	}
+	found, err := Discover(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	folders := map[string]*Item{}
+	for _, c := range found {
+		p.add(cfg, c, folders, false)
+	}
+	return p, nil
+}
+
+// Folder is what the extensions in a folder run and ask for, whether or not the user has agreed
+// to it.
+func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir string) (*Pending, error) {
+	p := &Pending{k: k}
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}})
+	if err != nil {
+		return nil, err
+	}
+	folders := map[string]*Item{}
+	for _, c := range found.Candidates {
+		p.add(cfg, c, folders, true)
+	}
+	for _, d := range found.Diagnostics {
+		if d.Level == protocol.LevelError {
+			return nil, errors.New(d.String())
+		}
+	}
+	return p, nil
+}
+
+// Digest is the hash of the files of an item as they are agreed to.
+func (i *Item) Digest() string { return i.verdict.Files.Digest() }
+
+// add adds c to the item of its folder, if c may not run as it is, or always.
+func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
+	v, err := p.k.Extension(&c)
+	ungranted := unit.Ungranted(p.k, os.Environ(), cfg, &c)
+	if !always && (err == nil && v.Trusted() || !cfg.Project.SearchPaths) && ungranted == nil {
+		p.trusted++
+		return
+	}
+	i := folders[c.Dir]
+	if i == nil {
+		i = &Item{place: console.NearbyPath(c.Dir), verdict: v, broken: err}
+		folders[c.Dir], p.Items = i, append(p.Items, i)
+	}
+	i.Names, i.secrets = append(i.Names, c.ID), append(i.secrets, ungranted...)
+	i.agreed = append(i.agreed, consent.Agreed{ID: c.ID, Verdict: v, Secrets: ungranted})
+	if !slices.Contains(i.paths, c.Path) {
+		i.paths = append(i.paths, c.Path)
+	}
+	i.describe(cfg, &c)
+}
+
+// describe adds what c runs, reaches and asks for.
+func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
+	m := c.Manifest
+	defer func() { i.runs, i.asks = distinct(i.runs), distinct(i.asks) }()
+	if argv := m.Transport.CommandLine(); m.Transport.URL != "" {
+		i.asks = append(i.asks, "connects to "+m.Transport.URL)
+	} else if len(argv) > 0 {
+		i.runs = append(i.runs, line(argv))
+	}
+	for _, t := range m.Tools {
+		if len(t.Command) > 0 {
+			i.runs = append(i.runs, fmt.Sprintf("%s (tool %s)", line(t.Command), t.Name))
+		}
+	}
+	for _, h := range m.Hooks {
+		i.runs = append(i.runs, fmt.Sprintf("%s (hook %s)", line(h.Command), h.Event))
+	}
+	if names := secretNames(m); len(names) > 0 {
+		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
+	}
+	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" {
+		i.asks = append(i.asks, "in a sandbox: "+strings.Join(table.Asks(), "; "))
+		isolated := m.Runtime.Isolate == manifest.IsolatePID
+		if have, _ := process.Protect(&sandbox.Policy{Net: table.Net, BestEffort: true}, isolated); len(have.Lacks) > 0 {
+			i.asks = append(i.asks, "its sandbox is NOT enforced by this system: "+strings.Join(have.Lacks, "; "))
+		}
+	}
+	if len(m.Hooks) > 0 || m.Capabilities != nil && len(m.Capabilities.Hooks) > 0 {
+		sees := map[string]string{config.HooksAll: "the calls of all extensions", config.HooksNone: "nothing"}[cfg.Extensions.Entries[c.ID].Hooks]
+		i.asks = append(i.asks, "its hooks see "+cmp.Or(sees, "the calls of its own tools"))
+	}
+}
+
+// distinct returns list without what is in it twice.
+func distinct(list []string) (out []string) {
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// secretNames are the variables that a manifest asks for whose names are those of secrets.
+func secretNames(m *manifest.Manifest) []string {
+	return slices.DeleteFunc(slices.Clone(m.Requires.Env), func(name string) bool {
+		return !process.Withholds(name, os.Getenv(name))
+	})
+}
+
+// configurationItem says what the configuration of the working directory makes the host do: what
+// runs, and every other setting.
+func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.Verdict) *Item {
+	i := &Item{Names: []string{hosts.ThisDirectory}, verdict: v}
+	files := slices.Sorted(maps.Keys(cfg.Project.Files))
+	i.paths = slices.Clone(files)
+	for n := range files {
+		files[n] = console.NearbyPath(files[n])
+	}
+	i.place = strings.Join(files, ", ")
+	for _, s := range cfg.Plugins {
+		argv := s.Cmd
+		if s.MCP != nil {
+			argv = s.MCP.Cmd
+			if s.MCP.URL != "" {
+				i.asks = append(i.asks, fmt.Sprintf("sends calls to %s (policy %s)", s.MCP.URL, s.Name))
+			}
+		}
+		if len(argv) > 0 {
+			i.runs = append(i.runs, fmt.Sprintf("%s (policy %s)", line(argv), s.Name))
+		}
+	}
+	for _, h := range cfg.Hooks {
+		i.runs = append(i.runs, fmt.Sprintf("%s (hook %s)", line(h.Command), h.Event))
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Destinations)) {
+		d := cfg.Destinations[name]
+		if d.URL != "" {
+			i.asks = append(i.asks, fmt.Sprintf("connects to %s (destination %s)", d.URL, name))
+		} else {
+			i.runs = append(i.runs, fmt.Sprintf("%s (destination %s)", line(d.Command), name))
+		}
+	}
+	for _, s := range cfg.Settings(origins) {
+		if ofFiles(s.Origin, i.paths) && !described.MatchString(s.Key) {
+			i.asks = append(i.asks, fmt.Sprintf("sets %s: %v", s.Key, s.Value))
+		}
+	}
+	if len(cfg.Variables) > 0 {
+		i.asks = append(i.asks, "reads the variables "+strings.Join(cfg.Variables, ", "))
+	}
+	return i
+}
+
+// described are the settings that other lines of an item tell.
+var described = regexp.MustCompile(`^(plugins|hooks)\[|^destinations\..*\.(command|url)$`)
+
+// ofFiles reports whether an origin is a place in one of the files.
+func ofFiles(origin string, files []string) bool {
+	return slices.ContainsFunc(files, func(f string) bool {
+		return strings.HasPrefix(origin, f+":") || strings.HasPrefix(origin, console.NearbyPath(f)+":")
+	})
+}
+
+// Select returns the items that names select; all of them without names. The error names what is
+// neither here nor waits for a yes.
+func (p *Pending) Select(names []string) ([]*Item, error) {
+	if len(names) == 0 {
+		return p.Items, nil
+	}
+	var list []*Item
+	for _, name := range names {
+		n := slices.IndexFunc(p.Items, func(i *Item) bool { return slices.Contains(i.Names, name) })
+		if n < 0 {
+			return nil, &console.Error{Code: console.ExitNotFound, Text: "nothing of that name waits to be trusted: " + name, Hint: "exthost trust; exthost list shows what was found"}
+		}
+		if !slices.Contains(list, p.Items[n]) {
+			list = append(list, p.Items[n])
+		}
+	}
+	return list, nil
+}
+
+// Accept records a yes to the items.
+func (p *Pending) Accept(items []*Item) error {
+	for _, i := range items {
+		switch {
+		case i.broken != nil:
+			return protocol.Errorf(protocol.Untrusted, "%s cannot be trusted: %w", i.place, i.broken)
+		case i.agreed == nil:
+			i.verdict.Record.Accept(i.verdict.Files)
+			if err := p.k.Store.Put(i.verdict.Record); err != nil {
+				return err
+			}
+		default:
+			if err := p.k.Store.Accept(i.agreed...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Discover finds the extensions of cfg.
+func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, error) {
+	e := cfg.Extensions
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled,
+		Allowlist: e.Allowlist, Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks})
+	if err != nil {
+		return nil, err
+	}
+	return found.Candidates, nil
+}
+
+// line is a command line for people, as a shell would take it.
+func line(argv []string) string { return console.NearbyText(console.ShellWords(argv)) }

@@ -1,0 +1,156 @@
+package trust
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/consent"
+)
+
+// Screen is what a person reads before the answer: for each item what runs, what it reaches
+// and asks for, and what changed.
+func Screen(c *console.Console, items []*Item, details bool) string {
+	var b strings.Builder
+	width := min(max(cmp.Or(console.Width(c.Err), 100), 60), 120)
+	line := func(indent, text string, colour console.Colour) {
+		for _, l := range console.Wrap(console.Safe(text), width-console.Columns(indent)) {
+			if colour != "" {
+				l = c.Paint(colour, l)
+			}
+			b.WriteString(indent + l + "\n")
+			indent = strings.Repeat(" ", console.Columns(indent))
+		}
+	}
+	for n, i := range items {
+		if n > 0 {
+			b.WriteByte('\n')
+		}
+		line("  ", i.title(), console.Bold)
+		if i.broken != nil {
+			line("      ", "cannot be compared: "+i.broken.Error(), console.Red)
+			continue
+		}
+		if changes := i.verdict.Changes; len(changes) > 0 && i.verdict.Record.Accepted != nil {
+			text := consent.Some(changes)
+			if details {
+				text = strings.Join(changes, ", ")
+			}
+			line("      ", "changed since "+i.verdict.Record.Accepted.Local().Format("2006-01-02 15:04")+": "+text, console.Yellow)
+		}
+		for _, argv := range i.runs {
+			if !details {
+				argv = cut(argv)
+			}
+			line("      runs ", argv, "")
+		}
+		for _, text := range i.asks {
+			line("      ", text, console.Yellow)
+		}
+		if i.agreed != nil && len(i.verdict.Files) > 0 {
+			line("      ", fmt.Sprintf("%s of code", console.Plural(len(i.verdict.Files), "file")), console.Dim)
+		}
+		if details {
+			for _, path := range slices.Sorted(maps.Keys(i.verdict.Files)) {
+				line("        ", fmt.Sprintf("%.12s  %s", i.verdict.Files[path].Sum, path), console.Dim)
+			}
+			for _, path := range i.paths {
+				if text, err := console.ReadFile(path, maxManifest, ""); err == nil {
+					line("      ", console.NearbyPath(path)+":", console.Bold)
+					b.WriteString(console.SafeText(strings.TrimRight(string(text), "\n")) + "\n")
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+const (
+	maxArgv     = 1000    // of a command line on the screen, in characters; details show all of it
+	maxManifest = 1 << 20 // that details show, in bytes
+)
+
+// cut shortens a command line, and says by how much.
+func cut(argv string) string {
+	characters := []rune(argv)
+	if more := len(characters) - maxArgv; more > 0 {
+		return fmt.Sprintf("%s … and %d characters more", string(characters[:maxArgv]), more)
+	}
+	return argv
+}
+
+func (i *Item) title() string {
+	if i.agreed == nil {
+		return "configuration: " + i.place
+	}
+	return strings.Join(i.Names, ", ") + ": " + i.place
+}
+
+// heading says what the screen is about.
+func heading(items []*Item) string {
+	here, again := hosts.Here(), false
+	for _, i := range items {
+		again = again || i.verdict != nil && len(i.verdict.Changes) > 0
+	}
+	if again {
+		return here + " has changed. This would run as you, with your files and your network:"
+	}
+	return here + " holds programs that have not run yet. They would run as you, with your files and your network:"
+}
+
+// Ask shows the items on the terminal and reads one key.
+func Ask(ctx context.Context, c *console.Console, items []*Item) (yes bool, err error) {
+	for _, l := range console.Wrap(console.Safe(heading(items)), cmp.Or(console.Width(c.Err), 80)) {
+		fmt.Fprintln(c.Err, l)
+	}
+	fmt.Fprintln(c.Err)
+	fmt.Fprintln(c.Err, Screen(c, items, false))
+	for {
+		key, err := readKey(ctx, c, c.Paint(console.Bold, "Run this? ")+"y yes, n no, d details: ")
+		if err != nil {
+			fmt.Fprintln(c.Err)
+			return false, err
+		}
+		switch key {
+		case 'y', 'Y':
+			fmt.Fprintln(c.Err, "yes")
+			return true, nil
+		case 'n', 'N', 'q', 27: // escape
+			fmt.Fprintln(c.Err, "no")
+			return false, nil
+		case 'd', 'D':
+			fmt.Fprint(c.Err, "details\n\n", Screen(c, items, true), "\n")
+		default:
+			fmt.Fprintln(c.Err)
+		}
+	}
+}
+
+// readKey reads one key of the terminal after the prompt, without a newline and without showing
+// the key.
+func readKey(ctx context.Context, c *console.Console, prompt string) (byte, error) {
+	in := c.In.(*os.File)
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = term.Restore(int(in.Fd()), before) }() // nothing could be done about an error
+	dropTyped(in)
+	fmt.Fprint(c.Err, prompt)
+	var key [1]byte
+	if n, err := in.Read(key[:]); n == 0 || err != nil {
+		return 0, &console.Error{Code: console.ExitDenied, Text: "no answer; nothing was started", Hint: "exthost trust"}
+	}
+	if key[0] == 3 || key[0] == 4 || ctx.Err() != nil { // Ctrl-C, Ctrl-D
+		return 0, context.Canceled
+	}
+	return key[0], nil
+}

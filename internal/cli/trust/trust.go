@@ -1,0 +1,78 @@
+// Package trust asks a user what of the working directory may run.
+package trust
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/consent"
+)
+
+// BeforeServe asks a person what of the working directory may run. Without one, what may not
+// run stays out, and the error is for a host that would have nothing left.
+func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, origins *config.Origins, interactive bool) error {
+	if cfg.Extensions.Trust != config.TrustAsk {
+		return nil
+	}
+	p, err := Find(ctx, cfg, origins)
+	if err != nil || len(p.Items) == 0 {
+		return err
+	}
+	if interactive && Asks(c) {
+		ok, err := Ask(ctx, c, p.Items)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			return p.Accept(p.Items)
+		case p.trusted == 0 || p.Items[0].agreed == nil:
+			return &console.Error{Code: console.ExitDenied, Text: "not trusted, and not run", Hint: "exthost trust"}
+		}
+		return nil
+	}
+	if p.trusted == 0 || p.Items[0].agreed == nil {
+		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not trusted, and nothing was started: %s", hosts.Here(), console.Safe(Names(p.Items))),
+			Hint: "exthost trust, which shows what would run; or --trust off, which runs it all"}
+	}
+	return nil
+}
+
+// Again asks a person about everything in the working directory that may not run, after a
+// command failed for want of an answer. It reports whether the command can be tried again.
+func Again(ctx context.Context, c *console.Console, failed error) (bool, error) {
+	if _, ok := errors.AsType[hosts.NotTrusted](failed); !ok || !Asks(c) {
+		return false, nil
+	}
+	cfg, origins, err := hosts.Load(c)
+	if err != nil || cfg.Extensions.Trust != config.TrustAsk {
+		return false, err
+	}
+	p, err := Find(ctx, cfg, origins)
+	if err != nil || len(p.Items) == 0 {
+		return false, err
+	}
+	if yes, err := Ask(ctx, c, p.Items); err != nil || !yes {
+		return false, err
+	}
+	return true, p.Accept(p.Items)
+}
+
+// Asks reports whether a person reads stderr and can answer.
+func Asks(c *console.Console) bool { return console.IsTerminal(c.In) && console.IsTerminal(c.Err) }
+
+// Names are what the items are about, for people.
+func Names(items []*Item) string {
+	var names []string
+	for _, i := range items {
+		if i.agreed == nil {
+			names = append(names, "its configuration ("+i.place+")")
+		} else {
+			names = append(names, i.Names...)
+		}
+	}
+	return consent.Some(names)
+}

@@ -1,0 +1,188 @@
+// Package consent holds what a user agreed to run of the directories that the user works in:
+// which code, and with which secrets.
+package consent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Consent decides by the records of a user, and by what the program brings itself.
+type Consent struct {
+	Store   Store
+	Bundled func(digest string) bool // whether a folder of that digest is part of the program
+	// Package returns the hash of the package that an extension runs, "" without one; nil: none
+	// does. It is one of the files that are agreed to.
+	Package func(c *discovery.Candidate) (hash string, err error)
+	// Locked returns what a lock file says of an extension, in place of the records; nil: the
+	// records count.
+	Locked func(c *discovery.Candidate, files Files) error
+	// LockedConfiguration reports whether it says this of the configuration of the directory. It
+	// is set with Locked.
+	LockedConfiguration func(Files) bool
+}
+
+// Verdict is what is known of a folder as it is now.
+type Verdict struct {
+	Record  *Record // never nil
+	Files   Files   // as they are now
+	Bundled bool    // the folder is part of the program
+	Locked  bool    // a lock file says just this
+	Changes []string
+}
+
+// Trusted reports whether the folder may run as it is.
+func (v *Verdict) Trusted() bool {
+	return !v.Record.Revoked && (v.Bundled || v.Locked || v.Record.Accepted != nil && len(v.Changes) == 0)
+}
+
+// Extension compares the folder of an extension with what was agreed to.
+func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
+	dir, err := filepath.EvalSymlinks(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := k.Store.Of(dir, Extension)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Record: r}
+	m := cmp.Or(c.OwnedBy, c.Manifest)
+	// A program is found from the path of the folder as it is written, and the program finds its
+	// arguments from where the folder lies. A link may have these two differ.
+	programs := Programs(m, dir)
+	if c.Dir != dir {
+		programs = append(programs, Programs(m, c.Dir)...)
+	}
+	if v.Files, err = Folder(dir, programs, r.Files); err != nil {
+		return nil, err
+	}
+	if k.Package != nil {
+		hash, err := k.Package(c)
+		if err != nil {
+			return nil, err
+		}
+		if hash != "" {
+			v.Files[PackageKey] = File{Sum: hash}
+		}
+	}
+	v.Bundled = k.Bundled != nil && k.Bundled(v.Files.Digest())
+	if r.Accepted != nil {
+		v.Changes = v.Files.Differs(r.Files)
+	}
+	return v, nil
+}
+
+// PackageKey stands among the files of an extension for its package. No path ends like it.
+const PackageKey = "the package of exthost.lock/"
+
+// Configuration compares the configuration files of a working directory, and the programs
+// there that they name, with what was agreed to.
+func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
+	dir, err := filepath.EvalSymlinks(cfg.Project.Dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := k.Store.Of(dir, Configuration)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verdict{Record: r}
+	if v.Files, err = Named(dir, ConfiguredPrograms(cfg, cfg.Project.Dir), r.Files); err != nil {
+		return nil, err
+	}
+	for path, sum := range cfg.Project.Files { // as they were when the configuration was read
+		if rel, err := filepath.Rel(cfg.Project.Dir, path); err == nil && filepath.IsLocal(rel) {
+			path = rel
+		}
+		v.Files[filepath.ToSlash(path)] = File{Sum: sum}
+	}
+	if k.LockedConfiguration != nil {
+		return &Verdict{Record: new(Record), Files: v.Files, Locked: k.LockedConfiguration(v.Files)}, nil
+	}
+	if r.Accepted != nil {
+		v.Changes = v.Files.Differs(r.Files)
+	}
+	return v, nil
+}
+
+// Agreed is an extension that the user agrees to run as the verdict found it, with secrets.
+type Agreed struct {
+	ID      string
+	Verdict *Verdict
+	Secrets []string
+}
+
+// Accept notes what the user agrees to. What has changed since the verdicts is not agreed to.
+func (s Store) Accept(agreed ...Agreed) error {
+	records := map[string]*Record{} // the extensions of a folder share one
+	for _, a := range agreed {
+		r := records[a.Verdict.Record.Dir]
+		if r == nil {
+			r = a.Verdict.Record
+			r.Accept(a.Verdict.Files)
+			records[r.Dir] = r
+		}
+		r.Grant(a.ID, a.Secrets...)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(records)) {
+		if err := s.Put(records[dir]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Allows returns nil when the extension may run as it is on disk. The error is of kind
+// untrusted: why it may not, and the next command.
+func (k *Consent) Allows(c *discovery.Candidate) error {
+	v, err := k.Extension(c)
+	switch {
+	case err != nil:
+		return protocol.Errorf(protocol.Untrusted, "whether it is what was trusted cannot be found out: %w", err)
+	case k.Locked != nil && !v.Bundled:
+		return k.Locked(c, v.Files)
+	case v.Trusted():
+		return nil
+	case v.Record.Revoked:
+		return protocol.Errorf(protocol.Untrusted, "%w", Revoked{})
+	case v.Record.Accepted == nil:
+		return protocol.Errorf(protocol.Untrusted, "nobody has agreed yet to run what this directory holds")
+	}
+	return protocol.Errorf(protocol.Untrusted, "it changed since it was trusted: %s", Some(v.Changes))
+}
+
+// Revoked is the error of an extension that the user no longer agrees to run.
+type Revoked struct{}
+
+// Error says so.
+func (Revoked) Error() string { return "the agreement to run it was revoked" }
+
+// Granted reports whether the user granted the extension a secret.
+func (k *Consent) Granted(c *discovery.Candidate, name string) bool {
+	dir, err := filepath.EvalSymlinks(c.Dir)
+	if err != nil {
+		return false
+	}
+	r, err := k.Store.Of(dir, Extension)
+	return err == nil && slices.Contains(r.Secrets[c.ID], name)
+}
+
+// someNames is how many names [Some] tells.
+const someNames = 4
+
+// Some joins the first of many names.
+func Some(names []string) string {
+	if n := len(names) - someNames; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:someNames], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+
+	"github.com/exthost/exthost/internal/lineage"
+	"github.com/exthost/exthost/internal/peer"
+)
+
+// Refusal returns why the process at the other end of conn is not taken for an operator or
+// a client of this host; "" if it is. A host takes neither from the processes that it runs:
+// an extension could otherwise approve its own calls. conn is one of a listener of this
+// package, which has checked the user.
+func Refusal(conn net.Conn) string {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ""
+	}
+	other, err := peer.Unix(c)
+	if err != nil {
+		return "the host cannot tell which process asks: " + err.Error()
+	}
+	defer other.Close()
+	why := refusal(other.PID)
+	if !other.Alive() { // what was read may be about another process with the same pid
+		return "the process that connected to the host has ended, and the host takes no orders over what it left"
+	}
+	return why
+}
+
+func refusal(pid int) string {
+	switch relation := lineage.Of(pid); {
+	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
+		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host takes no orders from there; run the command outside of the container or namespace"
+	case relation == lineage.Descendant:
+		return fmt.Sprintf("process %d was started by an extension, hook or policy of this host, and the host takes no orders from its own children; run the command in a terminal of your own", pid)
+	case relation == lineage.Unknown:
+		return fmt.Sprintf("the host cannot tell that process %d is none of its own children: it has no_new_privs as they have, or /proc hides it; run the command in a terminal that was open before the host, or in one without no_new_privs (grep NoNewPrivs /proc/self/status)", pid)
+	}
+	return ""
+}

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Visible takes out of the lists of a server what is withheld, and out of a destination's list
+// the tools that the caller may not see. changed is called after a list that changes the status
+// or the pins.
+func Visible(changed func()) Stage {
+	return func(next Deliver) Deliver {
+		return func(ctx context.Context, c *Call, params json.RawMessage) (json.RawMessage, error) {
+			result, err := next(ctx, c, params)
+			if err != nil || c.Target == nil {
+				return result, err
+			}
+			kind, listed := pins.Listed[c.Request.Method]
+			destination, bridged := c.Target.(*bridge.Destination)
+			switch {
+			case bridged && c.Request.Method == protocol.MethodToolsList:
+				return c.visible(result, params, pins.Tool, destination, changed), nil
+			case listed:
+				return c.visible(result, params, kind, nil, changed), nil
+			}
+			return result, nil
+		}
+	}
+}
+
+// members are where the results of lists have their items.
+var members = map[pins.Kind]string{pins.Tool: "tools", pins.Prompt: "prompts", pins.Resource: "resources", pins.Template: "resourceTemplates"}
+
+// visible takes the items that the caller may not see out of a list. d is the destination whose
+// tools are listed, nil for other lists.
+func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func()) json.RawMessage {
+	var list []json.RawMessage
+	if err := json.Unmarshal(rawjson.Get(result, members[kind]), &list); err != nil {
+		return result
+	}
+	p := c.Snapshot.Policies
+	page := policies.Page{Extension: c.Target.Base().ID(), Kind: kind, Items: list}
+	page.Cursor, _ = rawjson.Text(rawjson.Get(params, "cursor"))
+	page.Next, _ = rawjson.Text(rawjson.Get(result, "nextCursor"))
+	seen, other := p.Show(page)
+	if other {
+		changed()
+	}
+	if d != nil {
+		seen = slices.DeleteFunc(seen, func(tool json.RawMessage) bool {
+			name, _ := rawjson.Text(rawjson.Get(tool, "name"))
+			return !p.Pipeline.Visible(c.Exchange.Caller, c.Exchange.Extension, d.ToolName(name))
+		})
+	}
+	if len(seen) == len(list) {
+		return result
+	}
+	return rawjson.Set(result, members[kind], rawjson.AppendList(nil, seen))
+}

@@ -1,0 +1,203 @@
+// Package download fetches files from package registries: over https and from public addresses,
+// unless the user configured the registry otherwise.
+package download
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/exthost/exthost/internal/egress"
+)
+
+const (
+	maxRedirects = 5
+	timeout      = 5 * time.Minute // of one file
+)
+
+// Client fetches files. The registries that the user configured are exempt from the rules of
+// others: they may have private addresses, and those on this machine may serve http. Close it.
+type Client struct {
+	registries []*url.URL
+	http       *http.Client
+	proxies    sync.Map // addresses of the proxies in use
+}
+
+// New returns a client of the registries with these addresses. The error names one that is
+// refused.
+func New(registries ...string) (*Client, error) {
+	c := &Client{}
+	for _, text := range registries {
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" {
+			return nil, fmt.Errorf("the registry %q is no address", text)
+		}
+		if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+			return nil, fmt.Errorf("the registry %s is not reached over https", u.Redacted())
+		}
+		c.registries = append(c.registries, u)
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy = c.proxy
+	t.DialContext = c.dial
+	c.http = &http.Client{Transport: t, Timeout: timeout, CheckRedirect: c.redirect}
+	return c, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Get returns the content at an address, of at most limit bytes.
+func (c *Client) Get(ctx context.Context, address, accept string, limit int64) ([]byte, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no address", address)
+	}
+	if err := c.allows(u); err != nil {
+		return nil, err
+	}
+	for _, r := range c.registries {
+		if u.User == nil && r.Host == u.Host && r.Scheme == u.Scheme {
+			u.User = r.User
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if accept != "" {
+		req.Header.Set("Accept", accept)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, &Status{URL: u.Redacted(), Code: resp.StatusCode}
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("%s is over %d MiB", u.Redacted(), limit>>20)
+	}
+	return data, nil
+}
+
+// Status is the error of an answer that is no file.
+type Status struct {
+	URL  string
+	Code int
+}
+
+// Error states the address and the code.
+func (s *Status) Error() string {
+	return fmt.Sprintf("%s answers %d %s", s.URL, s.Code, http.StatusText(s.Code))
+}
+
+// Allows refuses an address that nothing may be fetched from.
+func (c *Client) Allows(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("%q is no address", address)
+	}
+	return c.allows(u)
+}
+
+// allows refuses an address that nothing may be fetched from.
+func (c *Client) allows(u *url.URL) error {
+	switch {
+	case c.configured(u.Scheme, u.Host):
+		return nil
+	case u.Scheme != "https":
+		return fmt.Errorf("%s is not reached over https", u.Redacted())
+	case !strings.Contains(u.Hostname(), ".") && !strings.Contains(u.Hostname(), ":"):
+		return fmt.Errorf("%s is a host of this network", u.Redacted())
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !egress.Public(addr) {
+		return fmt.Errorf("%s has a private address", u.Redacted())
+	}
+	return nil
+}
+
+// configured reports whether a registry of the user is there.
+func (c *Client) configured(scheme, host string) bool {
+	for _, r := range c.registries {
+		if r.Scheme == scheme && strings.EqualFold(r.Host, host) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Client) redirect(req *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("over %d redirects", maxRedirects)
+	}
+	if err := c.allows(req.URL); err != nil {
+		return fmt.Errorf("a redirect is refused: %w", err)
+	}
+	return nil
+}
+
+// proxy notes the address of a proxy, which may be private.
+func (c *Client) proxy(req *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(req)
+	if u != nil {
+		c.proxies.Store(u.Hostname(), true)
+	}
+	return u, err
+}
+
+// dial refuses a name that leads to a private address, by the address that is connected to.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if _, proxy := c.proxies.Load(host); !proxy && !c.known(address) {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			if at, err := netip.ParseAddrPort(address); err != nil || !egress.Public(at.Addr()) {
+				return fmt.Errorf("%s has the private address %s", host, address)
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// known reports whether an address with a port is that of a registry of the user.
+func (c *Client) known(address string) bool {
+	for _, r := range c.registries {
+		port := r.Port()
+		if port == "" {
+			port = map[string]string{"https": "443", "http": "80"}[r.Scheme]
+		}
+		if strings.EqualFold(net.JoinHostPort(r.Hostname(), port), address) {
+			return true
+		}
+	}
+	return false
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}

@@ -1,0 +1,228 @@
+// Package egress is the one way out of a process that has no network of its own: an HTTP proxy
+// that connects to named hosts alone.
+//
+// The proxy looks names up itself, and dials the address that it has checked. So no name leads
+// to this machine, to its network or to the metadata service of a cloud, whatever a name server
+// answers.
+package egress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a proxy.
+const (
+	maxConnections = 256
+	maxHeader      = 64 << 10
+	headerTimeout  = 10 * time.Second
+	dialTimeout    = 15 * time.Second
+)
+
+// Attempt is one connection that was asked for.
+type Attempt struct {
+	Target  string     // host:port
+	Address netip.Addr // that was dialed; the zero Addr for none
+	Refused string     // why there is none; "" for a connection
+}
+
+// Proxy serves one listener.
+type Proxy struct {
+	hosts  []string
+	record func(Attempt)
+	listen net.Listener
+	ctx    context.Context
+	cancel context.CancelFunc
+	slots  chan struct{}
+	done   sync.WaitGroup
+
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	public func(netip.Addr) bool
+}
+
+// Serve starts a proxy that connects to hosts, each host:port. Record is called for each attempt, on
+// many goroutines; nil records none. The caller calls Close.
+func Serve(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
+	p := prepare(l, hosts, record)
+	p.start()
+	return p
+}
+
+func prepare(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
+	p := &Proxy{listen: l, record: record, slots: make(chan struct{}, maxConnections), public: func(a netip.Addr) bool { return Public(a) && !beside(a) },
+		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}}
+	if record == nil {
+		p.record = func(Attempt) {}
+	}
+	for _, h := range hosts {
+		p.hosts = append(p.hosts, normal(h))
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *Proxy) start() { p.done.Go(p.accept) }
+
+// Close ends the proxy and its connections, and waits for them.
+func (p *Proxy) Close() error {
+	p.cancel()
+	err := p.listen.Close()
+	p.done.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	for {
+		select {
+		case p.slots <- struct{}{}:
+		case <-p.ctx.Done():
+			return
+		}
+		c, err := p.listen.Accept()
+		if err != nil {
+			<-p.slots
+			if p.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			select { // out of descriptors, or a connection that ended at once
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-p.ctx.Done():
+				return
+			}
+		}
+		p.done.Go(func() {
+			defer func() { <-p.slots }()
+			defer c.Close()
+			stop := context.AfterFunc(p.ctx, func() { c.Close() })
+			defer stop()
+			p.serve(c)
+		})
+	}
+}
+
+// serve handles the one request of a connection.
+func (p *Proxy) serve(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
+	limited := &io.LimitedReader{R: c, N: maxHeader}
+	in := bufio.NewReader(limited)
+	r, err := http.ReadRequest(in)
+	if err != nil {
+		return
+	}
+	limited.N = 1<<63 - 1
+	_ = c.SetReadDeadline(time.Time{})
+	target := normal(r.Host)
+	if r.Method != http.MethodConnect {
+		if r.URL.Scheme != "http" || r.URL.Host == "" {
+			answer(c, http.StatusBadRequest, "this is a proxy: it takes CONNECT host:port, and http:// addresses")
+			return
+		}
+		if target = normal(r.URL.Host); !strings.Contains(target, ":") {
+			target += ":80"
+		}
+	}
+	up, refused, code := p.dial(target)
+	if refused != "" {
+		answer(c, code, refused)
+		return
+	}
+	defer up.Close()
+	stop := context.AfterFunc(p.ctx, func() { up.Close() })
+	defer stop()
+	if r.Method == http.MethodConnect {
+		if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+			return
+		}
+		tunnel(c, in, up)
+		return
+	}
+	r.Close = true
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Proxy-") {
+			r.Header.Del(name)
+		}
+	}
+	if r.Write(up) == nil {
+		_, _ = io.Copy(c, up)
+	}
+}
+
+// dial connects to target, if it is one of the hosts and has a public address.
+func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
+	a := Attempt{Target: target}
+	defer func() { a.Refused = refused; p.record(a) }()
+	if !slices.Contains(p.hosts, target) {
+		return nil, fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it", target), http.StatusForbidden
+	}
+	host, port, _ := net.SplitHostPort(target)
+	ctx, cancel := context.WithTimeout(p.ctx, dialTimeout)
+	defer cancel()
+	all, err := p.lookup(ctx, host)
+	if err != nil {
+		return nil, fmt.Sprintf("%s is not found: %v", host, err), http.StatusBadGateway
+	}
+	var failed error
+	for _, addr := range all {
+		if addr = addr.Unmap(); !p.public(addr) {
+			continue
+		}
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), port))
+		if err == nil {
+			a.Address = addr
+			return c, "", 0
+		}
+		failed = err
+	}
+	if failed == nil {
+		return nil, fmt.Sprintf("%s has no public address: the sandbox reaches neither this machine nor its network", host), http.StatusForbidden
+	}
+	return nil, failed.Error(), http.StatusBadGateway
+}
+
+// tunnel copies both ways until both have ended. What the client sent early is in in.
+func tunnel(c net.Conn, in io.Reader, up net.Conn) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(up, in)
+		closeWrite(up)
+	})
+	_, _ = io.Copy(c, up)
+	closeWrite(c)
+	both.Wait()
+}
+
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		return
+	}
+	c.Close()
+}
+
+func answer(c net.Conn, code int, text string) {
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Exthost-Sandbox: refused\r\n\r\n%s\n",
+		code, http.StatusText(code), len(text)+1, text)
+}
+
+// normal returns host:port as it is compared: a name is the same in capitals and with a dot at its end.
+func normal(hostport string) string {
+	host, port, ok := strings.Cut(strings.ToLower(hostport), ":")
+	host = strings.TrimSuffix(host, ".")
+	if !ok {
+		return host
+	}
+	return host + ":" + port
+}

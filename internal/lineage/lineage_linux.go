@@ -1,0 +1,150 @@
+package lineage
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// own is this process, as it was before it started the first child.
+var own = sync.OnceValue(func() process {
+	p, _ := read(os.Getpid())
+	return p
+})
+
+// unfiltered is true once the filter could not be installed that is the mark of a process
+// with no_new_privs.
+var unfiltered atomic.Bool
+
+// Mark gives the programs that this thread starts the mark of children. The thread must have
+// no_new_privs. Where the kernel has no seccomp, it does nothing, and [Of] proves less.
+func Mark() {
+	if !own().noNewPrivs {
+		return // which is the mark then
+	}
+	permit := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+	program := unix.SockFprog{Len: 1, Filter: &permit}
+	if unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0) != nil {
+		unfiltered.Store(true)
+	}
+}
+
+// marked reports whether p has what all children have. Without an answer it is true.
+func marked(p process) bool {
+	switch {
+	case !p.noNewPrivs:
+		return false
+	case !own().noNewPrivs, unfiltered.Load(), p.filters < 0:
+		return true
+	}
+	return p.filters > own().filters
+}
+
+// foreign reports whether p alone proves that it is no descendant: it is older than this
+// process, or lacks what no descendant can lack.
+func foreign(p process) bool {
+	switch {
+	case p.start < own().start:
+		return true
+	case own().noNewPrivs && !p.noNewPrivs:
+		return true
+	}
+	return !unmarked.Load() && !marked(p)
+}
+
+// maxDepth bounds the ancestors that are looked at.
+const maxDepth = 1000
+
+// Of tells how the process pid is related to the children of this one. This process itself,
+// and what it has started by other means than as a child with the mark, are unrelated.
+//
+// An orphan gets a new parent, which is an ancestor of this process: so an ancestor that is
+// neither and no descendant proves that all below it are none.
+func Of(pid int) Relation {
+	if pid == os.Getpid() {
+		return Unrelated
+	}
+	first, ok := read(pid)
+	if !ok {
+		return Unknown
+	}
+	if foreign(first) {
+		return Unrelated
+	}
+	above := ancestors(os.Getpid())
+	for p, depth := first, 0; depth < maxDepth; depth++ {
+		switch {
+		case p.pid == os.Getpid() || p.hasCookie():
+			return Descendant
+		case above[p.pid]:
+			return orphan(first)
+		case p.pid != pid && foreign(p):
+			return Unrelated
+		case p.parent == 0: // its parent is outside of the pid namespace, where no descendant has one
+			return Unrelated
+		}
+		if p, ok = p.up(); !ok {
+			return Unknown
+		}
+	}
+	return Unknown
+}
+
+// orphan is the relation of a process whose ancestors prove nothing.
+func orphan(p process) Relation {
+	if unmarked.Load() && !marked(p) {
+		return Unrelated // a descendant of a child that may gain privileges, at worst
+	}
+	return Unknown
+}
+
+// up returns the parent of p, if it was the parent all the time while it was read.
+func (p process) up() (process, bool) {
+	for range 10 {
+		parent, ok := read(p.parent)
+		now, alive := read(p.pid)
+		if !alive || now.start != p.start {
+			return parent, false
+		}
+		if ok && now.parent == p.parent {
+			return parent, true
+		}
+		p = now // an orphan by now
+	}
+	return p, false
+}
+
+// ancestors returns the ancestors of pid.
+func ancestors(pid int) map[int]bool {
+	all := make(map[int]bool)
+	for p, ok := read(pid); ok && p.parent != 0 && !all[p.parent]; p, ok = read(p.parent) {
+		all[p.parent] = true
+	}
+	return all
+}
+
+// hasCookie reports whether the environment of p names a child of this process. The
+// environment of many processes cannot be read.
+func (p process) hasCookie() bool {
+	environ, err := os.ReadFile(p.file("environ"))
+	if err != nil {
+		return false
+	}
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if marks, ok := bytes.CutPrefix(kv, []byte(CookieVar+"=")); ok {
+			return bytes.Contains(marks, []byte(ID))
+		}
+	}
+	return false
+}
+
+// Nested reports whether the process is in a pid namespace below that of this one, or
+// cannot be seen from here.
+func Nested(pid int) bool {
+	p, ok := read(pid)
+	return !ok || p.nested
+}

@@ -1,0 +1,81 @@
+package locked
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/store"
+)
+
+// Uses knows the directories whose lock files may name trees of a store.
+type Uses struct {
+	Path  string // of the file that lists them
+	Store store.Store
+}
+
+const maxUses = 1 << 20 // bytes
+
+func (u Uses) read() (dirs []string, err error) {
+	data, _, err := regular.Read(u.Path, maxUses, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return dirs, json.Unmarshal(data, &dirs)
+}
+
+// Add notes a directory.
+func (u Uses) Add(dir string) error {
+	dirs, err := u.read()
+	if err != nil || slices.Contains(dirs, dir) {
+		return err
+	}
+	dirs = slices.DeleteFunc(dirs, func(d string) bool {
+		_, err := os.Lstat(filepath.Join(d, lockfile.FileName))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	data, err := json.Marshal(append(dirs, dir))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(u.Path), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(u.Path, data)
+}
+
+// Release removes those of the trees that no lock file names. While one of the lock files
+// cannot be read, all stay.
+func (u Uses) Release(trees ...string) error {
+	dirs, err := u.read()
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{"": true}
+	for _, dir := range dirs {
+		f, err := lockfile.Read(dir)
+		if err != nil {
+			return nil // which its owner is told when it is used
+		}
+		for _, e := range f.Extensions {
+			used[e.Tree] = true
+		}
+	}
+	for _, tree := range trees {
+		if !used[tree] {
+			if err := u.Store.Remove(tree); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

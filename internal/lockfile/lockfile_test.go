@@ -1,0 +1,91 @@
+package lockfile
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *File {
+	tree := "h1:" + strings.Repeat("A", 43) + "="
+	return &File{Version: 1, Extensions: map[string]Entry{
+		"fetch": {Source: "npm:@scope/fetch@^1", Version: "1.2.3", Tree: tree, Manifest: Sum([]byte("x")), Files: "sha256:ab", Command: "sha256:cd",
+			Approved: "2026-11-23T09:00:00Z", ApprovedBy: `o"p\`, Scripts: []string{"esbuild"},
+			Parts: []Part{{Name: "@scope/fetch", Version: "1.2.3", URL: "https://r/x.tgz", Integrity: "sha512-x"}, {Name: "dep", Version: "1.0.0", URL: "https://r/y.tgz", Integrity: "sha512-y", Path: "node_modules/dep"}}},
+		"own": {Manifest: Sum(nil), Files: "sha256:ab"},
+	}}
+}
+
+// What is written is read again, and a second time the bytes are the same.
+func TestWriteRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := sample().Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(sample(), f); d != "" {
+		t.Error(d)
+	}
+	if !bytes.Equal(f.Text(), sample().Text()) {
+		t.Errorf("%s\n%s", f.Text(), sample().Text())
+	}
+	if _, ok := f.Lookup("other"); ok {
+		t.Error("other is locked")
+	}
+	if f, err := Read(t.TempDir()); err != nil || len(f.Extensions) != 0 {
+		t.Errorf("no lock file: %v, %v", f, err)
+	}
+}
+
+// A lock file that cannot be understood is refused, with the place.
+func TestRefused(t *testing.T) {
+	good := string(sample().Text())
+	for name, tt := range map[string]struct{ text, want string }{
+		"conflict":        {strings.Replace(good, "\n[extensions.own]", "<<<<<<< HEAD\n\n[extensions.own]", 1), "conflict marker"},
+		"unknown version": {strings.Replace(good, "version = 1\n", "version = 2\n", 1), "exthost.lock:2:"},
+		"no version":      {strings.Replace(good, "version = 1\n", "", 1), "version 0"},
+		"unknown key":     {strings.Replace(good, "approved_by", "approvedby", 1), `unknown key "approvedby"`},
+		"twice":           {good + "\n[extensions.own]\n", "own"},
+		"manifest":        {strings.Replace(good, "manifest = \"sha256:", "manifest = \"sha1:", 1), "no SHA-256"},
+		"tree":            {strings.Replace(good, "tree = \"h1:", "tree = \"h9:", 1), "no hash of files"},
+		"tree missing":    {strings.Replace(good, "tree = ", "#", 1), "belong together"},
+		"part outside":    {strings.Replace(good, "node_modules/dep", "../dep", 1), "outside of the package"},
+		"id":              {strings.Replace(good, "[extensions.own]", `[extensions."../own"]`, 1), "not an id"},
+		"not UTF-8":       {good + "\xff", "not UTF-8"},
+		"no TOML":         {"{}", "exthost.lock:1"},
+		"too large":       {strings.Repeat("#", maxBytes+1), "over 8 MiB"},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := Read(dir); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, %v; want %q", name, f, err, tt.want)
+		}
+	}
+}
+
+// A link is neither read nor written through.
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	if err := os.WriteFile(target, sample().Text(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, filepath.Join(dir, FileName)); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("read: %v", err)
+	}
+	if err := sample().Write(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("written: %v", err)
+	}
+}

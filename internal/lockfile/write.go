@@ -1,0 +1,118 @@
+package lockfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+)
+
+// Write replaces the lock file of a directory. The order of its blocks is that of the ids, and
+// each block stands for itself, so that versions of two branches merge.
+func (f *File) Write(dir string) error {
+	path := filepath.Join(dir, FileName)
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file, and is not replaced", path)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return atomicfile.Write(path, f.Text())
+}
+
+// Text is the file as it is written.
+func (f *File) Text() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove write it; commit it.\nversion = %d\n", version)
+	if f.Configuration != "" {
+		fmt.Fprintf(&b, "configuration = %s\n", quote(f.Configuration))
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Extensions)) {
+		e := f.Extensions[id]
+		fmt.Fprintf(&b, "\n[extensions.%s]\n", id)
+		line := func(key, value string) {
+			if value != "" {
+				fmt.Fprintf(&b, "%s = %s\n", key, quote(value))
+			}
+		}
+		line("source", e.Source)
+		line("version", e.Version)
+		line("tree", e.Tree)
+		line("manifest", e.Manifest)
+		line("files", e.Files)
+		line("command", e.Command)
+		if len(e.Scripts) > 0 {
+			words := make([]string, len(e.Scripts))
+			for i, s := range e.Scripts {
+				words[i] = quote(s)
+			}
+			fmt.Fprintf(&b, "scripts = [%s]\n", strings.Join(words, ", "))
+		}
+		line("approved", e.Approved)
+		line("approved_by", e.ApprovedBy)
+		for _, p := range e.Parts {
+			fmt.Fprintf(&b, "\n[[extensions.%s.parts]]\n", id)
+			line("name", p.Name)
+			line("version", p.Version)
+			line("url", p.URL)
+			line("integrity", p.Integrity)
+			line("path", p.Path)
+		}
+	}
+	return b.Bytes()
+}
+
+// quote writes a string of TOML on one line. What cannot stand in one becomes U+FFFD.
+func quote(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < 0x20 || r == 0x7f:
+			b.WriteString(`\u` + fmt.Sprintf("%04X", r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+// Sum is the hash of a file's content, as [Entry.Manifest] has it.
+func Sum(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func isSum(s string) bool {
+	sum, err := hex.DecodeString(strings.TrimPrefix(s, "sha256:"))
+	return err == nil && strings.HasPrefix(s, "sha256:") && len(sum) == sha256.Size
+}
+
+func isTree(s string) bool {
+	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, "h1:"))
+	return err == nil && strings.HasPrefix(s, "h1:") && len(sum) == sha256.Size
+}
+
+// conflict returns the offset of a line that git leaves in a file that it could not merge; -1
+// when there is none.
+func conflict(text string) (offset int) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, "=======") || strings.HasPrefix(line, ">>>>>>>") {
+			return offset
+		}
+		offset += len(line)
+	}
+	return -1
+}

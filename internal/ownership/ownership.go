@@ -1,0 +1,251 @@
+// Package ownership tells who may change a file: this user and root, or others too.
+package ownership
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Rule says whose files count. The zero value accepts the files of this user and of root
+// that nobody else may write.
+type Rule struct {
+	Safe []string // directories whose files count whoever owns or may write them, with all below
+}
+
+// Refused is the error for a file or directory that others may change.
+type Refused struct {
+	Path    string // absolute
+	Message string // who may change it, such as "everybody may write this file"
+	Hint    string // how to go on
+}
+
+func (r *Refused) Error() string { return r.Path + " is not used: " + r.Message + "; " + r.Hint }
+
+// File returns why a file must not decide what runs here, nil when it may. info is that of
+// the open file, so that nobody exchanges it in between; the directory of path counts too.
+// The result is nil on Windows.
+func (r Rule) File(path string, info fs.FileInfo) *Refused {
+	if refused := r.check(path, info); refused != nil {
+		return refused
+	}
+	return r.Directory(filepath.Dir(path))
+}
+
+// Named is [Rule.File] for a file that is opened later. A file that does not exist is for
+// its reader to report.
+func (r Rule) Named(path string) *Refused {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return r.File(path, info)
+}
+
+// Secret returns why a file is no place for a secret, nil when it is one: others may change it,
+// as for [Rule.Named], or read it.
+func (r Rule) Secret(path string) *Refused {
+	if refused := r.Named(path); refused != nil {
+		return refused
+	}
+	return r.Readable(path)
+}
+
+// Readable returns who else may read a file, nil when it is this user and root alone, or the
+// file does not exist. The directories above it do not count: they change for other reasons.
+func (r Rule) Readable(path string) *Refused {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // reading the file reports it
+	}
+	return r.refusal(path, info, func(f facts, _ user) problem { return judgeSecret(f) })
+}
+
+// Command returns why a command line must not run from dir, nil when it may: others may
+// change its program, unless that is found on PATH, or a file of dir that it names.
+func (r Rule) Command(dir string, argv []string) *Refused {
+	for i, word := range argv {
+		if i == 0 && filepath.Base(word) == word {
+			continue
+		}
+		path := word
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, word)
+		}
+		if rel, err := filepath.Rel(dir, path); i > 0 && (err != nil || !filepath.IsLocal(rel)) {
+			continue
+		}
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if refused := r.Named(path); refused != nil {
+			refused.Message = strings.Replace(refused.Message, "this file", path, 1)
+			return refused
+		}
+	}
+	return nil
+}
+
+// Directory returns why the files of a directory must not decide what runs here, nil when
+// they may. Everybody may write a directory with the sticky bit, such as /tmp: there nobody
+// replaces the files of others.
+func (r Rule) Directory(path string) *Refused {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil // reading the file reports it
+	}
+	return r.check(path, info)
+}
+
+func (r Rule) check(path string, info fs.FileInfo) *Refused { return r.refusal(path, info, judge) }
+
+func (r Rule) refusal(path string, info fs.FileInfo, judge func(facts, user) problem) *Refused {
+	f, ok := factsOf(info)
+	if !ok {
+		return nil
+	}
+	problem := judge(f, self())
+	if problem == none {
+		return nil
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		abs = path
+	}
+	if r.safe(abs) {
+		return nil
+	}
+	return refuse(abs, f, problem)
+}
+
+// safe reports whether path is in a directory of r.Safe, as it is written or without links.
+func (r Rule) safe(path string) bool {
+	spellings := []string{path}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		spellings = append(spellings, real)
+	}
+	for _, dir := range r.Safe {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			continue
+		}
+		for _, spelling := range spellings {
+			if rel, err := filepath.Rel(abs, spelling); err == nil && filepath.IsLocal(rel) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// facts are what decides who may change a file.
+type facts struct {
+	owner, group uint32
+	mode         fs.FileMode
+}
+
+// user is who runs this process.
+type user struct {
+	id   uint32
+	sudo uint32 // who called sudo, when id is root; else id
+}
+
+type problem int
+
+const (
+	none problem = iota
+	foreign
+	worldWritable
+	groupWritable
+	worldReadable
+	groupReadable
+)
+
+// judge holds a file against its rule. A group may write where it can be nobody else: the
+// group of root, and the private one of the owner, which has its number or name.
+func judge(f facts, u user) problem {
+	kept := f.mode.IsDir() && f.mode&fs.ModeSticky != 0
+	switch {
+	case f.owner != 0 && f.owner != u.id && f.owner != u.sudo:
+		return foreign
+	case kept:
+		return none
+	case f.mode.Perm()&0o002 != 0:
+		return worldWritable
+	case f.mode.Perm()&0o020 != 0 && f.group != 0 && f.group != f.owner && !private(f.owner, f.group):
+		return groupWritable
+	}
+	return none
+}
+
+// judgeSecret says who may read a file. A group may where it may write, as judge has it.
+func judgeSecret(f facts) problem {
+	switch {
+	case f.mode.Perm()&0o004 != 0:
+		return worldReadable
+	case f.mode.Perm()&0o040 != 0 && f.group != 0 && f.group != f.owner && !private(f.owner, f.group):
+		return groupReadable
+	}
+	return none
+}
+
+func refuse(path string, f facts, p problem) *Refused {
+	what, mend := "this file", "chmod o-w "
+	if f.mode.IsDir() {
+		what = "the directory " + path
+	}
+	r := &Refused{Path: path}
+	switch p {
+	case foreign:
+		r.Message = fmt.Sprintf("%s belongs to %s (mode %04o), and exthost runs as %s", what, userName(f.owner), f.mode.Perm(), userName(self().id))
+		mend = fmt.Sprintf("chown %d ", self().id)
+	case worldWritable:
+		r.Message = fmt.Sprintf("everybody may write %s of %s (mode %04o)", what, userName(f.owner), f.mode.Perm())
+	case groupWritable:
+		r.Message = fmt.Sprintf("the group %s may write %s of %s (mode %04o)", groupName(f.group), what, userName(f.owner), f.mode.Perm())
+		mend = "chmod g-w "
+	case worldReadable:
+		r.Message = fmt.Sprintf("everybody may read %s of %s (mode %04o)", what, userName(f.owner), f.mode.Perm())
+		mend = "chmod 600 "
+	case groupReadable:
+		r.Message = fmt.Sprintf("the group %s may read %s of %s (mode %04o)", groupName(f.group), what, userName(f.owner), f.mode.Perm())
+		mend = "chmod 600 "
+	}
+	dir := path
+	if !f.mode.IsDir() {
+		dir = filepath.Dir(path)
+	}
+	if p == foreign {
+		dir = topOf(dir, f.owner)
+	}
+	r.Hint = fmt.Sprintf("%s%s, or if you trust who may change it: EXTHOST_EXTENSIONS_SAFE_DIRECTORIES=%s, or extensions.safe_directories in your own configuration", mend, quoted(path), quoted(dir))
+	return r
+}
+
+// topOf returns the uppermost directory of owner above dir, such as that of a whole checkout.
+func topOf(dir string, owner uint32) string {
+	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(dir) {
+		info, err := os.Stat(up)
+		if err != nil {
+			return dir
+		}
+		if f, ok := factsOf(info); !ok || f.owner != owner {
+			return dir
+		}
+		dir = up
+	}
+	return dir
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./+@%=:,-]+$`)
+
+// quoted returns a path as a shell reads it.
+func quoted(path string) string {
+	if plain.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

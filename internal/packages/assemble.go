@@ -1,0 +1,150 @@
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages/program"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/store"
+)
+
+// archive is one part as it came.
+type archive struct {
+	form  store.Form
+	strip int // elements of the names in it
+	data  []byte
+	err   error
+}
+
+// assemble fetches all parts and unpacks them into a tree, which the caller puts into the store
+// or drops.
+func (i *Installer) assemble(ctx context.Context, registries []string, parts []lockfile.Part) (*store.Tree, error) {
+	client, err := download.New(registries...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	tree, err := i.Store.New()
+	if err != nil {
+		return nil, err
+	}
+	err = i.unpackAll(ctx, client, tree, parts)
+	if err == nil && unpacked.IsWheel(parts[0]) {
+		err = unpacked.AddLauncher(tree, parts)
+	}
+	if err != nil {
+		return nil, errors.Join(err, tree.Drop())
+	}
+	return tree, nil
+}
+
+// unpackAll unpacks the parts in their order, while the next ones are on their way.
+func (i *Installer) unpackAll(ctx context.Context, client *download.Client, tree *store.Tree, parts []lockfile.Part) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	defer cancel()
+	arrived := make([]chan archive, len(parts))
+	room := make(chan struct{}, width) // for parts that are on their way or wait to be unpacked
+	for n := range parts {
+		arrived[n] = make(chan archive, 1)
+	}
+	fetching.Go(func() {
+		for n, p := range parts {
+			select {
+			case room <- struct{}{}:
+				fetching.Go(func() { arrived[n] <- i.fetch(ctx, client, p) })
+			case <-ctx.Done():
+				arrived[n] <- archive{err: ctx.Err()}
+			}
+		}
+	})
+	for n, p := range parts {
+		a := <-arrived[n]
+		if a.err == nil {
+			a.err = tree.Unpack(a.form, a.data, p.Path, a.strip)
+		}
+		if a.err == nil {
+			a.err = sameName(tree.Dir(), p)
+		}
+		if a.err != nil {
+			return fmt.Errorf("%s %s: %w", p.Name, p.Version, a.err)
+		}
+		<-room
+	}
+	return nil
+}
+
+// fetch returns a part whose content has the hash that is stated.
+func (i *Installer) fetch(ctx context.Context, client *download.Client, p lockfile.Part) (a archive) {
+	if isLocal(p) || isGit(p) {
+		return i.fetchLocal(ctx, p)
+	}
+	if a.form, a.strip = store.TarGz, 1; unpacked.IsWheel(p) {
+		a.form, a.strip = store.Zip, 0
+	}
+	if a.data, a.err = client.Get(ctx, p.URL, "", store.MaxArchive); a.err == nil {
+		a.err = download.Verify(a.data, p.Integrity)
+	}
+	return a
+}
+
+// sameName refuses an archive that says it is another package than the one that was asked for.
+func sameName(dir string, p lockfile.Part) error {
+	dir = filepath.Join(dir, filepath.FromSlash(p.Path))
+	if unpacked.IsWheel(p) {
+		return unpacked.SameWheel(dir, p)
+	}
+	if isLocal(p) || isGit(p) { // it has no other name
+		return nil
+	}
+	pkg, err := unpacked.ReadPackageJSON(dir)
+	switch {
+	case err != nil:
+		return err
+	case pkg.Name != p.Name || strings.TrimPrefix(pkg.Version, "v") != p.Version:
+		return fmt.Errorf("its package.json says that it is %q %q", pkg.Name, pkg.Version)
+	}
+	return nil
+}
+
+// finish runs the install scripts of the named packages, without secrets in their environment,
+// and takes from files what a tree in the store does not have.
+func (i *Installer) finish(ctx context.Context, tree *store.Tree, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	env, _ := process.Environ(i.environ(), process.EnvPolicy{})
+	argv := append([]string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts", "--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}, names...)
+	if _, err := (program.Program{Dir: tree.Dir(), Argv: argv, Env: env}).Run(ctx); err != nil {
+		return fmt.Errorf("the install scripts of %s: %w", strings.Join(names, ", "), err)
+	}
+	return filepath.WalkDir(tree.Dir(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(path, 0o755)
+		case !d.Type().IsRegular():
+			return fmt.Errorf("an install script made %s, which is no file", path)
+		case info.Mode()&0o111 != 0:
+			return os.Chmod(path, 0o555)
+		default:
+			return os.Chmod(path, 0o444)
+		}
+	})
+}

@@ -1,0 +1,292 @@
+package packages
+
+import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages/registrytest"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/store"
+)
+
+// repository is a repository of git that is served over http on this machine.
+type repository struct {
+	t        *testing.T
+	dir, url string
+}
+
+func newRepository(t *testing.T) *repository {
+	needs(t, "git")
+	r := &repository{t: t, dir: filepath.Join(t.TempDir(), "weather")}
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.git("init", "--quiet")
+	r.git("config", "uploadpack.allowAnySHA1InWant", "true")
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(&cgi.Handler{Path: program, Args: []string{"http-backend"}, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}})
+	t.Cleanup(s.Close)
+	r.url = s.URL + "/weather/.git"
+	return r
+}
+
+func (r *repository) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"}, args...)...)
+	cmd.Dir = r.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r *repository) commit(files map[string]string) string {
+	r.t.Helper()
+	for name, text := range files {
+		writeFile(r.t, filepath.Join(r.dir, name), text)
+	}
+	r.git("add", "-A")
+	r.git("commit", "--quiet", "-m", "one")
+	return r.git("rev-parse", "HEAD")
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var nodeProgram = map[string]string{"package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`, "index.js": "console.log('sun')\n"}
+
+// installer has a store of its own and no registries.
+func installer(t *testing.T) *Installer {
+	dir := t.TempDir()
+	i := &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}
+	t.Cleanup(func() { // read-only directories
+		hashes, _ := i.Store.Trees()
+		for _, h := range hashes {
+			if err := i.Store.Remove(h); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return i
+}
+
+// A tag is resolved to its commit; when it moves, what is locked stays.
+func TestGit(t *testing.T) {
+	processtest.Leaks(t)
+	r, i := newRepository(t), installer(t)
+	commit := r.commit(nodeProgram)
+	r.git("tag", "v1")
+	s, err := Parse("git+" + r.url + "@v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := i.Add(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Version != commit || p.Parts[0].Version != commit || p.Run.Args[0] != unpacked.Root+"/index.js" {
+		t.Errorf("%+v", p)
+	}
+	r.commit(map[string]string{"index.js": "evil()"})
+	r.git("tag", "--force", "v1")
+	if err := i.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	if err := i.Fetch(t.Context(), e); err != nil {
+		t.Error(err)
+	}
+	if err := i.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *lockfile.Part){
+		"a moved tag in the lock": func(p *lockfile.Part) { p.Version = "v1" },
+		"an option for a commit":  func(p *lockfile.Part) { p.Version = "--upload-pack=touch" },
+		"a program for a place":   func(p *lockfile.Part) { p.URL = "git+ext::sh -c evil" },
+		"a local repository":      func(p *lockfile.Part) { p.URL = "git+file://" + r.dir },
+		"a host of the network":   func(p *lockfile.Part) { p.URL = "git+https://10.0.0.1/weather" },
+	} {
+		e.Parts = []lockfile.Part{p.Parts[0]}
+		change(&e.Parts[0])
+		if err := i.Fetch(t.Context(), e); err == nil {
+			t.Errorf("%s was fetched", name)
+		}
+	}
+}
+
+// What a repository holds beside files is refused, and nothing of it runs.
+func TestAttacksGit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attack func(r *repository)
+		want   string
+	}{
+		"submodule": {func(r *repository) {
+			head := r.commit(nodeProgram)
+			r.git("update-index", "--add", "--cacheinfo", "160000,"+head+",sub")
+			r.git("commit", "--quiet", "-m", "sub")
+		}, "is a submodule"},
+		"symbolic link": {func(r *repository) {
+			if err := os.Symlink("/etc/passwd", filepath.Join(r.dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			r.commit(nodeProgram)
+		}, "symbolic link"},
+		"filter":  {func(r *repository) { r.commit(map[string]string{".gitattributes": "* filter=evil\n", "index.js": "x"}) }, "package.json"},
+		"program": {func(r *repository) { r.commit(map[string]string{"package.json": `{"name": "x", "bin": "../../sh"}`}) }, "outside of the package"},
+		"gone": {func(r *repository) {
+			r.commit(nodeProgram)
+			r.git("checkout", "--quiet", "-b", "other")
+			r.git("branch", "-D", "main")
+		}, "git failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, i := newRepository(t), installer(t)
+			r.git("checkout", "--quiet", "-b", "main")
+			tt.attack(r)
+			i.Environ = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.evil.smudge", "GIT_CONFIG_VALUE_0=touch "+filepath.Join(i.Dir, "ran"))
+			s, err := Parse("git+" + r.url + "@main")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err := i.Add(t.Context(), s); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%+v, %v; want %q", p, err, tt.want)
+			}
+			if _, err := os.Stat(filepath.Join(i.Dir, "ran")); err == nil {
+				t.Error("a filter ran")
+			}
+		})
+	}
+}
+
+// A bundle runs with node or python, and what its user states becomes variables.
+func TestBundle(t *testing.T) {
+	good := `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/server/index.js", "${user_config.dir}"],
+		"env": {"KEY": "${user_config.api_key}", "MODE": "${user_config.mode}"}}}, "user_config": {"dir": {"required": true}, "api_key": {"required": true}, "mode": {"default": "fast"}}}`
+	for name, tt := range map[string]struct{ manifest, want string }{
+		"good":                 {good, ""},
+		"another program":      {strings.Replace(good, `"command": "node"`, `"command": "sh"`, 1), "node and python are run"},
+		"binary":               {strings.Replace(good, `"type": "node"`, `"type": "binary"`, 1), "node and python are run"},
+		"path out of it":       {strings.Replace(good, "server/index.js", "../../x.js", 1), "leads out of the bundle"},
+		"unknown placeholder":  {strings.Replace(good, "${user_config.dir}", "${SECRET_TOKEN}", 1), "${SECRET_TOKEN} is not known"},
+		"variable by default":  {strings.Replace(good, `"fast"`, `"${SECRET_TOKEN}"`, 1), ""},
+		"unclosed placeholder": {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := installer(t)
+			path := filepath.Join(i.Dir, "notes.mcpb")
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest}, registrytest.Entry{Name: "server/index.js", Body: "1"})))
+			s, err := Parse(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := i.Add(t.Context(), s)
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%+v, %v; want %q", p, err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Source.Name != "./notes.mcpb" || p.Version != "1.2.3" || p.Run.Args[0] != unpacked.Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" || strings.Contains(p.Run.Env["MODE"], "SECRET") {
+				t.Errorf("%+v", p)
+			}
+			e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+			if err := i.Store.Remove(p.Tree); err != nil {
+				t.Fatal(err)
+			}
+			if err := i.Fetch(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+			if err := i.Store.Remove(p.Tree); err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest + " "})))
+			if err := i.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "its content has the hash") {
+				t.Errorf("a changed bundle: %v", err)
+			}
+		})
+	}
+}
+
+// A folder is copied into the store; links in it are refused.
+func TestFolder(t *testing.T) {
+	i := installer(t)
+	dir := filepath.Join(i.Dir, "weather")
+	for name, text := range nodeProgram {
+		writeFile(t, filepath.Join(dir, name), text)
+	}
+	p, err := i.Add(t.Context(), Source{Folder, dir, ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Source.Name != "./weather" || p.Run.Command != "node" {
+		t.Errorf("%+v", p)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	if _, err := i.Add(t.Context(), Source{Folder, dir, ""}); err == nil || !strings.Contains(err.Error(), "only files are taken") {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+// The MCP registry names a package, which has to name the server too.
+func TestRegistry(t *testing.T) {
+	one := left("1.0.0")
+	one.JSON = map[string]any{"bin": "index.js", "mcpName": "io.github.acme/left"}
+	l := newLab(t, one)
+	answers := map[string]string{
+		"io.github.acme/left":   `{"server": {"name": "io.github.acme/left", "packages": [{"registryType": "oci", "identifier": "x"}, {"registryType": "npm", "identifier": "left", "version": "1.0.0", "transport": {"type": "stdio"}, "environmentVariables": [{"name": "LEFT_KEY", "isRequired": true}]}]}}`,
+		"io.github.evil/left":   `{"server": {"name": "io.github.evil/left", "packages": [{"registryType": "npm", "identifier": "left", "version": "1.0.0"}]}}`,
+		"io.github.evil/twin":   `{"server": {"name": "io.github.acme/left", "packages": [{"registryType": "npm", "identifier": "left", "version": "1.0.0"}]}}`,
+		"io.github.evil/image":  `{"server": {"name": "io.github.evil/image", "packages": [{"registryType": "oci", "identifier": "x"}]}}`,
+		"io.github.evil/option": `{"server": {"name": "io.github.evil/option", "packages": [{"registryType": "npm", "identifier": "--registry=http://evil"}]}}`,
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v0.1/servers/"), "/versions/latest")
+		if answers[name] == "" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(answers[name]))
+	}))
+	t.Cleanup(s.Close)
+	l.MCPRegistry = s.URL
+	for name, want := range map[string]string{
+		"io.github.acme/left":   "",
+		"io.github.evil/left":   "does not say that it is this server",
+		"io.github.evil/twin":   `the registry answers about "io.github.acme/left"`,
+		"io.github.evil/image":  "names no package of npm or PyPI",
+		"io.github.evil/option": "no package",
+		"io.github.evil/none":   "404",
+	} {
+		p, err := l.Add(t.Context(), Source{Registry, name, ""})
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %+v, %v; want %q", name, p, err, want)
+		case want == "" && (err != nil || p.Source.Name != name || len(p.Run.Asks) != 1 || p.Run.Asks[0] != "LEFT_KEY"):
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}

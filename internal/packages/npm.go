@@ -1,0 +1,134 @@
+package packages
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages/program"
+)
+
+// npmFlags make npm resolve and do nothing else, whatever its configuration says.
+var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3", "--package-lock=true",
+	"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--workspaces=false", "--global=false", "--location=project"}
+
+func (i *Installer) addNPM(ctx context.Context, s Source) (*Package, error) {
+	dir, err := os.MkdirTemp("", "exthost-npm-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	version := s.Version
+	if version == "" {
+		version = "latest"
+	}
+	asked, err := json.Marshal(map[string]any{"name": "exthost-add", "version": "0.0.0", "private": true, "dependencies": map[string]string{s.Name: version}})
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), asked, 0o600); err != nil {
+		return nil, err
+	}
+	r, config, err := i.resolveNPM(ctx, dir, s.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p, err := i.put(ctx, s, config.all(), r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	return p, nil
+}
+
+// resolveNPM has npm resolve the package.json of dir. The part with the name main comes first.
+func (i *Installer) resolveNPM(ctx context.Context, dir, main string) (r resolved, config *npmConfig, err error) {
+	if config, err = readNPMConfig(ctx, dir, i.environ()); err != nil {
+		return r, nil, err
+	}
+	client, err := download.New(config.all()...)
+	if err != nil {
+		return r, nil, err
+	}
+	defer client.Close()
+	argv := append([]string{"npm", "install"}, npmFlags...)
+	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm takes the newest version that is old enough
+		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
+	}
+	if _, err := (program.Program{Dir: dir, Argv: argv, Env: i.environ()}).Run(ctx); err != nil {
+		if f, ok := errors.AsType[*program.Failure](err); ok && (strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
+			return r, nil, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
+		}
+		return r, nil, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		return r, nil, fmt.Errorf("npm wrote no package-lock.json: %w", err)
+	}
+	entries, err := parsePackageLock(data)
+	if err != nil {
+		return r, nil, err
+	}
+	if r.parts, err = i.locate(ctx, client, config, entries); err != nil {
+		return r, nil, err
+	}
+	if main == "" {
+		return r, config, nil
+	}
+	n := slices.IndexFunc(r.parts, func(p lockfile.Part) bool { return p.Path == "node_modules/"+main })
+	if n < 0 || r.parts[n].Name != main {
+		return r, nil, fmt.Errorf("npm resolved it to something else than %s", main)
+	}
+	first := r.parts[n]
+	r.version, r.parts = first.Version, append([]lockfile.Part{first}, slices.Delete(r.parts, n, n+1)...)
+	return r, config, nil
+}
+
+// locate asks the registry of each entry for the archive and the time of the version.
+func (i *Installer) locate(ctx context.Context, client *download.Client, config *npmConfig, entries []npmEntry) ([]lockfile.Part, error) {
+	byName := map[string][]int{}
+	for n, e := range entries {
+		byName[e.name] = append(byName[e.name], n)
+	}
+	parts := make([]lockfile.Part, len(entries))
+	return parts, inParallel(ctx, byName, func(ctx context.Context, name string, at []int) error {
+		registry := config.of(name)
+		doc, err := readPackument(ctx, client, registry, name)
+		if err != nil {
+			return err
+		}
+		for _, n := range at {
+			e := entries[n]
+			if err := sameHost(registry, cmp.Or(e.Resolved, registry)); err != nil {
+				return fmt.Errorf("%s %s: %w", name, e.Version, err)
+			}
+			v, ok := doc.Versions[e.Version]
+			if !ok {
+				return fmt.Errorf("the registry has no %s %s", name, e.Version)
+			}
+			stated, err := download.Strongest(e.Integrity)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", name, e.Version, err)
+			}
+			if now, err := download.Strongest(v.Dist.Integrity); err != nil || now != stated {
+				return fmt.Errorf("%s %s: npm resolved it to %s, and the registry states %q", name, e.Version, stated, v.Dist.Integrity)
+			}
+			if err := sameHost(registry, v.Dist.Tarball); err != nil {
+				return fmt.Errorf("%s %s: %w", name, e.Version, err)
+			}
+			if err := i.old(name, e.Version, doc.published(e.Version)); err != nil {
+				return err
+			}
+			parts[n] = lockfile.Part{Name: name, Version: e.Version, URL: v.Dist.Tarball, Integrity: stated, Path: e.path}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,328 @@
+package packages
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages/registrytest"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/store"
+)
+
+const hour = time.Hour
+
+// lab is a registry, a store and npm that knows nothing else.
+type lab struct {
+	*registrytest.NPM
+	*Installer
+	dir string
+}
+
+func needs(t testing.TB, programs ...string) {
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("NOT TESTED: %s needs %s, which is missing", t.Name(), name)
+		}
+	}
+}
+
+func newLab(t testing.TB, releases ...registrytest.Release) *lab {
+	needs(t, "npm", "node")
+	dir := t.TempDir()
+	l := &lab{NPM: registrytest.NewNPM(t, releases...), dir: dir, Installer: &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
+	l.Installer.Environ = os.Environ()
+	for name, value := range l.NPM.Environ(dir) {
+		l.setenv(name, value)
+	}
+	t.Cleanup(func() { // read-only directories
+		hashes, _ := l.Store.Trees()
+		for _, h := range hashes {
+			if err := l.Store.Remove(h); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return l
+}
+
+// setenv has the programs see a variable; the last one of a name counts.
+func (l *lab) setenv(name, value string) {
+	l.Installer.Environ = append(l.Installer.Environ, name+"="+value)
+}
+
+func (l *lab) add(t testing.TB, source string) (*Package, error) {
+	t.Helper()
+	s, err := Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	return l.Add(context.Background(), s)
+}
+
+// weather is a package with a program and a dependency.
+func weather(version string) registrytest.Release {
+	return registrytest.Release{Name: "@acme/mcp-weather", Version: version,
+		JSON:  map[string]any{"bin": map[string]string{"mcp-weather": "./index.js"}, "dependencies": map[string]string{"left": "^1"}, "description": "Tells the weather."},
+		Files: map[string]string{"index.js": "#!/usr/bin/env node\nrequire('left')\n"}}
+}
+
+func left(version string) registrytest.Release {
+	return registrytest.Release{Name: "left", Version: version, Files: map[string]string{"index.js": "module.exports = 1\n"}}
+}
+
+// A package of npm's is put into the store with what it needs, and fetched again from its entry.
+func TestAddNPM(t *testing.T) {
+	processtest.Leaks(t)
+	l := newLab(t, weather("1.0.0"), weather("1.2.0"), weather("2.0.0"), left("1.0.0"))
+	p, err := l.add(t, "npm:@acme/mcp-weather@^1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Version != "1.2.0" || len(p.Parts) != 2 || p.Parts[0].Name != "@acme/mcp-weather" || p.Parts[1].Path != "node_modules/left" {
+		t.Errorf("%+v", p)
+	}
+	if want := unpacked.Root + "/node_modules/@acme/mcp-weather/index.js"; p.Run.Command != "node" || p.Run.Args[0] != want {
+		t.Errorf("runs %s %v, want node %s", p.Run.Command, p.Run.Args, want)
+	}
+	dir, err := l.Store.Verify(p.Tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("node", filepath.Join(dir, "node_modules/@acme/mcp-weather/index.js")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	if err := l.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	l.Publish(weather("1.3.0"))
+	if err := l.Fetch(context.Background(), e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Store.Verify(p.Tree); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(l.dir, "store", "new-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// npm takes versions that are old enough; a name is exempt on demand.
+func TestMinAge(t *testing.T) {
+	young := weather("1.9.0")
+	young.Age = hour
+	l := newLab(t, weather("1.0.0"), young, left("1.0.0"))
+	if p, err := l.add(t, "npm:@acme/mcp-weather"); err != nil || p.Version != "1.0.0" {
+		t.Errorf("%+v, %v; want 1.0.0", p, err)
+	}
+	l.AgeOf = map[string]time.Duration{"@acme/mcp-weather": 0}
+	if p, err := l.add(t, "npm:@acme/mcp-weather"); err != nil || p.Version != "1.9.0" {
+		t.Errorf("%+v, %v; want 1.9.0", p, err)
+	}
+}
+
+// Install scripts do not run, and those that are named do.
+func TestInstallScripts(t *testing.T) {
+	one := left("1.0.0")
+	one.JSON = map[string]any{"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""}}
+	l := newLab(t, weather("1.0.0"), one)
+	p, err := l.add(t, "npm:@acme/mcp-weather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(p *Package) bool {
+		dir, err := l.Store.Verify(p.Tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Stat(filepath.Join(dir, "node_modules/left/made.js"))
+		return err == nil
+	}
+	if made(p) || len(p.Held) != 1 || p.Held[0] != "left" || len(p.Scripts) != 0 {
+		t.Errorf("a script ran, or nobody says that it did not: %+v", p)
+	}
+	l.AllowScripts = []string{"left"}
+	if p, err = l.add(t, "npm:@acme/mcp-weather"); err != nil {
+		t.Fatal(err)
+	}
+	if !made(p) || len(p.Scripts) != 1 || len(p.Held) != 0 {
+		t.Errorf("the script that was allowed did not run: %+v", p)
+	}
+	l.AllowScripts = []string{"@acme/mcp-weather"}
+	if _, err = l.add(t, "npm:@acme/mcp-weather"); err == nil || !strings.Contains(err.Error(), "has install scripts") {
+		t.Errorf("a name without scripts: %v", err)
+	}
+}
+
+func ptr(s string) *string { return &s }
+
+// Attacks by which an archive, or the address of one, does more than it should. Each is refused
+// with its reason, and leaves no tree.
+func TestAttacksArchive(t *testing.T) {
+	own := registrytest.Entry{Name: "package/package.json", Body: `{"name":"left","version":"1.0.0","bin":"index.js"}`}
+	with := func(entries ...registrytest.Entry) registrytest.Release {
+		return registrytest.Release{Archive: registrytest.TarGz(append([]registrytest.Entry{own}, entries...)...)}
+	}
+	says := func(text string) registrytest.Release {
+		return registrytest.Release{Files: map[string]string{"package.json": text, "run.sh": "#!/bin/sh\n"}}
+	}
+	for name, tt := range map[string]struct {
+		release registrytest.Release
+		want    string
+	}{
+		"integrity missing":        {registrytest.Release{Integrity: ptr("")}, "states no hash"},
+		"integrity of SHA-1 alone": {registrytest.Release{Integrity: ptr("sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk=")}, "no SHA-512"},
+		"integrity of another":     {registrytest.Release{Integrity: ptr(left("2.0.0").Hash())}, "its content has the hash"},
+		"age unknown":              {registrytest.Release{Age: registrytest.Unknown}, "--min-release-age left=0"},
+		"too young a part":         {registrytest.Release{Age: hour}, "--min-release-age left=0"},
+		"tarball on another host":  {registrytest.Release{URL: "https://cdn.example/left.tgz"}, "is not at its registry"},
+		"changed tarball":          {registrytest.Release{Served: registrytest.TarGz(own)}, "its content has the hash"},
+		"redirect to http":         {registrytest.Release{Redirect: "http://198.51.100.7/left.tgz"}, "not reached over https"},
+		"redirect to the network":  {registrytest.Release{Redirect: "https://169.254.169.254/latest/meta-data"}, "private address"},
+		"redirect to a local name": {registrytest.Release{Redirect: "https://intranet/left.tgz"}, "host of this network"},
+		"another package's name":   {says(`{"name":"right","version":"1.0.0"}`), `it is "right"`},
+		"another version inside":   {says(`{"name":"left","version":"6.6.6"}`), `"6.6.6"`},
+		"program outside":          {says(`{"name":"left","version":"1.0.0","bin":"../other/index.js"}`), "outside of the package"},
+		"program of the system":    {says(`{"name":"left","version":"1.0.0","bin":"/bin/sh"}`), "outside of the package"},
+		"program of a shell":       {says(`{"name":"left","version":"1.0.0","bin":"run.sh"}`), "not one that node runs"},
+		"program with a variable":  {says(`{"name":"left","version":"1.0.0","bin":"${HOME}/x.js"}`), "outside of the package"},
+		"no program":               {says(`{"name":"left","version":"1.0.0"}`), "no program"},
+		"zip-slip":                 {with(registrytest.Entry{Name: "package/../../evil.js"}), "leads out"},
+		"absolute path":            {with(registrytest.Entry{Name: "/etc/evil.js"}), "absolute path"},
+		"symbolic link":            {with(registrytest.Entry{Name: "package/x", Link: "/etc/passwd", Type: tar.TypeSymlink}), "symbolic link"},
+		"hard link":                {with(registrytest.Entry{Name: "package/x", Link: "/etc/passwd", Type: tar.TypeLink}), "hard link"},
+		"device node":              {with(registrytest.Entry{Name: "package/x", Type: tar.TypeChar}), "device"},
+		"case twins":               {with(registrytest.Entry{Name: "package/Index.js"}, registrytest.Entry{Name: "package/index.js"}), "where case does not count"},
+		"an entry twice":           {with(registrytest.Entry{Name: "package/x.js", Body: "1"}, registrytest.Entry{Name: "package/x.js", Body: "2"}), "there twice"},
+		"decompression bomb":       {with(registrytest.Entry{Name: "package/x.js", Size: 200 << 20}), "too large"},
+		"backslashes":              {with(registrytest.Entry{Name: `package/..\..\evil.js`}), "backslash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.release.Name, tt.release.Version = "left", "1.0.0"
+			l := newLab(t, tt.release)
+			p, err := l.putLocked(t, tt.release)
+			l.refused(t, p, err, tt.want)
+		})
+	}
+}
+
+// putLocked puts what a package-lock.json names into the store, as the registry has it.
+func (l *lab) putLocked(t *testing.T, r registrytest.Release) (*Package, error) {
+	integrity := r.Hash()
+	if r.Integrity != nil {
+		integrity = *r.Integrity
+	}
+	lock := fmt.Sprintf(`{"lockfileVersion": 3, "packages": {"": {}, "node_modules/%s": {"version": %q, "integrity": %q}}}`, r.Name, r.Version, integrity)
+	entries, err := parsePackageLock([]byte(lock))
+	if err != nil {
+		return nil, err
+	}
+	client, err := download.New(l.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	parts, err := l.locate(t.Context(), client, &npmConfig{registry: l.URL}, entries)
+	if err != nil {
+		return nil, err
+	}
+	return l.put(t.Context(), Source{NPM, r.Name, ""}, []string{l.URL}, resolved{r.Version, parts})
+}
+
+// refused wants a reason, and nothing in the store.
+func (l *lab) refused(t *testing.T, p *Package, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v, %v; want %q", p, err, want)
+	}
+	if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
+		t.Errorf("left in the store: %v", entries)
+	}
+}
+
+// Attacks on what npm resolves.
+func TestAttacksNPM(t *testing.T) {
+	other := registrytest.NewNPM(t, left("1.0.0"))
+	dependsOn := func(what string) func(l *lab) {
+		return func(l *lab) {
+			one := weather("1.0.0")
+			one.JSON["dependencies"] = map[string]string{"left": what}
+			l.Publish(one)
+		}
+	}
+	for name, tt := range map[string]struct {
+		attack func(l *lab)
+		want   string
+	}{
+		"too young": {func(l *lab) {
+			one := left("1.0.0")
+			one.Age = hour
+			l.Publish(one)
+		}, "--min-release-age"},
+		"dependency from git":        {dependsOn("git+file:///tmp/none"), "npm failed"},
+		"dependency from a folder":   {dependsOn("file:/etc"), "/etc"},
+		"dependency from an address": {dependsOn(other.URL + "/left/-/1.0.0.tgz"), "is not at its registry"},
+		"dependency confusion":       {func(l *lab) { l.setenv("npm_config_@acme:registry", other.URL) }, "404 Not Found"},
+		"registry over http":         {func(l *lab) { l.setenv("npm_config_registry", "http://198.51.100.7/") }, "not reached over https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, weather("1.0.0"), left("1.0.0"))
+			tt.attack(l)
+			p, err := l.add(t, "npm:@acme/mcp-weather")
+			l.refused(t, p, err, tt.want)
+		})
+	}
+}
+
+// What a lock file names is fetched just so, or not at all.
+func TestAttacksLocked(t *testing.T) {
+	l := newLab(t, weather("1.0.0"), left("1.0.0"))
+	p, err := l.add(t, "npm:@acme/mcp-weather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	moved := left("1.0.0")
+	moved.Files = map[string]string{"index.js": "evil"}
+	for name, tt := range map[string]struct {
+		attack func(e *lockfile.Entry)
+		want   string
+	}{
+		"moved version":             {func(*lockfile.Entry) { l.Publish(moved) }, "its content has the hash"},
+		"another tree":              {func(e *lockfile.Entry) { e.Tree = "h1:" + strings.Repeat("A", 43) + "=" }, "the lock file states"},
+		"a part less":               {func(e *lockfile.Entry) { e.Parts = e.Parts[:1] }, "the lock file states"},
+		"integrity taken out":       {func(e *lockfile.Entry) { e.Parts[1].Integrity = "" }, "is stated for it"},
+		"address of a file":         {func(e *lockfile.Entry) { e.Parts[1].URL = "file:///etc/passwd" }, "not reached over https"},
+		"address in the network":    {func(e *lockfile.Entry) { e.Parts[1].URL = "https://10.0.0.1/left.tgz" }, "private address"},
+		"place of another part":     {func(e *lockfile.Entry) { e.Parts[1].Path = e.Parts[0].Path }, "twice"},
+		"scripts that nobody named": {func(e *lockfile.Entry) { e.Scripts = []string{"left"} }, "--allow-scripts left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := l.Store.Remove(p.Tree); err != nil {
+				t.Fatal(err)
+			}
+			l.Publish(left("1.0.0"))
+			e := good
+			e.Parts = append([]lockfile.Part{}, good.Parts...)
+			tt.attack(&e)
+			if err := l.Fetch(context.Background(), e); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v; want %q", err, tt.want)
+			}
+			if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
+				t.Errorf("left in the store: %v", entries)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package packages
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/packages/program"
+)
+
+// maxMetadata bounds what a registry says of all versions of a package, in bytes.
+const maxMetadata = 128 << 20
+
+// npmConfig is npm's configuration: which registry has which packages.
+type npmConfig struct {
+	registry string
+	scopes   map[string]string // by "@scope"
+}
+
+// readNPMConfig asks npm, so that files and variables count as they do for npm.
+func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, error) {
+	out, err := (program.Program{Dir: dir, Argv: []string{"npm", "config", "list", "--json"}, Env: env}).Run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]any
+	if err := json.Unmarshal(out, &values); err != nil {
+		return nil, fmt.Errorf("npm config list: %w", err)
+	}
+	c := &npmConfig{scopes: map[string]string{}}
+	for key, value := range values {
+		text, _ := value.(string)
+		if scope, ok := strings.CutSuffix(key, ":registry"); ok && strings.HasPrefix(scope, "@") {
+			c.scopes[scope] = text
+		}
+	}
+	if c.registry, _ = values["registry"].(string); c.registry == "" {
+		return nil, fmt.Errorf("npm has no registry; npm config set registry ADDRESS")
+	}
+	return c, nil
+}
+
+// of is the registry that has a package.
+func (c *npmConfig) of(name string) string {
+	if scope, _, ok := strings.Cut(name, "/"); ok && c.scopes[scope] != "" {
+		return c.scopes[scope]
+	}
+	return c.registry
+}
+
+func (c *npmConfig) all() []string {
+	return append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...)
+}
+
+// packument is what a registry says of a package.
+type packument struct {
+	Time     map[string]any `json:"time"`
+	Versions map[string]struct {
+		Dist struct {
+			Tarball   string `json:"tarball"`
+			Integrity string `json:"integrity"`
+		} `json:"dist"`
+	} `json:"versions"`
+}
+
+func readPackument(ctx context.Context, client *download.Client, registry, name string) (*packument, error) {
+	data, err := client.Get(ctx, strings.TrimSuffix(registry, "/")+"/"+strings.ReplaceAll(name, "/", "%2f"), "application/json", maxMetadata)
+	if err != nil {
+		return nil, err
+	}
+	p := new(packument)
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("what the registry says of %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// published is when a version was; zero: the registry does not say.
+func (p *packument) published(version string) time.Time {
+	text, _ := p.Time[version].(string)
+	at, _ := time.Parse(time.RFC3339, text) // zero on an error
+	return at
+}
+
+// sameHost refuses an archive that is not where its registry is.
+func sameHost(registry, archive string) error {
+	r, err := url.Parse(registry)
+	if err != nil {
+		return err
+	}
+	a, err := url.Parse(archive)
+	if err != nil || !strings.EqualFold(a.Host, r.Host) || a.Scheme != r.Scheme {
+		return fmt.Errorf("its archive %s is not at its registry %s", archive, r.Host)
+	}
+	return nil
+}
+
+// width is how many requests run at once.
+const width = 6
+
+// inParallel calls f for each key, and returns the error of the first that fails in their order.
+func inParallel[T any](ctx context.Context, list map[string]T, f func(ctx context.Context, key string, value T) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	keys := slices.Sorted(maps.Keys(list))
+	errs, next := make([]error, len(keys)), make(chan int)
+	var workers sync.WaitGroup
+	for range min(width, len(keys)) {
+		workers.Go(func() {
+			for n := range next {
+				if errs[n] = f(ctx, keys[n], list[keys[n]]); errs[n] != nil {
+					cancel()
+				}
+			}
+		})
+	}
+	for n := range keys {
+		next <- n
+	}
+	close(next)
+	workers.Wait()
+	return firstCause(errs)
+}
+
+// firstCause is the first error that is not the end of the others.
+func firstCause(errs []error) (first error) {
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case !isCanceled(err):
+			return err
+		case first == nil:
+			first = err
+		}
+	}
+	return first
+}

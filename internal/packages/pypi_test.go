@@ -1,0 +1,225 @@
+package packages
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/lockfile"
+	"github.com/exthost/exthost/internal/packages/registrytest"
+	"github.com/exthost/exthost/internal/packages/unpacked"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/store"
+)
+
+type pyLab struct {
+	*registrytest.PyPI
+	*Installer
+	dir string
+}
+
+// pip reports whether there is one.
+var pip = sync.OnceValue(func() error { return exec.Command("python3", "-m", "pip", "--version").Run() })
+
+func newPyLab(t testing.TB, wheels ...registrytest.Wheel) *pyLab {
+	needs(t, "python3")
+	if err := pip(); err != nil {
+		t.Skipf("NOT TESTED: %s needs pip for python3, which is missing", t.Name())
+	}
+	dir := t.TempDir()
+	l := &pyLab{PyPI: registrytest.NewPyPI(t, wheels...), dir: dir, Installer: &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "PIP_") {
+			l.Installer.Environ = append(l.Installer.Environ, v)
+		}
+	}
+	for name, value := range l.PyPI.Environ() {
+		l.Installer.Environ = append(l.Installer.Environ, name+"="+value)
+	}
+	t.Cleanup(func() { // read-only directories
+		hashes, _ := l.Store.Trees()
+		for _, h := range hashes {
+			if err := l.Store.Remove(h); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return l
+}
+
+func (l *pyLab) add(t testing.TB, source string) (*Package, error) {
+	t.Helper()
+	s, err := Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	return l.Add(context.Background(), s)
+}
+
+func pyWeather(version string) registrytest.Wheel {
+	return registrytest.Wheel{Name: "mcp-weather", Version: version, Requires: []string{"right>=1"}, Scripts: "mcp-weather = mcp_weather.main:app.run",
+		Files: map[string]string{"mcp_weather/__init__.py": "", "mcp_weather/main.py": "import right, sys\nclass app:\n    def run():\n        print(right.text, sys.argv[1:])\n"}}
+}
+
+func right(version string) registrytest.Wheel {
+	return registrytest.Wheel{Name: "right", Version: version, Files: map[string]string{"right-" + version + ".data/purelib/right.py": "text = 'sun'\n"}}
+}
+
+// A package of Python's is put into the store with what it needs, runs, and is fetched again.
+func TestAddPyPI(t *testing.T) {
+	processtest.Leaks(t)
+	l := newPyLab(t, pyWeather("1.0"), pyWeather("2.0"), right("1.0"))
+	p, err := l.add(t, "pypi:mcp_weather==1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" || !strings.HasPrefix(p.Parts[0].Integrity, "sha256-") {
+		t.Errorf("%+v", p)
+	}
+	dir, err := l.Store.Verify(p.Tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{}, p.Run.Args...)
+	for n := range args {
+		args[n] = strings.NewReplacer(unpacked.Root, dir, "${EXTHOST_STATE_DIR}", l.dir).Replace(args[n])
+	}
+	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil || string(out) != "sun ['--here']\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := l.Store.Verify(p.Tree); err != nil {
+		t.Errorf("a run changed the tree: %v", err)
+	}
+	if found, _ := filepath.Glob(filepath.Join(l.dir, "pycache", "*")); len(found) == 0 {
+		t.Error("nothing compiled was kept")
+	}
+	if err := l.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Fetch(t.Context(), lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of versions that are too young, the newest that is old enough is taken.
+func TestMinAgePyPI(t *testing.T) {
+	young, younger := pyWeather("1.9"), pyWeather("2.0")
+	young.Age, younger.Age = 2*hour, hour
+	l := newPyLab(t, pyWeather("1.0"), young, younger, right("1.0"))
+	if p, err := l.add(t, "pypi:mcp-weather"); err != nil || p.Version != "1.0" {
+		t.Errorf("%+v, %v; want 1.0", p, err)
+	}
+	l.AgeOf = map[string]time.Duration{"mcp-weather": 0}
+	if p, err := l.add(t, "pypi:mcp-weather"); err != nil || p.Version != "2.0" {
+		t.Errorf("%+v, %v; want 2.0", p, err)
+	}
+}
+
+// Attacks by a wheel, or by what the index says of it.
+func TestAttacksWheel(t *testing.T) {
+	with := func(entries ...registrytest.Entry) registrytest.Wheel {
+		own := []registrytest.Entry{{Name: "right-1.0.dist-info/METADATA", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"}}
+		return registrytest.Wheel{Archive: registrytest.Zip(append(own, entries...)...)}
+	}
+	for name, tt := range map[string]struct {
+		wheel registrytest.Wheel
+		want  string
+	}{
+		"changed wheel":            {registrytest.Wheel{Served: registrytest.Zip()}, "its content has the hash"},
+		"hash missing":             {registrytest.Wheel{NoHash: true}, "states no SHA-256"},
+		"too young":                {registrytest.Wheel{Age: hour}, "--min-release-age right=0"},
+		"age unknown":              {registrytest.Wheel{Age: registrytest.Unknown}, "--min-release-age right=0"},
+		"another package inside":   {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: wrong\nVersion: 1.0\n"}, `it is "wrong"`},
+		"another version inside":   {registrytest.Wheel{Metadata: "Metadata-Version: 2.1\nName: right\nVersion: 6.6\n"}, `"6.6"`},
+		"file of another name":     {registrytest.Wheel{Filename: "wrong-1.0-py3-none-any.whl"}, "in place of a wheel of right"},
+		"file over http":           {registrytest.Wheel{URL: "http://198.51.100.7/right-1.0-py3-none-any.whl"}, "not reached over https"},
+		"file in the network":      {registrytest.Wheel{URL: "https://192.168.0.1/right-1.0-py3-none-any.whl"}, "private address"},
+		"program is an expression": {registrytest.Wheel{Scripts: "right = os:system('id') or exit"}, "a function of a module"},
+		"no program":               {registrytest.Wheel{}, "no program"},
+		"two of what it says":      {with(registrytest.Entry{Name: "wrong-1.0.dist-info/METADATA"}), "2 folders"},
+		"zip-slip":                 {with(registrytest.Entry{Name: "../../evil.py"}), "leads out"},
+		"absolute path":            {with(registrytest.Entry{Name: "/etc/evil.py"}), "absolute path"},
+		"symbolic link":            {with(registrytest.Entry{Name: "right.py", Link: "/etc/passwd"}), "symbolic link"},
+		"case twins":               {with(registrytest.Entry{Name: "Right.py"}, registrytest.Entry{Name: "right.py"}), "where case does not count"},
+		"an entry twice":           {with(registrytest.Entry{Name: "right.py"}, registrytest.Entry{Name: "right.py"}), "twice"},
+		"decompression bomb":       {with(registrytest.Entry{Name: "right.py", Body: strings.Repeat("0", 20<<20)}), "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.wheel.Name, tt.wheel.Version = "right", "1.0"
+			l := newPyLab(t, tt.wheel)
+			p, err := l.putWheel(t, tt.wheel)
+			l.refused(t, p, err, tt.want)
+		})
+	}
+}
+
+// putWheel puts a wheel into the store that pip would have chosen.
+func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error) {
+	config := &pipConfig{index: l.URL + "/simple"}
+	client, err := download.New(config.index)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var w pipWheel
+	w.Metadata.Name, w.Metadata.Version, w.Download.Archive.Hashes = one.Name, one.Version, map[string]string{"sha256": one.Hash()}
+	found, err := l.locateWheel(t.Context(), client, config, one.Name, w)
+	if err == nil {
+		err = found.young
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.put(t.Context(), Source{PyPI, one.Name, ""}, []string{config.index}, resolved{one.Version, []lockfile.Part{found.part}})
+}
+
+// refused wants a reason, and nothing in the store.
+func (l *pyLab) refused(t *testing.T, p *Package, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v, %v; want %q", p, err, want)
+	}
+	if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
+		t.Errorf("left in the store: %v", entries)
+	}
+}
+
+// Attacks on what pip resolves.
+func TestAttacksPyPI(t *testing.T) {
+	main := func(change func(w *registrytest.Wheel)) func(l *pyLab) {
+		return func(l *pyLab) {
+			w := pyWeather("1.0")
+			change(&w)
+			l.Publish(w)
+		}
+	}
+	setenv := func(v string) func(l *pyLab) {
+		return func(l *pyLab) { l.Installer.Environ = append(l.Installer.Environ, v) }
+	}
+	for name, tt := range map[string]struct {
+		attack func(l *pyLab)
+		want   string
+	}{
+		"sdist only":      {main(func(w *registrytest.Wheel) { w.Filename = "mcp_weather-1.0.tar.gz" }), "would run its code"},
+		"second index":    {setenv("PIP_EXTRA_INDEX_URL=https://other.example/simple"), "a second index"},
+		"index over http": {setenv("PIP_INDEX_URL=http://198.51.100.7/simple"), "not reached over https"},
+		"dependency from an address": {main(func(w *registrytest.Wheel) {
+			w.Requires = []string{"right @ https://127.0.0.1:1/right-1.0-py3-none-any.whl"}
+		}), "python3 failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newPyLab(t, pyWeather("1.0"), right("1.0"))
+			tt.attack(l)
+			p, err := l.add(t, "pypi:mcp-weather")
+			l.refused(t, p, err, tt.want)
+		})
+	}
+}

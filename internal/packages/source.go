@@ -1,0 +1,166 @@
+package packages
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/exthost/exthost/manifest"
+)
+
+// Kind is what a source is.
+type Kind string
+
+// The kinds of sources.
+const (
+	NPM      Kind = "npm"      // a package of npm's registry
+	PyPI     Kind = "pypi"     // a package of Python's package index
+	Git      Kind = "git"      // a commit of a repository
+	Bundle   Kind = "mcpb"     // an MCP bundle: a zip with a manifest.json
+	Folder   Kind = "folder"   // a folder with a package.json or a manifest.json
+	Registry Kind = "registry" // a server in the MCP registry, which names a package
+)
+
+// Source is where a package comes from.
+type Source struct {
+	Kind    Kind
+	Name    string // of the package or the server; the address of a repository; a path
+	Version string // a version, a range of npm's or a reference of git; "": the newest
+}
+
+// Forms are how sources are written, for people.
+const Forms = "npm:NAME[@RANGE], pypi:NAME[==VERSION], git+https://HOST/REPOSITORY@COMMIT, FILE.mcpb, ./FOLDER or registry:SERVER"
+
+var (
+	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*$`)
+	npmRange  = regexp.MustCompile(`^[0-9A-Za-z.^~<>=|*+ -]{1,100}$`)
+	pypiName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	pypiVer   = regexp.MustCompile(`^[0-9A-Za-z.!+_-]{1,100}$`)
+	gitRef    = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z._/-]{0,200}$`)
+	server    = regexp.MustCompile(`^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$`)
+	serverVer = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,100}$`)
+)
+
+const maxName = 214 // characters of a name, as npm has it
+
+// Parse reads a source as it is written: see [Forms].
+func Parse(text string) (Source, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	switch {
+	case kind == "npm":
+		return parseNPM(text, rest)
+	case kind == "pypi":
+		name, version, stated := strings.Cut(rest, "==")
+		if !pypiName.MatchString(name) || len(name) > maxName || stated && !pypiVer.MatchString(version) {
+			return Source{}, fmt.Errorf("%q is no package: pypi:NAME or pypi:NAME==VERSION", text)
+		}
+		return Source{PyPI, name, version}, nil
+	case kind == "registry":
+		name, version, stated := strings.Cut(rest, "@")
+		if !server.MatchString(name) || len(name) > maxName || stated && !serverVer.MatchString(version) {
+			return Source{}, fmt.Errorf("%q is no server: registry:io.github.OWNER/NAME", text)
+		}
+		return Source{Registry, name, version}, nil
+	case strings.HasPrefix(kind, "git+"):
+		return parseGit(text)
+	case strings.HasPrefix(rest, "//") || strings.HasPrefix(text, "-"):
+		return Source{}, fmt.Errorf("%q is no source: %s", text, Forms)
+	}
+	info, err := os.Stat(text)
+	switch {
+	case err != nil:
+		return Source{}, fmt.Errorf("%q is no source, and no file or folder: %s", text, Forms)
+	case info.IsDir():
+		return Source{Folder, filepath.Clean(text), ""}, nil
+	case filepath.Ext(text) == ".mcpb" || filepath.Ext(text) == ".dxt":
+		return Source{Bundle, filepath.Clean(text), ""}, nil
+	}
+	return Source{}, fmt.Errorf("%q is neither a folder nor an .mcpb file", text)
+}
+
+func parseNPM(text, rest string) (Source, error) {
+	s := Source{Kind: NPM, Name: rest}
+	if at := strings.LastIndexByte(rest, '@'); at > 0 {
+		s.Name, s.Version = rest[:at], rest[at+1:]
+		if !npmRange.MatchString(s.Version) { // also: file:, an address, an alias
+			return s, fmt.Errorf("%q has no version that npm's registry could have: npm:NAME@RANGE", text)
+		}
+	}
+	if !npmName.MatchString(s.Name) || len(s.Name) > maxName {
+		return s, fmt.Errorf("%q is no package: npm:NAME or npm:@SCOPE/NAME, with @RANGE", text)
+	}
+	return s, nil
+}
+
+// parseGit reads git+https://host/path@ref. What git would take for an option or run as a
+// program is refused.
+func parseGit(text string) (Source, error) {
+	address := strings.TrimPrefix(text, "git+")
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 || strings.Contains(address[at:], ":") {
+		return Source{}, fmt.Errorf("%q names no commit or tag: git+https://HOST/REPOSITORY@COMMIT", text)
+	}
+	s := Source{Git, address[:at], address[at+1:]}
+	u, err := url.Parse(s.Name)
+	switch {
+	case err != nil || u.Host == "" || u.Path == "" || strings.HasPrefix(u.Host, "-") || u.RawQuery != "" || u.Fragment != "":
+		return s, fmt.Errorf("%q is no address of a repository", s.Name)
+	case u.Scheme != "https" && u.Scheme != "http":
+		return s, fmt.Errorf("git is asked over https alone, and %q is %s", s.Name, u.Scheme)
+	case u.User != nil:
+		return s, fmt.Errorf("%s has a user or a password, which would be written into files", u.Redacted())
+	case !gitRef.MatchString(s.Version) || strings.Contains(s.Version, ".."):
+		return s, fmt.Errorf("%q is no commit and no tag", s.Version)
+	}
+	return s, nil
+}
+
+// String writes the source as it is parsed.
+func (s Source) String() string {
+	version := ""
+	if s.Version != "" {
+		version = "@" + s.Version
+	}
+	switch s.Kind {
+	case PyPI:
+		if s.Version != "" {
+			version = "==" + s.Version
+		}
+		return "pypi:" + s.Name + version
+	case Git:
+		return "git+" + s.Name + version
+	case Bundle, Folder:
+		return filepath.ToSlash(s.Name)
+	}
+	return string(s.Kind) + ":" + s.Name + version
+}
+
+// ID is an id for an extension that runs the package, made of its name.
+func (s Source) ID() string {
+	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git"), filepath.Ext(s.Name))
+	if s.Kind != Bundle {
+		name = strings.TrimSuffix(strings.ToLower(filepath.ToSlash(s.Name)), ".git")
+	}
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	for _, word := range []string{"mcp-server-", "server-", "mcp-"} {
+		if short := strings.TrimPrefix(name, word); short != name && manifest.ValidateID(short) == nil {
+			name = short
+			break
+		}
+	}
+	for _, word := range []string{"-mcp-server", "-mcp", "-server"} {
+		if short := strings.TrimSuffix(name, word); short != name && manifest.ValidateID(short) == nil {
+			name = short
+			break
+		}
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '-'
+	}, name)
+}

@@ -1,0 +1,85 @@
+package policies
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/status"
+)
+
+// Pins returns what policies have pinned, then what is held for its hidden text.
+func (set *Set) Pins() (list []status.Pin) {
+	for _, p := range set.pinning {
+		for _, pin := range p.Pins().List() {
+			list = append(list, status.Pin{Policy: p.name, Pin: pin})
+		}
+	}
+	for _, pin := range set.hidden.List() {
+		list = append(list, status.Pin{Pin: pin})
+	}
+	return list
+}
+
+// Selection is what an operator accepts of an extension.
+type Selection struct {
+	Extension string
+	Label     string   // "": everything that waits
+	Digests   []string // of what the operator was shown; nil: as it is now
+}
+
+// Has reports whether the selection has the pin.
+func (s *Selection) Has(p *status.Pin) bool {
+	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label) && (s.Digests == nil || slices.Contains(s.Digests, p.Digest))
+}
+
+// ApprovePins pins what is selected as it is now, and returns the names of its tools. by names
+// the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
+// was shown.
+func (s *State) ApprovePins(set *Set, selected Selection, by string) (toolNames []string, err error) {
+	approved := 0
+	for _, p := range set.Pins() {
+		if !selected.Has(&p) {
+			continue
+		}
+		if err := set.approve(&p, by); errors.Is(err, pins.ErrOther) || errors.Is(err, pins.ErrNothingHeld) {
+			return toolNames, protocol.Errorf(protocol.ToolNotFound, "%w: look again with exthost policy pins", err)
+		} else if err != nil {
+			return toolNames, protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", p.Extension, err)
+		}
+		if approved++; p.Kind == pins.Tool {
+			toolNames = append(toolNames, p.Name)
+		}
+		s.env.Log.Info("a change was approved", "extension", p.Extension, "what", p.Label, "policy", p.Policy, "digest", p.Digest, "by", by)
+	}
+	if approved == 0 {
+		return nil, set.nothingWithheld(selected)
+	}
+	return toolNames, nil
+}
+
+func (set *Set) approve(p *status.Pin, by string) error {
+	if p.Policy == "" {
+		return set.hidden.Accept(p.Extension, p.Kind, p.Name, p.Digest)
+	}
+	n := slices.IndexFunc(set.pinning, func(one pinning) bool { return one.name == p.Policy })
+	return set.pinning[n].Pins().Approve(p.Extension, p.Kind, p.Name, p.Digest, by)
+}
+
+// nothingWithheld says why there is nothing to accept.
+func (set *Set) nothingWithheld(s Selection) error {
+	known := func(p status.Pin) bool { return p.Extension == s.Extension && p.Label == s.Label }
+	waits := func(p status.Pin) bool {
+		return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
+	}
+	switch {
+	case slices.ContainsFunc(set.Pins(), waits):
+		return protocol.Errorf(protocol.ToolNotFound, "%s has changed again since it was shown, and nothing was accepted: look again with exthost policy pins", s.Extension)
+	case s.Label == "":
+		return protocol.Errorf(protocol.ToolNotFound, "no tool of an extension %q has changed: there is nothing to accept", s.Extension)
+	case len(set.pinning) > 0 && !slices.ContainsFunc(set.Pins(), known):
+		return protocol.Errorf(protocol.ToolNotFound, "no tool %q of %s is pinned; name it as the extension does", s.Label, s.Extension)
+	}
+	return protocol.Errorf(protocol.ToolNotFound, "the tool %s of %s has not changed: there is nothing to accept", s.Label, s.Extension)
+}

@@ -1,0 +1,140 @@
+package redact
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// hidden returns the length of the character at the start of text when a reader does not see
+// it and it can stand within a word: soft hyphen, zero-width characters, word joiner, byte order
+// mark. Else it returns 0.
+func hidden(text []byte) int {
+	switch r, size := utf8.DecodeRune(text); r {
+	case 0xad, 0x200b, 0x200c, 0x200d, 0x2060, 0xfeff:
+		return size
+	}
+	return 0
+}
+
+// firstBytes are those of the characters that hidden knows.
+var firstBytes = [...]byte{0xc2, 0xe2, 0xef}
+
+func hasHidden(text []byte) bool {
+	for _, first := range firstBytes {
+		for from := 0; ; {
+			i := bytes.IndexByte(text[from:], first)
+			if i < 0 {
+				break
+			}
+			if from += i; hidden(text[from:]) > 0 {
+				return true
+			}
+			from++
+		}
+	}
+	return false
+}
+
+// mayHide reports whether text, or what its escapes stand for, may have hidden characters. It is
+// asked once for a whole document, since most have none.
+func mayHide(text []byte) bool { return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) }
+
+// hiddenSpans finds secrets with hidden characters within them.
+func (w *search) hiddenSpans(list []span, text []byte) []span {
+	if !hasHidden(text) {
+		return list
+	}
+	shown := make([]byte, 0, len(text))
+	var cuts []span // in text, what is not in shown
+	for i := 0; i < len(text); {
+		if size := hidden(text[i:]); size > 0 {
+			cuts = append(cuts, span{start: i, end: i + size})
+			i += size
+			continue
+		}
+		shown = append(shown, text[i])
+		i++
+	}
+	found := merge(w.plainSpans(shown)) // sorted, so that one pass maps all
+	removed, next := 0, 0
+	at := func(pos int) int {
+		for next < len(cuts) && cuts[next].start-removed <= pos {
+			removed += cuts[next].end - cuts[next].start
+			next++
+		}
+		return pos + removed
+	}
+	for _, s := range found {
+		start := at(s.start)
+		list = append(list, span{start, at(s.end-1) + 1, s.rule})
+	}
+	return list
+}
+
+const minRun = 32 // shortest base64 text within another text that is decoded
+
+// encodedSpans finds texts with a secret that are base64 and stand within another text. It tests
+// every 32nd byte, since no run is shorter.
+func (w *search) encodedSpans(list []span, text []byte) []span {
+	for i := minRun - 1; i < len(text); i += minRun {
+		if !inBase64[text[i]] {
+			continue
+		}
+		start, end := i, i+1
+		for start > 0 && inBase64[text[start-1]] {
+			start--
+		}
+		for end < len(text) && inBase64[text[end]] {
+			end++
+		}
+		if end-start >= minRun && startsAsText(text[start:end]) {
+			if w.canceled() {
+				return list
+			}
+			if rule := w.ruleWithin(text[start:end]); rule != "" {
+				list = append(list, span{start, end, rule})
+			}
+		}
+		i = max(i, end)
+	}
+	return list
+}
+
+// startsAsText reports whether base64 text may be that of ASCII: the first of every four
+// characters then holds the upper bits of one. It rules out most words and paths.
+func startsAsText(encoded []byte) bool {
+	for i := 0; i < minRun; i += 4 {
+		if c := encoded[i]; (c < 'I' || c > 'Z') && (c < 'a' || c > 'f') && c != 'C' { // C: tab, newline
+			return false
+		}
+	}
+	return true
+}
+
+// ruleWithin returns the rule of the first secret in the text that encoded is, "" when there is
+// none.
+func (w *search) ruleWithin(encoded []byte) string {
+	if !looksEncoded(encoded) {
+		return ""
+	}
+	hides := w.hides
+	w.within, w.hides = true, true
+	defer func() { w.within, w.hides = false, hides }()
+	decoded := decodeBase64(encoded)
+	spans := w.spans(decoded)
+	if len(spans) == 0 {
+		spans = w.jsonSpans(nil, decoded, maxNesting)
+	}
+	if len(spans) == 0 {
+		return ""
+	}
+	return spans[0].rule
+}
+
+// inBase64 are the characters of both alphabets.
+var inBase64 = func() (in [256]bool) {
+	for c := range in {
+		in[c] = isLetter(byte(c)) || isDigit(byte(c)) || c == '+' || c == '/' || c == '-' || c == '_'
+	}
+	return in
+}()

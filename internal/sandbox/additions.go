@@ -1,0 +1,77 @@
+package sandbox
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/manifest/sandbox"
+)
+
+// Additions returns the lines that give an extension with this table what was refused: files, and hosts as
+// host:port. Each line is complete, with what the table has. Behind them is what cannot be asked for. A
+// nil table is that of an extension without one.
+func (p *Policy) Additions(t *sandbox.Table, refused []Access, targets []string) (lines []string) {
+	if t == nil {
+		t = sandbox.Override{Mode: sandbox.Strict}.Over(nil, "")
+	}
+	var read, write, net, never []string
+	for _, a := range together(refused) {
+		name, err := p.At.Name(a.Path, a.Write)
+		switch {
+		case err != nil:
+			never = append(never, fmt.Sprintf("refused, and cannot be asked for: %s: %v", a.Path, err))
+		case a.Write:
+			write = append(write, name)
+		default:
+			read = append(read, name)
+		}
+	}
+	for _, target := range targets {
+		if problems := (&sandbox.Table{Net: sandbox.Net{target, target}}).Validate(); len(problems) > 0 {
+			never = append(never, fmt.Sprintf("refused, and cannot be asked for: %s: %s", target, problems[0].Message))
+			continue
+		}
+		net = append(net, target)
+	}
+	for _, list := range []struct {
+		key      string
+		has, new []string
+	}{{"read", t.Read, read}, {"write", t.Write, write}, {"net", t.Net.Hosts(), net}} {
+		if len(list.new) > 0 {
+			slices.Sort(list.new)
+			lines = append(lines, fmt.Sprintf("%s = [%s]", list.key, quoted(slices.Concat(list.has, list.new))))
+		}
+	}
+	if len(lines) > 0 {
+		lines = append([]string{"its sandbox refused some of what it asked for; where it needs that, state in [sandbox]:"}, lines...)
+	}
+	return append(lines, never...)
+}
+
+// together puts a folder in the place of three files in it.
+func together(refused []Access) (all []Access) {
+	in := make(map[Access]int)
+	for _, a := range refused {
+		in[Access{Path: filepath.Dir(a.Path), Write: a.Write}]++
+	}
+	for _, a := range refused {
+		around := Access{Path: filepath.Dir(a.Path), Write: a.Write}
+		if in[around] >= 3 && !isPersonal(around.Path) {
+			a = around
+		}
+		if !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func quoted(words []string) string {
+	for i, w := range words {
+		words[i] = strconv.Quote(w)
+	}
+	return strings.Join(words, ", ")
+}

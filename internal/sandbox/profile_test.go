@@ -1,0 +1,85 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/exthost/exthost/manifest/sandbox"
+)
+
+// tree makes files below a new directory: a name that ends in / is a directory, and "a -> b" a
+// symbolic link.
+func tree(t *testing.T, files ...string) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		name, to, link := strings.Cut(name, " -> ")
+		name, text, _ := strings.Cut(name, "=")
+		path := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		switch {
+		case err != nil:
+		case link:
+			err = os.Symlink(strings.ReplaceAll(to, "ROOT", root), path)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(path, 0o700)
+		default:
+			err = os.WriteFile(path, []byte(strings.ReplaceAll(text, "ROOT", root)), 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// A profile adds the installation of the interpreter that the program names in any way, and nothing that
+// lies beside it.
+func TestProfiles(t *testing.T) {
+	root := tree(t,
+		"py/bin/python3", "py/lib/python3.11/os.py", "py/share/x",
+		"venv/pyvenv.cfg", "venv/lib/python3.11/", "venv/bin/python3 -> ROOT/py/bin/python3", "venv/bin/server=#!ROOT/venv/bin/python3 -E\n", "venv/secrets",
+		"node/bin/node", "node/lib/node_modules/srv/index.js", "node/bin/srv -> ../lib/node_modules/srv/index.js",
+		"home/.local/bin/tool", "home/.local/lib/python3.11/", "home/.local/share/keyrings/x",
+		"home/.local/share/uv/credentials/x", "home/.local/share/uv/python/", "home/.local/share/uv/tools/", "home/.cache/uv/",
+		"home/bin/x", "home/lib/node_modules/",
+		"host/other/bin/x", "host/other/lib/python3.11/", "ext/py -> ROOT/host/other/bin/x",
+	)
+	t.Setenv("HOME", root+"/home")
+	at := Place{Dir: root + "/ext", State: root + "/host/ext", Private: []string{root + "/host"}}
+	for _, tt := range []struct {
+		profile, program string
+		want             []string
+	}{
+		{sandbox.ProfilePython, "venv/bin/python3", []string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
+		{sandbox.ProfilePython, "venv/bin/server", []string{"py/bin", "py/lib", "venv/bin", "venv/lib", "venv/pyvenv.cfg"}},
+		{sandbox.ProfilePython, "home/.local/bin/tool", []string{"home/.local/bin", "home/.local/lib"}},
+		{sandbox.ProfileUV, "py/bin/python3", []string{"home/.cache/uv", "home/.local/share/uv/python", "home/.local/share/uv/tools", "py/bin", "py/lib"}},
+		{sandbox.ProfileNode, "node/bin/srv", []string{"node/bin", "node/lib"}},
+		{sandbox.ProfileNode, "home/bin/x", nil},
+		{sandbox.ProfilePython, "ext/py", nil},
+		{sandbox.ProfileGo, "py/bin/python3", nil},
+		{sandbox.ProfileNone, "py/bin/python3", nil},
+	} {
+		p := &Policy{Profile: tt.profile, At: at}
+		var got []string
+		for _, r := range p.profileReads(filepath.Join(root, tt.program)) {
+			rest, ok := strings.CutPrefix(r.path, root+"/")
+			if _, err := os.Stat(r.path); ok && err == nil {
+				got = append(got, rest)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(tt.want, slices.Compact(got)); diff != "" {
+			t.Errorf("%s %s: %s", tt.profile, tt.program, diff)
+		}
+	}
+}

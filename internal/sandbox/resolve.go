@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/manifest/sandbox"
+)
+
+// Place is where an extension lives.
+type Place struct {
+	Dir     string   // its folder, absolute
+	State   string   // its state directory, absolute
+	Private []string // directories of the host, which no extension may ask for: configuration, state, tokens
+}
+
+// PlaceOf returns the place of an extension of the host that keeps its state beside that of others.
+func PlaceOf(dir, state string) Place {
+	host := filepath.Dir(state)
+	at := Place{Dir: dir, State: state, Private: []string{host, "/etc/exthost"}}
+	if all := filepath.Dir(host); filepath.Base(all) == "exthost" { // of the hosts of every working directory
+		at.Private = append(at.Private, all)
+	}
+	if config, err := os.UserConfigDir(); err == nil {
+		at.Private = append(at.Private, filepath.Join(config, "exthost"))
+	}
+	return at
+}
+
+// Environ returns the variables that a confined process gets: the directory for temporary files is
+// in its state directory, if it writes there. It makes that directory.
+func (p *Policy) Environ(state string) map[string]string {
+	if p == nil || !slices.Contains(p.Write, real(state)) {
+		return nil
+	}
+	tmp := filepath.Join(state, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return map[string]string{"TMPDIR": tmp}
+}
+
+// Resolve returns the policy for the table of an extension. It follows symbolic links once, so that a
+// path means what it meant then. The error names the path that cannot be asked for.
+func Resolve(t *sandbox.Table, at Place) (*Policy, error) {
+	p := &Policy{Profile: t.Profile, Net: t.Net, BestEffort: t.BestEffort, At: at, Read: []string{real(at.Dir), real(at.State)}}
+	for _, list := range []struct {
+		key   string
+		names []string
+		to    *[]string
+	}{{"read", t.Read, &p.Read}, {"write", t.Write, &p.Write}} {
+		for i, name := range list.names {
+			path, err := at.path(name)
+			if err != nil {
+				return nil, fmt.Errorf("sandbox.%s[%d]: %w", list.key, i, err)
+			}
+			if list.key == "write" && within(p.Read[0], path) {
+				return nil, fmt.Errorf("sandbox.write[%d]: %s holds the manifest of the extension, which says what it may touch; ask for a folder in it, or for {state}", i, path)
+			}
+			*list.to = append(*list.to, path)
+		}
+	}
+	if err := at.refuse(p.Read[0]); err != nil {
+		return nil, fmt.Errorf("the extension's folder: %w", err)
+	}
+	return p, nil
+}
+
+// path returns where name leads.
+func (at *Place) path(name string) (string, error) {
+	base := at.Dir
+	switch rest, own := strings.CutPrefix(name, sandbox.State); {
+	case own:
+		base, name = at.State, filepath.Join(at.State, rest)
+	case filepath.IsAbs(name):
+		base = ""
+	case name == "~" || strings.HasPrefix(name, "~/"):
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("~ is not known: %w", err)
+		}
+		base, name = "", filepath.Join(home, name[1:])
+	default:
+		name = filepath.Join(at.Dir, name)
+	}
+	path := real(name)
+	if base != "" && !within(path, real(base)) { // who writes there could make it lead anywhere
+		return "", fmt.Errorf("%s leads to %s by a symbolic link, out of %s; state where it leads", name, path, base)
+	}
+	return path, at.refuse(path)
+}
+
+// Name returns how a table asks for an absolute path. The error is that of a path that cannot be asked for.
+func (at *Place) Name(path string, write bool) (string, error) {
+	if err := at.refuse(path); err != nil {
+		return "", err
+	}
+	if write && within(real(at.Dir), path) {
+		return "", errors.New("the manifest is there, which says what it may touch; write to {state} or to a folder in it")
+	}
+	home, _ := os.UserHomeDir()
+	for _, base := range []struct{ dir, name string }{{at.State, sandbox.State}, {at.Dir, "."}, {home, "~"}} {
+		if dir := real(base.dir); base.dir != "" && within(path, dir) {
+			rel, _ := filepath.Rel(dir, path)
+			return strings.TrimSuffix(base.name+"/"+filepath.ToSlash(rel), "/."), nil
+		}
+	}
+	return path, nil
+}
+
+// refuse returns an error if path is, contains or lies in what belongs to the host.
+func (at *Place) refuse(path string) error {
+	if within(path, "/proc") {
+		return errors.New(`/proc shows all processes; with runtime.isolate = "pid" it has one of its own, which it may read`)
+	}
+	state := real(at.State)
+	for _, private := range at.Private {
+		private = real(private)
+		if within(private, path) || within(path, private) && !within(path, state) && path != real(at.Dir) {
+			return fmt.Errorf("%s holds files of the host (%s), which no extension may reach; ask for the folders that it needs", path, private)
+		}
+	}
+	return nil
+}
+
+// real returns path with its symbolic links resolved, as far as it exists.
+func real(path string) string {
+	path = filepath.Clean(path)
+	found, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return found
+	}
+	if dir := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && dir != path {
+		return filepath.Join(real(dir), filepath.Base(path))
+	}
+	return path
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}

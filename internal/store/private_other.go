@@ -1,0 +1,8 @@
+//go:build !unix
+
+package store
+
+import "io/fs"
+
+// private has no owners and modes to look at.
+func private(string, fs.FileInfo) error { return nil }

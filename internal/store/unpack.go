@@ -1,0 +1,272 @@
+package store
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// Bounds of one tree. An archive that needs more is refused.
+const (
+	MaxArchive = 256 << 20 // bytes of an archive
+	maxTree    = 1 << 30   // bytes of the files of a tree
+	maxFiles   = 50_000    // files and directories of a tree
+	maxRatio   = 200       // of the bytes of an archive's files to those of the archive; small archives may exceed it
+	smallFiles = 16 << 20  // the bytes of files up to which the ratio does not count
+	maxPath    = 512       // bytes of a path in a tree
+	maxDepth   = 40        // elements of a path
+)
+
+// Tree is a tree of files that is being put together. Its files are read-only, and no path of
+// it leads out of it.
+type Tree struct {
+	dir   string
+	names map[string]string // the paths by how a file system that ignores case sees them
+	kinds map[string]bool   // by the same: whether it is a directory
+	bytes int64
+}
+
+// Form is how an archive is written.
+type Form string
+
+// The forms.
+const (
+	Zip   Form = "zip"
+	Tar   Form = "tar"
+	TarGz Form = "tar.gz"
+)
+
+// Unpack adds the files of an archive at the path at, without the first strip elements of their
+// names. The error names the entry that is refused.
+func (t *Tree) Unpack(form Form, data []byte, at string, strip int) error {
+	if len(data) > MaxArchive {
+		return fmt.Errorf("the archive is over %d MiB", MaxArchive>>20)
+	}
+	before := t.bytes
+	budget := max(int64(len(data))*maxRatio, smallFiles)
+	u := unpacking{t: t, at: at, strip: strip, left: func() int64 { return min(maxTree-t.bytes, budget-(t.bytes-before)) }}
+	switch form {
+	case Zip:
+		return u.zip(data)
+	case Tar:
+		return u.tar(bytes.NewReader(data))
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("the archive is no gzip: %w", err)
+	}
+	defer z.Close()
+	return u.tar(io.LimitReader(z, budget+int64(maxFiles)*1024))
+}
+
+type unpacking struct {
+	t     *Tree
+	at    string
+	strip int
+	left  func() int64 // bytes that may still come
+}
+
+func (u unpacking) zip(data []byte) error {
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return fmt.Errorf("the archive is no zip: %w", err)
+	}
+	if len(z.File) > maxFiles {
+		return fmt.Errorf("the archive has over %d entries", maxFiles)
+	}
+	for _, f := range z.File {
+		mode := f.Mode()
+		if kind := mode.Type(); kind != 0 && !kind.IsDir() {
+			return fmt.Errorf("%q is a %s; only files and directories are unpacked", f.Name, kindName(kind))
+		}
+		if f.Flags&1 != 0 {
+			return fmt.Errorf("%q is encrypted", f.Name)
+		}
+		if strings.HasSuffix(f.Name, "/") || mode.IsDir() {
+			if err := u.add(f.Name, true, 0, nil); err != nil {
+				return err
+			}
+			continue
+		}
+		r, err := f.Open()
+		if err != nil {
+			return fmt.Errorf("%q: %w", f.Name, err)
+		}
+		err = errors.Join(u.add(f.Name, false, mode, r), r.Close())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u unpacking) tar(r io.Reader) error {
+	for n, tr := 0, tar.NewReader(r); ; n++ {
+		h, err := tr.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("the archive cannot be read: %w", err)
+		case n > maxFiles:
+			return fmt.Errorf("the archive has over %d entries", maxFiles)
+		}
+		switch h.Typeflag {
+		case tar.TypeXGlobalHeader: // of git, with the commit
+		case tar.TypeDir:
+			err = u.add(h.Name, true, 0, nil)
+		case tar.TypeReg:
+			err = u.add(h.Name, false, h.FileInfo().Mode(), tr)
+		case tar.TypeSymlink:
+			err = fmt.Errorf("%q is a symbolic link to %q; only files and directories are unpacked", h.Name, h.Linkname)
+		case tar.TypeLink:
+			err = fmt.Errorf("%q is a hard link to %q; only files and directories are unpacked", h.Name, h.Linkname)
+		default:
+			err = fmt.Errorf("%q is a device, a FIFO or something else; only files and directories are unpacked", h.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// add adds one entry of the archive.
+func (u unpacking) add(name string, dir bool, mode fs.FileMode, r io.Reader) error {
+	rel, err := clean(name)
+	if err != nil {
+		return err
+	}
+	parts := strings.Split(rel, "/")
+	if len(parts) <= u.strip {
+		if dir {
+			return nil
+		}
+		return fmt.Errorf("%q lies outside of the folder of the archive", name)
+	}
+	rel = path.Join(append([]string{u.at}, parts[u.strip:]...)...)
+	if rel == "." {
+		return nil
+	}
+	if dir {
+		return u.t.mkdir(rel)
+	}
+	return u.t.add(rel, mode, r, u.left())
+}
+
+// clean returns the path of an entry, or why it may not be one.
+func clean(name string) (string, error) {
+	switch {
+	case name == "" || !utf8.ValidString(name) || strings.ContainsAny(name, "\x00\n\r"):
+		return "", fmt.Errorf("%q is no name of a file", name)
+	case strings.ContainsAny(name, `\:`):
+		return "", fmt.Errorf("%q has a backslash or a colon, which some systems take for a part of the path", name)
+	case strings.HasPrefix(name, "/"):
+		return "", fmt.Errorf("%q is an absolute path", name)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", fmt.Errorf("%q leads out of the archive", name)
+		}
+	}
+	rel := path.Clean(name)
+	if len(rel) > maxPath || strings.Count(rel, "/") >= maxDepth {
+		return "", fmt.Errorf("%.80q… is over %d bytes or %d directories deep", name, maxPath, maxDepth)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(rel)) {
+		return "", fmt.Errorf("%q leads out of the archive", name)
+	}
+	return rel, nil
+}
+
+// fold is what a file system sees that ignores case and forms of Unicode.
+func fold(rel string) string { return norm.NFC.String(cases.Fold().String(norm.NFC.String(rel))) }
+
+// claim notes a path. Two that a file system may take for one are refused.
+func (t *Tree) claim(rel string, dir bool) error {
+	key := fold(rel)
+	if other, ok := t.names[key]; ok {
+		switch {
+		case other != rel:
+			return fmt.Errorf("%q and %q are one file where case does not count", other, rel)
+		case !dir || !t.kinds[key]:
+			return fmt.Errorf("%q is there twice", rel)
+		}
+		return nil
+	}
+	if len(t.names) >= maxFiles {
+		return fmt.Errorf("it has over %d files", maxFiles)
+	}
+	t.names[key], t.kinds[key] = rel, dir
+	return nil
+}
+
+func (t *Tree) mkdir(rel string) error {
+	if rel == "." {
+		return nil
+	}
+	if err := t.mkdir(path.Dir(rel)); err != nil {
+		return err
+	}
+	if err := t.claim(rel, true); err != nil {
+		return err
+	}
+	err := os.Mkdir(filepath.Join(t.dir, filepath.FromSlash(rel)), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// add writes one file of at most limit bytes. Of its mode, what counts is whether it can be
+// executed.
+func (t *Tree) add(rel string, mode fs.FileMode, r io.Reader, limit int64) error {
+	if err := t.mkdir(path.Dir(rel)); err != nil {
+		return err
+	}
+	if err := t.claim(rel, false); err != nil {
+		return err
+	}
+	perm := fs.FileMode(0o444)
+	if mode&0o111 != 0 {
+		perm = 0o555
+	}
+	f, err := os.OpenFile(filepath.Join(t.dir, filepath.FromSlash(rel)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, io.LimitReader(r, max(limit, 0)+1))
+	t.bytes += n
+	if err == nil && n > limit {
+		err = fmt.Errorf("at %q the files are too large: over %d MiB together, or over %d times the archive", rel, maxTree>>20, maxRatio)
+	}
+	return errors.Join(err, f.Chmod(perm), f.Close())
+}
+
+// Add writes one file.
+func (t *Tree) Add(name string, data []byte) error {
+	rel, err := clean(name)
+	if err != nil {
+		return err
+	}
+	return t.add(rel, 0, bytes.NewReader(data), maxTree-t.bytes)
+}
+
+func kindName(kind fs.FileMode) string {
+	if kind&fs.ModeSymlink != 0 {
+		return "symbolic link"
+	}
+	return "device, a FIFO or something else"
+}

@@ -1,0 +1,101 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+
+	"github.com/invopop/jsonschema"
+)
+
+// Override is what the operator says in place of the author: one of the words, or the keys of a
+// table, each of which replaces that of the manifest.
+type Override struct {
+	Mode       string   `json:"-"`                     // one of the words; a later file may have stated keys after it, which then count
+	Profile    string   `json:"profile,omitempty"`     // as [sandbox] profile
+	Read       []string `json:"read,omitempty"`        // in place of [sandbox] read
+	Write      []string `json:"write,omitempty"`       // in place of [sandbox] write
+	Net        Net      `json:"net,omitempty"`         // in place of [sandbox] net
+	BestEffort *bool    `json:"best_effort,omitempty"` // in place of [sandbox] best_effort
+}
+
+// The words of the operator: Override.Mode, and the default for extensions without a table.
+const (
+	Strict = "strict" // what the manifest asks for; an extension that asks for nothing has its own folder and its state directory
+	Off    = "off"    // not confined
+)
+
+var errOverride = errors.New(`want "off", "strict" or a map with profile, read, write, net and best_effort`)
+
+// UnmarshalText reads one of the words.
+func (o *Override) UnmarshalText(text []byte) error {
+	if word := string(text); word != Strict && word != Off {
+		return errOverride
+	}
+	*o = Override{Mode: string(text)}
+	return nil
+}
+
+// MarshalJSON writes what files state.
+func (o Override) MarshalJSON() ([]byte, error) {
+	if word := o.Word(); word != "" {
+		return json.Marshal(word)
+	}
+	type table Override
+	return json.Marshal(table(o))
+}
+
+// IsZero reports whether o states nothing.
+func (o Override) IsZero() bool {
+	return reflect.ValueOf(o).IsZero()
+}
+
+// Word returns the word that o is, "" for a table.
+func (o Override) Word() string {
+	if o.Profile == "" && o.Read == nil && o.Write == nil && o.Net == nil && o.BestEffort == nil {
+		return o.Mode
+	}
+	return ""
+}
+
+// Validate returns every error in o.
+func (o Override) Validate() []Problem {
+	return (&Table{Profile: o.Profile, Read: o.Read, Write: o.Write, Net: o.Net}).Validate()
+}
+
+// Over returns the table that holds when the operator states o and, for extensions without a
+// table, byDefault; nil when the extension is not confined.
+func (o Override) Over(t *Table, byDefault string) *Table {
+	switch {
+	case o.Word() == Off, o.IsZero() && t == nil && byDefault != Strict:
+		return nil
+	case t == nil:
+		t = &Table{Write: []string{State}}
+	}
+	merged := *t
+	if o.Profile != "" {
+		merged.Profile = o.Profile
+	}
+	for _, list := range []struct {
+		to   *[]string
+		from []string
+	}{{&merged.Read, o.Read}, {&merged.Write, o.Write}, {(*[]string)(&merged.Net), o.Net}} {
+		if list.from != nil {
+			*list.to = slices.Clone(list.from)
+		}
+	}
+	if o.BestEffort != nil {
+		merged.BestEffort = *o.BestEffort
+	}
+	return &merged
+}
+
+// JSONSchema is the schema of what the operator states.
+func (Override) JSONSchema() *jsonschema.Schema {
+	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, DoNotReference: true}
+	type table Override
+	s := r.Reflect(table{})
+	s.Version = ""
+	return &jsonschema.Schema{Description: `"off", "strict" or a map of the keys of [sandbox]`, OneOf: []*jsonschema.Schema{{Type: "string", Enum: []any{Strict, Off}}, s}}
+}

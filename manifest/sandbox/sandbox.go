@@ -1,0 +1,222 @@
+// Package sandbox is the [sandbox] table of a plugin.toml: what an extension asks to read, to
+// write and to reach. What it does not ask for, it does not get.
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/exthost/exthost/internal/strict"
+)
+
+// Table says what the processes of the extension may touch; the kernel enforces it. Without the
+// table they may touch all that the host's user may, unless the operator says otherwise.
+type Table struct {
+	Profile    string   `toml:"profile" json:"profile,omitempty"`         // node, python, uv, go or none: adds the reads that programs of that kind need; default: the system's programs and libraries
+	Read       []string `toml:"read" json:"read,omitempty"`               // files and folders that it reads, beyond its own folder and its state directory: "./data", "~/notes", absolute
+	Write      []string `toml:"write" json:"write,omitempty"`             // files and folders that it reads and writes; {state} is its state directory
+	Net        Net      `toml:"net" json:"net,omitempty"`                 // none (default), loopback (an interface of its own, not the host's) or a list of "host:port"
+	BestEffort bool     `toml:"best_effort" json:"best_effort,omitempty"` // start it where the system cannot enforce all of this; default false
+}
+
+// The values of Table.Profile; "" has the system's programs and libraries alone.
+const (
+	ProfileNode   = "node"
+	ProfilePython = "python"
+	ProfileUV     = "uv"
+	ProfileGo     = "go"
+	ProfileNone   = "none" // only its own folder: for a program that needs no library
+)
+
+var profiles = []string{ProfileNode, ProfilePython, ProfileUV, ProfileGo, ProfileNone}
+
+// Net is what an extension may reach: one of the two words, or names with ports. Nil is none.
+type Net []string
+
+// The words of Net.
+const (
+	NetNone     = "none"
+	NetLoopback = "loopback"
+)
+
+// Hosts returns the "host:port" that may be reached; nil for one of the words.
+func (n Net) Hosts() []string {
+	if len(n) == 1 && (n[0] == NetNone || n[0] == NetLoopback) {
+		return nil
+	}
+	return n
+}
+
+// Word returns the word; "" for a list of hosts.
+func (n Net) Word() string {
+	switch {
+	case len(n) == 0:
+		return NetNone
+	case n.Hosts() == nil:
+		return n[0]
+	}
+	return ""
+}
+
+var errNet = errors.New(`want "none", "loopback" or a list such as ["api.github.com:443"]`)
+
+// UnmarshalTOML reads a word or a list of strings.
+func (n *Net) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case string:
+		*n = Net{v}
+		return nil
+	case []any:
+		list := make(Net, 0, len(v))
+		for _, item := range v {
+			s, ok := item.(string)
+			if !ok {
+				return errNet
+			}
+			list = append(list, s)
+		}
+		*n = list
+		return nil
+	}
+	return errNet
+}
+
+// UnmarshalText reads a word. A configuration states a list as one.
+func (n *Net) UnmarshalText(text []byte) error {
+	*n = Net{string(text)}
+	return nil
+}
+
+// UnmarshalJSON reads a word or an array of strings.
+func (n *Net) UnmarshalJSON(data []byte) error {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return err
+	}
+	if v == nil {
+		*n = nil
+		return nil
+	}
+	return n.UnmarshalTOML(v)
+}
+
+// JSONSchema is the schema of net.
+func (Net) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Description: `what it may reach: "none", "loopback" or a list of "host:port"`, OneOf: []*jsonschema.Schema{
+		{Type: "string", Enum: []any{NetNone, NetLoopback}},
+		{Type: "array", Items: &jsonschema.Schema{Type: "string"}},
+	}}
+}
+
+// JSONSchemaExtend adds the words allowed.
+func (Table) JSONSchemaExtend(s *jsonschema.Schema) {
+	if p, ok := s.Properties.Get("profile"); ok {
+		for _, w := range profiles {
+			p.Enum = append(p.Enum, w)
+		}
+	}
+}
+
+// Problem is an error in a table.
+type Problem struct {
+	Field   string // the key, or an element such as read[0]
+	Message string
+	Hint    string
+}
+
+// Validate returns every error in t.
+func (t *Table) Validate() (p []Problem) {
+	if t.Profile != "" && !slices.Contains(profiles, t.Profile) {
+		p = append(p, Problem{"profile", fmt.Sprintf("profile is %s, not %q", strings.Join(profiles, ", "), t.Profile), strict.DidYouMean(t.Profile, profiles)})
+	}
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"read", t.Read}, {"write", t.Write}} {
+		for i, name := range list.paths {
+			if message, hint := badPath(name); message != "" {
+				p = append(p, Problem{strict.Index(list.key, i), fmt.Sprintf("%s: %q %s", list.key, name, message), hint})
+			}
+		}
+	}
+	return append(p, t.Net.problems()...)
+}
+
+// badPath returns why a path cannot be asked for, "" if it can.
+func badPath(name string) (message, hint string) {
+	rest := strings.TrimPrefix(name, State)
+	switch {
+	case name == "" || strings.ContainsRune(name, 0):
+		return "names nothing", ""
+	case rest != name && rest != "" && rest[0] != '/':
+		return "goes on after {state} without a /", ""
+	case strings.ContainsAny(rest, "{}*?$"):
+		return "has a placeholder or a pattern that is not known", "the one placeholder is {state}, at the beginning; ask for the folder instead of a pattern"
+	case name[0] == '~' && name != "~" && !strings.HasPrefix(name, "~/"):
+		return "names the home directory of somebody else", "~ alone is the home directory of the user who runs the host"
+	case !path.IsAbs(name) && slices.Contains(strings.Split(name, "/"), ".."):
+		return "leaves the extension's folder by ..", "nobody who reads it can tell where that leads: state an absolute path, or one that begins with ~/"
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return "has a .. in it", "state where it leads"
+	}
+	return "", ""
+}
+
+// State is the placeholder of the extension's state directory.
+const State = "{state}"
+
+func (n Net) problems() (p []Problem) {
+	hosts := n.Hosts()
+	if len(n) == 1 && !strings.Contains(n[0], ":") && hosts != nil {
+		return []Problem{{"net", fmt.Sprintf("net is none, loopback or a list of host:port, not %q", n[0]), strict.DidYouMean(n[0], []string{NetNone, NetLoopback})}}
+	}
+	for i, h := range hosts {
+		if message := badHost(h); message != "" {
+			p = append(p, Problem{strict.Index("net", i), fmt.Sprintf("net: %q %s", h, message), `such as "api.example.com:443"`})
+		}
+	}
+	return p
+}
+
+// badHost returns why h names no host and port that may be asked for, "" if it does.
+func badHost(h string) string {
+	name, port, ok := strings.Cut(h, ":")
+	n, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case !ok || strings.Contains(port, ":"):
+		return "is not a name and a port"
+	case err != nil || n == 0:
+		return "has no port from 1 to 65535"
+	case strings.Contains(name, "*"):
+		return "has a pattern: each host is named"
+	case !isName(name):
+		return "does not begin with the name of a host"
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return "is an address: hosts are reached by their name"
+	}
+	if last := name[strings.LastIndexByte(name, '.')+1:]; strings.Trim(last, "0123456789") == "" {
+		return "is an address: hosts are reached by their name"
+	}
+	return ""
+}
+
+func isName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return false
+		}
+	}
+	return true
+}

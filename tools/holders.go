@@ -1,0 +1,63 @@
+package tools
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// hold decides which extension has each plain name: the one that had it, even while it
+// offers nothing, else the only one that wants it. A name that several want has no holder.
+// An extension that has tools gives up the names of those that it no longer offers.
+func (c *Catalog) hold(offers []offer, prev *Catalog) {
+	wanted, silent := make(map[string][]string), make(map[string]bool)
+	for _, o := range offers {
+		silent[o.Extension] = len(o.candidates) == 0
+		for _, t := range o.candidates {
+			name := plainName(o.Extension, t.Name)
+			if by := wanted[name]; len(name) <= MaxName && !slices.Contains(by, o.Extension) {
+				wanted[name] = append(by, o.Extension)
+			}
+		}
+	}
+	c.holders = make(map[string]string, len(wanted))
+	if prev != nil {
+		for name, extension := range prev.holders {
+			if silent[extension] || slices.Contains(wanted[name], extension) {
+				c.holders[name] = extension
+			}
+		}
+	}
+	for name, by := range wanted {
+		if _, held := c.holders[name]; held {
+			continue
+		}
+		c.holders[name] = nobody
+		if len(by) == 1 {
+			c.holders[name] = by[0]
+		}
+	}
+}
+
+// nobody is the holder of a name that several want; no extension has this id.
+const nobody = "\x00"
+
+// contested returns why a tool of the extension cannot have its plain name, nil when no
+// other extension claims that. Another name would do no good: policies that name the holder's
+// tools by a pattern would reach it.
+func (c *Catalog) contested(extension, tool string) *protocol.Diagnostic {
+	name := plainName(extension, tool)
+	holder, held := c.holders[name]
+	if !held || holder == extension {
+		return nil
+	}
+	d := diagnostic("tool_name_taken", "tool %q: its name %s belongs to %s", tool, name, holder)
+	if d.Hint = "rename the tool or the extension"; holder != nobody {
+		d.Hint += ", or disable " + holder
+	} else {
+		d.Message = strings.TrimSuffix(d.Message, "belongs to "+nobody) + "is that of a tool of another extension too, and neither had it before"
+		d.Hint += ", or disable one of them"
+	}
+	return &d
+}
