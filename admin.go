@@ -32,7 +32,7 @@ func (h *Host) Admin() Admin { return Admin{h} }
 func (h *Host) Status() status.Status {
 	now := h.snapshots.Load()
 	s := status.Status{Version: h.env.Version, Diagnostics: h.diagnostics.All(now.Diagnostics)}
-	if trust := now.Config.Extensions.Trust; h.env.Consent != nil || trust == config.TrustOff {
+	if trust := now.Config.Extensions.Trust; h.env.Permits.Consent != nil || trust == config.TrustOff {
 		s.Trust = trust
 	}
 	s.Starting, s.Required = !h.life.starting.IsDone(), now.Config.Extensions.Required()

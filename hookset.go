@@ -86,7 +86,7 @@ func (k *hookSets) operator(cfg *config.Config) ([]hooks.Handler, error) {
 	all := make([]hooks.Handler, len(cfg.Hooks))
 	for i := range cfg.Hooks {
 		spec := &cfg.Hooks[i]
-		all[i], err = k.commands.Handler(hooks.Command{Handler: unit.HookHandler(spec, i), Argv: spec.Command, Dir: dir, Env: env})
+		all[i], err = k.commands.Handler(hooks.Command{Handler: unit.HookHandler(spec, i), Argv: spec.Command, Dir: dir, Env: env, Permit: k.env.Permits.Configured(cfg)})
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks[%d], of %s: %w", i, spec.Event, err)
 		}

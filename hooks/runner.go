@@ -79,7 +79,8 @@ type Command struct {
 	Dir     string   // the working directory, absolute
 	Env     []string // the complete environment; EXTHOST_EVENT, EXTHOST_SESSION_ID and EXTHOST_TOOL are added
 
-	Sandbox *sandbox.Policy // confines its processes; nil confines nothing
+	Sandbox *sandbox.Policy             // confines its processes; nil confines nothing
+	Permit  func(context.Context) error // is asked before each run, whose failure its error is; nil permits all
 }
 
 // Handler returns the handler that runs c. It fails when c can never run: the program is
@@ -102,7 +103,7 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 	if err := CheckMatcher(c.Matcher); err != nil {
 		return Handler{}, err
 	}
-	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox}
+	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox, permit: c.Permit}
 	c.Name = cmp.Or(c.Name, string(c.Point))
 	cmd.log = r.o.Logger.With("hook", c.Name)
 	cmd.env = environment(c.Env)
@@ -137,6 +138,7 @@ type command struct {
 	log    *slog.Logger
 
 	sandbox *sandbox.Policy
+	permit  func(context.Context) error
 }
 
 // The variables that describe the event to a command.
@@ -159,6 +161,11 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 		return nil, err
 	}
 	defer end()
+	if c.permit != nil {
+		if err := c.permit(ctx); err != nil {
+			return nil, err
+		}
+	}
 	result, err := c.execute(ctx, e)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,9 @@ const stderrShown = 5
 
 // execute runs one command until it ends.
 func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) (json.RawMessage, *protocol.Error) {
+	if fault := e.spec.permitted(ctx); fault != nil {
+		return nil, fault
+	}
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
 		Limits: process.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,

@@ -38,6 +38,10 @@ type Spec struct {
 	// NewPrivileges lets the processes gain privileges; see [process.Spec].
 	NewPrivileges bool
 
+	// Permit is asked before each process that is started other than by Serve: a command of
+	// exec, and what a [Standby] keeps ready. Its error refuses the start. Nil permits all.
+	Permit func(ctx context.Context) error
+
 	// ClientInfo is the clientInfo of the handshake with an MCP server, an
 	// Implementation object. Nil is that of the host.
 	ClientInfo json.RawMessage

@@ -30,22 +30,26 @@ func NewStandby(s Spec) *Standby {
 }
 
 // Fill starts the process, unless one is ready or another Fill runs. The error is a
-// *protocol.Error of kind spawn_failed.
+// *protocol.Error: that of Spec.Permit, or one of kind spawn_failed.
 func (b *Standby) Fill(ctx context.Context) error {
 	if b == nil || !b.begin() {
 		return nil
 	}
 	defer b.tasks.Leave()
-	p, err := startProcess(ctx, &b.spec)
+	var p *idleProcess
+	fault := b.spec.permitted(ctx)
+	if fault == nil {
+		p, fault = startProcess(ctx, &b.spec)
+	}
 	b.mu.Lock()
 	b.filling = false
-	kept := err == nil && b.tasks.Go(func() { b.watch(p) })
+	kept := fault == nil && b.tasks.Go(func() { b.watch(p) })
 	if kept {
 		b.idle = p
 	}
 	b.mu.Unlock()
-	if err != nil {
-		return withExtension(&b.spec, SpawnFailed(err))
+	if fault != nil {
+		return withExtension(&b.spec, fault)
 	}
 	if !kept {
 		p.end(ctx, 0)

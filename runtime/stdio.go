@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -42,10 +43,10 @@ type idleProcess struct {
 	taken    chan struct{} // closed when a Standby has handed the process over
 }
 
-func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
+func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) {
 	argv, err := CommandLine(s)
 	if err != nil {
-		return nil, err
+		return nil, SpawnFailed(err)
 	}
 	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: handshakeIsNoisy(s)}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
@@ -53,7 +54,21 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, error) {
 		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
 		NewPrivileges: s.NewPrivileges, Sandbox: s.Sandbox, StderrLine: p.startLog.line,
 	})
-	return p, err
+	if err != nil {
+		return nil, SpawnFailed(err)
+	}
+	return p, nil
+}
+
+// permitted asks Permit.
+func (s *Spec) permitted(ctx context.Context) *protocol.Error {
+	if s.Permit == nil {
+		return nil
+	}
+	if err := s.Permit(ctx); err != nil {
+		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%w", err)
+	}
+	return nil
 }
 
 // handshakeIsNoisy reports whether the handshake for s may make servers complain on
@@ -67,9 +82,9 @@ func handshakeIsNoisy(s *Spec) bool {
 func spawn(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
 	p := s.Standby.take()
 	if p == nil {
-		var err error
-		if p, err = startProcess(ctx, s); err != nil {
-			return nil, SpawnFailed(err)
+		var fault *protocol.Error
+		if p, fault = startProcess(ctx, s); fault != nil {
+			return nil, fault
 		}
 	}
 	c := newChild(s, d, local{p.proc})

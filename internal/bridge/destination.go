@@ -49,6 +49,8 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	if err != nil {
 		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
 	}
+	permit := env.Permits.Configured(cfg)
+	spec.Permit = permit
 	if err == nil && c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
 		d.standby = runtime.NewStandby(spec)
 	}
@@ -59,6 +61,7 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 		offered(i, announced)
 	}
 	events.LogState = logConnection
+	events.Admit = permit.And(events.Admit)
 	d.Unit = unit.New(env, unit.Options{
 		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
 		Secrets: secrets, MasksAlways: true, BothVersions: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,

@@ -99,12 +99,7 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 	if v.Files, err = Named(dir, ConfiguredPrograms(cfg, cfg.Project.Dir), r.Files); err != nil {
 		return nil, err
 	}
-	for path, sum := range cfg.Project.Files { // as they were when the configuration was read
-		if rel, err := filepath.Rel(cfg.Project.Dir, path); err == nil && filepath.IsLocal(rel) {
-			path = rel
-		}
-		v.Files[filepath.ToSlash(path)] = File{Sum: sum}
-	}
+	maps.Copy(v.Files, configuration(cfg))
 	if k.LockedConfiguration != nil {
 		return &Verdict{Record: new(Record), Files: v.Files, Locked: k.LockedConfiguration(v.Files)}, nil
 	}
@@ -112,6 +107,47 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 		v.Changes = v.Files.Differs(r.Files)
 	}
 	return v, nil
+}
+
+// configuration returns the configuration files of a working directory as they were when they
+// were read.
+func configuration(cfg *config.Config) Files {
+	files := Files{}
+	for path, sum := range cfg.Project.Files {
+		if rel, err := filepath.Rel(cfg.Project.Dir, path); err == nil && filepath.IsLocal(rel) {
+			path = rel
+		}
+		files[filepath.ToSlash(path)] = File{Sum: sum}
+	}
+	return files
+}
+
+// AllowsConfigured returns nil when the programs that the configuration of a working directory
+// names there may run as they are on disk. The configuration itself was compared when the host
+// read it, and counts as it was then. The error is of kind untrusted.
+func (k *Consent) AllowsConfigured(cfg *config.Config) error {
+	v, err := k.Configuration(cfg)
+	switch {
+	case err != nil:
+		return protocol.Errorf(protocol.Untrusted, "whether it is what was trusted cannot be found out: %w", err)
+	case v.Trusted():
+		return nil
+	case k.LockedConfiguration != nil:
+		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration are not those that exthost.lock states")
+	case v.Record.Revoked:
+		return protocol.Errorf(protocol.Untrusted, "%w", Revoked{})
+	case v.Record.Accepted == nil:
+		return protocol.Errorf(protocol.Untrusted, "nobody has agreed yet to what the configuration runs")
+	}
+	agreed := maps.Clone(v.Record.Files)
+	for path := range configuration(cfg) {
+		delete(v.Files, path)
+		delete(agreed, path)
+	}
+	if changes := v.Files.Differs(agreed); len(changes) > 0 {
+		return protocol.Errorf(protocol.Untrusted, "the programs of the configuration changed since it was trusted: %s", Some(changes))
+	}
+	return nil
 }
 
 // Agreed is an extension that the user agrees to run as the verdict found it, with secrets.

@@ -18,6 +18,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/bridge"
+	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/internal/watch"
@@ -298,7 +299,7 @@ func (p *Plan) unusable(x *unit.Extension) *status.KeptBuild {
 		switch {
 		case d == nil:
 			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics)}
-		case d.Code != unit.CodeRevoked:
+		case d.Code != permit.CodeRevoked:
 			return &status.KeptBuild{ID: c.ID, Reason: skipReason(c, p.Diagnostics), Next: d.Hint}
 		}
 	}
@@ -321,7 +322,7 @@ func skipReason(c discovery.Candidate, diags []protocol.Diagnostic) string {
 // lacks something else.
 func untrusted(c discovery.Candidate, diags []protocol.Diagnostic) *protocol.Diagnostic {
 	i := slices.IndexFunc(diags, func(d protocol.Diagnostic) bool {
-		return d.Extension == c.ID && d.Path == c.Path && (d.Code == unit.CodeUntrusted || d.Code == unit.CodeRevoked)
+		return d.Extension == c.ID && d.Path == c.Path && (d.Code == permit.CodeUntrusted || d.Code == permit.CodeRevoked)
 	})
 	if i < 0 {
 		return nil

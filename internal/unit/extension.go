@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
 	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest"
@@ -35,10 +36,10 @@ type Extension struct {
 // NewExtension prepares c to run; nil when c cannot run here, with the diagnostics that
 // say why.
 func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *hooks.Runner, events func(*Extension) Events) (*Extension, []protocol.Diagnostic) {
-	if d := env.untrusted(cfg, &c); d != nil {
+	if d := env.Permits.Untrusted(cfg, &c, env.Environ); d != nil {
 		return nil, []protocol.Diagnostic{*d}
 	}
-	if d := env.unpacked(&c); d != nil {
+	if d := env.Permits.Unpacked(&c); d != nil {
 		return nil, []protocol.Diagnostic{*d}
 	}
 	if missing := append(unusable(cfg, &c), discovery.Gate(&c, env.gate(cfg.Extensions.Environ(c.ID)))...); len(missing) > 0 {
@@ -58,8 +59,9 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	}
 	x := &Extension{Source: offers.SourceOf(&spec)}
 	of := events(x)
-	dir, _ := process.Lookup(spec.Env)(packageVariable) // "" where there is no package
-	of.Admit = env.consented(cfg, &c, dir, of.Admit)
+	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
+	spec.Permit = env.Permits.Extension(cfg, &c, dir)
+	of.Admit = permit.Permit(spec.Permit).And(of.Admit)
 	x.Unit = New(env, Options{
 		Candidate: c, Spec: spec, Report: report, BothVersions: true, Events: of,
 		Secrets:     slices.Collect(maps.Values(cfg.Extensions.Entries[c.ID].FileEnv)),

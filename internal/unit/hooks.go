@@ -44,7 +44,7 @@ func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []pro
 				Message: "its hook of " + spec.Event + " is dropped: the manifest does not declare it", Hint: "if it is welcome, add it to [capabilities]"})
 			continue
 		}
-		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env, Sandbox: x.Spec.Sandbox}
+		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env, Sandbox: x.Spec.Sandbox, Permit: x.Spec.Permit}
 		command.Extension = c.ID
 		command.Priority += c.Manifest.Plugin.Priority
 		handler, err := runner.Handler(command)

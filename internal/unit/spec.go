@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/manifest"
@@ -41,9 +42,9 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		}
 		s.Sandbox.LogTo(s.Logger)
 	}
-	dir, told, err := e.packageOf(&c, nil)
+	dir, told, err := e.Permits.Package(&c, nil)
 	if err != nil {
-		return s, process.EnvReport{}, refusal(err)
+		return s, process.EnvReport{}, permit.Refusal(err)
 	}
 	if dir != "" && s.Sandbox != nil {
 		s.Sandbox.Read = append(s.Sandbox.Read, dir)
@@ -68,7 +69,7 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 	if dir != "" {
 		env = maps.Clone(told)
 		maps.Copy(env, s.Manifest.Transport.Env)
-		env[packageVariable] = dir
+		env[permit.Variable] = dir
 	}
 	s.Env, report = e.Child(cfg, &s, env)
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {

@@ -16,9 +16,9 @@ import (
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
-	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -98,7 +98,7 @@ func (i *Item) Digest() string { return i.verdict.Files.Digest() }
 // add adds c to the item of its folder, if c may not run as it is, or always.
 func (p *Pending) add(cfg *config.Config, c discovery.Candidate, folders map[string]*Item, always bool) {
 	v, err := p.k.Extension(&c)
-	ungranted := unit.Ungranted(p.k, os.Environ(), cfg, &c)
+	ungranted := permit.Ungranted(p.k, os.Environ(), cfg, &c)
 	if !always && (err == nil && v.Trusted() || !cfg.Project.SearchPaths) && ungranted == nil {
 		p.trusted++
 		return

@@ -1,0 +1,197 @@
+// Package permit decides whether something may start: by what the user of the working directory
+// agreed to, and by what is locked of packages.
+package permit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/protocol"
+)
+
+// Consent says what the user agreed to.
+type Consent interface {
+	// Allows returns nil when the extension may run as it is on disk now. The error says why it
+	// may not.
+	Allows(c *discovery.Candidate) error
+	// AllowsConfigured returns nil when the programs that the configuration of the working
+	// directory names there may run as they are on disk now.
+	AllowsConfigured(cfg *config.Config) error
+	// Granted reports whether the extension may have a secret that its manifest asks for.
+	Granted(c *discovery.Candidate, name string) bool
+}
+
+// Packages says where the files of the packages are that extensions run.
+type Packages interface {
+	// Verify returns the directory of the files of the package of c, after comparing them with
+	// what is locked; "" when c runs no package. The error says why it may not run.
+	Verify(c *discovery.Candidate) (dir string, err error)
+}
+
+// Rules are what a host asks. Nil parts permit all.
+type Rules struct {
+	Consent  Consent  // decides what of the working directory may run
+	Packages Packages // knows where the files of packages are
+}
+
+// Variable is the environment variable with the directory of an extension's package.
+const Variable = "EXTHOST_PACKAGE"
+
+// Package returns the directory of the package of c, and the environment that tells it.
+func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, map[string]string, error) {
+	if r.Packages == nil {
+		return "", env, nil
+	}
+	dir, err := r.Packages.Verify(c)
+	if err != nil || dir == "" {
+		return "", env, err
+	}
+	if env = maps.Clone(env); env == nil {
+		env = map[string]string{}
+	}
+	env[Variable] = dir
+	return dir, env, nil
+}
+
+// Unpacked says why the package of c may not run; nil when it may, or there is none.
+func (r *Rules) Unpacked(c *discovery.Candidate) *protocol.Diagnostic {
+	_, _, err := r.Package(c, nil)
+	if err == nil {
+		return nil
+	}
+	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path, Message: protocol.Reason(err)}
+	if refused, ok := errors.AsType[nexter](err); ok {
+		d.Hint = refused.Next()
+	}
+	if kind := protocol.KindOf(err); kind != "" {
+		d.Code = string(kind)
+	}
+	return d
+}
+
+// Codes of diagnostics about extensions that the user has not agreed to run as they are.
+const (
+	CodeUntrusted = string(protocol.Untrusted) // nobody has agreed to run it
+	CodeRevoked   = "trust_revoked"            // the user no longer agrees to run it
+)
+
+// Untrusted says why c may not run for want of the user's consent; nil when it may.
+func (r *Rules) Untrusted(cfg *config.Config, c *discovery.Candidate, environ []string) *protocol.Diagnostic {
+	d := &protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeUntrusted, Extension: c.ID, Path: c.Path}
+	if err := r.allows(cfg, c); err != nil {
+		d.Message, d.Hint = protocol.Reason(err), "exthost trust "+c.ID
+		if _, revoked := errors.AsType[consent.Revoked](err); revoked {
+			d.Code = CodeRevoked
+		}
+		return d
+	}
+	if names := Ungranted(r.Consent, environ, cfg, c); names != nil {
+		d.Message, d.Hint = "it asks for secrets that it was not granted: "+strings.Join(names, ", "), "exthost grant "+c.ID+" "+strings.Join(names, " ")
+		return d
+	}
+	return nil
+}
+
+// allows asks for consent where the working directory is why c was found.
+func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
+	if r.Consent == nil || !cfg.Project.SearchPaths {
+		return nil
+	}
+	return r.Consent.Allows(c)
+}
+
+// Ungranted returns the variables of environ that c asks for, that look like secrets and that
+// nobody has granted c.
+func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Candidate) (names []string) {
+	if k == nil || len(c.Manifest.Requires.Env) == 0 {
+		return nil
+	}
+	entry, host := cfg.Extensions.Entries[c.ID], process.Lookup(environ)
+	for _, name := range c.Manifest.Requires.Env {
+		value, ok := host(name)
+		_, stated := cfg.Extensions.Environ(c.ID)[name]
+		passed := slices.Contains(entry.EnvPass, name) || slices.Contains(cfg.Extensions.Env.Pass, name) || slices.Contains(entry.EnvDeny, name)
+		if ok && !stated && !passed && process.Withholds(name, value) && !k.Granted(c, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Permit is asked before a start, and its error refuses that. A nil Permit permits all.
+type Permit func(context.Context) error
+
+// And returns a permit that asks p, and then next.
+func (p Permit) And(next Permit) Permit {
+	if p == nil {
+		return next
+	}
+	if next == nil {
+		return p
+	}
+	return func(ctx context.Context) error {
+		if err := p(ctx); err != nil {
+			return err
+		}
+		return next(ctx)
+	}
+}
+
+// Extension returns the permit for processes of c: what is on disk may differ by now from what
+// the user agreed to, and the package from that in dir.
+func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string) Permit {
+	if r.Packages == nil && (r.Consent == nil || !cfg.Project.SearchPaths) {
+		return nil
+	}
+	return func(context.Context) error {
+		if err := r.allows(cfg, c); err != nil {
+			return protocol.Errorf(protocol.Untrusted, "%s; exthost trust %s", protocol.Reason(err), c.ID)
+		}
+		if r.Packages == nil {
+			return nil
+		}
+		switch now, err := r.Packages.Verify(c); {
+		case err != nil:
+			return Refusal(err)
+		case now != dir:
+			return protocol.Errorf(protocol.NotReady, "exthost.lock states another package by now; exthost reload")
+		}
+		return nil
+	}
+}
+
+// Configured returns the permit for processes that cfg states: the programs in the working
+// directory that cfg names may differ by now from those that the user agreed to.
+func (r *Rules) Configured(cfg *config.Config) Permit {
+	if r.Consent == nil || len(cfg.Project.Files) == 0 {
+		return nil
+	}
+	return func(context.Context) error {
+		if err := r.Consent.AllowsConfigured(cfg); err != nil {
+			return protocol.Errorf(protocol.Untrusted, "%s; exthost trust .", protocol.Reason(err))
+		}
+		return nil
+	}
+}
+
+// nexter is an error that knows the next command.
+type nexter interface {
+	error
+	Next() string
+}
+
+// Refusal words why the package of an extension does not start.
+func Refusal(err error) error {
+	if refused, ok := errors.AsType[nexter](err); ok {
+		return protocol.Errorf(cmp.Or(protocol.KindOf(err), protocol.Untrusted), "%s; %s", protocol.Reason(err), refused.Next())
+	}
+	return err
+}
