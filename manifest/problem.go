@@ -81,6 +81,7 @@ func (r Runtime) Validate() []Problem {
 	if lo, hi := r.Restart.BaseBackoff, r.Restart.MaxBackoff; lo != nil && hi != nil && *lo > *hi {
 		p.add("restart.base_backoff", "", "restart.base_backoff (%v) is more than max_backoff (%v)", *lo, *hi)
 	}
+	p.atLeast("limits.processes", r.Limits.Processes, 8)
 	p.atLeast("limits.open_files", r.Limits.OpenFiles, 8)
 	return p
 }

@@ -44,6 +44,7 @@ type Restart struct {
 
 // Limits is the [runtime.limits] table. What is not stated is not limited.
 type Limits struct {
+	Processes *int      `toml:"processes" json:"processes,omitempty"`   // processes and threads at a time, of all that it starts together; implies isolate = "pid", and takes Linux 6.14
 	Memory    *Size     `toml:"memory" json:"memory,omitempty"`         // data segment of one process
 	CPUTime   *Duration `toml:"cpu_time" json:"cpu_time,omitempty"`     // of one process
 	OpenFiles *int      `toml:"open_files" json:"open_files,omitempty"` // descriptors of one process
@@ -111,8 +112,9 @@ type RestartOptions struct {
 	HealthyAfter time.Duration // 60 s in state ready reset the backoff
 }
 
-// LimitOptions bound one process; zero is not limited.
+// LimitOptions bound one process, but for Processes; zero is not limited.
 type LimitOptions struct {
+	Processes int // of all together
 	Memory    int64 // bytes
 	CPUTime   time.Duration
 	OpenFiles int
@@ -162,6 +164,9 @@ func (r Runtime) Resolve(t Transport) Options {
 		Restart:        r.Restart.resolve(attempts),
 		Limits:         r.Limits.resolve(),
 	}
+	if o.Limits.Processes > 0 {
+		o.Isolate = IsolatePID
+	}
 	if o.MaxCallTimeout > 0 {
 		o.MaxCallTimeout = max(o.MaxCallTimeout, call)
 	}
@@ -183,6 +188,7 @@ func (r Restart) resolve(attempts int) RestartOptions {
 
 func (l Limits) resolve() LimitOptions {
 	return LimitOptions{
+		Processes: valueOr(l.Processes, 0),
 		Memory:    int64(valueOr(l.Memory, 0)),
 		CPUTime:   durationOr(l.CPUTime, 0),
 		OpenFiles: valueOr(l.OpenFiles, 0),

@@ -15,7 +15,7 @@ import (
 
 // initName is the argv[0] of the init of a pid namespace, which [Reenter] recognizes. The
 // number is the version of its arguments and reports.
-const initName = "exthost-init-2"
+const initName = "exthost-init-3"
 
 // initReport is a message of an init to the host: one after the start of the child, or its
 // failure, and one after the exit of the child.
@@ -29,6 +29,7 @@ type initReport struct {
 // The stages of an init that can fail.
 const (
 	stageProc       = "mount a /proc of its own"
+	stageProcesses  = "limit its processes"
 	stagePrivileges = "give up privileges"
 	stageSandbox    = "confine"
 	stageNetwork    = "set up its network"
@@ -53,6 +54,11 @@ func initMain(host *os.File, args []string) {
 		sendReport(host, failureReport(stageProc, err))
 		return
 	}
+	if err := boundProcesses(t.Limits.Processes); err != nil {
+		sendReport(host, failureReport(stageProcesses, err))
+		return
+	}
+	t.Limits.Processes = 0
 	if t.Sandbox.Namespaced() {
 		if err := ownNetwork(host, t.Sandbox); err != nil {
 			sendReport(host, failureReport(stageNetwork, err))

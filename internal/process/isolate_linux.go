@@ -133,7 +133,7 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	switch r.Stage {
 	case stageSandbox, stageNetwork:
 		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
-	case stageProc:
+	case stageProc, stageProcesses:
 		return &StartError{Reason: Isolation, Path: path, Err: cause}
 	case stagePrivileges:
 		return &StartError{Reason: Privileges, Path: path, Err: cause}

@@ -6,9 +6,10 @@ import (
 	"github.com/exthost/exthost/internal/sandbox"
 )
 
-// Limits bound one process. Each process that it starts has the same limits for itself.
-// Zero is no limit. A limit is never raised above that of the host.
+// Limits bound one process, and each process that it starts for itself; Processes bounds all of
+// them together. Zero is no limit. A limit is never raised above that of the host.
 type Limits struct {
+	Processes int           // processes and threads at a time; takes a pid namespace, and Linux 6.14
 	Memory    int64         // bytes of data; further allocations fail
 	CPUTime   time.Duration // rounded up to seconds; then SIGXCPU, and SIGKILL a second later
 	OpenFiles int           // descriptors

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sandbox"
+	ask "github.com/exthost/exthost/manifest/sandbox"
 )
 
 // shell starts a shell command within l.
@@ -32,6 +34,32 @@ func TestR10OpenFiles(t *testing.T) {
 	p = shell(t, `for i in 3 4 5 6 7 8 9; do eval "exec $i</dev/null" || exit; echo $i; done`, Limits{OpenFiles: 8})
 	if got := p.rest(); !strings.HasSuffix(got, "7\n") {
 		t.Errorf("opened: %q", got)
+	}
+}
+
+// A fork bomb ends at the limit, and the limit cannot be raised.
+func TestR10Processes(t *testing.T) {
+	if err := processesCanBeBound(); err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	processtest.Leaks(t)
+	bomb := `(echo 30000 >/proc/sys/kernel/pid_max || umount /proc/sys/kernel/pid_max || mount -t proc proc /proc) 2>/dev/null && echo raised
+		i=0; while [ $i -lt 1000 ]; do sleep 60 & i=$((i+1)); done; echo unreached`
+	for _, sandboxed := range []bool{false, true} {
+		p := start(t, "", func(s *Spec) {
+			isolated(t)(s)
+			sh, _ := Resolve("sh", "/", os.Getenv("PATH"))
+			s.Path, s.Args, s.Env, s.Limits = sh, []string{"-c", bomb}, []string{"PATH=" + os.Getenv("PATH")}, Limits{Processes: 50}
+			if sandboxed {
+				s.Sandbox, s.Limits.Processes = &sandbox.Policy{Net: ask.Net{ask.NetLoopback}}, 60
+			}
+		})
+		if got := p.rest(); got != "" {
+			t.Errorf("sandboxed %v: printed %q", sandboxed, got)
+		}
+		if exit := p.ended(); exit.Code == 0 || !strings.Contains(strings.Join(p.Tail(), " "), "ork") { // cannot fork
+			t.Errorf("sandboxed %v: exit %v, %q", sandboxed, exit, p.Tail())
+		}
 	}
 }
 

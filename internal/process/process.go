@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	if s.Sandbox.Namespaced() && namespaces() == nil {
 		s.Isolate = true
+		s.Limits.Processes = cmp.Or(s.Limits.Processes, sandboxProcesses())
 	}
 	parent, err := launcherOf(&s)
 	if err != nil {

@@ -69,6 +69,8 @@ func (*initConn) exit(init Exit) Exit { return init }
 
 func (*initConn) openProxy(*sandbox.Policy) io.Closer { return nil }
 
+func sandboxProcesses() int { return 0 }
+
 func namespaces() error { return errors.ErrUnsupported }
 
 // CanRestrict reports whether [Spec.NewPrivileges] has an effect on this system.
