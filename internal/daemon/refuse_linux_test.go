@@ -320,6 +320,22 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	}
 }
 
+// nextTick waits until what starts is seen to be younger than what runs: the kernel tells the
+// start of a process in hundredths of a second.
+func nextTick(t *testing.T) {
+	t.Helper()
+	ticks := func() int64 {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+			t.Fatal(err)
+		}
+		return now.Nano() / int64(10*time.Millisecond)
+	}
+	for began := ticks(); ticks() == began; {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A process with no_new_privs looks as a child of the host does. It is the user's where one
 // of its ancestors proves that: one that is older than the host.
 func TestProcessesThatLookAsChildren(t *testing.T) {
@@ -330,6 +346,7 @@ func TestProcessesThatLookAsChildren(t *testing.T) {
 	exe, u, confined := copySelf(t), user{id: uint32(os.Geteuid())}, user{uint32(os.Geteuid()), true}
 	older := confined.start(t, exe, "terminal")
 	_ = older.tell("echo ready") // and so started
+	nextTick(t)
 	host := u.start(t, exe, "host "+shortDir(t))
 	socket := host.answer()
 	if got := older.tell(exe + " ask " + socket); got != admitted {

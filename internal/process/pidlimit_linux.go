@@ -44,7 +44,7 @@ var processesCanBeBound = sync.OnceValue(func() error {
 	if m > 6 || m == 6 && n >= 14 {
 		return nil
 	}
-	return fmt.Errorf("Linux 6.14 is needed, and this is %s", release)
+	return fmt.Errorf("this is Linux %s, and 6.14 is needed", release)
 })
 
 // boundProcesses has the pid namespace of this process, whose /proc is mounted, hold about n processes
