@@ -114,7 +114,7 @@ type RestartOptions struct {
 
 // LimitOptions bound one process, but for Processes; zero is not limited.
 type LimitOptions struct {
-	Processes int // of all together
+	Processes int   // of all together
 	Memory    int64 // bytes
 	CPUTime   time.Duration
 	OpenFiles int
