@@ -33,6 +33,9 @@ type guard struct {
 // guardedEntry is the guarded part of an [Entry].
 type guardedEntry struct {
 	deny    []string
+	env     map[string]string
+	envFile string
+	pass    []string
 	isolate string
 	sandbox sandbox.Override
 	hooks   string // "": not stated
@@ -50,7 +53,7 @@ func (l *loader) guard() *guard {
 		*list = slices.Clone(*list)
 	}
 	for id, e := range c.Extensions.Entries {
-		was := guardedEntry{deny: slices.Clone(e.EnvDeny), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
+		was := guardedEntry{deny: slices.Clone(e.EnvDeny), env: maps.Clone(e.Env), envFile: e.EnvFile, pass: slices.Clone(e.EnvPass), isolate: e.Runtime.Isolate, sandbox: e.Sandbox}
 		if _, stated := g.positions[strict.Join("extensions.entries", id)+".hooks"]; stated {
 			was.hooks = e.Hooks
 		}
@@ -162,6 +165,11 @@ func (l *loader) keepEntry(g *guard, id string) {
 		e.EnvDeny = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.deny, e.EnvDeny))))
 		l.kept(g, path+".env_deny")
 	}
+	if was.hasSecrets() { // a variable may have it load code, or send them elsewhere
+		g.keepValue(l, path+".env", maps.Equal(e.Env, was.env), func() { e.Env = was.env })
+		g.keepValue(l, path+".env_file", e.EnvFile == was.envFile, func() { e.EnvFile = was.envFile })
+		g.keepValue(l, path+".env_pass", within(e.EnvPass, was.pass), func() { e.EnvPass = was.pass })
+	}
 	if want := cmp.Or(was.isolate, g.isolate); want == manifest.IsolatePID && e.Runtime.Isolate == manifest.IsolateNone {
 		e.Runtime.Isolate = was.isolate
 		l.kept(g, path+".runtime.isolate")
@@ -180,6 +188,16 @@ func (l *loader) keepEntry(g *guard, id string) {
 	entries[id] = e
 }
 
+// hasSecrets reports whether an extension is given any.
+func (e *guardedEntry) hasSecrets() bool {
+	for name, value := range e.env {
+		if secret(name, value) {
+			return true
+		}
+	}
+	return e.envFile != "" || len(e.pass) > 0
+}
+
 // keepUnprivileged takes new_privileges from the processes at path if the directory's files
 // state anything of these, such as the command: they would decide what has the privileges.
 func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
@@ -194,6 +212,14 @@ func (l *loader) keepUnprivileged(g *guard, path string, privileged *bool) {
 	}
 	l.report.Warn(pos, "state both in the user's file, or in one of --config FILE", "%s: ignored, because a project's file can neither set it nor state anything else of %s", key, path)
 	l.restore(g, key)
+}
+
+// keepValue undoes a change of the key at path, unless it is the same as before.
+func (g *guard) keepValue(l *loader, path string, same bool, undo func()) {
+	if !same {
+		undo()
+		l.kept(g, path)
+	}
 }
 
 // kept reports that what the directory's files state at path does not count.

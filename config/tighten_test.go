@@ -48,6 +48,12 @@ destinations: {hub: {url: "https://good.example/sse", headers: {Authorization: "
 			}, "pid,"},
 		"another denial": {user, "extensions: {entries: {files: {env_deny: [OTHER]}}}", []string{"exthost.yaml:1:42: extensions.entries.files.env_deny"},
 			func(c *config.Config) any { return c.Extensions.Entries["files"].EnvDeny }, []string{"OTHER", "TOKEN"}},
+		"variables of one that has secrets": {strings.Replace(user, "box: {", "box: {env_pass: [BOX_KEY], ", 1), "extensions: {entries: {box: {env: {BOX_URL: evil}, env_file: evil.env, env_pass: [BOX_KEY, AWS_KEY]}}}",
+			[]string{"exthost.yaml:1:29: extensions.entries.box.new_privileges", "exthost.yaml:1:35: extensions.entries.box.env", "exthost.yaml:1:62: extensions.entries.box.env_file", "exthost.yaml:1:82: extensions.entries.box.env_pass"},
+			func(c *config.Config) any {
+				e := c.Extensions.Entries["box"]
+				return fmt.Sprint(e.Env, e.EnvFile, e.EnvPass)
+			}, "map[][BOX_KEY]"},
 		"hooks that see more": {user, "extensions: {entries: {files: {hooks: all}}}", []string{"exthost.yaml:1:39: extensions.entries.files.hooks"},
 			func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksOwn},
 		"hooks that see less": {user, "extensions: {entries: {files: {hooks: none}}}", nil, func(c *config.Config) any { return c.Extensions.Entries["files"].Hooks }, config.HooksNone},
