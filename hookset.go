@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/snapshot"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/internal/unit"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -86,7 +87,7 @@ func (k *hookSets) operator(cfg *config.Config) ([]hooks.Handler, error) {
 	all := make([]hooks.Handler, len(cfg.Hooks))
 	for i := range cfg.Hooks {
 		spec := &cfg.Hooks[i]
-		all[i], err = k.commands.Handler(hooks.Command{Handler: unit.HookHandler(spec, i), Argv: spec.Command, Dir: dir, Env: env, Permit: k.env.Permits.Configured(cfg)})
+		all[i], err = k.commands.Handler(hooks.Command{Handler: unit.HookHandler(spec, i), Argv: spec.Command, Dir: dir, Env: env, Permit: k.env.Permits.Configured(cfg, &manifest.Transport{Cmd: spec.Command})})
 		if err != nil {
 			return nil, protocol.Errorf(protocol.ConfigInvalid, "hooks[%d], of %s: %w", i, spec.Event, err)
 		}

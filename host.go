@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -193,11 +192,7 @@ func (h *Host) discover(ctx context.Context, cfg *config.Config, before *snapsho
 
 // discoverExtensions adds the extensions in the search paths to p.
 func (h *Host) discoverExtensions(ctx context.Context, p *snapshot.Plan) error {
-	e := p.Config.Extensions
-	found, err := discovery.Discover(ctx, discovery.Options{
-		SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
-		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks, Safe: e.SafeDirectories,
-	})
+	found, err := discovery.Discover(ctx, p.Config.Extensions.Discovery())
 	if err != nil {
 		return err
 	}

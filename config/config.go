@@ -1,10 +1,12 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/exthost/exthost/config/internal/hidden"
+	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
@@ -128,6 +130,12 @@ type Entry struct {
 	// that are not set, an env_file that cannot be read. [Load] sets them.
 	Problems []string          `json:"-"`
 	FileEnv  map[string]string `json:"-"` // the variables of env_file; [Load] sets them
+}
+
+// Discovery returns where extensions are looked for, and which of them count.
+func (e *Extensions) Discovery() discovery.Options {
+	return discovery.Options{SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled, Allowlist: e.Allowlist,
+		Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks, Safe: e.SafeDirectories}
 }
 
 // Required returns the sorted ids of the extensions that the operator requires.

@@ -46,22 +46,22 @@ type Destination struct {
 func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, wire func(*Destination) unit.Events) *Destination {
 	spec, report, secrets, err := newSpec(env, cfg, name, c)
 	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessionEnv: make(map[string]map[string]string)}
+	events := wire(d)
 	if err != nil {
 		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+	} else {
+		permit := env.Permits.Configured(cfg, &spec.Manifest.Transport)
+		spec.Permit, events.Admit = permit, permit.And(events.Admit)
+		if c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
+			d.standby = runtime.NewStandby(spec)
+		}
 	}
-	permit := env.Permits.Configured(cfg)
-	spec.Permit = permit
-	if err == nil && c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
-		d.standby = runtime.NewStandby(spec)
-	}
-	events := wire(d)
 	offered := events.Offered
 	events.Offered = func(i *unit.Instance, announced bool) {
 		d.names.Store(newToolNames(name, i.Handshake().Tools))
 		offered(i, announced)
 	}
 	events.LogState = logConnection
-	events.Admit = permit.And(events.Admit)
 	d.Unit = unit.New(env, unit.Options{
 		Candidate: discovery.Candidate{ID: name, Dir: spec.Dir, Manifest: spec.Manifest}, Spec: spec, Report: report,
 		Secrets: secrets, MasksAlways: true, BothVersions: true, Prepare: d.prepare, Keep: unit.IsSessionKey, Cooldown: cooldown, Events: events,

@@ -44,35 +44,37 @@ func Programs(m *manifest.Manifest, dir string) (files []string) {
 }
 
 // ConfiguredPrograms returns the files below dir that the command lines of a configuration
-// name, those of its policies, hooks and destinations, and the folders of the scripts among
-// them: a script may load what lies beside it. Scripts directly in dir stand for themselves.
+// name, those of its policies, hooks and destinations, what their variables have programs load,
+// and the folders of the scripts among them: a script may load what lies beside it. Scripts directly in dir stand for themselves.
 func ConfiguredPrograms(cfg *config.Config, dir string) (paths []string) {
-	add := func(argv []string, cwd string) {
-		files := words(argv, dir, absolute(dir, cwd))
-		paths = append(paths, files...)
-		if i := slices.IndexFunc(files, func(f string) bool { return codeEndings[strings.ToLower(filepath.Ext(f))] }); i >= 0 {
-			paths = append(paths, filepath.Dir(files[i]))
-		}
-	}
 	for _, p := range cfg.Plugins {
-		add(p.Cmd, p.Cwd)
-		if p.MCP != nil {
-			add(p.MCP.Cmd, p.MCP.Cwd)
-			add([]string{"", p.MCP.Script}, p.MCP.Cwd)
+		t := manifest.Transport{Cmd: p.Cmd, Cwd: p.Cwd, Env: p.Env}
+		if m := p.MCP; m != nil {
+			t = manifest.Transport{Cmd: m.Cmd, Script: m.Script, Cwd: m.Cwd, Env: m.Env}
 		}
+		paths = append(paths, CommandPrograms(&t, dir)...)
 	}
 	for _, h := range cfg.Hooks {
-		add(h.Command, "")
+		paths = append(paths, CommandPrograms(&manifest.Transport{Cmd: h.Command}, dir)...)
 	}
 	for _, d := range cfg.Destinations {
-		add(d.Command, d.Cwd)
+		paths = append(paths, CommandPrograms(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env}, dir)...)
 	}
-	paths = slices.DeleteFunc(paths, func(f string) bool {
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// CommandPrograms are the [ConfiguredPrograms] of one command.
+func CommandPrograms(t *manifest.Transport, dir string) []string {
+	cwd := absolute(dir, t.Cwd)
+	files := slices.Concat(words(t.CommandLine(), dir, cwd), words([]string{"", t.Script}, dir, cwd))
+	if i := slices.IndexFunc(files, func(f string) bool { return codeEndings[strings.ToLower(filepath.Ext(f))] }); i >= 0 {
+		files = append(files, filepath.Dir(files[i]))
+	}
+	return slices.DeleteFunc(append(files, loaded(t.Env, cwd)...), func(f string) bool {
 		rel, err := filepath.Rel(dir, f)
 		return err != nil || !filepath.IsLocal(rel) || rel == "."
 	})
-	slices.Sort(paths)
-	return slices.Compact(paths)
 }
 
 // words returns the files among the words of a command line, and among the words of shell

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,15 @@ func TestConfiguredPrograms(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", test.argv, diff)
+		}
+	}
+	loads := map[string]string{"NODE_OPTIONS": "--require=./hook.sh"}
+	for name, cfg := range map[string]*config.Config{
+		"policy":      {Plugins: []governance.Spec{{Cmd: []string{"node"}, Env: loads}}},
+		"destination": {Destinations: config.Destinations{"d": {Command: []string{"node"}, Env: loads}}},
+	} {
+		if got := consent.ConfiguredPrograms(cfg, dir); !slices.Equal(got, []string{filepath.Join(dir, "hook.sh")}) {
+			t.Errorf("what the variables of a %s load: %q", name, got)
 		}
 	}
 	files, err := consent.Named(dir, consent.ConfiguredPrograms(&config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}}, dir), nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -168,10 +169,11 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 	}
 }
 
-// Configured returns the permit for processes that cfg states: the programs in the working
-// directory that cfg names may differ by now from those that the user agreed to.
-func (r *Rules) Configured(cfg *config.Config) Permit {
-	if r.Consent == nil || len(cfg.Project.Files) == 0 {
+// Configured returns the permit for the processes of t, which cfg states: the programs in the
+// working directory that cfg names may differ by now from those that the user agreed to. A
+// command that names none of them needs no permit.
+func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
+	if r.Consent == nil || len(cfg.Project.Files) == 0 || len(consent.CommandPrograms(t, cfg.Project.Dir)) == 0 {
 		return nil
 	}
 	return func(context.Context) error {

@@ -210,7 +210,7 @@ func TrustFolder(ctx context.Context, c *console.Console, dir string) error {
 	if err != nil || k == nil {
 		return err
 	}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}})
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func Directory(ctx context.Context, c *console.Console, args []string) (string, 
 	if err != nil {
 		return "", err
 	}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{here}})
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{here}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return "", err
 	}

@@ -76,7 +76,7 @@ func Find(ctx context.Context, cfg *config.Config, origins *config.Origins) (*Pe
 // to it.
 func Folder(ctx context.Context, k *consent.Consent, cfg *config.Config, dir string) (*Pending, error) {
 	p := &Pending{k: k}
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}})
+	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: []string{dir}, Safe: cfg.Extensions.SafeDirectories})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 		}
 	}
 	for _, s := range cfg.Settings(origins) {
-		if ofFiles(s.Origin, i.paths) && !described.MatchString(s.Key) {
+		if ofFiles(s.Origin, i.paths) && (!described.MatchString(s.Key) || decides.MatchString(s.Key)) {
 			i.asks = append(i.asks, fmt.Sprintf("sets %s: %v", s.Key, s.Value))
 		}
 	}
@@ -212,6 +212,9 @@ func configurationItem(cfg *config.Config, origins *config.Origins, v *consent.V
 
 // described are the settings that other lines of an item tell.
 var described = regexp.MustCompile(`^(plugins|hooks)\[|^destinations\..*\.(command|url)$`)
+
+// decides are settings of policies that decide what their command lines run.
+var decides = regexp.MustCompile(`^plugins\[\d+\]\.(mcp\.)?(env\.|cwd$)`)
 
 // ofFiles reports whether an origin is a place in one of the files.
 func ofFiles(origin string, files []string) bool {
@@ -261,9 +264,7 @@ func (p *Pending) Accept(items []*Item) error {
 
 // Discover finds the extensions of cfg.
 func Discover(ctx context.Context, cfg *config.Config) ([]discovery.Candidate, error) {
-	e := cfg.Extensions
-	found, err := discovery.Discover(ctx, discovery.Options{SearchPaths: e.SearchPaths, IgnoreDirs: e.IgnoreDirs, Disabled: e.Disabled,
-		Allowlist: e.Allowlist, Configured: slices.Sorted(maps.Keys(e.Entries)), MaxDepth: e.MaxDepth, FollowLinks: e.FollowLinks})
+	found, err := discovery.Discover(ctx, cfg.Extensions.Discovery())
 	if err != nil {
 		return nil, err
 	}
