@@ -33,10 +33,10 @@ func Check(c *console.Console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Test an extension in normal use and under faults, for its author",
-		Long: "Start the extension in DIR (default: this directory, once it is trusted), or all extensions below\n" +
-			"it, and try how it handles ids, noise, bad arguments, floods, cancellation and its end. Its check.json\n" +
-			"lists the calls to make. A tool without a call there is called only if it is annotated as\n" +
-			"read-only. The exit code is 9 when a check fails.",
+		Long: "Start the extension in DIR (default: this directory, once it is trusted), or all extensions\n" +
+			"below it, and try how it handles ids, noise, bad arguments, floods, cancellation and its end.\n" +
+			"Its check.json lists the calls to make. A tool without a call there is called only if it is\n" +
+			"annotated as read-only. The exit code is 9 when a check fails.",
 		Example: "  exthost check extensions/weather\n  exthost check extensions --format junit > report.xml\n" +
 			"  exthost check --expected known-failures.txt\n  exthost check --sandbox extensions/weather",
 		Args: func(cmd *cobra.Command, args []string) error {

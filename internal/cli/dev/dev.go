@@ -27,11 +27,12 @@ func Dev(c *console.Console) *cobra.Command {
 		Short: "Run an extension, swap it at every save, call its tools",
 		Long: "Run the extension in DIR (default: this directory, once its extensions are trusted) alone,\n" +
 			"without policies and hooks. When you save its manifest, its command file or a file that\n" +
-			"[dev] watch names, the new build replaces the running one, after [dev] build if there is one; if the new build is broken, the running one stays and the error is\n" +
-			"shown. The stderr of the extension and changes of its tools are shown too. At the prompt,\n" +
-			"NAME key=value… calls a tool as exthost call does; tab completes, help helps. Without a\n" +
-			"terminal, calls are read from stdin line by line. With --attach the extension is not\n" +
-			"started: run the command that is shown in another terminal, under a debugger if you like.",
+			"[dev] watch names, the new build replaces the running one, after [dev] build if there is\n" +
+			"one; if the new build is broken, the running one stays and the error is shown. The stderr\n" +
+			"of the extension and changes of its tools are shown too. At the prompt, NAME key=value…\n" +
+			"calls a tool as exthost call does; tab completes, help helps. Without a terminal, calls are\n" +
+			"read from stdin line by line. With --attach the extension is not started: run the command\n" +
+			"that is shown in another terminal, under a debugger if you like.",
 		Example: "  exthost dev extensions/weather\n  echo 'greet name=Ada' | exthost dev extensions/weather",
 		Args:    console.AtMostOne("the directory of an extension"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
