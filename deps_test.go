@@ -32,7 +32,7 @@ var house = map[string]struct {
 	"internal/owners":       {[]string{"protocol", "internal/rawjson", "tools"}, "reads lists; calls nothing"},
 	"internal/mcpext":       {[]string{"protocol", "internal/display", "internal/rawjson"}, "merges declarations; who makes them is not its matter"},
 	"internal/schema":       {[]string{"internal/display", "internal/rawjson"}, "checks values against schemas; whose they are is not its matter"},
-	"internal/redact":       {[]string{"internal/nearest"}, "masks texts"},
+	"internal/redact":       {[]string{"internal/display", "internal/nearest"}, "masks texts"},
 	"internal/glob":         {nil, "compares names"},
 	"internal/regular":      {nil, "reads a file"},
 	"internal/below":        {nil, "compares a path with a directory"},

@@ -2,34 +2,34 @@ package redact
 
 import (
 	"bytes"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // hidden returns the length of the character at the start of text when a reader does not see
-// it and it can stand within a word: soft hyphen, zero-width characters, word joiner, byte order
-// mark. Else it returns 0.
+// it and it can stand within a word, and else 0. Line breaks and tabs end words.
 func hidden(text []byte) int {
-	switch r, size := utf8.DecodeRune(text); r {
-	case 0xad, 0x200b, 0x200c, 0x200d, 0x2060, 0xfeff:
+	r, size := utf8.DecodeRune(text)
+	if r != '\n' && r != '\t' && r != '\r' && (unicode.IsControl(r) || display.Invisible(r)) {
 		return size
 	}
 	return 0
 }
 
-// firstBytes are those of the characters that hidden knows.
-var firstBytes = [...]byte{0xc2, 0xe2, 0xef}
+// beginsHidden are the first bytes of the characters that hidden knows.
+var beginsHidden = func() (begins [256]bool) {
+	for c := range begins {
+		begins[c] = hidden([]byte{byte(c)}) > 0 || bytes.IndexByte([]byte("\xc2\xcd\xd8\xe1\xe2\xe3\xef\xf0\xf3"), byte(c)) >= 0
+	}
+	return begins
+}()
 
 func hasHidden(text []byte) bool {
-	for _, first := range firstBytes {
-		for from := 0; ; {
-			i := bytes.IndexByte(text[from:], first)
-			if i < 0 {
-				break
-			}
-			if from += i; hidden(text[from:]) > 0 {
-				return true
-			}
-			from++
+	for i, c := range text {
+		if beginsHidden[c] && hidden(text[i:]) > 0 {
+			return true
 		}
 	}
 	return false
@@ -37,7 +37,9 @@ func hasHidden(text []byte) bool {
 
 // mayHide reports whether text, or what its escapes stand for, may have hidden characters. It is
 // asked once for a whole document, since most have none.
-func mayHide(text []byte) bool { return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) }
+func mayHide(text []byte) bool {
+	return hasHidden(text) || bytes.Contains(text, []byte(`\u`)) || bytes.Contains(text, []byte(`\b`)) || bytes.Contains(text, []byte(`\f`))
+}
 
 // hiddenSpans finds secrets with hidden characters within them.
 func (w *search) hiddenSpans(list []span, text []byte) []span {

@@ -7,6 +7,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode"
+
+	"github.com/exthost/exthost/internal/display"
 )
 
 // some returns n characters of a kind, no two alike beside each other.
@@ -25,7 +28,7 @@ const (
 
 // A secret with characters within it that nobody sees is found, and masked with them.
 func TestHiddenCharactersWithin(t *testing.T) {
-	for _, c := range []string{"\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad"} {
+	for _, c := range []string{"\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u2062", "\u202e", "\ufe0f", "\u3164", "\U000e0041", "\x00", "\x1b", "\x7f", "\u0085"} {
 		broken := githubPAT[:7] + c + githubPAT[7:20] + c + c + githubPAT[20:]
 		text := "— it is “" + broken + "” " + c + "end"
 		want := "— it is “[redacted:github-pat]” " + c + "end"
@@ -36,6 +39,16 @@ func TestHiddenCharactersWithin(t *testing.T) {
 		got, _, _ := Default().JSON(t.Context(), []byte(raw))
 		if string(got) != `{"x":`+quote(want)+`,"y":"[redacted:github-pat]"}` {
 			t.Errorf("JSON became %s", got)
+		}
+	}
+}
+
+// Every character that a reader does not see is looked for.
+func TestHiddenCharactersAreKnown(t *testing.T) {
+	for r := range rune(unicode.MaxRune + 1) {
+		want := display.Visible(string(r)) == "" && r != '\r'
+		if got := hasHidden([]byte("a" + string(r) + "b")); got != want {
+			t.Errorf("%U: %t, want %t", r, got, want)
 		}
 	}
 }
