@@ -26,15 +26,20 @@ func (w *search) base64Span(raw []byte, l literal) (s span, found bool) {
 	if l.escapes {
 		text = unescape(nil, text)
 	}
-	decoded := decodeBase64(text)
+	rule := w.ruleIn(decodeBase64(text))
+	return span{l.start, l.end, rule}, rule != ""
+}
+
+// ruleIn returns the rule of the first secret in a decoded text, "" when there is none.
+func (w *search) ruleIn(decoded []byte) string {
 	spans := w.spans(decoded)
 	if len(spans) == 0 {
 		spans = w.jsonSpans(nil, decoded, maxNesting)
 	}
 	if len(spans) == 0 {
-		return s, false
+		return ""
 	}
-	return span{l.start, l.end, spans[0].rule}, true
+	return spans[0].rule
 }
 
 // looksEncoded decodes the beginning of text. That rules out most texts that are not base64

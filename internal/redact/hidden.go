@@ -78,6 +78,7 @@ const minRun = 32 // shortest base64 text within another text that is decoded
 // encodedSpans finds texts with a secret that are base64 and stand within another text. It tests
 // every 32nd byte, since no run is shorter.
 func (w *search) encodedSpans(list []span, text []byte) []span {
+	tried := 0 // end of the last lines that were decoded as one text
 	for i := minRun - 1; i < len(text); i += minRun {
 		if !inBase64[text[i]] {
 			continue
@@ -93,13 +94,53 @@ func (w *search) encodedSpans(list []span, text []byte) []span {
 			if w.canceled() {
 				return list
 			}
-			if rule := w.ruleWithin(text[start:end]); rule != "" {
-				list = append(list, span{start, end, rule})
+			all := end
+			if start >= tried {
+				all = wrapped(text, start, end)
+				tried = all
+			}
+			rule := w.ruleWithin(text[start:all])
+			if rule == "" && all > end {
+				all, rule = end, w.ruleWithin(text[start:end])
+			}
+			if rule != "" {
+				list, end = append(list, span{start, all, rule}), all
 			}
 		}
 		i = max(i, end)
 	}
 	return list
+}
+
+// wrapped returns where base64 text ends whose first line is text[start:end]. Programs break it
+// into lines of one length, of which the last may be shorter.
+func wrapped(text []byte, start, end int) int {
+	width := end - start
+	if width%4 != 0 || start > 0 && text[start-1] != '\n' {
+		return end
+	}
+	for {
+		from := end
+		if bytes.HasPrefix(text[from:], []byte("\r\n")) {
+			from++
+		}
+		if from == len(text) || text[from] != '\n' {
+			return end
+		}
+		from++
+		to := from
+		for to < len(text) && to-from <= width && inBase64[text[to]] {
+			to++
+		}
+		switch n := to - from; {
+		case n == width:
+			end = to
+		case n > 0 && n < width && (to == len(text) || bytes.IndexByte([]byte("=\r\n"), text[to]) >= 0):
+			return to
+		default:
+			return end
+		}
+	}
 }
 
 // startsAsText reports whether base64 text may be that of ASCII: the first of every four
@@ -122,15 +163,7 @@ func (w *search) ruleWithin(encoded []byte) string {
 	hides := w.hides
 	w.within, w.hides = true, true
 	defer func() { w.within, w.hides = false, hides }()
-	decoded := decodeBase64(encoded)
-	spans := w.spans(decoded)
-	if len(spans) == 0 {
-		spans = w.jsonSpans(nil, decoded, maxNesting)
-	}
-	if len(spans) == 0 {
-		return ""
-	}
-	return spans[0].rule
+	return w.ruleIn(decodeBase64(encoded))
 }
 
 // inBase64 are the characters of both alphabets.

@@ -69,6 +69,29 @@ func TestBase64WithinAText(t *testing.T) {
 	}
 }
 
+// Programs break base64 into lines: a secret on the edge of two is found, and all lines are masked.
+func TestBase64InLines(t *testing.T) {
+	for _, newline := range []string{"\n", "\r\n"} {
+		for _, before := range []string{strings.Repeat("words ", 7), strings.Repeat("words ", 25)} {
+			encoded := base64.StdEncoding.EncodeToString([]byte(before + githubPAT + " of the bot"))
+			lines := ""
+			for len(encoded) > 76 {
+				lines, encoded = lines+encoded[:76]+newline, encoded[76:]
+			}
+			lines += strings.TrimRight(encoded, "=")
+			text := "$ base64 file" + newline + lines + newline + "done, and more" + newline
+			if got, _ := Default().Text(text); got != strings.Replace(text, lines, "[redacted:github-pat]", 1) {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	}
+	secret := base64.StdEncoding.EncodeToString([]byte("config: token " + githubPAT + " xy"))
+	other := strings.Repeat("_/", len(secret)/2) // which no base64 has
+	if got, _ := Default().Text(secret + "\n" + other); got != "[redacted:github-pat]\n"+other {
+		t.Errorf("beside a line that is none: %q", got)
+	}
+}
+
 // Forms of secrets that vendors publish.
 func TestForms(t *testing.T) {
 	for text, want := range map[string]string{
