@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -30,50 +28,71 @@ func isTag(r rune) bool { return r >= 0xe0000 && r <= 0xe0fff }
 const maxHidden = 8
 
 // FindHidden returns the first hidden character of each text and each key of value, of at most
-// 8 texts, those with tag characters first. Joiners and variation selectors after a character
-// beyond ASCII do not count: they belong to emoji and to scripts that need them; nor do line
-// breaks and tabs. It returns nil for a value that is not JSON.
+// 8 texts, those with tag characters first. It reads every member, also of those with one name,
+// of which a client may take any. A joiner or variation selector after a character beyond ASCII
+// does not count: it belongs to emoji and to scripts that need it; nor do line breaks and tabs.
+// It returns nil for a value that is not JSON.
 func FindHidden(value json.RawMessage) []Hidden {
-	if !bytes.ContainsFunc(value, func(r rune) bool { return r >= utf8.RuneSelf || r == '\\' }) {
+	if !mayHide(value) || !json.Valid(value) {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(value))
 	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
 	var f finder
-	f.look("", v)
+	f.read(d)
 	found := append(f.tags, f.others...)
 	return found[:min(len(found), maxHidden)]
 }
 
-type finder struct{ tags, others []Hidden }
-
-func (f *finder) look(pointer string, v any) {
-	switch v := v.(type) {
-	case string:
-		f.text(pointer, v)
-	case []any:
-		for i, element := range v {
-			f.look(pointer+"/"+strconv.Itoa(i), element)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			at := pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(Visible(key))
-			f.text(at, key)
-			f.look(at, v[key])
+// mayHide rules out most values, which are ASCII with escapes for line breaks and quotes alone.
+func mayHide(value []byte) bool {
+	for i, c := range value {
+		if c >= 0x7f || c == '\\' && i+1 < len(value) && strings.IndexByte("ubf", value[i+1]) >= 0 {
+			return true
 		}
 	}
+	return false
 }
 
-func (f *finder) text(pointer, s string) {
+type finder struct {
+	path         []byte // JSON Pointer to what is read
+	tags, others []Hidden
+}
+
+// read reads one value, which is valid.
+func (f *finder) read(d *json.Decoder) {
+	token, _ := d.Token()
+	if text, ok := token.(string); ok {
+		f.text(text)
+	}
+	open, ok := token.(json.Delim)
+	if !ok {
+		return
+	}
+	above := len(f.path)
+	for i := 0; d.More(); i++ {
+		if open == '[' {
+			f.path = strconv.AppendInt(append(f.path, '/'), int64(i), 10)
+		} else {
+			token, _ := d.Token()
+			key, _ := token.(string)
+			f.path = append(append(f.path, '/'), pointerEscapes.Replace(Visible(key))...)
+			f.text(key)
+		}
+		f.read(d)
+		f.path = f.path[:above]
+	}
+	_, _ = d.Token() // the end
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (f *finder) text(s string) {
 	first, before := rune(-1), rune(0)
 	for _, r := range s {
 		if hides(before, r) {
 			if isTag(r) {
-				f.tags = append(f.tags, Hidden{pointer, r})
+				f.tags = append(f.tags, Hidden{string(f.path), r})
 				return
 			}
 			if first < 0 {
@@ -83,7 +102,7 @@ func (f *finder) text(pointer, s string) {
 		before = r
 	}
 	if first >= 0 {
-		f.others = append(f.others, Hidden{pointer, first})
+		f.others = append(f.others, Hidden{string(f.path), first})
 	}
 }
 
@@ -92,8 +111,14 @@ func hides(before, r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\r':
 		return false
-	case r == 0xfe0e || r == 0xfe0f || r == 0x200c || r == 0x200d:
-		return before < utf8.RuneSelf && !strings.ContainsRune("0123456789#*", before)
+	case isJoiner(r) || isSelector(r):
+		belongs := before >= utf8.RuneSelf || strings.ContainsRune("0123456789#*", before)
+		return !belongs || Invisible(before) && !(isJoiner(r) && isSelector(before)) // a row of them spells bits
 	}
 	return unicode.IsControl(r) || Invisible(r)
 }
+
+func isJoiner(r rune) bool { return r == 0x200c || r == 0x200d }
+
+// isSelector reports whether r has the character before it shown as text or as emoji.
+func isSelector(r rune) bool { return r == 0xfe0e || r == 0xfe0f }

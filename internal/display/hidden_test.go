@@ -16,8 +16,15 @@ func TestFindHidden(t *testing.T) {
 		`{"d":"a\u200db"}`:            "[U+200D at /d]",
 		`{"inputSchema":{"properties":{"p\u200b":{"enum":["x","\ufeffy"]}}}}`: "[U+200B at /inputSchema/properties/p U+FEFF at /inputSchema/properties/p/enum/1]",
 		"{\"a\":\"\u200b\",\"b\":\"x\U000e0041\",\"c/~\":\"\\u200b\"}":        "[U+E0041 at /b U+200B at /a U+200B at /c~1~0]",
-		`{"d":"\udb40\udc41"}`: "[U+E0041 at /d]",
-		`{"d":"é`:              "[]",
+		`{"d":"\udb40\udc41"}`:                        "[U+E0041 at /d]",
+		`{"d":"é`:                                     "[]",
+		`{"d":"👁\ufe0f\u200d🗨\ufe0f"}`:                "[]",
+		`{"d":"é\u200d\u200c"}`:                       "[U+200C at /d]",
+		`{"d":"é\ufe0f\ufe0e"}`:                       "[U+FE0E at /d]",
+		`{"d":"é\u200d\ufe0f"}`:                       "[U+FE0F at /d]",
+		"{\"d\":\"a\x7fb\",\"e\":\"\\b\"}":            "[U+007F at /d U+0008 at /e]",
+		`{"d":"\udb40\udc41","d":"x"}`:                "[U+E0041 at /d]",
+		`{"a":[{"d":["x",{"e":"\u200b"},"\u200b"]}]}`: "[U+200B at /a/0/d/1/e U+200B at /a/0/d/2]",
 	} {
 		if got := fmt.Sprint(FindHidden(json.RawMessage(in))); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
