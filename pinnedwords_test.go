@@ -187,3 +187,14 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 		t.Errorf("accepted: %s", got)
 	}
 }
+
+// A list that an answer has twice is judged and passed on once: clients differ in which they take.
+func TestRepeatedListsPassOnce(t *testing.T) {
+	processtest.Leaks(t)
+	f := wordyFolder(t)
+	f.write("x/prompts.json", "[{\"name\":\"review\",\"description\":\"\U000e0041\"}],\"p\\u0072ompts\":[{\"name\":\"plan\"}]")
+	h := f.open(exthost.Options{})
+	if got := asks(t, h, "x", "prompts/list", `{}`); strings.Contains(got, "review") || strings.Count(got, "plan") != 1 {
+		t.Errorf("listed: %s", got)
+	}
+}

@@ -41,6 +41,9 @@ var members = map[pins.Kind]string{pins.Tool: "tools", pins.Prompt: "prompts", p
 // visible takes the items that the caller may not see out of a list. d is the destination whose
 // tools are listed, nil for other lists.
 func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge.Destination, changed func()) json.RawMessage {
+	if repeats(result, members[kind]) { // a client may take another one than the last, which is judged
+		result = rawjson.Set(result, members[kind], rawjson.Get(result, members[kind]))
+	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(rawjson.Get(result, members[kind]), &list); err != nil {
 		return result
@@ -63,4 +66,16 @@ func (c *Call) visible(result, params json.RawMessage, kind pins.Kind, d *bridge
 		return result
 	}
 	return rawjson.Set(result, members[kind], rawjson.AppendList(nil, seen))
+}
+
+// repeats reports whether an object has the member more than once.
+func repeats(object json.RawMessage, member string) bool {
+	n := 0
+	rawjson.Each(object, func(key []byte, _ json.RawMessage) bool {
+		if string(key) == member {
+			n++
+		}
+		return n < 2
+	})
+	return n > 1
 }
