@@ -80,12 +80,12 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 		schemas:    map[[sha256.Size]byte]*schema.Schema{},
 	}
 	var ds []protocol.Diagnostic
-	offers := make([]offer, len(sources))
+	offers, ids := make([]offer, len(sources)), make(map[string]bool, len(sources))
 	for i, s := range sources {
-		if slices.ContainsFunc(sources[:i], func(before Source) bool { return before.Extension == s.Extension }) {
+		if ids[s.Extension] {
 			panic("tools: two sources for extension " + s.Extension)
 		}
-		offers[i] = read(s, prev)
+		ids[s.Extension], offers[i] = true, read(s, prev)
 	}
 	c.hold(offers, prev)
 	for _, o := range offers {

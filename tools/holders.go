@@ -2,7 +2,6 @@ package tools
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -52,12 +51,11 @@ func (c *Catalog) contested(extension, tool string) *protocol.Diagnostic {
 	if !held || holder == extension {
 		return nil
 	}
-	d := diagnostic("tool_name_taken", "tool %q: its name %s belongs to %s", tool, name, holder)
-	if d.Hint = "rename the tool or the extension"; holder != nobody {
-		d.Hint += ", or disable " + holder
-	} else {
-		d.Message = strings.TrimSuffix(d.Message, "belongs to "+nobody) + "is that of a tool of another extension too, and neither had it before"
-		d.Hint += ", or disable one of them"
+	whose, others := "belongs to "+holder, holder
+	if holder == nobody {
+		whose, others = "is that of a tool of another extension too, and neither had it before", "one of them"
 	}
+	d := diagnostic("tool_name_taken", "tool %q: its name %s %s", tool, name, whose)
+	d.Hint = "rename the tool or the extension, or disable " + others
 	return &d
 }
