@@ -70,9 +70,8 @@ func (set *Set) approve(p *status.Pin, by string) error {
 // nothingWithheld says why there is nothing to accept.
 func (set *Set) nothingWithheld(s Selection) error {
 	known := func(p status.Pin) bool { return p.Extension == s.Extension && p.Label == s.Label }
-	waits := func(p status.Pin) bool {
-		return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label)
-	}
+	s.Digests = nil
+	waits := func(p status.Pin) bool { return s.Has(&p) }
 	switch {
 	case slices.ContainsFunc(set.Pins(), waits):
 		return protocol.Errorf(protocol.ToolNotFound, "%s has changed again since it was shown, and nothing was accepted: look again with exthost policy pins", s.Extension)

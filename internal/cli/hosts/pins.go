@@ -58,8 +58,9 @@ func (p *Pinned) Waiting(extension, label string) []status.Pin {
 }
 
 func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
+	s := exthost.Selection{Extension: extension, Label: label}
 	for _, pin := range all {
-		if pin.Digest != "" && pin.Extension == extension && (label == "" || label == pin.Label) {
+		if s.Has(&pin) {
 			list = append(list, pin)
 		}
 	}
