@@ -46,6 +46,7 @@ type Selection = policies.Selection
 // shown to the operator.
 func (a Admin) AcceptTools(s Selection, by string) error {
 	now := a.h.snapshots.Load()
+	defer a.h.swap(nil) // also after an error: what was accepted before it is listed
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
 	accepted, failed := acceptChanged(now, s, pinned)
 	switch {
@@ -56,7 +57,6 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	case accepted:
 		a.h.env.Log.Info("changed tools were accepted", "extension", s.Extension, "tool", s.Label, "by", by)
 	}
-	a.h.swap(nil)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package exthost_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,4 +54,24 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 	}
 	eventually(t, "another text is held", func() bool { return !slices.Contains(names(h), "ext_x_greet") })
 	held()
+}
+
+// What was accepted and cannot be stored is listed until the host ends, as the error says.
+func TestAcceptedAndNotStored(t *testing.T) {
+	processtest.Leaks(t)
+	f, state := lazyFolder(t, ""), t.TempDir()
+	f.write("x/tools.json", "[{\"name\":\"greet\",\"description\":\"\U000e0041\"}]")
+	if err := os.MkdirAll(filepath.Join(state, ".hidden.json", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := f.openWith(f.config(), exthost.Options{StateDir: state})
+	if _, err := h.Call(deadline(t), "ext_x_greet", nil); protocol.KindOf(err) != protocol.DescriptorChanged {
+		t.Fatal(err)
+	}
+	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x"}, "ada"); protocol.KindOf(err) != protocol.ConfigInvalid {
+		t.Errorf("accepted: %v", err)
+	}
+	if !slices.Contains(names(h), "ext_x_greet") {
+		t.Errorf("tools: %q", names(h))
+	}
 }
