@@ -101,8 +101,8 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 		what = fmt.Sprintf("%s of %s", pins.Label(kind, name), x.Extension)
 	}
 	return governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged),
-		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with exthost tools accept %s %s",
-			what, x.Extension, pins.Label(kind, name))}, nil
+		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with %s",
+			what, pins.AcceptCommand(x.Extension, kind, name))}, nil
 }
 
 // PinSubject returns what a request is about; no kind when that is never pinned.

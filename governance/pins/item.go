@@ -94,6 +94,20 @@ func Label(kind Kind, name string) string {
 	return string(kind) + ":" + name
 }
 
+// plainLabel is a label that a shell takes as one word, and a reader as no other text.
+var plainLabel = regexp.MustCompile(`^[0-9A-Za-z_.][0-9A-Za-z_.:/@+-]{0,200}$`)
+
+// AcceptCommand returns the command that accepts an item. It leaves out a label that is not
+// plain, and then accepts all of the extension: labels are the words of an extension, and who
+// reads the command may paste it to a shell.
+func AcceptCommand(extension string, kind Kind, name string) string {
+	command := "exthost tools accept " + extension
+	if label := Label(kind, name); plainLabel.MatchString(label) {
+		command += " " + label
+	}
+	return command
+}
+
 // text returns s as JSON, nil when it is empty.
 func text(s string) json.RawMessage {
 	if s == "" {

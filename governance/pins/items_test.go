@@ -142,6 +142,21 @@ func TestDiffShowsTheEndOfLongTexts(t *testing.T) {
 	}
 }
 
+// The words of an extension do not become a part of a command that is more than one word.
+func TestAcceptCommand(t *testing.T) {
+	for name, want := range map[string]string{
+		"review": "exthost tools accept x prompt:review", "a b": "exthost tools accept x", "$(rm)": "exthost tools accept x",
+		"a;rm": "exthost tools accept x", "a\nb": "exthost tools accept x", "a\u200b": "exthost tools accept x",
+	} {
+		if got := AcceptCommand("x", Prompt, name); got != want {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
+	if got := AcceptCommand("x", Tool, "--yes"); got != "exthost tools accept x" {
+		t.Errorf("a flag: %s", got)
+	}
+}
+
 // TestFileOfVersion1 reads the file of an older host: its tools are pinned, and what it did not
 // record is taken as it is seen next.
 func TestFileOfVersion1(t *testing.T) {

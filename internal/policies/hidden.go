@@ -26,9 +26,8 @@ func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) er
 	if kind == "" || !set.hidden.Held(extension, kind, name) {
 		return nil
 	}
-	what, label := string(kind)+" "+name, pins.Label(kind, name)
-	return protocol.Errorf(protocol.DescriptorChanged, "the %s of %s is held: its descriptor has text that no reader sees; exthost info %s shows where, exthost tools accept %s %s lets it pass",
-		display.Visible(what), extension, extension, extension, display.Visible(label))
+	return protocol.Errorf(protocol.DescriptorChanged, "the %s %s of %s is held: its descriptor has text that no reader sees; exthost info %s shows where, %s lets it pass",
+		kind, display.Visible(name), extension, extension, pins.AcceptCommand(extension, kind, name))
 }
 
 // hides returns the names of the tools of u that are held for their hidden text. No policy is
