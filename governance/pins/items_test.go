@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/exthost/exthost/protocol"
 )
@@ -101,6 +103,27 @@ func TestPagesOfTheFirstList(t *testing.T) {
 			t.Errorf("page %d: %s, want %s", n, got, page.held)
 		}
 	}
+}
+
+// T4: a first list that an extension does not end is not open for what it adds much later.
+func TestFirstListsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, filepath.Join(t.TempDir(), "lock"))
+		page := func(cursor, next, name string) string {
+			item := NewListed(Prompt, json.RawMessage(`{"name":"`+name+`"}`))
+			held, _ := p.Look(List{Extension: "x", Kind: Prompt, Items: []Item{item}, Cursor: cursor, Next: next})
+			return fmt.Sprint(held)
+		}
+		page("", "2", "a")
+		time.Sleep(maxFirst - 1)
+		if got := page("2", "3", "b"); got != "[]" {
+			t.Errorf("in time: %s", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := page("3", "4", "c"); got != "[c]" {
+			t.Errorf("too late: %s", got)
+		}
+	})
 }
 
 func TestWhatCountsOfListedItems(t *testing.T) {

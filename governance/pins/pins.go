@@ -21,7 +21,7 @@ type Pins struct {
 
 	mu    sync.Mutex // guards the fields below
 	seen  table
-	open  map[group]string    // the cursor of the page that continues the first list of a group
+	open  map[group]firstList // first lists of which a page is missing
 	dirty map[group]dirtyPart // changed since the file was read or written
 }
 
@@ -33,6 +33,16 @@ type group struct {
 
 // table maps groups to the entries of their names. A group in it was seen, if only empty.
 type table map[group]map[string]entry
+
+// firstList is the first list of a group, of which a client has not read all pages.
+type firstList struct {
+	began time.Time
+	next  string // the cursor of the next page
+}
+
+// maxFirst is how long after its beginning pages of a first list count as such. An extension
+// could else leave it without an end, and add to it whenever it likes.
+const maxFirst = time.Minute
 
 // dirtyPart is the names of a group that have changed.
 type dirtyPart map[string]bool
@@ -75,7 +85,7 @@ func Open(path, within string) (*Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pins{path: path, within: within, seen: seen, open: make(map[group]string), dirty: make(map[group]dirtyPart)}, nil
+	return &Pins{path: path, within: within, seen: seen, open: make(map[group]firstList), dirty: make(map[group]dirtyPart)}, nil
 }
 
 // List is what an extension has of one kind, or one page of it.
@@ -96,8 +106,10 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 	defer p.mu.Unlock()
 	g, before := group{l.Extension, l.Kind}, len(p.dirty[group{l.Extension, l.Kind}])
 	_, known := p.seen[g]
-	first := !known || l.Cursor != "" && p.open[g] == l.Cursor
+	list := p.open[g]
+	first := !known || l.Cursor != "" && list.next == l.Cursor && time.Since(list.began) < maxFirst
 	if !known {
+		list.began = time.Now()
 		p.seen.see(g)
 		p.noteLocked(g, "")
 	}
@@ -110,7 +122,7 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 	if first {
 		delete(p.open, g)
 		if l.Next != "" {
-			p.open[g] = l.Next
+			p.open[g] = firstList{list.began, l.Next}
 		}
 	}
 	if l.Whole {
