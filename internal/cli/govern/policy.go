@@ -130,7 +130,7 @@ func policyPins(c *console.Console) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "pins",
-		Short: "Show the tools that changed since they were pinned",
+		Short: "Show what changed since it was pinned or accepted",
 		Long: "Show what changed since it was pinned or accepted, with the differences: what a policy of\n" +
 			"builtin: pin holds back because it differs from what was first seen or is new, what is held\n" +
 			"back for text that no reader sees, and changed tools; --all shows all that is pinned.",
