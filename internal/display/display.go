@@ -29,9 +29,11 @@ func Prefix(s string, max int) string {
 
 // Visible removes the characters that steer a model without being seen by a reader:
 // control, bidirectional, zero-width and tag characters. Newlines and tabs stay.
-func Visible(s string) string {
+func Visible(s string) string { return visible(s, "\n\t") }
+
+func visible(s, keep string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || Invisible(r) {
+		if unicode.IsControl(r) && !strings.ContainsRune(keep, r) || Invisible(r) {
 			return -1
 		}
 		return r

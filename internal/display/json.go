@@ -6,7 +6,7 @@ import (
 )
 
 // VisibleJSON is [Visible] for every text and key in value, which must be valid JSON. All
-// other bytes stay unchanged.
+// other bytes stay unchanged, and so do the line breaks of other systems.
 func VisibleJSON(value json.RawMessage) json.RawMessage {
 	out, last := []byte(nil), 0
 	for i := 0; i < len(value); i++ {
@@ -39,13 +39,13 @@ func visibleLiteral(literal []byte) (clean []byte, changed bool) {
 	if json.Unmarshal(literal, &text) != nil {
 		return nil, false
 	}
-	visible := Visible(text)
-	if visible == text {
+	shown := visible(text, "\n\t\r")
+	if shown == text {
 		return nil, false
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(visible) // texts always encode
+	_ = e.Encode(shown) // texts always encode
 	return bytes.TrimSpace(b.Bytes()), true
 }
