@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -80,22 +80,17 @@ func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest stri
 		return nil
 	case a.expect != "":
 		return &console.Error{Code: console.ExitDenied, Text: "this is not what --expect states, and nothing was accepted", Hint: next}
-	case !console.IsTerminal(c.In) || !console.IsTerminal(c.Err):
+	case !c.Interactive():
 		return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted: without a terminal nobody can be asked", Hint: next}
 	}
-	fmt.Fprint(c.Err, "Accept this? y yes, else no: ")
-	answer := make(chan string, 1) // the read ends with the process
-	go func() {
-		line, _ := bufio.NewReader(c.In).ReadString('\n')
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case line := <-answer:
-		if line == "y" || line == "yes" {
-			return nil
-		}
+	key, err := c.ReadKey(ctx, "Accept this? y yes, else no: ")
+	switch {
+	case err != nil && !errors.Is(err, console.ErrNoAnswer):
+		return err
+	case key == 'y' || key == 'Y':
+		fmt.Fprintln(c.Err, "yes")
+		return nil
 	}
+	fmt.Fprintln(c.Err, "no")
 	return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted", Hint: next}
 }

@@ -83,7 +83,7 @@ func agree(ctx context.Context, c *console.Console, names []string, yes, lock bo
 	switch {
 	case yes:
 		fmt.Fprint(c.Err, trust.Screen(c, items, false))
-	case trust.Asks(c):
+	case c.Interactive():
 		ok, err := trust.Ask(ctx, c, items)
 		if err != nil {
 			return err

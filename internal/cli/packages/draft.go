@@ -124,7 +124,7 @@ func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 	switch {
 	case yes:
 		fmt.Fprint(c.Err, trust.Screen(c, d.asked.Items, false))
-	case trust.Asks(c):
+	case c.Interactive():
 		ok, err := trust.Ask(ctx, c, d.asked.Items)
 		if err != nil {
 			return err

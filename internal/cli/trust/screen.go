@@ -3,13 +3,11 @@ package trust
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-
-	"golang.org/x/term"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
@@ -114,16 +112,18 @@ func Ask(ctx context.Context, c *console.Console, items []*Item) (yes bool, err 
 	fmt.Fprintln(c.Err)
 	fmt.Fprintln(c.Err, Screen(c, items, false))
 	for {
-		key, err := readKey(ctx, c, c.Paint(console.Bold, "Run this? ")+"y yes, n no, d details: ")
+		key, err := c.ReadKey(ctx, c.Paint(console.Bold, "Run this? ")+"y yes, n no, d details: ")
+		if errors.Is(err, console.ErrNoAnswer) {
+			return false, &console.Error{Code: console.ExitDenied, Text: "no answer; nothing was started", Hint: "exthost trust"}
+		}
 		if err != nil {
-			fmt.Fprintln(c.Err)
 			return false, err
 		}
 		switch key {
 		case 'y', 'Y':
 			fmt.Fprintln(c.Err, "yes")
 			return true, nil
-		case 'n', 'N', 'q', 27: // escape
+		case 'n', 'N', 'q', console.Escape:
 			fmt.Fprintln(c.Err, "no")
 			return false, nil
 		case 'd', 'D':
@@ -132,25 +132,4 @@ func Ask(ctx context.Context, c *console.Console, items []*Item) (yes bool, err 
 			fmt.Fprintln(c.Err)
 		}
 	}
-}
-
-// readKey reads one key of the terminal after the prompt, without a newline and without showing
-// the key.
-func readKey(ctx context.Context, c *console.Console, prompt string) (byte, error) {
-	in := c.In.(*os.File)
-	before, err := term.MakeRaw(int(in.Fd()))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = term.Restore(int(in.Fd()), before) }() // nothing could be done about an error
-	dropTyped(in)
-	fmt.Fprint(c.Err, prompt)
-	var key [1]byte
-	if n, err := in.Read(key[:]); n == 0 || err != nil {
-		return 0, &console.Error{Code: console.ExitDenied, Text: "no answer; nothing was started", Hint: "exthost trust"}
-	}
-	if key[0] == 3 || key[0] == 4 || ctx.Err() != nil { // Ctrl-C, Ctrl-D
-		return 0, context.Canceled
-	}
-	return key[0], nil
 }

@@ -22,7 +22,7 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 	if err != nil || len(p.Items) == 0 {
 		return err
 	}
-	if interactive && Asks(c) {
+	if interactive && c.Interactive() {
 		ok, err := Ask(ctx, c, p.Items)
 		switch {
 		case err != nil:
@@ -44,7 +44,7 @@ func BeforeServe(ctx context.Context, c *console.Console, cfg *config.Config, or
 // Again asks a person about everything in the working directory that may not run, after a
 // command failed for want of an answer. It reports whether the command can be tried again.
 func Again(ctx context.Context, c *console.Console, failed error) (bool, error) {
-	if _, ok := errors.AsType[hosts.NotTrusted](failed); !ok || !Asks(c) {
+	if _, ok := errors.AsType[hosts.NotTrusted](failed); !ok || !c.Interactive() {
 		return false, nil
 	}
 	cfg, origins, err := hosts.Load(c)
@@ -60,9 +60,6 @@ func Again(ctx context.Context, c *console.Console, failed error) (bool, error) 
 	}
 	return true, p.Accept(p.Items)
 }
-
-// Asks reports whether a person reads stderr and can answer.
-func Asks(c *console.Console) bool { return console.IsTerminal(c.In) && console.IsTerminal(c.Err) }
 
 // Names are what the items are about, for people.
 func Names(items []*Item) string {

@@ -1,4 +1,4 @@
-package trust
+package console
 
 import (
 	"os"

@@ -1,0 +1,46 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Escape is the escape key.
+const Escape = 27
+
+// ErrNoAnswer is the error of a question at the end of stdin.
+var ErrNoAnswer = errors.New("no answer")
+
+// Interactive reports whether a person reads stderr and can answer.
+func (c *Console) Interactive() bool { return IsTerminal(c.In) && IsTerminal(c.Err) }
+
+// ReadKey shows the prompt and reads one key of the terminal, without a newline and without
+// showing the key. It ends the line where there is none. The console must be interactive. The
+// error is [ErrNoAnswer], or context.Canceled after Ctrl-C.
+func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err error) {
+	in := c.In.(*os.File)
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		_ = term.Restore(int(in.Fd()), before) // nothing could be done about an error
+		if err != nil {
+			fmt.Fprintln(c.Err)
+		}
+	}()
+	dropTyped(in)
+	fmt.Fprint(c.Err, prompt)
+	var keys [1]byte
+	if n, err := in.Read(keys[:]); n == 0 || err != nil {
+		return 0, ErrNoAnswer
+	}
+	if keys[0] == 3 || keys[0] == 4 || ctx.Err() != nil { // Ctrl-C, Ctrl-D
+		return 0, context.Canceled
+	}
+	return keys[0], nil
+}
