@@ -241,6 +241,28 @@ var attacks = map[string]func() error{
 	},
 	"renice all of the user": func() error { return unix.Setpriority(unix.PRIO_USER, 0, 1) },
 	"renice the host":        func() error { return unix.Setpriority(unix.PRIO_PROCESS, number("HOSTPID"), 0) },
+	"schedule the host": func() error { // with nice values, as renice does, by other calls
+		var normal int32 // SCHED_OTHER, and its one priority
+		at := uintptr(unsafe.Pointer(&normal))
+		attr := unix.SchedAttr{Size: unix.SizeofSchedAttr}
+		for _, err := range []error{
+			unix.SchedSetAttr(number("HOSTPID"), &attr, 0),
+			errno(unix.Syscall(unix.SYS_SCHED_SETSCHEDULER, uintptr(number("HOSTPID")), 0, at)),
+			errno(unix.Syscall(unix.SYS_SCHED_SETPARAM, uintptr(number("HOSTPID")), at, 0)),
+		} {
+			if err == nil {
+				return nil
+			}
+		}
+		return unix.EPERM
+	},
+	"pin the host to processors": func() error {
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(number("HOSTPID"), &set); err != nil {
+			return err
+		}
+		return unix.SchedSetaffinity(number("HOSTPID"), &set)
+	},
 	"run from memory what reads": func() error { // running it is allowed: what runs is confined as well
 		fd, err := unix.MemfdCreate("canary", 0)
 		if err != nil {

@@ -123,7 +123,10 @@ func filterOf(writes, inet bool) filter {
 	for call, n := range modeOf { // setuid and setgid programs serve others
 		f.when(call, arg(n), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1}, others)
 	}
-	f.when(unix.SYS_PRLIMIT64, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, refuse(unix.EPERM)) // the limits of others
+	// The limits, the scheduling and the processors of others.
+	for _, call := range []uintptr{unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
+		f.when(call, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, others)
+	}
 	f.sockets(inet)
 	return append(f, permit)
 }
