@@ -263,6 +263,13 @@ var attacks = map[string]func() error{
 		}
 		return unix.SchedSetaffinity(number("HOSTPID"), &set)
 	},
+	"a pair of another family": func() error { // a filter refuses it before the kernel looks for the family, or loads a module
+		_, err := unix.Socketpair(unix.AF_TIPC, unix.SOCK_RDM, 0)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			return nil
+		}
+		return err
+	},
 	"run from memory what reads": func() error { // running it is allowed: what runs is confined as well
 		fd, err := unix.MemfdCreate("canary", 0)
 		if err != nil {

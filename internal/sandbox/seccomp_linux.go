@@ -132,9 +132,10 @@ func filterOf(writes, inet bool) filter {
 }
 
 // sockets leaves pairs of connected sockets, and the internet where inet is set. A pair of datagram
-// sockets could send to any address.
+// sockets could send to any address, and one of another family (TIPC) leads to other machines.
 func (f *filter) sockets(inet bool) {
-	f.when(unix.SYS_SOCKETPAIR, arg(1), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.SOCK_DGRAM, SkipTrue: 1}, refuse(unix.EACCES)) // and SOCK_RAW, the same for these
+	f.when(unix.SYS_SOCKETPAIR, arg(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_UNIX, SkipTrue: 1}, refuse(unix.EACCES),
+		arg(1), bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.SOCK_DGRAM, SkipTrue: 1}, refuse(unix.EACCES)) // and SOCK_RAW, the same for these
 	if !inet {
 		f.when(unix.SYS_SOCKET, refuse(unix.EACCES))
 		return
