@@ -2,6 +2,7 @@ package lineage
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -127,13 +128,19 @@ func ancestors(pid int) map[int]bool {
 	return all
 }
 
+// maxEnviron bounds the part of an environment that is read. A process may have the kernel show
+// its whole memory as that.
+const maxEnviron = 8 << 20
+
 // hasCookie reports whether the environment of p names a child of this process. The
 // environment of many processes cannot be read.
 func (p process) hasCookie() bool {
-	environ, err := os.ReadFile(p.file("environ"))
+	f, err := os.Open(p.file("environ"))
 	if err != nil {
 		return false
 	}
+	defer f.Close()
+	environ, _ := io.ReadAll(io.LimitReader(f, maxEnviron))
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		if marks, ok := bytes.CutPrefix(kv, []byte(CookieVar+"=")); ok {
 			return bytes.Contains(marks, []byte(ID))
