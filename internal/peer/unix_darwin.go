@@ -1,28 +1,16 @@
 package peer
 
-import (
-	"errors"
-	"net"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// Unix returns the process at the other end of c: that which connected, or that which
-// listens. The caller must call Close.
-func Unix(c *net.UnixConn) (p Process, err error) {
-	raw, err := c.SyscallConn()
+// identify asks for the process at the other end of a socket.
+func (p *Process) identify(fd int) error {
+	cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
-		return p, err
+		return err
 	}
-	controlErr := raw.Control(func(fd uintptr) {
-		var cred *unix.Xucred
-		if cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); err != nil {
-			return
-		}
-		p.UID = int(cred.Uid)
-		p.PID, err = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
-	})
-	return p, errors.Join(err, controlErr)
+	p.UID = int(cred.Uid)
+	p.PID, err = unix.GetsockoptInt(fd, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+	return err
 }
 
 // Alive is always true on this system.

@@ -2,34 +2,25 @@ package peer
 
 import (
 	"errors"
-	"net"
 
 	"golang.org/x/sys/unix"
 )
 
-// Unix returns the process at the other end of c: that which connected, whoever has the
-// descriptor now, or that which listens. The caller must call Close.
-func Unix(c *net.UnixConn) (p Process, err error) {
-	raw, err := c.SyscallConn()
+// identify asks for the process at the other end of a socket.
+func (p *Process) identify(fd int) error {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
-		return p, err
+		return err
 	}
-	controlErr := raw.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err != nil {
-			return
-		}
-		p = Process{UID: int(cred.Uid), PID: int(cred.Pid), handle: -1}
-		handle, failed := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
-		switch {
-		case failed == nil:
-			p.handle = handle
-		case errors.Is(failed, unix.ENOPROTOOPT): // before Linux 6.5
-		default:
-			p.handle = hasEnded
-		}
-	})
-	return p, errors.Join(err, controlErr)
+	p.UID, p.PID = int(cred.Uid), int(cred.Pid)
+	handle, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	switch {
+	case err == nil:
+		p.handle = handle
+	case !errors.Is(err, unix.ENOPROTOOPT): // which is that of Linux before 6.5
+		p.handle = hasEnded
+	}
+	return nil
 }
 
 // hasEnded is the handle of a process that had ended before it was asked for.

@@ -1,0 +1,20 @@
+//go:build linux || darwin
+
+package peer
+
+import (
+	"errors"
+	"net"
+)
+
+// Unix returns the process at the other end of c: that which connected, whoever has the
+// descriptor now, or that which listens. The caller must call Close.
+func Unix(c *net.UnixConn) (Process, error) {
+	p := Process{handle: -1}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return p, err
+	}
+	controlErr := raw.Control(func(fd uintptr) { err = p.identify(int(fd)) })
+	return p, errors.Join(err, controlErr)
+}
