@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +99,8 @@ func TestNamedHosts(t *testing.T) {
 func TestPrivateAddresses(t *testing.T) {
 	processtest.Leaks(t)
 	for _, addr := range []string{"127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "fe80::1", "fd00:ec2::254", "0.0.0.0", "::",
-		"100.100.100.200", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "::127.0.0.1", "168.63.129.16", "fec0::1", "::ffff:0:7f00:1", "4000::1"} {
+		"100.100.100.200", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "::127.0.0.1", "168.63.129.16", "fec0::1", "::ffff:0:7f00:1", "4000::1",
+		"64:ff9b:1::7f00:1", "100::1", "5f00::1", "3fff::1", "2001:db8::1", "2001::1"} {
 		if Public(netip.MustParseAddr(addr)) {
 			t.Errorf("%s is public", addr)
 		}
@@ -162,7 +164,7 @@ func TestClose(t *testing.T) {
 	p.Close()
 	for _, c := range []net.Conn{silent, slow, open, far} {
 		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 	}
