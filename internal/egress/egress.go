@@ -25,6 +25,7 @@ import (
 const (
 	maxConnections = 256
 	maxHeader      = 64 << 10
+	maxTarget      = 253 + len(":65535") // no host has a longer name; targets are logged
 	headerTimeout  = 10 * time.Second
 	dialTimeout    = 15 * time.Second
 )
@@ -133,6 +134,10 @@ func (p *Proxy) serve(c net.Conn) {
 		if target = normal(r.URL.Host); !strings.Contains(target, ":") {
 			target += ":80"
 		}
+	}
+	if len(target) > maxTarget {
+		answer(c, http.StatusBadRequest, "no host has a name of that length")
+		return
 	}
 	up, refused, code := p.dial(target)
 	if refused != "" {

@@ -208,6 +208,7 @@ func TestOddRequests(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: good.example:443\r\n\r\n",
 		"CONNECT good.example:443 HTTP/1.1\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
 		"CONNECT good.example:443\x00 HTTP/1.1\r\n\r\n",
+		"CONNECT " + strings.Repeat("x", maxTarget) + ":443 HTTP/1.1\r\n\r\n",
 	} {
 		c, err := net.Dial("tcp", p.listen.Addr().String())
 		if err != nil {
@@ -222,7 +223,7 @@ func TestOddRequests(t *testing.T) {
 		c.Close()
 	}
 	for _, a := range seen() {
-		if a.Refused == "" || a.Address.IsValid() {
+		if a.Refused == "" || a.Address.IsValid() || len(a.Target) > maxTarget {
 			t.Errorf("%+v", a)
 		}
 	}
