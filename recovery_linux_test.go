@@ -1,7 +1,6 @@
 package exthost_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -118,19 +117,9 @@ func startBare(t *testing.T, program string) time.Duration {
 
 func startOne(t *testing.T, program, state string) *exec.Cmd {
 	cmd := exec.Command(program)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := processtest.Piped(t, cmd)
 	fmt.Fprintf(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocol_version":1,"state_dir":%q}}`+"\n", state)
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+	if _, err := out.ReadString('\n'); err != nil {
 		t.Errorf("no answer: %v", err)
 	}
 	return cmd
@@ -173,18 +162,8 @@ func hostMemory(t *testing.T, dir string) int {
 	path, env := processtest.Script(t, "host "+dir)
 	cmd := exec.Command(path)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+	in, out := processtest.Piped(t, cmd)
+	if _, err := out.ReadString('\n'); err != nil {
 		t.Errorf("the host did not start: %v", err)
 	}
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))

@@ -11,13 +11,10 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -67,15 +64,7 @@ func firstLine(c *process.Containment, exe, script string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer p.Stdout.Close()
-	_ = p.Stdout.SetReadDeadline(time.Now().Add(patience))
-	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
-	if err != nil {
-		line = fmt.Sprintf("%v: %q", err, p.Tail())
-	}
-	p.Kill()
-	<-p.Done()
-	return strings.TrimSpace(line)
+	return processtest.FirstLine(p, p.Stdout)
 }
 
 // getVerb makes requests: "ADDRESS TOKEN PATH...". It prints the codes, and the end of the
@@ -149,91 +138,22 @@ func flingVerb(addr string) {
 	conn.Close()
 }
 
-// someone is a user for whom the test binary runs scripts.
-type someone struct {
-	exe string
-	id  uint32
-}
-
-// others returns users, of whom the first is an ordinary one. It skips the test if this is not
-// root, who alone can be others.
-func others(t *testing.T) (root, first, second someone) {
+// others returns users, of whom the first is root. It skips the test if this is not root, who alone
+// can be others.
+func others(t *testing.T) (root, first, second processtest.User) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be other users")
 	}
-	dir, err := os.MkdirTemp("", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	exe := filepath.Join(dir, "exthost")
-	if err == nil {
-		err = os.WriteFile(exe, program, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return someone{exe, 0}, someone{exe, nobody}, someone{exe, nobodyElse}
+	exe := processtest.CopySelf(t)
+	return processtest.User{Exe: exe}, processtest.User{Exe: exe, ID: nobody}, processtest.User{Exe: exe, ID: nobodyElse}
 }
 
-func (s someone) command(script string) *exec.Cmd {
-	cmd := exec.Command(s.exe)
-	cmd.Dir, cmd.Env, cmd.Stderr = "/", append(processtest.Env(script), "PATH="+os.Getenv("PATH")), os.Stderr
-	if s.id != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.id, Gid: s.id}}
-	}
-	return cmd
-}
-
-func (s someone) says(t *testing.T, script string) string {
+// hostOf starts hostVerb. tell runs a script in a child of it.
+func hostOf(t *testing.T, u processtest.User) (addr string, tell func(script string) string) {
 	t.Helper()
-	out, err := s.command(script).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// host starts hostVerb. tell runs a script in a child of it.
-func (s someone) host(t *testing.T) (addr string, tell func(script string) string) {
-	t.Helper()
-	cmd := s.command("host")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	lines := bufio.NewReader(out)
-	answer := func() string {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSpace(line)
-	}
-	return answer(), func(script string) string {
-		if _, err := io.WriteString(in, script+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		return answer()
-	}
+	d := processtest.Talk(t, u.Command("host"))
+	return d.Answer(), d.Tell
 }
 
 // Without a token a server on loopback answers its own user and root, and others about its
@@ -241,18 +161,18 @@ func (s someone) host(t *testing.T) (addr string, tell func(script string) strin
 func TestOtherUsersNeedAToken(t *testing.T) {
 	processtest.Leaks(t)
 	root, user, stranger := others(t)
-	addr, _ := user.host(t)
+	addr, _ := hostOf(t, user)
 	const paths = " /healthz /metrics /readyz /mcp /sse?sessionId=x /x/mcp"
-	for name, s := range map[string]someone{"the user": user, "root": root} {
-		if got := s.says(t, "get "+addr+" - /healthz /metrics /readyz"); got != `200 200 200 {"status":"ready"}` {
+	for name, s := range map[string]processtest.User{"the user": user, "root": root} {
+		if got := s.Says(t, "get "+addr+" - /healthz /metrics /readyz"); got != `200 200 200 {"status":"ready"}` {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	got := stranger.says(t, "get "+addr+" -"+paths)
+	got := stranger.Says(t, "get "+addr+" -"+paths)
 	if codes, body, _ := strings.Cut(got, " without"); codes != "200 403 403 403 403 403" || !strings.Contains(body, "server.auth.token_file") {
 		t.Errorf("another user: %s", got)
 	}
-	if got := stranger.says(t, "get "+addr+" "+operatorsIs+" /metrics"); !strings.HasPrefix(got, "200") {
+	if got := stranger.Says(t, "get "+addr+" "+operatorsIs+" /metrics"); !strings.HasPrefix(got, "200") {
 		t.Errorf("another user who has the operator's token: %s", got)
 	}
 }
@@ -263,14 +183,14 @@ func TestOtherUsersWithAToken(t *testing.T) {
 	processtest.Leaks(t)
 	_, user, _ := others(t)
 	open := serve(t, Options{Backend: &fake{}, AnyLocalUser: true}, nil)
-	if got := user.says(t, "get "+open+" - /readyz"); !strings.HasPrefix(got, "200") {
+	if got := user.Says(t, "get "+open+" - /readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("with AnyLocalUser: %s", got)
 	}
 	shut := serve(t, Options{Backend: &fake{}, Token: "clients"}, nil)
-	if got := user.says(t, "get "+shut+" clients /readyz"); !strings.HasPrefix(got, "200") {
+	if got := user.Says(t, "get "+shut+" clients /readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("with a token: %s", got)
 	}
-	if got := user.says(t, "get "+shut+" - /readyz"); !strings.HasPrefix(got, "401") {
+	if got := user.Says(t, "get "+shut+" - /readyz"); !strings.HasPrefix(got, "401") {
 		t.Errorf("without the token: %s", got)
 	}
 }
@@ -297,7 +217,7 @@ func TestClosedConnectionsAreNobodys(t *testing.T) {
 	ready := func() error { reached <- struct{}{}; return nil }
 	addr := serve(t, Options{Backend: &fake{}, Ready: ready, Logger: slog.New(slog.NewTextHandler(lineWriter(logged), nil))},
 		func(l net.Listener) net.Listener { return &heldListener{l, release} })
-	if got := user.says(t, "fling "+addr); got != "" {
+	if got := user.Says(t, "fling "+addr); got != "" {
 		t.Fatal(got)
 	}
 	close(release)
@@ -320,9 +240,9 @@ func (l lineWriter) Write(b []byte) (int, error) { l <- string(b); return len(b)
 func TestChildrenAreNoOperators(t *testing.T) {
 	processtest.Leaks(t)
 	root, user, _ := others(t)
-	for name, s := range map[string]someone{"as root": root, "as an ordinary user": user} {
+	for name, s := range map[string]processtest.User{"as root": root, "as an ordinary user": user} {
 		t.Run(name, func(t *testing.T) {
-			addr, tell := s.host(t)
+			addr, tell := hostOf(t, s)
 			request := " " + addr + " " + operatorsIs + " " + apiRoot + "/status"
 			for _, script := range []string{"get", "orphan", "escape", "thread"} {
 				if got := tell(script + request); !strings.HasPrefix(got, "403") {
@@ -332,12 +252,12 @@ func TestChildrenAreNoOperators(t *testing.T) {
 			if got := tell("get " + addr + " - /readyz"); !strings.HasPrefix(got, "200") {
 				t.Errorf("a child without that token: %s", got)
 			}
-			for _, by := range slices.Compact([]someone{s, root}) {
-				if got := by.says(t, "get"+request); !strings.HasPrefix(got, "204") {
-					t.Errorf("the user %d: %s", by.id, got)
+			for _, by := range slices.Compact([]processtest.User{s, root}) {
+				if got := by.Says(t, "get"+request); !strings.HasPrefix(got, "204") {
+					t.Errorf("the user %d: %s", by.ID, got)
 				}
-				if got := by.says(t, "orphan"+request); !strings.HasPrefix(got, "204") {
-					t.Errorf("the user %d, who hides: %s", by.id, got)
+				if got := by.Says(t, "orphan"+request); !strings.HasPrefix(got, "204") {
+					t.Errorf("the user %d, who hides: %s", by.ID, got)
 				}
 			}
 		})

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -172,19 +171,9 @@ func TestF6StaleSocket(t *testing.T) {
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), processtest.ScriptVar+"=claim "+state, "RUNTIME="+runtime)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := processtest.Piped(t, cmd)
 	defer stdin.Close()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	line, _ := stdout.ReadString('\n')
 	socket, ok := strings.CutPrefix(strings.TrimSpace(line), "socket ")
 	if !ok {
 		t.Fatalf("it says %q", line)
@@ -207,7 +196,6 @@ func TestF6StaleSocket(t *testing.T) {
 	}
 }
 
-// A file at the path of the socket that is not a socket is not removed.
 // While a host updates its Info, Find finds it at every moment.
 func TestFoundWhileItWrites(t *testing.T) {
 	state := shortDir(t)
@@ -245,6 +233,7 @@ func TestFoundWhileItWrites(t *testing.T) {
 	}
 }
 
+// A file at the path of the socket that is not a socket is not removed.
 func TestForeignFileStays(t *testing.T) {
 	state := shortDir(t)
 	file := filepath.Join(state, place(0).control())

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -70,15 +69,7 @@ func child(c *process.Containment, exe, mode, script string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer p.Stdout.Close()
-	_ = p.Stdout.SetReadDeadline(time.Now().Add(patience))
-	line, err := bufio.NewReader(p.Stdout).ReadString('\n')
-	if err != nil {
-		line = fmt.Sprintf("%v: %q", err, p.Tail())
-	}
-	p.Kill()
-	<-p.Done()
-	return strings.TrimSpace(line)
+	return processtest.FirstLine(p, p.Stdout)
 }
 
 // ask connects and prints the answer.
@@ -187,98 +178,15 @@ func shell(step string) {
 var peerVerbs = map[string]processtest.Verb{"host": hostVerb, "ask": ask, "shell": shell, "escape": escape, "abandon": abandon,
 	"orphan": orphan, "heir": heir, "terminal": terminal}
 
-// user is who runs a host and its peers, and how.
-type user struct {
-	id      uint32
-	confine bool // with no_new_privs
+// newUser returns who runs this test.
+func newUser(t *testing.T) processtest.User {
+	return processtest.User{Exe: processtest.CopySelf(t), ID: uint32(os.Geteuid())}
 }
 
-// command runs a script in the test binary at exe.
-func (u user) command(exe, script string) *exec.Cmd {
-	cmd := exec.Command(exe)
-	if u.confine {
-		cmd = exec.Command("setpriv", "--no-new-privs", exe)
-	}
-	cmd.Dir, cmd.Env, cmd.Stderr = "/", append(processtest.Env(script), "PATH="+os.Getenv("PATH")), os.Stderr
-	if int(u.id) != os.Geteuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
-	}
-	return cmd
-}
-
-// says runs a script and returns what it says.
-func (u user) says(t *testing.T, exe, script string) string {
-	t.Helper()
-	out, err := u.command(exe, script).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// interactive is a process that is told lines and answers each with one.
-type interactive struct {
-	t   *testing.T
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func (u user) start(t *testing.T, exe, script string) *interactive {
-	t.Helper()
-	cmd := u.command(exe, script)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &interactive{t, in, bufio.NewReader(out)}
-}
-
-func (i *interactive) answer() string {
-	i.t.Helper()
-	line, err := i.out.ReadString('\n')
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	return strings.TrimSpace(line)
-}
-
-func (i *interactive) tell(line string) string {
-	i.t.Helper()
-	if _, err := io.WriteString(i.in, line+"\n"); err != nil {
-		i.t.Fatal(err)
-	}
-	return i.answer()
-}
-
-// copySelf copies the test binary to where every user can run it.
-func copySelf(t *testing.T) string {
-	t.Helper()
-	dir := shortDir(t)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "exthost")
-	if err := os.WriteFile(path, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
+// confined returns u with no_new_privs.
+func confined(u processtest.User) processtest.User {
+	u.NoNewPrivs = true
+	return u
 }
 
 // The host takes orders from its user's processes, and from none of its children, however
@@ -287,33 +195,36 @@ func TestChildrenGiveNoOrders(t *testing.T) {
 	if _, err := exec.LookPath("setpriv"); err != nil {
 		t.Skip("setpriv is not installed")
 	}
-	exe := copySelf(t)
-	users := map[string]user{"this user": {id: uint32(os.Geteuid())}, "this user with no_new_privs": {uint32(os.Geteuid()), true}}
+	self, other := newUser(t), newUser(t)
+	other.ID = 65534
+	users := map[string]processtest.User{"this user": self, "this user with no_new_privs": confined(self)}
 	if os.Geteuid() == 0 {
-		users["an ordinary user"], users["an ordinary user with no_new_privs"] = user{65534, false}, user{65534, true}
+		users["an ordinary user"], users["an ordinary user with no_new_privs"] = other, confined(other)
 	}
 	for name, u := range users {
 		t.Run(name, func(t *testing.T) {
 			processtest.Leaks(t)
 			state := shortDir(t)
-			if err := os.Chown(state, int(u.id), -1); err != nil {
+			if err := os.Chown(state, int(u.ID), -1); err != nil {
 				t.Fatal(err)
 			}
-			host := u.start(t, exe, "host "+state)
-			socket := host.answer()
+			host := processtest.Talk(t, u.Command("host "+state))
+			socket := host.Answer()
 			for _, mode := range []string{"plain", "isolated"} {
 				for _, script := range []string{"ask", "shell ask", "escape ask", "escape inherit"} {
-					if got := host.tell(mode + " " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
+					if got := host.Tell(mode + " " + script + " " + socket); got == admitted || !strings.Contains(got, "host") {
 						t.Errorf("a child, %s, %s: %s", mode, script, got)
 					}
 				}
 			}
 			for _, script := range []string{"ask", "shell ask", "abandon ask"} {
-				if got := u.says(t, exe, script+" "+socket); got != admitted {
+				if got := u.Says(t, script+" "+socket); got != admitted {
 					t.Errorf("the user: %s: %s", script, got)
 				}
 			}
-			if got := (user{id: u.id}).says(t, exe, "ask "+socket); got != admitted {
+			free := u
+			free.NoNewPrivs = false
+			if got := free.Says(t, "ask "+socket); got != admitted {
 				t.Errorf("the user without no_new_privs: %s", got)
 			}
 		})
@@ -343,16 +254,16 @@ func TestProcessesThatLookAsChildren(t *testing.T) {
 		t.Skip("setpriv is not installed")
 	}
 	processtest.Leaks(t)
-	exe, u, confined := copySelf(t), user{id: uint32(os.Geteuid())}, user{uint32(os.Geteuid()), true}
-	older := confined.start(t, exe, "terminal")
-	_ = older.tell("echo ready") // and so started
+	u := newUser(t)
+	older := processtest.Talk(t, confined(u).Command("terminal"))
+	_ = older.Tell("echo ready") // and so started
 	nextTick(t)
-	host := u.start(t, exe, "host "+shortDir(t))
-	socket := host.answer()
-	if got := older.tell(exe + " ask " + socket); got != admitted {
+	host := processtest.Talk(t, u.Command("host "+shortDir(t)))
+	socket := host.Answer()
+	if got := older.Tell(u.Exe + " ask " + socket); got != admitted {
 		t.Errorf("from a terminal that is older than the host: %s", got)
 	}
-	if got := confined.says(t, exe, "ask "+socket); !strings.Contains(got, "NoNewPrivs") {
+	if got := confined(u).Says(t, "ask "+socket); !strings.Contains(got, "NoNewPrivs") {
 		t.Errorf("a process that cannot be told from a child: %s", got)
 	}
 }
@@ -360,19 +271,19 @@ func TestProcessesThatLookAsChildren(t *testing.T) {
 // Where a child may gain privileges, its ancestors and its environment tell what it is.
 func TestChildrenWithPrivileges(t *testing.T) {
 	processtest.Leaks(t)
-	exe, u := copySelf(t), user{id: uint32(os.Geteuid())}
-	host := u.start(t, exe, "host "+shortDir(t))
-	socket := host.answer()
+	u := newUser(t)
+	host := processtest.Talk(t, u.Command("host "+shortDir(t)))
+	socket := host.Answer()
 	for _, script := range []string{"ask", "shell ask", "daemon ask"} {
 		script, after := script+" "+socket, ""
 		if strings.HasPrefix(script, "daemon") {
 			after = "; eof"
 		}
-		if got := host.tell("privileged " + script + after); !strings.Contains(got, "own children") {
+		if got := host.Tell("privileged " + script + after); !strings.Contains(got, "own children") {
 			t.Errorf("%s: %s", script, got)
 		}
 	}
-	if got := u.says(t, exe, "ask "+socket); got != admitted {
+	if got := u.Says(t, "ask "+socket); got != admitted {
 		t.Errorf("the user: %s", got)
 	}
 }

@@ -1,7 +1,6 @@
 package lineage
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -55,20 +54,10 @@ func TestLongEnvironment(t *testing.T) {
 	exe, env := processtest.Script(t, "boast")
 	cmd := exec.Command(exe)
 	cmd.Env, cmd.Stderr = env, os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := processtest.Piped(t, cmd)
 	defer cmd.Wait()
 	defer in.Close()
-	if said, _ := bufio.NewReader(out).ReadString('\n'); said != "done\n" {
+	if said, _ := out.ReadString('\n'); said != "done\n" {
 		t.Skipf("NOT TESTED: the kernel does not let a process say where its environment is: %s", said)
 	}
 	var before, after runtime.MemStats
