@@ -107,12 +107,12 @@ func (l *initConn) receiveListener() error {
 		return nil
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:oob])
-	if err != nil || len(messages) != 1 {
-		return fmt.Errorf("the listener of its proxy did not arrive: %w", err)
+	var fds []int
+	if err == nil && len(messages) == 1 {
+		fds, err = unix.ParseUnixRights(&messages[0])
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return fmt.Errorf("the listener of its proxy did not arrive: %w", err)
+		return fmt.Errorf("the listener of its proxy did not arrive: %d messages, %d descriptors, error %v", len(messages), len(fds), err)
 	}
 	file := os.NewFile(uintptr(fds[0]), "proxy")
 	defer file.Close()
