@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,7 +31,7 @@ const (
 
 func init() {
 	verbs["host"], verbs["get"], verbs["fling"] = hostVerb, getVerb, flingVerb
-	verbs["escape"], verbs["orphan"], verbs["thread"] = escapeVerb, orphanVerb, threadVerb
+	verbs["escape"], verbs["orphan"], verbs["thread"], verbs["park"] = escapeVerb, orphanVerb, threadVerb, parkVerb
 }
 
 // hostVerb is a host with an operator's API and no token for clients. It runs the lines of
@@ -113,6 +114,40 @@ func threadVerb(args string) {
 		fmt.Println(err)
 		return
 	}
+	readCode(sendRaw(args))
+}
+
+// parkVerb makes a request, and has the connection in a message to itself until it is answered: no
+// process has a descriptor of it meanwhile.
+func parkVerb(args string) {
+	fd := sendRaw(args)
+	pair, pairErr := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	events, epollErr := unix.EpollCreate1(0)
+	err := errors.Join(pairErr, epollErr)
+	if err == nil { // it goes on watching
+		err = errors.Join(unix.EpollCtl(events, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}), unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0), unix.Close(fd))
+	}
+	for err == nil {
+		if _, err = unix.EpollWait(events, make([]unix.EpollEvent, 1), int(patience.Milliseconds())); !errors.Is(err, unix.EINTR) {
+			break
+		}
+		err = nil
+	}
+	rights := make([]byte, unix.CmsgSpace(4))
+	if err == nil {
+		_, _, _, _, err = unix.Recvmsg(pair[1], make([]byte, 1), rights, 0)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	messages, _ := unix.ParseSocketControlMessage(rights)
+	fds, _ := unix.ParseUnixRights(&messages[0])
+	readCode(fds[0])
+}
+
+// sendRaw sends a request: "ADDRESS TOKEN PATH". It returns the connection.
+func sendRaw(args string) int {
 	words := strings.Fields(args)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	at, _ := netip.ParseAddrPort(words[0])
@@ -122,9 +157,17 @@ func threadVerb(args string) {
 	if err == nil {
 		_, err = unix.Write(fd, fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", words[2], words[0], words[1]))
 	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	return fd
+}
+
+// readCode prints the code of the answer.
+func readCode(fd int) {
 	answer := make([]byte, 100)
-	n, _ := unix.Read(fd, answer)
-	fmt.Println(strings.TrimPrefix(strings.Split(string(answer[:n]), "\r\n")[0], "HTTP/1.1 "), err)
+	n, err := unix.Read(fd, answer)
+	fmt.Println(strings.TrimPrefix(strings.Split(string(answer[:max(n, 0)]), "\r\n")[0], "HTTP/1.1 "), err)
 }
 
 // flingVerb sends a request and closes the connection.
@@ -244,7 +287,7 @@ func TestChildrenAreNoOperators(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, tell := hostOf(t, s)
 			request := " " + addr + " " + operatorsIs + " " + apiRoot + "/status"
-			for _, script := range []string{"get", "orphan", "escape", "thread"} {
+			for _, script := range []string{"get", "orphan", "escape", "thread", "park"} {
 				if got := tell(script + request); !strings.HasPrefix(got, "403") {
 					t.Errorf("a child, %s: %s", script, got)
 				}

@@ -1,26 +1,26 @@
 package lineage
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 )
 
 // OfSocket tells how the processes that hold a socket are related to the children of this
 // one: [Descendant] if one of them is a descendant, [Unrelated] if all that can be seen are
-// not. inode is that of the socket. A process of the user uid, which made the socket, may
-// hide its descriptors; with a descendant among those the relation is [Unknown] unless
-// another process is seen to hold it.
+// not. inode is that of the socket, and uid the user who made it.
+//
+// A socket may be held where nobody sees it: by a process that hides its descriptors, or in a
+// message of a unix socket that is on its way. So where no process is seen to hold it, the relation
+// is [Unknown] while there are descendants that may have made it.
 func OfSocket(inode uint32, uid int) Relation {
 	seen, doubt := false, false
 	socket := fmt.Sprintf("socket:[%d]", inode)
 	for _, pid := range numbers("/proc") {
 		relation := Of(pid)
 		if relation == Unrelated {
-			held, _ := holds(fmt.Sprintf("/proc/%d/fd", pid), socket)
-			seen = seen || held
+			seen = seen || holds(fmt.Sprintf("/proc/%d/fd", pid), socket)
 			continue
 		}
 		p, alive := read(pid)
@@ -29,12 +29,11 @@ func OfSocket(inode uint32, uid int) Relation {
 		}
 		// A thread may have descriptors that the process, which is its first thread, has not.
 		for _, thread := range numbers(p.file("task")) {
-			held, readable := holds(p.file(fmt.Sprintf("task/%d/fd", thread)), socket)
-			if held {
+			if holds(p.file(fmt.Sprintf("task/%d/fd", thread)), socket) {
 				return relation
 			}
-			doubt = doubt || !readable && p.uid == uid
 		}
+		doubt = doubt || p.uid == uid || os.Geteuid() == 0 // children of root make sockets as everybody
 	}
 	if doubt && !seen {
 		return Unknown
@@ -42,21 +41,15 @@ func OfSocket(inode uint32, uid int) Relation {
 	return Unrelated
 }
 
-// holds reports whether a file is open in a directory of descriptors, and whether that can be
-// seen. A process that has ended holds nothing.
-func holds(dir, file string) (held, readable bool) {
+// holds reports whether a file is seen to be open in a directory of descriptors.
+func holds(dir, file string) bool {
 	f, err := os.Open(dir)
 	if err != nil {
-		return false, errors.Is(err, fs.ErrNotExist)
+		return false
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	for _, name := range names {
-		if to, _ := os.Readlink(dir + "/" + name); to == file {
-			return true, true
-		}
-	}
-	return false, err == nil
+	names, _ := f.Readdirnames(-1)
+	return slices.ContainsFunc(names, func(name string) bool { to, _ := os.Readlink(dir + "/" + name); return to == file })
 }
 
 // numbers returns the entries of a directory that are numbers.

@@ -100,7 +100,7 @@ func (c *Caller) within() bool {
 	return false
 }
 
-// Child returns why a process may be one of the host's own children; "" if it is none. o
+// Child returns why a process may be one of the host's own children; "" if it is none. c
 // may be nil.
 func (c *Caller) Child() string {
 	if c == nil {
