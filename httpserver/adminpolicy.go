@@ -183,7 +183,9 @@ func deny(h *exthost.Host, r *http.Request) (any, error) {
 
 func approvePin(h *exthost.Host, r *http.Request) (any, error) {
 	var body Acceptance
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20)).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
+	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<20))
+	dec.DisallowUnknownFields() // without digests it accepts all
+	if err := dec.Decode(&body); err != nil && !errors.Is(err, io.EOF) {
 		return nil, protocol.Errorf(protocol.InvalidArguments, "the digests cannot be read: %w", err)
 	}
 	return nil, h.Admin().AcceptTools(exthost.Selection{Extension: r.PathValue("extension"), Label: r.PathValue("label"), Digests: body.Digests}, operator(r))

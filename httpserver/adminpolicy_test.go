@@ -109,8 +109,10 @@ func TestPolicyAPI(t *testing.T) {
 		t.Errorf("pins: %d %+v", code, pins)
 	}
 	for _, path := range []string{"kit", "kit/say", "none", "kit/none"} {
-		if code := askAdmin(t, s, "POST", "/api/v1/pins/"+path+"/approve", "", nil); code != http.StatusNotFound {
-			t.Errorf("nothing to approve of %s: %d", path, code)
+		for body, want := range map[string]int{"": http.StatusNotFound, `{"digests": ["x"]}`: http.StatusNotFound, `{"digest": ["x"]}`: http.StatusBadRequest} {
+			if code := askAdmin(t, s, "POST", "/api/v1/pins/"+path+"/approve", body, nil); code != want {
+				t.Errorf("nothing to approve of %s by %q: %d", path, body, code)
+			}
 		}
 	}
 }
