@@ -32,10 +32,11 @@ const (
 func init() {
 	verbs["host"], verbs["get"], verbs["fling"] = hostVerb, getVerb, flingVerb
 	verbs["escape"], verbs["orphan"], verbs["thread"], verbs["park"] = escapeVerb, orphanVerb, threadVerb, parkVerb
+	verbs["idle"] = func(string) { _, _ = io.Copy(io.Discard, os.Stdin) }
 }
 
 // hostVerb is a host with an operator's API and no token for clients. It runs the lines of
-// its stdin as children and prints the first line of each.
+// its stdin as children and prints the first line of each. Another child lives all the time.
 func hostVerb(string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,14 +47,22 @@ func hostVerb(string) {
 	metrics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	server := New(Options{Backend: &fake{}, Admin: api, OperatorToken: operatorsIs, Metrics: metrics})
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, l) }()
 	fmt.Println(l.Addr())
 	exe, _ := os.Executable()
 	containment := process.Contain("")
+	idle, err := process.Start(ctx, process.Spec{Path: exe, Env: processtest.Env("idle"), Containment: containment})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		fmt.Println(firstLine(containment, exe, lines.Text()))
 	}
+	_ = idle.Stop(ctx, 0)
+	idle.Stdout.Close()
 	cancel()
 	<-ended
 	containment.Close()
