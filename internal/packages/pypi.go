@@ -144,8 +144,18 @@ type pipWheel struct {
 	} `json:"metadata"`
 }
 
-// resolve has pip say which wheels it would install. An sdist would run code, so that pip is
-// given none.
+// pipAlone runs pip with the right to start keyring alone, and what tells it the libc of Alpine. To
+// learn what an sdist needs pip builds it, which runs its code; --only-binary keeps it from those
+// of the index, and not from one at an address that a wheel needs.
+const pipAlone = `import os, runpy, sys
+def audit(event, args):
+    if event == "subprocess.Popen" and not os.path.basename(str(args[0])).startswith(("keyring", "ld-musl-")):
+        raise PermissionError(f"pip runs no program here, as for a package that is no wheel of the index: {args[0]}")
+sys.addaudithook(audit)
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+`
+
+// resolve has pip say which wheels it would install. Nothing of them runs.
 func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without []string) ([]pipWheel, error) {
 	report, constraints := filepath.Join(dir, "report.json"), filepath.Join(dir, "constraints.txt")
 	if err := os.WriteFile(constraints, []byte(strings.Join(without, "\n")+"\n"), 0o600); err != nil {
@@ -155,7 +165,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	if s.Version != "" {
 		wanted += "==" + s.Version
 	}
-	argv := []string{"python3", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet",
+	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet",
 		"--index-url", c.index, "--constraint", constraints, "--report", report, "--", wanted}
 	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env}).Run(ctx); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,6 +214,14 @@ func TestAttacksPyPI(t *testing.T) {
 		"dependency from an address": {main(func(w *registrytest.Wheel) {
 			w.Requires = []string{"right @ https://127.0.0.1:1/right-1.0-py3-none-any.whl"}
 		}), "python3 failed"},
+		"dependency to be built": {func(l *pyLab) {
+			path := filepath.Join(l.dir, "right-1.0.tar.gz")
+			backend := fmt.Sprintf("open(%q, 'w')\n", filepath.Join(l.dir, "ran"))
+			writeFile(t, path, string(registrytest.TarGz(registrytest.Entry{Name: "right-1.0/PKG-INFO", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"},
+				registrytest.Entry{Name: "right-1.0/pyproject.toml", Body: "[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n"},
+				registrytest.Entry{Name: "right-1.0/b.py", Body: backend})))
+			main(func(w *registrytest.Wheel) { w.Requires = []string{"right @ file://" + path} })(l)
+		}, "pip runs no program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,6 +229,9 @@ func TestAttacksPyPI(t *testing.T) {
 			tt.attack(l)
 			p, err := l.add(t, "pypi:mcp-weather")
 			l.refused(t, p, err, tt.want)
+			if _, err := os.Stat(filepath.Join(l.dir, "ran")); err == nil {
+				t.Error("code of a package ran")
+			}
 		})
 	}
 }
