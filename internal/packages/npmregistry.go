@@ -24,9 +24,10 @@ type npmConfig struct {
 	scopes   map[string]string // by "@scope"
 }
 
-// readNPMConfig asks npm, so that files and variables count as they do for npm.
+// readNPMConfig asks npm, so that files and variables count as they do for npm; not those of the
+// directories above dir.
 func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, error) {
-	out, err := (program.Program{Dir: dir, Argv: []string{"npm", "config", "list", "--json"}, Env: env}).Run(ctx)
+	out, err := (program.Program{Dir: dir, Argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir}, Env: env}).Run(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -194,29 +194,26 @@ func (i *Installer) registries(ctx context.Context, e lockfile.Entry) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	switch s.Kind {
-	case NPM, Git, Folder:
-		if len(e.Parts) == 1 && s.Kind != NPM {
-			return nil, nil
-		}
-		dir, err := os.MkdirTemp("", "exthost-npm-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		c, err := readNPMConfig(ctx, dir, i.environ())
-		if err != nil {
-			return nil, err
-		}
-		return c.all(), nil
-	case PyPI:
-		c, err := readPipConfig(ctx, os.TempDir(), i.environ())
+	if s.Kind == Bundle || s.Kind != NPM && s.Kind != PyPI && len(e.Parts) == 1 {
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "exthost-config-") // both programs take files of where they run for their own
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if s.Kind == PyPI {
+		c, err := readPipConfig(ctx, dir, i.environ())
 		if err != nil {
 			return nil, err
 		}
 		return []string{c.index}, nil
 	}
-	return nil, nil
+	c, err := readNPMConfig(ctx, dir, i.environ())
+	if err != nil {
+		return nil, err
+	}
+	return c.all(), nil
 }
 
 // sourceOf is [Installer.Source], to find registries. What

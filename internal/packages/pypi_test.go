@@ -108,6 +108,42 @@ func TestAddPyPI(t *testing.T) {
 	}
 }
 
+// What others leave in the directory of temporary files neither runs nor counts.
+func TestForeignTemporaryFiles(t *testing.T) {
+	py, npm := newPyLab(t, pyWeather("1.0"), right("1.0")), newLab(t, weather("1.0.0"), left("1.0.0"))
+	var entries []lockfile.Entry
+	for _, add := range []func() (*Package, error){
+		func() (*Package, error) { return py.add(t, "pypi:mcp-weather") },
+		func() (*Package, error) { return npm.add(t, "npm:@acme/mcp-weather") },
+	} {
+		p, err := add()
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts})
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ran := filepath.Join(t.TempDir(), "ran")
+	writeFile(t, filepath.Join(dir, "pip.py"), fmt.Sprintf("open(%q, 'w')\n", ran))
+	writeFile(t, filepath.Join(dir, "package.json"), "{}")
+	writeFile(t, filepath.Join(dir, ".npmrc"), "@evil:registry=https://registry.example\n")
+	for n, i := range []*Installer{py.Installer, npm.Installer} {
+		if err := i.Store.Remove(entries[n].Tree); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.Fetch(t.Context(), entries[n]); err != nil {
+			t.Error(err)
+		}
+		if from, err := i.registries(t.Context(), entries[n]); err != nil || len(from) != 1 {
+			t.Errorf("%v, %v", from, err)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a module of another user ran")
+	}
+}
+
 // Of versions that are too young, the newest that is old enough is taken.
 func TestMinAgePyPI(t *testing.T) {
 	young, younger := pyWeather("1.9"), pyWeather("2.0")
