@@ -3,11 +3,12 @@ package packages
 import (
 	"context"
 	"errors"
-	"github.com/exthost/exthost/internal/packages/program"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/exthost/exthost/internal/packages/program"
 )
 
 // pipConfig is which index pip asks, and with what.
@@ -52,7 +53,7 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 			c.env = append(c.env, v)
 		}
 	}
-	c.env = append(c.env, "PIP_CONFIG_FILE="+os.DevNull)
+	c.env = append(c.env, "PIP_CONFIG_FILE="+os.DevNull, "PIP_INDEX_URL="+c.index) // no argument: it may hold a password, and others see arguments
 	for _, name := range kept {
 		if values[name] != "" {
 			c.env = append(c.env, "PIP_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"="+values[name])

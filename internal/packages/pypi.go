@@ -166,7 +166,7 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 		wanted += "==" + s.Version
 	}
 	argv := []string{"python3", "-c", pipAlone, "install", "--dry-run", "--ignore-installed", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--quiet",
-		"--index-url", c.index, "--constraint", constraints, "--report", report, "--", wanted}
+		"--constraint", constraints, "--report", report, "--", wanted}
 	if _, err := (program.Program{Dir: dir, Argv: argv, Env: c.env}).Run(ctx); err != nil {
 		return nil, err
 	}
