@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -118,14 +119,22 @@ func sameName(dir string, p lockfile.Part) error {
 	return nil
 }
 
-// finish runs the install scripts of the named packages, without secrets in their environment,
-// and takes from files what a tree in the store does not have.
-func (i *Installer) finish(ctx context.Context, tree *store.Tree, names []string) error {
+// finish runs the install scripts of the parts with these names, without secrets in their
+// environment, and takes from files what a tree in the store does not have.
+func (i *Installer) finish(ctx context.Context, tree *store.Tree, parts []lockfile.Part, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	if _, err := os.Lstat(filepath.Join(tree.Dir(), ".npmrc")); err == nil {
+		return errors.New("its .npmrc would decide how npm runs install scripts")
+	}
 	env, _ := process.Environ(i.environ(), process.EnvPolicy{})
-	argv := append([]string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts", "--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}, names...)
+	argv := []string{"npm", "rebuild", "--ignore-scripts=false", "--bin-links=false", "--foreground-scripts", "--offline", "--no-audit", "--no-update-notifier", "--loglevel=error", "--global=false"}
+	for _, p := range parts {
+		if slices.Contains(names, p.Name) { // by its place: npm takes a name for that of a folder, which another package may have
+			argv = append(argv, "./"+p.Path)
+		}
+	}
 	if _, err := (program.Program{Dir: tree.Dir(), Argv: argv, Env: env}).Run(ctx); err != nil {
 		return fmt.Errorf("the install scripts of %s: %w", strings.Join(names, ", "), err)
 	}

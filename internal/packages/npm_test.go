@@ -164,6 +164,38 @@ func TestInstallScripts(t *testing.T) {
 	}
 }
 
+// A name allows the scripts of the package that has it, and not of one in a folder of that name,
+// nor does the package around it say how they run.
+func TestInstallScriptsOfOthers(t *testing.T) {
+	writes := func(name, version string) registrytest.Release {
+		return registrytest.Release{Name: name, Version: version, JSON: map[string]any{"scripts": map[string]string{"postinstall": "node -e \"require('fs').writeFileSync('made.js', '1')\""}}}
+	}
+	one := weather("1.0.0")
+	one.JSON["dependencies"] = map[string]string{"left": "npm:evil@2", "needs-left": "1"}
+	l := newLab(t, one, writes("left", "1.0.0"), writes("evil", "2.0.0"), registrytest.Release{Name: "needs-left", Version: "1.0.0", JSON: map[string]any{"dependencies": map[string]string{"left": "1"}}})
+	l.AllowScripts = []string{"left"}
+	p, err := l.add(t, "npm:@acme/mcp-weather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := l.Store.Verify(p.Tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, want := range map[string]bool{"node_modules/left": false, "node_modules/needs-left/node_modules/left": true} {
+		if _, err := os.Stat(filepath.Join(dir, folder, "made.js")); (err == nil) != want {
+			t.Errorf("the script in %s ran: %v, want %v", folder, err == nil, want)
+		}
+	}
+	folder := filepath.Join(l.dir, "folder")
+	for name, text := range map[string]string{"package.json": `{"name": "folder", "bin": "index.js", "dependencies": {"left": "1"}}`, "index.js": "", "shell": "#!/bin/sh\n", ".npmrc": "script-shell=./shell\n"} {
+		writeFile(t, filepath.Join(folder, name), text)
+	}
+	if p, err := l.Add(t.Context(), Source{Folder, folder, ""}); err == nil || !strings.Contains(err.Error(), ".npmrc") {
+		t.Errorf("a package with a shell for install scripts: %+v, %v", p, err)
+	}
+}
+
 func ptr(s string) *string { return &s }
 
 // Attacks by which an archive, or the address of one, does more than it should. Each is refused

@@ -96,7 +96,7 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := i.finish(ctx, tree, e.Scripts); err != nil {
+	if err := i.finish(ctx, tree, e.Parts, e.Scripts); err != nil {
 		return errors.Join(err, tree.Drop())
 	}
 	known, err := i.Store.Trees()
@@ -131,7 +131,7 @@ func (i *Installer) put(ctx context.Context, s Source, registries []string, r re
 		p.Scripts, p.Held, err = i.scripts(tree.Dir(), r.parts)
 	}
 	if err == nil {
-		err = i.finish(ctx, tree, p.Scripts)
+		err = i.finish(ctx, tree, r.parts, p.Scripts)
 	}
 	if err == nil {
 		p.Tree, err = i.Store.Put(tree)
