@@ -12,41 +12,93 @@ import (
 
 	"github.com/exthost/exthost/internal/display"
 	"github.com/exthost/exthost/internal/packages"
+	"github.com/exthost/exthost/internal/strict"
 )
 
-// manifestOf is a plugin.toml that runs a package. args follow those of the package; asks are
+// setting is one key of a plugin.toml that add and upgrade write.
+type setting struct {
+	table, key string
+	value      string // as TOML and JSON write it
+}
+
+// settings are what a plugin.toml says of a package. args follow those of the package; asks are
 // variables that it needs beside its own.
+func settings(p *packages.Package, args, asks []string) (list []setting) {
+	set := func(table, key, value string) { list = append(list, setting{table, key, value}) }
+	set("plugin", "version", quote(semantic(p.Version)))
+	if text := display.Cut(strings.Join(strings.Fields(p.Run.Description), " "), 500); text != "" {
+		set("plugin", "description", quote(text))
+	}
+	set("transport", "command", quote(p.Run.Command))
+	set("transport", "args", quoteAll(slices.Concat(p.Run.Args, args)))
+	set("transport", "protocol", quote("mcp"))
+	for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
+		set("transport.env", name, quote(p.Run.Env[name]))
+	}
+	if !strings.Contains(p.Run.Command, "/") {
+		set("requires", "bins", quoteAll([]string{p.Run.Command}))
+	}
+	if env := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Run.Asks, asks)))); len(env) > 0 {
+		set("requires", "env", quoteAll(env))
+	}
+	if p.Run.License != "" {
+		set("meta", "license", quote(display.Cut(p.Run.License, 100)))
+	}
+	if strings.HasPrefix(p.Run.Homepage, "https://") {
+		set("meta", "homepage", quote(display.Cut(p.Run.Homepage, 300)))
+	}
+	return list
+}
+
+// line writes the key and its value. A name of a variable may hold what a bare key does not.
+func (s setting) line() string {
+	if s.table == "transport.env" {
+		return quote(s.key) + " = " + s.value + "\n"
+	}
+	return s.key + " = " + s.value + "\n"
+}
+
+// manifestOf is a plugin.toml that runs a package, with these [settings].
 func manifestOf(p *packages.Package, id string, args, asks []string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Written by exthost add %s; exthost upgrade %s changes the version. Its files are those of exthost.lock.\n", display.Visible(p.Source.String()), id)
-	fmt.Fprintf(&b, "[plugin]\nid = %s\nversion = %s\n", quote(id), quote(semantic(p.Version)))
-	if text := display.Cut(strings.Join(strings.Fields(p.Run.Description), " "), 500); text != "" {
-		fmt.Fprintf(&b, "description = %s\n", quote(text))
-	}
-	fmt.Fprintf(&b, "\n[transport]\ncommand = %s\nargs = %s\nprotocol = \"mcp\"\n", quote(p.Run.Command), quoteAll(slices.Concat(p.Run.Args, args)))
-	if len(p.Run.Env) > 0 {
-		b.WriteString("\n[transport.env]\n")
-		for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
-			fmt.Fprintf(&b, "%s = %s\n", quote(name), quote(p.Run.Env[name]))
+	fmt.Fprintf(&b, "[plugin]\nid = %s\n", quote(id))
+	table := "plugin"
+	for _, s := range settings(p, args, asks) {
+		if s.table != table {
+			table = s.table
+			fmt.Fprintf(&b, "\n[%s]\n", table)
 		}
-	}
-	b.WriteString("\n[requires]\n")
-	if !strings.Contains(p.Run.Command, "/") {
-		fmt.Fprintf(&b, "bins = %s\n", quoteAll([]string{p.Run.Command}))
-	}
-	if env := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Run.Asks, asks)))); len(env) > 0 {
-		fmt.Fprintf(&b, "env = %s\n", quoteAll(env))
-	}
-	if p.Run.License != "" || strings.HasPrefix(p.Run.Homepage, "https://") {
-		b.WriteString("\n[meta]\n")
-		if p.Run.License != "" {
-			fmt.Fprintf(&b, "license = %s\n", quote(display.Cut(p.Run.License, 100)))
-		}
-		if strings.HasPrefix(p.Run.Homepage, "https://") {
-			fmt.Fprintf(&b, "homepage = %s\n", quote(display.Cut(p.Run.Homepage, 300)))
-		}
+		b.WriteString(s.line())
 	}
 	return b.Bytes()
+}
+
+// upgraded is a plugin.toml with the [settings] of another version of its package. All else in it
+// is the user's, such as a sandbox, and stays.
+func upgraded(text []byte, p *packages.Package, args, asks []string) ([]byte, error) {
+	for _, s := range settings(p, args, asks) {
+		path := append(strings.Split(s.table, "."), s.key)
+		at, stated := strict.LocateTOML(text, path...)
+		header := regexp.MustCompile(`(?m)^[ \t]*\[` + regexp.QuoteMeta(s.table) + `\][ \t]*(#.*)?\n`).FindIndex(text)
+		_, other := strict.LocateTOML(text, path[:len(path)-1]...)
+		switch {
+		case stated && s.key == "bins": // the user may have named more
+		case stated:
+			d := json.NewDecoder(bytes.NewReader(text[at:]))
+			if err := d.Decode(new(any)); err != nil {
+				return nil, fmt.Errorf("%s in plugin.toml is not written as exthost add writes it: as %s", strings.Join(path, "."), s.value)
+			}
+			text = slices.Concat(text[:at], []byte(s.value), text[at+int(d.InputOffset()):])
+		case header != nil:
+			text = slices.Insert(text, header[1], []byte(s.line())...)
+		case other:
+			return nil, fmt.Errorf("plugin.toml has no line [%s] for %s", s.table, s.key)
+		default:
+			text = fmt.Appendf(text, "\n[%s]\n%s", s.table, s.line())
+		}
+	}
+	return text, nil
 }
 
 // quote writes a string of TOML, which a string of JSON is.

@@ -31,7 +31,7 @@ func Upgrade(c *console.Console) *cobra.Command {
 		Long: "Resolve the sources that exthost.lock states again, and for each package that is another one\n" +
 			"now show the difference: versions, what it needs, the command line and what it asks for. After\n" +
 			"your yes, start it once and write plugin.toml and exthost.lock. Without a yes everything stays.\n" +
-			"Arguments and variables that you have added to plugin.toml stay.",
+			"What you have added to plugin.toml stays.",
 		Example:           "  exthost upgrade\n  exthost upgrade memory --yes",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,8 +109,11 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if before == nil || lockfile.Sum(d.text) != e.Manifest {
 		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags), Hint: "exthost trust --lock " + id + ", where you agree to it"}
 	}
-	own, ours := kept(before)
-	text := manifestOf(p, id, own, ours)
+	args, asks := own(before, p)
+	text, err := upgraded(slices.Clone(d.text), p, args, asks)
+	if err != nil {
+		return &console.Error{Code: console.ExitInvalid, Text: console.Safe(err.Error()), Hint: "edit " + console.NearbyPath(path)}
+	}
 	if err := d.write(ctx, p, text); err != nil {
 		return err
 	}
@@ -130,14 +133,24 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	return release(e.Tree)
 }
 
-// kept are the arguments after the program of the package and the variables of a manifest.
-func kept(m *manifest.Manifest) (args, asks []string) {
-	for n, word := range m.Transport.Args {
-		if strings.HasPrefix(word, unpacked.Root) {
-			args = m.Transport.Args[n+1:]
-		}
+// own are the arguments and the variables of a manifest that are its user's: those that follow the
+// arguments of the package, and all that it asks for.
+func own(m *manifest.Manifest, p *packages.Package) (args, asks []string) {
+	args, fixed := afterProgram(m.Transport.Args), afterProgram(p.Run.Args)
+	if len(args) >= len(fixed) && slices.Equal(args[:len(fixed)], fixed) {
+		args = args[len(fixed):]
 	}
 	return args, m.Requires.Env
+}
+
+// afterProgram are the words after the last one that names a file of the package.
+func afterProgram(words []string) []string {
+	for n, word := range slices.Backward(words) {
+		if strings.HasPrefix(word, unpacked.Root) {
+			return words[n+1:]
+		}
+	}
+	return nil
 }
 
 // differences say what another version of a package changes.
