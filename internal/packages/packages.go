@@ -55,6 +55,14 @@ type Package struct {
 	Run     unpacked.Run
 }
 
+// Same reports whether the package is the one of an entry of the lock file. Where install scripts
+// ran then and not now, the archives tell: the scripts made other files.
+func (p *Package) Same(e lockfile.Entry) bool {
+	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
+	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
+	return p.Tree == e.Tree || scripts && slices.Equal(p.Parts, e.Parts)
+}
+
 // resolved is what a source is at this moment.
 type resolved struct {
 	version string

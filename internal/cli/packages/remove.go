@@ -115,7 +115,7 @@ func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Conf
 	if err != nil {
 		return one, err
 	}
-	if one.Newest, one.Differs = p.Version, p.Tree != e.Tree; one.Differs && p.Version == e.Version {
+	if one.Newest, one.Differs = p.Version, !p.Same(e); one.Differs && p.Version == e.Version {
 		one.Newest += ", with others of what it needs"
 	}
 	return one, release(p.Tree)

@@ -87,9 +87,9 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if err != nil {
 		return err
 	}
-	if p.Tree == e.Tree {
+	if p.Same(e) {
 		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
-		return nil
+		return release(p.Tree)
 	}
 	d, err := newDraft(c, cfg, id)
 	if err != nil {
