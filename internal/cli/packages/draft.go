@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
@@ -49,8 +50,8 @@ func newDraft(c *console.Console, cfg *config.Config, id string) (*draft, error)
 		return nil, console.Usagef("", "extensions.search_paths is empty, so that there is no place for an extension")
 	}
 	d := &draft{c: c, stated: cfg, id: id, dir: filepath.Join(cfg.Extensions.SearchPaths[0], id)}
-	if rel, err := filepath.Rel(cfg.Project.Dir, d.dir); err != nil || !filepath.IsLocal(rel) {
-		return nil, console.Usagef("", "%s is not below %s, whose exthost.lock would state what it is", d.dir, cfg.Project.Dir)
+	if err := below.Check(cfg.Project.Dir, filepath.Join(d.dir, manifest.FileName)); err != nil {
+		return nil, console.Usagef("", "exthost.lock states what lies in its directory: %v", err)
 	}
 	ask := *cfg
 	ask.Extensions.Trust = config.TrustAsk
