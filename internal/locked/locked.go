@@ -26,8 +26,14 @@ const maxManifest = 4 << 20 // bytes
 // Packages are those of the extensions of a directory, as its lock file states them. It
 // asks no network.
 type Packages struct {
-	Dir   string // of the lock file, absolute
-	Store store.Store
+	dir   string // of the lock file, absolute
+	lock  *lockfile.Reader
+	store store.Store
+}
+
+// New returns the packages of the lock file in dir, which is absolute, with their files in a store.
+func New(dir string, s store.Store) *Packages {
+	return &Packages{dir: dir, lock: lockfile.NewReader(dir), store: s}
 }
 
 // Refused is why an extension with a package does not start: of kind untrusted, it is not what is
@@ -52,12 +58,12 @@ func (r *Refused) Next() string { return r.next }
 
 // Entry returns what the lock file says of the package of c, and its id there; false when c runs
 // no package.
-func (l Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, ok bool, err error) {
+func (l *Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, ok bool, err error) {
 	id = cmp.Or(c.Owner, c.ID)
-	if rel, err := filepath.Rel(l.Dir, c.Dir); err != nil || !filepath.IsLocal(rel) {
+	if rel, err := filepath.Rel(l.dir, c.Dir); err != nil || !filepath.IsLocal(rel) {
 		return e, id, false, nil // another directory's
 	}
-	f, err := lockfile.Read(l.Dir)
+	f, err := l.lock.Read()
 	if err != nil {
 		return e, id, false, err
 	}
@@ -66,7 +72,7 @@ func (l Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, ok
 }
 
 // Tree is the hash of the files of the package of c; "" when c runs none.
-func (l Packages) Tree(c *discovery.Candidate) (string, error) {
+func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 	e, _, ok, err := l.Entry(c)
 	if err != nil || !ok {
 		return "", err
@@ -77,7 +83,7 @@ func (l Packages) Tree(c *discovery.Candidate) (string, error) {
 // Verify returns the directory of the files of the package that c runs, after comparing them,
 // the manifest and its command lines with the lock file; "" when c runs no package. The error is
 // a [Refused], or that of a lock file that cannot be read.
-func (l Packages) Verify(c *discovery.Candidate) (dir string, err error) {
+func (l *Packages) Verify(c *discovery.Candidate) (dir string, err error) {
 	e, id, ok, err := l.Entry(c)
 	if err != nil {
 		return "", err
@@ -100,7 +106,7 @@ func (l Packages) Verify(c *discovery.Candidate) (dir string, err error) {
 	case CommandSum(m) != e.Command:
 		return "", refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	}
-	dir, err = l.Store.Verify(e.Tree)
+	dir, err = l.store.Verify(e.Tree)
 	switch {
 	case err == nil:
 		return dir, nil

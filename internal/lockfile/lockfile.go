@@ -3,10 +3,12 @@
 package lockfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"sync"
 
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/strict"
@@ -84,21 +86,41 @@ func (f *File) Lookup(id string) (Entry, bool) {
 
 // Read reads the lock file of a directory; an empty one where there is none. It must be a
 // regular file and no symbolic link. The error names every place that is wrong.
-func Read(dir string) (*File, error) {
-	path := filepath.Join(dir, FileName)
-	data, _, err := regular.Read(path, maxBytes+1, false)
+func Read(dir string) (*File, error) { return NewReader(dir).Read() }
+
+// Reader reads the lock file of a directory again and again, and parses it when it has changed.
+type Reader struct {
+	path string
+
+	mu   sync.Mutex
+	data []byte // that file was parsed of
+	file *File  // nil: nothing was parsed, or with errors
+}
+
+// NewReader returns a reader of the lock file of a directory.
+func NewReader(dir string) *Reader { return &Reader{path: filepath.Join(dir, FileName)} }
+
+// Read is [Read]. Its callers share the file, and do not change it.
+func (r *Reader) Read() (*File, error) {
+	data, _, err := regular.Read(r.path, maxBytes+1, false)
 	var kind regular.NotRegular
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &File{Version: version, Extensions: map[string]Entry{}}, nil
 	case errors.As(err, &kind):
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s is %w", path, kind)
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s is %w", r.path, kind)
 	case err != nil:
 		return nil, err
 	case len(data) > maxBytes:
-		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s is over %d MiB", path, maxBytes>>20)
+		return nil, protocol.Errorf(protocol.ConfigInvalid, "%s is over %d MiB", r.path, maxBytes>>20)
 	}
-	f, diags := parse(path, data)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != nil && bytes.Equal(r.data, data) {
+		return r.file, nil
+	}
+	f, diags := parse(r.path, data)
+	r.data, r.file = data, f
 	if len(diags) == 0 {
 		return f, nil
 	}

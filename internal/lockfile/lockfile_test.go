@@ -44,6 +44,46 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
+// A reader parses once, and again when the file has changed, also to one that is refused.
+func TestReader(t *testing.T) {
+	dir := t.TempDir()
+	r := NewReader(dir)
+	write := func(f *File) {
+		t.Helper()
+		if err := f.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(sample())
+	one, err := r.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.Read(); again != one || err != nil {
+		t.Errorf("parsed twice: %v", err)
+	}
+	less := sample()
+	delete(less.Extensions, "own")
+	write(less)
+	if f, err := r.Read(); err != nil || len(f.Extensions) != 1 {
+		t.Errorf("after a change: %+v, %v", f, err)
+	}
+	for _, text := range []string{"{}", "{}", "version = 1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, FileName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := r.Read(); (err == nil) != (text != "{}") {
+			t.Errorf("%q: %v, %v", text, f, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, FileName)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := r.Read(); err != nil || f == nil || len(f.Extensions) != 0 {
+		t.Errorf("removed: %v, %v", f, err)
+	}
+}
+
 // A lock file that cannot be understood is refused, with the place.
 func TestRefused(t *testing.T) {
 	good := string(sample().Text())

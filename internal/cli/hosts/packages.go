@@ -9,27 +9,26 @@ import (
 	"github.com/exthost/exthost/internal/store"
 )
 
+// packageDir is where the packages of this user are, and the list of who uses them.
+func packageDir() (string, error) {
+	state, err := exthost.DefaultStateDir()
+	return filepath.Join(filepath.Dir(state), "packages"), err
+}
+
 // PackageStore is where the packages of this user are.
 func PackageStore() (store.Store, error) {
-	state, err := exthost.DefaultStateDir()
-	if err != nil {
-		return store.Store{}, err
-	}
-	return store.New(filepath.Join(filepath.Dir(state), "packages")), nil
+	dir, err := packageDir()
+	return store.New(dir), err
 }
 
 // Packages are those that the lock file of the working directory states.
-func Packages(cfg *config.Config) (locked.Packages, error) {
+func Packages(cfg *config.Config) (*locked.Packages, error) {
 	s, err := PackageStore()
-	return locked.Packages{Dir: cfg.Project.Dir, Store: s}, err
+	return locked.New(cfg.Project.Dir, s), err
 }
 
 // PackageUses are the directories whose lock files may name packages of this user.
 func PackageUses() (locked.Uses, error) {
-	state, err := exthost.DefaultStateDir()
-	if err != nil {
-		return locked.Uses{}, err
-	}
-	dir := filepath.Join(filepath.Dir(state), "packages")
-	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir)}, nil
+	dir, err := packageDir()
+	return locked.Uses{Path: filepath.Join(dir, "directories.json"), Store: store.New(dir)}, err
 }
