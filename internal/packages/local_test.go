@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"context"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -74,25 +75,57 @@ func writeFile(t *testing.T, path, text string) {
 
 var nodeProgram = map[string]string{"package.json": `{"name": "weather", "version": "1.0.0", "bin": "index.js"}`, "index.js": "console.log('sun')\n"}
 
-// installer has a store of its own and no registries.
-func installer(t *testing.T) *Installer {
+// workbench is an installer with a store of its own, which takes nothing younger than three days.
+type workbench struct{ *Installer }
+
+func newWorkbench(t testing.TB) workbench {
 	dir := t.TempDir()
-	i := &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}
+	b := workbench{&Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
 	t.Cleanup(func() { // read-only directories
-		hashes, _ := i.Store.Trees()
+		hashes, _ := b.Store.Trees()
 		for _, h := range hashes {
-			if err := i.Store.Remove(h); err != nil {
+			if err := b.Store.Remove(h); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	return i
+	return b
+}
+
+// setenv has the programs see a variable; the last one of a name counts.
+func (b workbench) setenv(name, value string) {
+	b.Installer.Environ = append(b.Installer.Environ, name+"="+value)
+}
+
+func (b workbench) add(t testing.TB, source string) (*Package, error) {
+	t.Helper()
+	s, err := Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	return b.Add(context.Background(), s)
+}
+
+// refused wants a reason, and nothing in the store.
+func (b workbench) refused(t *testing.T, p *Package, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v, %v; want %q", p, err, want)
+	}
+	if entries, _ := os.ReadDir(filepath.Join(b.Dir, "store")); len(entries) > 0 {
+		t.Errorf("left in the store: %v", entries)
+	}
+}
+
+// locked is the entry of a package in a lock file.
+func locked(p *Package) lockfile.Entry {
+	return lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
 }
 
 // A tag is resolved to its commit; when it moves, what is locked stays.
 func TestGit(t *testing.T) {
 	processtest.Leaks(t)
-	r, i := newRepository(t), installer(t)
+	r, i := newRepository(t), newWorkbench(t)
 	commit := r.commit(nodeProgram)
 	r.git("tag", "v1")
 	s, err := Parse("git+" + r.url + "@v1")
@@ -111,7 +144,7 @@ func TestGit(t *testing.T) {
 	if err := i.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
-	e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	e := locked(p)
 	if err := i.Fetch(t.Context(), e); err != nil {
 		t.Error(err)
 	}
@@ -159,7 +192,7 @@ func TestAttacksGit(t *testing.T) {
 		}, "git failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, i := newRepository(t), installer(t)
+			r, i := newRepository(t), newWorkbench(t)
 			r.git("checkout", "--quiet", "-b", "main")
 			tt.attack(r)
 			i.Environ = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=filter.evil.smudge", "GIT_CONFIG_VALUE_0=touch "+filepath.Join(i.Dir, "ran"))
@@ -191,7 +224,7 @@ func TestBundle(t *testing.T) {
 		"unclosed placeholder": {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i := installer(t)
+			i := newWorkbench(t)
 			path := filepath.Join(i.Dir, "notes.mcpb")
 			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: tt.manifest}, registrytest.Entry{Name: "server/index.js", Body: "1"})))
 			s, err := Parse(path)
@@ -211,7 +244,7 @@ func TestBundle(t *testing.T) {
 			if p.Source.Name != "./notes.mcpb" || p.Version != "1.2.3" || p.Run.Args[0] != unpacked.Root+"/server/index.js" || p.Run.Env["KEY"] != "${API_KEY}" || strings.Contains(p.Run.Env["MODE"], "SECRET") {
 				t.Errorf("%+v", p)
 			}
-			e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+			e := locked(p)
 			if err := i.Store.Remove(p.Tree); err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +264,7 @@ func TestBundle(t *testing.T) {
 
 // A folder is copied into the store; links in it are refused.
 func TestFolder(t *testing.T) {
-	i := installer(t)
+	i := newWorkbench(t)
 	dir := filepath.Join(i.Dir, "weather")
 	for name, text := range nodeProgram {
 		writeFile(t, filepath.Join(dir, name), text)

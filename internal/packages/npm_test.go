@@ -16,7 +16,6 @@ import (
 	"github.com/exthost/exthost/internal/packages/registrytest"
 	"github.com/exthost/exthost/internal/packages/unpacked"
 	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/store"
 )
 
 const hour = time.Hour
@@ -24,8 +23,7 @@ const hour = time.Hour
 // lab is a registry, a store and npm that knows nothing else.
 type lab struct {
 	*registrytest.NPM
-	*Installer
-	dir string
+	workbench
 }
 
 func needs(t testing.TB, programs ...string) {
@@ -38,35 +36,12 @@ func needs(t testing.TB, programs ...string) {
 
 func newLab(t testing.TB, releases ...registrytest.Release) *lab {
 	needs(t, "npm", "node")
-	dir := t.TempDir()
-	l := &lab{NPM: registrytest.NewNPM(t, releases...), dir: dir, Installer: &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
+	l := &lab{registrytest.NewNPM(t, releases...), newWorkbench(t)}
 	l.Installer.Environ = os.Environ()
-	for name, value := range l.NPM.Environ(dir) {
+	for name, value := range l.NPM.Environ(l.Dir) {
 		l.setenv(name, value)
 	}
-	t.Cleanup(func() { // read-only directories
-		hashes, _ := l.Store.Trees()
-		for _, h := range hashes {
-			if err := l.Store.Remove(h); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	return l
-}
-
-// setenv has the programs see a variable; the last one of a name counts.
-func (l *lab) setenv(name, value string) {
-	l.Installer.Environ = append(l.Installer.Environ, name+"="+value)
-}
-
-func (l *lab) add(t testing.TB, source string) (*Package, error) {
-	t.Helper()
-	s, err := Parse(source)
-	if err != nil {
-		return nil, err
-	}
-	return l.Add(context.Background(), s)
 }
 
 // weather is a package with a program and a dependency.
@@ -101,7 +76,7 @@ func TestAddNPM(t *testing.T) {
 	if out, err := exec.Command("node", filepath.Join(dir, "node_modules/@acme/mcp-weather/index.js")).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	e := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	e := locked(p)
 	if err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +87,7 @@ func TestAddNPM(t *testing.T) {
 	if _, err := l.Store.Verify(p.Tree); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(l.dir, "store", "new-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(l.Dir, "store", "new-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -187,7 +162,7 @@ func TestInstallScriptsOfOthers(t *testing.T) {
 			t.Errorf("the script in %s ran: %v, want %v", folder, err == nil, want)
 		}
 	}
-	folder := filepath.Join(l.dir, "folder")
+	folder := filepath.Join(l.Dir, "folder")
 	for name, text := range map[string]string{"package.json": `{"name": "folder", "bin": "index.js", "dependencies": {"left": "1"}}`, "index.js": "", "shell": "#!/bin/sh\n", ".npmrc": "script-shell=./shell\n"} {
 		writeFile(t, filepath.Join(folder, name), text)
 	}
@@ -272,17 +247,6 @@ func (l *lab) putLocked(t *testing.T, r registrytest.Release) (*Package, error) 
 	return l.put(t.Context(), Source{NPM, r.Name, ""}, []string{l.URL}, resolved{r.Version, parts})
 }
 
-// refused wants a reason, and nothing in the store.
-func (l *lab) refused(t *testing.T, p *Package, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%+v, %v; want %q", p, err, want)
-	}
-	if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
-		t.Errorf("left in the store: %v", entries)
-	}
-}
-
 // Attacks on what npm resolves.
 func TestAttacksNPM(t *testing.T) {
 	other := registrytest.NewNPM(t, left("1.0.0"))
@@ -325,7 +289,7 @@ func TestAttacksLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}
+	good := locked(p)
 	moved := left("1.0.0")
 	moved.Files = map[string]string{"index.js": "evil"}
 	for name, tt := range map[string]struct {
@@ -352,7 +316,7 @@ func TestAttacksLocked(t *testing.T) {
 			if err := l.Fetch(context.Background(), e); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v; want %q", err, tt.want)
 			}
-			if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
+			if entries, _ := os.ReadDir(filepath.Join(l.Dir, "store")); len(entries) > 0 {
 				t.Errorf("left in the store: %v", entries)
 			}
 		})

@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,13 +15,11 @@ import (
 	"github.com/exthost/exthost/internal/packages/registrytest"
 	"github.com/exthost/exthost/internal/packages/unpacked"
 	"github.com/exthost/exthost/internal/process/processtest"
-	"github.com/exthost/exthost/internal/store"
 )
 
 type pyLab struct {
 	*registrytest.PyPI
-	*Installer
-	dir string
+	workbench
 }
 
 // pip reports whether there is one.
@@ -33,34 +30,16 @@ func newPyLab(t testing.TB, wheels ...registrytest.Wheel) *pyLab {
 	if err := pip(); err != nil {
 		t.Skipf("NOT TESTED: %s needs pip for python3, which is missing", t.Name())
 	}
-	dir := t.TempDir()
-	l := &pyLab{PyPI: registrytest.NewPyPI(t, wheels...), dir: dir, Installer: &Installer{Store: store.New(filepath.Join(dir, "store")), Dir: dir, MinAge: 72 * hour}}
+	l := &pyLab{registrytest.NewPyPI(t, wheels...), newWorkbench(t)}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "PIP_") {
 			l.Installer.Environ = append(l.Installer.Environ, v)
 		}
 	}
 	for name, value := range l.PyPI.Environ() {
-		l.Installer.Environ = append(l.Installer.Environ, name+"="+value)
+		l.setenv(name, value)
 	}
-	t.Cleanup(func() { // read-only directories
-		hashes, _ := l.Store.Trees()
-		for _, h := range hashes {
-			if err := l.Store.Remove(h); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 	return l
-}
-
-func (l *pyLab) add(t testing.TB, source string) (*Package, error) {
-	t.Helper()
-	s, err := Parse(source)
-	if err != nil {
-		return nil, err
-	}
-	return l.Add(context.Background(), s)
 }
 
 func pyWeather(version string) registrytest.Wheel {
@@ -89,7 +68,7 @@ func TestAddPyPI(t *testing.T) {
 	}
 	args := append([]string{}, p.Run.Args...)
 	for n := range args {
-		args[n] = strings.NewReplacer(unpacked.Root, dir, "${EXTHOST_STATE_DIR}", l.dir).Replace(args[n])
+		args[n] = strings.NewReplacer(unpacked.Root, dir, "${EXTHOST_STATE_DIR}", l.Dir).Replace(args[n])
 	}
 	if out, err := exec.Command(p.Run.Command, append(args, "--here")...).CombinedOutput(); err != nil || string(out) != "sun ['--here']\n" {
 		t.Errorf("%v: %s", err, out)
@@ -97,13 +76,13 @@ func TestAddPyPI(t *testing.T) {
 	if _, err := l.Store.Verify(p.Tree); err != nil {
 		t.Errorf("a run changed the tree: %v", err)
 	}
-	if found, _ := filepath.Glob(filepath.Join(l.dir, "pycache", "*")); len(found) == 0 {
+	if found, _ := filepath.Glob(filepath.Join(l.Dir, "pycache", "*")); len(found) == 0 {
 		t.Error("nothing compiled was kept")
 	}
 	if err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Fetch(t.Context(), lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts}); err != nil {
+	if err := l.Fetch(t.Context(), locked(p)); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,7 +99,7 @@ func TestForeignTemporaryFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		entries = append(entries, lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts})
+		entries = append(entries, locked(p))
 	}
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -217,17 +196,6 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	return l.put(t.Context(), Source{PyPI, one.Name, ""}, []string{config.index}, resolved{one.Version, []lockfile.Part{found.part}})
 }
 
-// refused wants a reason, and nothing in the store.
-func (l *pyLab) refused(t *testing.T, p *Package, err error, want string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%+v, %v; want %q", p, err, want)
-	}
-	if entries, _ := os.ReadDir(filepath.Join(l.dir, "store")); len(entries) > 0 {
-		t.Errorf("left in the store: %v", entries)
-	}
-}
-
 // Attacks on what pip resolves.
 func TestAttacksPyPI(t *testing.T) {
 	main := func(change func(w *registrytest.Wheel)) func(l *pyLab) {
@@ -237,22 +205,22 @@ func TestAttacksPyPI(t *testing.T) {
 			l.Publish(w)
 		}
 	}
-	setenv := func(v string) func(l *pyLab) {
-		return func(l *pyLab) { l.Installer.Environ = append(l.Installer.Environ, v) }
+	setenv := func(name, value string) func(l *pyLab) {
+		return func(l *pyLab) { l.setenv(name, value) }
 	}
 	for name, tt := range map[string]struct {
 		attack func(l *pyLab)
 		want   string
 	}{
 		"sdist only":      {main(func(w *registrytest.Wheel) { w.Filename = "mcp_weather-1.0.tar.gz" }), "would run its code"},
-		"second index":    {setenv("PIP_EXTRA_INDEX_URL=https://other.example/simple"), "a second index"},
-		"index over http": {setenv("PIP_INDEX_URL=http://198.51.100.7/simple"), "not reached over https"},
+		"second index":    {setenv("PIP_EXTRA_INDEX_URL", "https://other.example/simple"), "a second index"},
+		"index over http": {setenv("PIP_INDEX_URL", "http://198.51.100.7/simple"), "not reached over https"},
 		"dependency from an address": {main(func(w *registrytest.Wheel) {
 			w.Requires = []string{"right @ https://127.0.0.1:1/right-1.0-py3-none-any.whl"}
 		}), "python3 failed"},
 		"dependency to be built": {func(l *pyLab) {
-			path := filepath.Join(l.dir, "right-1.0.tar.gz")
-			backend := fmt.Sprintf("open(%q, 'w')\n", filepath.Join(l.dir, "ran"))
+			path := filepath.Join(l.Dir, "right-1.0.tar.gz")
+			backend := fmt.Sprintf("open(%q, 'w')\n", filepath.Join(l.Dir, "ran"))
 			writeFile(t, path, string(registrytest.TarGz(registrytest.Entry{Name: "right-1.0/PKG-INFO", Body: "Metadata-Version: 2.1\nName: right\nVersion: 1.0\n"},
 				registrytest.Entry{Name: "right-1.0/pyproject.toml", Body: "[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n"},
 				registrytest.Entry{Name: "right-1.0/b.py", Body: backend})))
@@ -265,7 +233,7 @@ func TestAttacksPyPI(t *testing.T) {
 			tt.attack(l)
 			p, err := l.add(t, "pypi:mcp-weather")
 			l.refused(t, p, err, tt.want)
-			if _, err := os.Stat(filepath.Join(l.dir, "ran")); err == nil {
+			if _, err := os.Stat(filepath.Join(l.Dir, "ran")); err == nil {
 				t.Error("code of a package ran")
 			}
 		})
