@@ -3,6 +3,7 @@ package packages
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -135,7 +136,7 @@ func firstCause(errs []error) (first error) {
 	for _, err := range errs {
 		switch {
 		case err == nil:
-		case !isCanceled(err):
+		case !errors.Is(err, context.Canceled):
 			return err
 		case first == nil:
 			first = err

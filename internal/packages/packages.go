@@ -224,8 +224,8 @@ func (i *Installer) registries(ctx context.Context, e lockfile.Entry) ([]string,
 	return c.all(), nil
 }
 
-// sourceOf is [Installer.Source], to find registries. What
-// came through the MCP registry is, by its parts, of the registry that the package is in.
+// sourceOf is [Installer.Source], to find registries. What came through the MCP registry is, by its
+// parts, of the registry that the package is in.
 func (i *Installer) sourceOf(e lockfile.Entry) (Source, error) {
 	if strings.HasPrefix(e.Source, "registry:") && len(e.Parts) > 0 {
 		if unpacked.IsWheel(e.Parts[0]) {
@@ -244,5 +244,3 @@ func (i *Installer) Source(e lockfile.Entry) (Source, error) {
 	}
 	return Parse(e.Source)
 }
-
-func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }

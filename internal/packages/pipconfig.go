@@ -3,7 +3,6 @@ package packages
 import (
 	"context"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -69,12 +68,4 @@ func cutSection(key string) (section, name string, ok bool) {
 		return "", "", false
 	}
 	return key[:n], key[n+1:], true
-}
-
-// sortedValues are the values of a map in the order of its keys.
-func sortedValues[V any](m map[string]V) (list []V) {
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, m[key])
-	}
-	return list
 }

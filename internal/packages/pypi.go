@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -126,7 +127,9 @@ func inOrder(parts map[string]lockfile.Part, main string) (r resolved, err error
 	}
 	delete(parts, main)
 	r.version, r.parts = first.Version, []lockfile.Part{first}
-	r.parts = append(r.parts, sortedValues(parts)...)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		r.parts = append(r.parts, parts[name])
+	}
 	return r, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -186,23 +185,14 @@ func fetchLocked(ctx context.Context, c *console.Console, t *terms, ids []string
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 {
-		for id, e := range f.Extensions {
-			if e.Tree != "" {
-				ids = append(ids, id)
-			}
-		}
-		slices.Sort(ids)
+	if ids, err = lockedIDs(f, ids); err != nil {
+		return err
 	}
 	if err := remember(cfg); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		e, ok := f.Lookup(id)
-		if !ok || e.Tree == "" {
-			return &console.Error{Code: console.ExitNotFound, Text: "exthost.lock names no package for " + id, Hint: "exthost outdated, which lists those that it names"}
-		}
-		if err := fetch(ctx, c, i, id, e); err != nil {
+		if err := fetch(ctx, c, i, id, f.Extensions[id]); err != nil {
 			return err
 		}
 	}

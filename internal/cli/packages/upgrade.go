@@ -54,20 +54,27 @@ func eachLocked(ctx context.Context, c *console.Console, ids []string, f func(ct
 	if err != nil {
 		return err
 	}
-	if len(ids) == 0 {
-		ids = slices.Sorted(maps.Keys(lock.Extensions))
-		ids = slices.DeleteFunc(ids, func(id string) bool { return lock.Extensions[id].Tree == "" })
+	if ids, err = lockedIDs(lock, ids); err != nil {
+		return err
 	}
 	for _, id := range ids {
-		e, ok := lock.Lookup(id)
-		if !ok || e.Tree == "" {
-			return notLocked(id)
-		}
-		if err := f(ctx, cfg, id, e); err != nil {
+		if err := f(ctx, cfg, id, lock.Extensions[id]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lockedIDs are ids, each of which has to name a package; without any, all that do.
+func lockedIDs(lock *lockfile.File, ids []string) ([]string, error) {
+	none := func(id string) bool { return lock.Extensions[id].Tree == "" }
+	if len(ids) == 0 {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(lock.Extensions)), none), nil
+	}
+	if n := slices.IndexFunc(ids, none); n >= 0 {
+		return nil, notLocked(ids[n])
+	}
+	return ids, nil
 }
 
 func notLocked(id string) error {

@@ -31,6 +31,7 @@ func NormalName(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
+// NormalVersion is a version as the names of wheels have it.
 func NormalVersion(version string) string { return strings.ReplaceAll(version, "-", "_") }
 
 // WheelName returns the name and the version in the name of a wheel; "" for another file.
