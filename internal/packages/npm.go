@@ -17,8 +17,9 @@ import (
 	"github.com/exthost/exthost/internal/packages/program"
 )
 
-// npmFlags make npm resolve and do nothing else, whatever its configuration says.
-var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3", "--package-lock=true",
+// npmFlags make npm resolve and do nothing else, whatever its configuration says. What is no
+// package of a registry is refused later too: an older npm knows no --allow flags.
+var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--allow-remote=none", "--allow-file=none", "--allow-directory=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3", "--package-lock=true",
 	"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--workspaces=false", "--global=false", "--location=project"}
 
 func (i *Installer) addNPM(ctx context.Context, s Source) (*Package, error) {

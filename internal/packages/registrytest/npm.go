@@ -37,7 +37,6 @@ type Release struct {
 	Integrity     *string           // in place of the archive's
 	URL           string            // in place of the archive's
 	Redirect      string            // that the archive's address answers
-	Resolution    map[string]any    // further members of what the registry says of the version
 }
 
 // NPM is a registry of npm's.
@@ -45,7 +44,6 @@ type NPM struct {
 	*httptest.Server
 	mu       sync.Mutex
 	releases map[string][]Release
-	requests []string
 }
 
 // NewNPM starts a registry that ends with the test.
@@ -105,18 +103,10 @@ func (r *NPM) Publish(release Release) {
 	r.releases[release.Name] = append(list, release)
 }
 
-// Requests are the paths that were asked for.
-func (r *NPM) Requests() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.requests)
-}
-
 func (r *NPM) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	path, err := url.PathUnescape(strings.TrimPrefix(req.URL.EscapedPath(), "/"))
-	r.requests = append(r.requests, path)
 	name, file, archive := strings.Cut(path, "/-/")
 	list := r.releases[name]
 	if err != nil || len(list) == 0 {
@@ -163,7 +153,6 @@ func (r *NPM) document(name string, list []Release) map[string]any {
 		if strings.Contains(fmt.Sprint(v["scripts"]), "install") {
 			v["hasInstallScript"] = true
 		}
-		maps.Copy(v, one.Resolution)
 		versions[one.Version], latest = v, one.Version
 		age := one.Age
 		if age == 0 {
