@@ -124,7 +124,7 @@ func (s Store) Verify(hash string) (path string, err error) {
 	case !info.IsDir():
 		return "", fmt.Errorf("%s is not a directory", path)
 	}
-	if err := errors.Join(s.private(), private(path, info)); err != nil {
+	if err := s.private(); err != nil {
 		return "", err
 	}
 	listed, err := list(path)
@@ -169,29 +169,30 @@ func (s Store) Trees() (hashes []string, err error) {
 // files are the versions of a tree's files by their paths, with slashes.
 type files map[string]version
 
-// list is the files of a tree. What is no file and no directory does not belong there.
+// list is the files of a tree. What is no file and no directory does not belong there, nor does
+// what others can change after it was read.
 func list(dir string) (files, error) {
 	out := files{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		if !d.Type().IsRegular() {
+		if !d.IsDir() && !d.Type().IsRegular() {
 			return fmt.Errorf("%s is no regular file, which a package does not hold", path)
-		}
-		if len(out) >= maxFiles {
-			return fmt.Errorf("%s has over %d files", dir, maxFiles)
 		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		if err := private(path, info); err != nil {
+		if err := private(path, info); err != nil || d.IsDir() {
 			return err
+		}
+		if len(out) >= maxFiles {
+			return fmt.Errorf("%s has over %d files", dir, maxFiles)
 		}
 		out[filepath.ToSlash(rel)] = versionOf(info)
 		return nil

@@ -196,6 +196,7 @@ func TestVerify(t *testing.T) {
 			return change(filepath.Join(path, "x"), func() error { return os.Symlink("/etc/passwd", filepath.Join(path, "link")) })
 		}, "no regular file"},
 		"file that others can write":  {func(path string) error { return os.Chmod(filepath.Join(path, "index.js"), 0o666) }, "others can write"},
+		"folder of others":            {func(path string) error { return os.Chmod(filepath.Join(path, "bin"), 0o777) }, "others can write"},
 		"tree that others can write":  {func(path string) error { return os.Chmod(path, 0o777) }, "others can write"},
 		"store that others can write": {func(path string) error { return os.Chmod(filepath.Dir(path), 0o777) }, "others can write"},
 		"gone":                        {func(path string) error { return removeAll(path) }, "not on this machine"},
