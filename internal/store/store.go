@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Store is a directory of trees, each named by its hash. It belongs to one user.
@@ -34,11 +35,35 @@ func (s Store) New() (*Tree, error) {
 	if err := s.own(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(s.dir, "new-")
+	if err := s.dropOld(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(s.dir, newPrefix)
 	if err != nil {
 		return nil, err
 	}
 	return &Tree{dir: dir, names: map[string]string{}, kinds: map[string]bool{}}, nil
+}
+
+// Trees that are put together have names with this prefix, and are given up after this time.
+const (
+	newPrefix = "new-"
+	givenUp   = 24 * time.Hour
+)
+
+// dropOld removes trees of programs that were killed before they put or dropped them.
+func (s Store) dropOld() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if info, err := e.Info(); strings.HasPrefix(e.Name(), newPrefix) && err == nil && time.Since(info.ModTime()) > givenUp {
+			errs = append(errs, removeAll(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // own makes the directory of the store, and refuses one that others can write.

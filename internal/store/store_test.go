@@ -267,3 +267,28 @@ func TestPutAndRemove(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+// What a program that was killed left behind goes after a day, and not what is under way.
+func TestLeftBehind(t *testing.T) {
+	s := New(t.TempDir())
+	var dirs []string
+	for range 2 {
+		tree, err := unpack(t, s, TarGz, tgz(t, "x", tar.Header{Name: "p/lib/x.js"}), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, tree.Dir())
+	}
+	old := time.Now().Add(-25 * time.Hour)
+	if err := os.Chtimes(dirs[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(t, s, TarGz, tgz(t, "x", tar.Header{Name: "p/x.js"}), 1); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []bool{false, true} {
+		if _, err := os.Lstat(dirs[n]); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", dirs[n], err, want)
+		}
+	}
+}
