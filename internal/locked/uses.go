@@ -3,6 +3,7 @@ package locked
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,10 @@ func (u Uses) read() (dirs []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return dirs, json.Unmarshal(data, &dirs)
+	if err := json.Unmarshal(data, &dirs); err != nil {
+		return nil, fmt.Errorf("%s cannot be read; remove it: %w", u.Path, err)
+	}
+	return dirs, nil
 }
 
 // Add notes a directory.
