@@ -154,7 +154,11 @@ func (i *Installer) put(ctx context.Context, s Source, registries []string, r re
 // in AllowScripts that has none is a mistake.
 func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []string, err error) {
 	for _, p := range parts {
-		pkg, err := unpacked.ReadPackageJSON(filepath.Join(dir, filepath.FromSlash(p.Path)))
+		if unpacked.IsWheel(p) {
+			continue
+		}
+		at := filepath.Join(dir, filepath.FromSlash(p.Path))
+		pkg, err := unpacked.ReadPackageJSON(at)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -162,7 +166,7 @@ func (i *Installer) scripts(dir string, parts []lockfile.Part) (run, held []stri
 			return nil, nil, err
 		}
 		switch {
-		case !pkg.Installs(filepath.Join(dir, filepath.FromSlash(p.Path))):
+		case !pkg.Installs(at):
 		case slices.Contains(i.AllowScripts, p.Name):
 			run = append(run, p.Name)
 		default:

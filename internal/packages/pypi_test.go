@@ -54,12 +54,14 @@ func right(version string) registrytest.Wheel {
 // A package of Python's is put into the store with what it needs, runs, and is fetched again.
 func TestAddPyPI(t *testing.T) {
 	processtest.Leaks(t)
-	l := newPyLab(t, pyWeather("1.0"), pyWeather("2.0"), right("1.0"))
+	one := right("1.0")
+	one.Files["package.json"] = `{"scripts": {"install": "of a page that it serves"}}`
+	l := newPyLab(t, pyWeather("1.0"), pyWeather("2.0"), one)
 	p, err := l.add(t, "pypi:mcp_weather==1.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" || !strings.HasPrefix(p.Parts[0].Integrity, "sha256-") {
+	if p.Version != "1.0" || len(p.Parts) != 2 || p.Parts[0].Name != "mcp-weather" || p.Parts[1].Path != "lib/right" || !strings.HasPrefix(p.Parts[0].Integrity, "sha256-") || len(p.Held) > 0 {
 		t.Errorf("%+v", p)
 	}
 	dir, err := l.Store.Verify(p.Tree)
