@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -290,5 +291,39 @@ func TestLeftBehind(t *testing.T) {
 		if _, err := os.Lstat(dirs[n]); (err == nil) != want {
 			t.Errorf("%s: %v, want it there: %v", dirs[n], err, want)
 		}
+	}
+}
+
+// Programs that put the same tree at once all have it in the store.
+func TestPutAtOnce(t *testing.T) {
+	s := New(t.TempDir())
+	const programs = 8
+	trees, errs := make([]*Tree, programs), make([]error, programs)
+	for n := range trees {
+		var err error
+		if trees[n], err = unpack(t, s, TarGz, tgz(t, "x", tar.Header{Name: "p/lib/x.js"}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var putting sync.WaitGroup
+	for n, tree := range trees {
+		putting.Go(func() {
+			hash, err := s.Put(tree)
+			if err == nil {
+				_, err = s.Verify(hash)
+			}
+			errs[n] = err
+		})
+	}
+	putting.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	hashes, err := s.Trees()
+	if err != nil || len(hashes) != 1 {
+		t.Fatalf("%v, %v", hashes, err)
+	}
+	if err := s.Remove(hashes[0]); err != nil {
+		t.Error(err)
 	}
 }
