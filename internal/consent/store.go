@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/regular"
 )
 
@@ -78,7 +79,7 @@ func read(path string) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := private(path, info); err != nil {
+	if err := ownership.Own(path, info); err != nil {
 		return nil, err
 	}
 	if len(data) > maxRecord {

@@ -62,3 +62,15 @@ func groupName(id uint32) string {
 	}
 	return fmt.Sprintf("gid %d", id)
 }
+
+// Own refuses a file that this program wrote, if another user owns it or can write it. Root may own it.
+func Own(path string, info fs.FileInfo) error {
+	f, ok := factsOf(info)
+	switch {
+	case ok && f.owner != 0 && int(f.owner) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, who can change it; remove it", path, f.owner)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s has mode %#o, so that others can write it; remove it", path, info.Mode().Perm())
+	}
+	return nil
+}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/exthost/exthost/internal/ownership"
 )
 
 // Store is a directory of trees, each named by its hash. It belongs to one user.
@@ -83,7 +85,7 @@ func (s Store) private() error {
 	if !info.IsDir() {
 		return fmt.Errorf("the store %s is not a directory", s.dir)
 	}
-	return private(s.dir, info)
+	return ownership.Own(s.dir, info)
 }
 
 // Dir is where the tree lies until it is in the store.
@@ -216,7 +218,7 @@ func list(dir string) (files, error) {
 		if err != nil {
 			return err
 		}
-		if err := private(path, info); err != nil || d.IsDir() {
+		if err := ownership.Own(path, info); err != nil || d.IsDir() {
 			return err
 		}
 		if len(out) >= maxFiles {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/regular"
 )
 
@@ -63,7 +64,7 @@ const maxIndex = 32 << 20 // bytes
 // index reads the notes about a tree. Without any that can be used, every file is read.
 func (s Store) index(path string) files {
 	data, info, err := regular.Read(path+indexEnding, maxIndex, false)
-	if err != nil || private(path, info) != nil {
+	if err != nil || ownership.Own(path, info) != nil {
 		return nil
 	}
 	var noted files
