@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -37,7 +36,12 @@ func launcherOf(s *Spec) (*launcher, error) {
 		return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: errPrivilegedSandbox}
 	}
 	if s.Sandbox != nil && !s.Isolate {
-		l := &launcher{prepare: func() error { return errors.Join(giveUpPrivileges(confinedCapabilities), s.Sandbox.Confine(s.Path)) }}
+		l := &launcher{prepare: func() error {
+			if err := giveUpPrivileges(confinedCapabilities); err != nil {
+				return err
+			}
+			return s.Sandbox.Confine(s.Path)
+		}}
 		if err := l.enter(); err != nil {
 			return nil, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
 		}
