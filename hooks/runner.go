@@ -117,16 +117,11 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 
 // environment returns env with the last value of each name, without the variables that run
 // adds.
-func environment(env []string) (out []string) {
-	seen := map[string]bool{eventVar: true, sessionVar: true, toolVar: true}
-	for _, kv := range slices.Backward(env) {
+func environment(env []string) []string {
+	return slices.DeleteFunc(process.Distinct(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		if !seen[name] {
-			seen[name] = true
-			out = append(out, kv)
-		}
-	}
-	return out
+		return name == eventVar || name == sessionVar || name == toolVar
+	})
 }
 
 // command is a [Command] ready to run.

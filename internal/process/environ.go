@@ -72,6 +72,15 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 	return env, report
 }
 
+// Distinct returns env with the last value of each name alone, sorted.
+func Distinct(env []string) (out []string) {
+	for _, v := range parseEnv(env) {
+		out = append(out, v.kv)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Lookup returns a function that returns variables of env, for [Expand] and [Resolve].
 func Lookup(env []string) func(name string) (value string, ok bool) {
 	vars := parseEnv(env)
