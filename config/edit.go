@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/exthost/exthost/config/internal/dirlock"
 	"github.com/exthost/exthost/config/internal/edit"
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/protocol"
 )
 

@@ -2,9 +2,13 @@ package lockfile
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,5 +131,30 @@ func TestLink(t *testing.T) {
 	}
 	if err := sample().Write(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("written: %v", err)
+	}
+}
+
+// Changes that programs make at once are all kept.
+func TestChangesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	entry := slices.Collect(maps.Values(sample().Extensions))[0]
+	var changes sync.WaitGroup
+	for i := range 8 {
+		changes.Go(func() {
+			f, unlock, err := Lock(dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			f.Extensions[fmt.Sprint("x", i)] = entry
+			if err := f.Write(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	changes.Wait()
+	if f, err := Read(dir); err != nil || len(f.Extensions) != 8 {
+		t.Errorf("%v, %v: want 8 entries", f, err)
 	}
 }

@@ -15,7 +15,25 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/dirlock"
 )
+
+// ErrBusy is the error of a change while another program makes one.
+var ErrBusy = errors.New("another program is changing it")
+
+// Lock is [Read] before a change: it keeps other programs from changing the file until unlock,
+// and waits for them for a few seconds.
+func Lock(dir string) (f *File, unlock func(), err error) {
+	unlock, err = dirlock.Lock(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w: %w", filepath.Join(dir, FileName), ErrBusy, err)
+	}
+	if f, err = Read(dir); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return f, unlock, nil
+}
 
 // Write replaces the lock file of a directory. The order of its blocks is that of the ids, and
 // each block stands for itself, so that versions of two branches merge.

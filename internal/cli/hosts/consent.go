@@ -59,10 +59,11 @@ func Consent(cfg *config.Config) (*consent.Consent, error) {
 // Lock writes what may run of the working directory into its lock file: the configuration, and
 // every extension of found. What was added as a package keeps the rest of its entry.
 func Lock(k *consent.Consent, cfg *config.Config, found []discovery.Candidate) ([]string, error) {
-	f, err := lockfile.Read(cfg.Project.Dir)
+	f, unlock, err := lockfile.Lock(cfg.Project.Dir)
 	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	v, err := Configuration(k, cfg)
 	if err != nil {
 		return nil, err

@@ -106,14 +106,15 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if len(d.asked.Items) != 1 {
 		return fmt.Errorf("%s holds no extension", d.dir)
 	}
-	f, err := readLock(d.cfg)
-	if err != nil {
-		return err
-	}
 	m, diags := manifest.Parse(filepath.Join(d.dir, manifest.FileName), text)
 	if m == nil {
 		return fmt.Errorf("%v", diags)
 	}
+	f, unlock, err := changeLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	f.Extensions[d.id] = lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts, Scripts: p.Scripts,
 		Manifest: lockfile.Sum(text), Files: d.asked.Items[0].Digest(), Command: locked.CommandSum(m), Approved: time.Now().UTC().Format(time.RFC3339), ApprovedBy: hosts.Operator()}
 	return f.Write(d.cfg.Project.Dir)
@@ -165,10 +166,11 @@ func (d *draft) undo(ctx context.Context) (err error) {
 
 // unlock takes the entry out of the lock file, or puts that back which was there.
 func (d *draft) unlock() error {
-	f, err := readLock(d.cfg)
+	f, unlock, err := changeLock(d.cfg)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	if delete(f.Extensions, d.id); d.entry != nil {
 		f.Extensions[d.id] = *d.entry
 	}
@@ -180,10 +182,23 @@ func (d *draft) unlock() error {
 
 func readLock(cfg *config.Config) (*lockfile.File, error) {
 	f, err := lockfile.Read(cfg.Project.Dir)
-	if err != nil {
-		return nil, &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
+	return f, unusableLock(err)
+}
+
+// changeLock is readLock for a change, which no other program makes until unlock.
+func changeLock(cfg *config.Config) (f *lockfile.File, unlock func(), err error) {
+	f, unlock, err = lockfile.Lock(cfg.Project.Dir)
+	return f, unlock, unusableLock(err)
+}
+
+func unusableLock(err error) error {
+	if err == nil {
+		return nil
 	}
-	return f, nil
+	if errors.Is(err, lockfile.ErrBusy) {
+		return &console.Error{Code: console.ExitFailed, Text: err.Error(), Hint: "the same command again"}
+	}
+	return &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "mend it, or take it from the repository again"}
 }
 
 // remember notes that the lock file of the working directory names packages.

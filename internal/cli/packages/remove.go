@@ -54,14 +54,24 @@ func remove(ctx context.Context, c *console.Console, id string) error {
 	if err := os.RemoveAll(d.dir); err != nil {
 		return err
 	}
-	delete(lock.Extensions, id)
-	if err := lock.Write(cfg.Project.Dir); err != nil {
+	if err := unlist(cfg, id); err != nil {
 		return err
 	}
 	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("removed %s: %s and its entry in exthost.lock", id, console.NearbyPath(d.dir))); err != nil {
 		return err
 	}
 	return release(e.Tree)
+}
+
+// unlist takes an extension out of the lock file.
+func unlist(cfg *config.Config, id string) error {
+	lock, unlock, err := changeLock(cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	delete(lock.Extensions, id)
+	return lock.Write(cfg.Project.Dir)
 }
 
 // Outdated is exthost outdated.
