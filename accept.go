@@ -46,8 +46,9 @@ type Selection = policies.Selection
 // shown to the operator.
 func (a Admin) AcceptTools(s Selection, by string) error {
 	now := a.h.snapshots.Load()
-	defer a.h.swap(nil) // also after an error: what was accepted before it is listed
 	pinned, err := a.h.policies.ApprovePins(now.Policies, s, by)
+	defer announceAccepted(a.h, s.Extension, pinned)
+	defer a.h.swap(nil) // also after an error: what was accepted before it is listed
 	accepted, failed := acceptChanged(now, s, pinned)
 	switch {
 	case failed != nil:
@@ -60,15 +61,36 @@ func (a Admin) AcceptTools(s Selection, by string) error {
 	return nil
 }
 
+// announceAccepted tells clients of what is listed now. Tools of extensions are announced with the snapshot
+// that has them.
+func announceAccepted(h *Host, extension string, accepted []status.Pin) {
+	now := h.snapshots.Load()
+	target := now.Target(extension)
+	if target == nil {
+		return
+	}
+	methods := map[pins.Kind]string{pins.Prompt: protocol.MethodPromptsListChanged, pins.Resource: protocol.MethodResourcesListChanged, pins.Template: protocol.MethodResourcesListChanged}
+	if now.Destinations[extension] != nil {
+		methods[pins.Tool] = protocol.MethodToolsListChanged
+	}
+	told := make(map[string]bool)
+	for _, p := range accepted {
+		if method := methods[p.Kind]; method != "" && !told[method] {
+			told[method] = true
+			h.gateway.NotifyListed(target.Base(), nil, method)
+		}
+	}
+}
+
 // acceptChanged accepts the tools that are selected, and those that were pinned just now.
-func acceptChanged(now *snapshot.Snapshot, s Selection, pinned []string) (accepted bool, err error) {
+func acceptChanged(now *snapshot.Snapshot, s Selection, pinned []status.Pin) (accepted bool, err error) {
 	x := now.Extensions[s.Extension]
 	if x == nil {
 		return false, nil
 	}
 	guarded := now.Policies.PinsToolsOf(s.Extension)
 	return x.AcceptTools(func(p offers.Pending) bool {
-		if slices.Contains(pinned, p.Tool) {
+		if slices.ContainsFunc(pinned, func(one status.Pin) bool { return one.Kind == pins.Tool && one.Name == p.Tool }) {
 			return true
 		}
 		one := changedPin(s.Extension, p)

@@ -1,6 +1,7 @@
 package exthost_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -54,6 +57,43 @@ func TestT4HiddenTextIsHeld(t *testing.T) {
 	}
 	eventually(t, "another text is held", func() bool { return !slices.Contains(names(h), "ext_x_greet") })
 	held()
+}
+
+// T4: so it is with the tools of a destination, which lists them itself.
+func TestT4HiddenTextOfADestination(t *testing.T) {
+	processtest.Leaks(t)
+	f := newFolder(t)
+	f.write("listing.sh", listing)
+	f.write("tools.json", "[{\"name\":\"greet\",\"description\":\"\U000e0041\",\"inputSchema\":{\"type\":\"object\"}},{\"name\":\"part\",\"title\":\"P\u202e\",\"inputSchema\":{\"type\":\"object\"}}]")
+	cfg := f.config()
+	cfg.Destinations = config.Destinations{"d": {Type: config.DestinationStdio, Command: manifest.Command{"sh", "listing.sh"}, Cwd: f.dir, Instances: manifest.InstancesPerSession, StartTimeout: manifest.Duration(patience)}}
+	h := f.openWith(cfg, exthost.Options{})
+	ask := func(session, method, params string) (string, error) {
+		s := &protocol.Session{ID: session, Extension: "d", Version: protocol.MCP20251125}
+		raw, err := h.Do(deadline(t), &protocol.Call{Session: s, Extension: "d", Method: method, Params: json.RawMessage(params)})
+		return string(raw), err
+	}
+	if list, err := ask("a", "tools/list", `{}`); err != nil || strings.Contains(list, "greet") || !strings.Contains(list, "part") {
+		t.Errorf("listed: %s, %v", list, err)
+	}
+	if _, err := ask("b", "tools/call", `{"name":"greet"}`); protocol.KindOf(err) != protocol.DescriptorChanged {
+		t.Errorf("called: %v", err)
+	}
+	eventually(t, "both are told", func() bool {
+		text := diagnosticsOf(h)
+		return strings.Contains(text, "hidden_text_held") && strings.Contains(text, "U+202E at /title")
+	})
+	client := newRecorder()
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "c", Extension: "d", Client: client, Version: protocol.MCP20251125}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "d", Label: "greet"}, "ada"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client is told", func() bool { return slices.Equal(client.told(), []string{protocol.MethodToolsListChanged + " "}) })
+	if _, err := ask("b", "tools/call", `{"name":"greet"}`); err != nil {
+		t.Error(err)
+	}
 }
 
 // What was accepted and cannot be stored is listed until the host ends, as the error says.

@@ -98,6 +98,10 @@ type Packages interface {
 	// refers to as ${EXTHOST_PACKAGE}; "" when it runs none. The error says why the package
 	// must not run: it is not what is locked, or not on this machine.
 	Verify(c *discovery.Candidate) (dir string, err error)
+	// Tools returns the hashes that are locked of the descriptors of the tools of an extension, by
+	// its own names of them. A tool with another descriptor, and one without, is held back until
+	// the operator accepts it. Nil: none are locked, and none is held back for that.
+	Tools(c *discovery.Candidate) map[string]string
 }
 
 // Mode changes how a host runs, for tools that look at extensions or try them.

@@ -180,8 +180,27 @@ func TestT4HiddenTextOfPromptsIsHeld(t *testing.T) {
 		text := diagnosticsOf(h)
 		return strings.Contains(text, "(tag characters): prompt:review") && strings.Contains(text, "resource:note:a (U+202E at /name)")
 	})
+	clients := map[string]*recorder{"": newRecorder(), "x": newRecorder(), "y": newRecorder()}
+	for extension, client := range clients {
+		if err := h.Attach(deadline(t), &protocol.Session{ID: "of " + extension, Extension: extension, Client: client, Version: protocol.MCP20251125}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := h.Admin().AcceptTools(exthost.Selection{Extension: "x", Label: "prompt:review"}, "ada"); err != nil {
 		t.Fatal(err)
+	}
+	for _, extension := range []string{"", "x"} {
+		select {
+		case method := <-clients[extension].on:
+			if method != protocol.MethodPromptsListChanged {
+				t.Errorf("the client of %q is told %s", extension, method)
+			}
+		case <-deadline(t).Done():
+			t.Errorf("the client of %q is told nothing", extension)
+		}
+	}
+	if told := clients["y"].told(); len(told) > 0 {
+		t.Errorf("another client is told %q", told)
 	}
 	if got := asks(t, h, "", "prompts/list", `{}`); !strings.Contains(got, "review") {
 		t.Errorf("accepted: %s", got)

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -76,7 +79,12 @@ func TestTokenFileIsASecret(t *testing.T) {
 	processtest.Leaks(t)
 	server := remoteServer(t, "s3cr3t-token")
 	f := newFolder(t).add("remote", fmt.Sprintf("[transport]\nurl = %q\ntoken_file = \"token\"\n", server.URL))
-	write := func(token string) { f.write("remote/token", token+"\n") }
+	write := func(token string) {
+		f.write("remote/token", token+"\n")
+		if err := os.Chmod(filepath.Join(f.dir, "remote/token"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	write("f1rst-s3cr3t")
 	h := f.open(exthost.Options{})
 	shown := func(secret string) {
@@ -94,6 +102,31 @@ func TestTokenFileIsASecret(t *testing.T) {
 	write("s3cr3t-token")
 	if err := h.Admin().Restart(deadline(t), "remote"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A token that others may read is sent nowhere, as that of the host is not used.
+func TestTokenFileThatOthersMayRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("NOT TESTED: the mode of a file says nothing here")
+	}
+	processtest.Leaks(t)
+	server := remoteServer(t, "s3cr3t-token")
+	f := newFolder(t).add("remote", fmt.Sprintf("[transport]\nurl = %q\ntoken_file = \"token\"\n", server.URL))
+	f.write("remote/token", "s3cr3t-token\n")
+	file := filepath.Join(f.dir, "remote/token")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h := f.open(exthost.Options{})
+	if s := statusOf(t, h, "remote"); s.State == "ready" || !strings.Contains(s.Reason, "everybody may read this file") || !strings.Contains(s.Reason, "chmod 600 "+file) {
+		t.Errorf("it is %s: %s", s.State, s.Reason)
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Admin().Reload(deadline(t)); err != nil || statusOf(t, h, "remote").State != "ready" {
+		t.Errorf("its owner's alone: %v, %+v", err, statusOf(t, h, "remote"))
 	}
 }
 

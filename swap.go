@@ -74,7 +74,7 @@ func (h *Host) destinationOffered(d *bridge.Destination, i *unit.Instance, annou
 	h.snapshots.Load().Policies.Pin(d.ID(), i.Handshake(), i.Legacy)
 	h.life.rebuild.Add()
 	if announced {
-		h.gateway.NotifyDestinationChanged(i)
+		h.gateway.NotifyListed(i.Unit, i, protocol.MethodToolsListChanged)
 		return
 	}
 	h.life.beside.Go(func() { d.Refill(h.life.closing) })

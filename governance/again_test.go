@@ -3,6 +3,7 @@ package governance_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,40 @@ func TestHooksCannotSmuggle(t *testing.T) {
 	want := []string{"rejected authz evil", "rejected after evil"}
 	if diff := cmp.Diff(want, audited.seen); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAuditSeesWhatIsSent shows audit the request before it is sent: as it came, then as a hook changed it and
+// content policies passed it; not one that is denied.
+func TestAuditSeesWhatIsSent(t *testing.T) {
+	var seen []string
+	audit := policyFunc(func(_ context.Context, flow governance.Flow, x *governance.Exchange) (governance.Decision, error) {
+		seen = append(seen, string(flow)+" "+string(x.Request))
+		return governance.Decision{}, nil
+	})
+	p := newPipeline(t, governance.Options{}, member("authz", governance.Authorization, forbids(governance.Request)), member("audit", governance.Audit, audit))
+	for _, changed := range []string{`{"name":"work","arguments":{"by":"a hook"}}`, `{"name":"work","arguments":{"evil":true}}`} {
+		seen = nil
+		x := toolCall()
+		came := string(x.Request)
+		err := p.Govern(t.Context(), x, func(ctx context.Context, x *governance.Exchange) error {
+			x.Request = json.RawMessage(changed)
+			if err := p.Again(ctx, governance.Request, x); err != nil {
+				return err
+			}
+			if last := seen[len(seen)-1]; last != "request "+changed {
+				t.Errorf("sent is %s, and audit saw %s", changed, last)
+			}
+			x.Response = json.RawMessage(`{}`)
+			return nil
+		})
+		want := []string{"request " + came, "request " + changed, "response " + changed}
+		if strings.Contains(changed, "evil") {
+			want = slices.Delete(want, 1, 2)
+		}
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("%v: %s", err, diff)
+		}
 	}
 }
 

@@ -16,14 +16,16 @@ type pendingAsk struct {
 	d Decision
 }
 
-// putOff keeps a for the end of the round. It replaces the approval request that the same policy made
-// before the payload was changed.
-func (r *exchangeRun) putOff(a pendingAsk) {
-	if i := slices.IndexFunc(r.asks, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
-		r.asks[i] = a
+// pendingAsks are those of a round, at most one of each policy.
+type pendingAsks []pendingAsk
+
+// put adds a, in place of the one that the same policy made before the payload was changed.
+func (l *pendingAsks) put(a pendingAsk) {
+	if i := slices.IndexFunc(*l, func(other pendingAsk) bool { return other.m == a.m }); i >= 0 {
+		(*l)[i] = a
 		return
 	}
-	r.asks = append(r.asks, a)
+	*l = append(*l, a)
 }
 
 // askAll asks a person about each decision that was put off.

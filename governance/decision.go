@@ -82,7 +82,7 @@ func (r *exchangeRun) apply(ctx context.Context, flow Flow, m *member, e evaluat
 	case Deny:
 		return r.deny(m, s, e.Decision)
 	case Ask:
-		r.putOff(pendingAsk{m, s, e.Decision})
+		r.asks.put(pendingAsk{m, s, e.Decision})
 		return nil
 	case Modify:
 		*r.x.payload(flow) = e.JSON

@@ -22,7 +22,7 @@ type exchangeRun struct {
 	auditsTold int       // how many audit policies have seen the request
 	dryRun     bool      // nothing is sent and no person is asked
 	changed    bool      // a content policy has changed the payload of the flow
-	asks       []pendingAsk
+	asks       pendingAsks
 }
 
 type runKey struct{}
@@ -79,10 +79,16 @@ func (r *exchangeRun) decide(ctx context.Context, flow Flow) error {
 	if flow == Response || r.x.Notify || r.dryRun || r.x.Verdict.Action == Respond {
 		return nil
 	}
+	return r.tellAudits(ctx, &remaining, false)
+}
+
+// tellAudits shows the request, which is about to be sent, to the audit policies.
+func (r *exchangeRun) tellAudits(ctx context.Context, remaining *time.Duration, again bool) error {
+	r.auditsTold = 0
 	for _, m := range r.p.audit {
 		r.auditsTold++
 		if m.handles(Request) && m.spec.Match.matches(r.x) {
-			if err := r.step(ctx, flow, m, &remaining, false); err != nil {
+			if err := r.step(ctx, Request, m, remaining, again); err != nil {
 				return err
 			}
 		}
@@ -158,6 +164,11 @@ func (r *exchangeRun) again(ctx context.Context, flow Flow) error {
 	remaining := r.p.o.ChainTimeout
 	if err := r.round(ctx, flow, guarding(r.p.flows[flow].deciding, Authorization, Validation, Content), &remaining, true); err != nil {
 		return err
+	}
+	if flow == Request && r.auditsTold > 0 && r.x.Verdict.Action != Respond { // they know it as it was
+		if err := r.tellAudits(ctx, &remaining, true); err != nil {
+			return err
+		}
 	}
 	if flow == Response || r.x.Verdict.Action != Respond {
 		r.sent = sent

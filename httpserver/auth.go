@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -90,7 +90,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.next.ServeHTTP(w, r)
 	case shows(shown, d.own):
 		r.Header.Del("Authorization") // the host's own secret goes no further
-		if why := caller.Of(r).Child(); why != "" {
+		if why := caller.Of(r).Child(r.Context()); why != "" {
 			Refuse(w, why)
 			return
 		}
@@ -170,7 +170,9 @@ func (s *Server) verify(ctx context.Context, token string) (*auth.TokenInfo, err
 	case err == nil && (claims.Subject == "" || claims.Subject == tokenCaller || claims.Subject == operatorCaller):
 		err = errors.New("its subject names nobody")
 	case errors.Is(err, accesstoken.ErrKeys):
-		s.options.Logger.Error("access tokens cannot be verified", "error", err)
+		if s.keysLog.Allow() { // anybody can send what looks like a token
+			s.options.Logger.Error("access tokens cannot be verified", "error", err)
+		}
 		return nil, errors.New("access tokens cannot be verified at the moment")
 	}
 	if err != nil {
@@ -213,10 +215,23 @@ func (s *Server) metadata() http.Handler {
 	})
 }
 
-// strangers logs once for each user in turn that one was refused.
-type strangers struct{ latest atomic.Pointer[string] }
+// strangers logs once for each user who was refused. Beyond maxStrangers it logs no more.
+type strangers struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+const maxStrangers = 64
 
 func (s *strangers) isNew(why string) bool {
-	before := s.latest.Swap(&why)
-	return before == nil || *before != why
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told[why] || len(s.told) >= maxStrangers {
+		return false
+	}
+	if s.told == nil {
+		s.told = make(map[string]bool)
+	}
+	s.told[why] = true
+	return true
 }

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -129,6 +131,33 @@ func TestOAuthIssuerIsAway(t *testing.T) {
 }
 
 // The rules for hosts, origins and tokens hold on the ports of destinations too.
+// What anybody can bring about as often as they like is no line of the log each time.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer
+	i := newIssuer(t)
+	s := New(Options{Backend: &fake{}, Logger: slog.New(slog.NewTextHandler(&log, nil)), OAuth: &OAuth{Resource: resource, Issuer: i.url, KeysURL: "http://127.0.0.1:1/keys"}})
+	token := strings.TrimPrefix(i.header("ada", resource, "", time.Hour).Get("Authorization"), "Bearer ")
+	d := s.newDoorman(nil)
+	for n := range 1000 {
+		if _, err := s.verify(t.Context(), token); err == nil {
+			t.Fatal("verified without keys")
+		}
+		d.turnAway(httptest.NewRecorder(), fmt.Errorf("it is of the user with uid %d", n%2))
+	}
+	if got := strings.Count(log.String(), "cannot be verified"); got != 1 {
+		t.Errorf("%d lines about the keys", got)
+	}
+	if got := strings.Count(log.String(), "was kept from the server"); got != 2 {
+		t.Errorf("%d lines about two users", got)
+	}
+	for n := range 1000 {
+		d.turnAway(httptest.NewRecorder(), fmt.Errorf("it is of the user with uid %d", n))
+	}
+	if got := strings.Count(log.String(), "was kept from the server"); got != maxStrangers {
+		t.Errorf("%d lines about 1000 users", got)
+	}
+}
+
 func TestF1T12ForeignRequestsReachNoDestination(t *testing.T) {
 	_, h := bridged(t, config.Destinations{"d": {Type: config.DestinationStdio}}, Options{OperatorToken: "own", AllowedOrigins: []string{"https://app.example"}})
 	var at string

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -107,16 +108,13 @@ func TestBridgeKilledChild(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d kills: %s", nth, answer)
 		}
-		underWay := func(n int) func() bool {
-			return func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == n }
-		}
-		eventually(t, underWay(0)) // the previous call has been answered and ends
-		answered := make(chan string, 1)
+		eventually(t, func() bool { return inFlight(h.Admin().Status().Destinations[0].Instances) == 0 }) // the previous call ends
+		answered, hangs := make(chan string, 1), filepath.Join(t.TempDir(), "hangs")
 		go func() {
-			_, answer := s.call("hang", `{}`)
+			_, answer := s.call("hang", fmt.Sprintf(`{"text":%q}`, hangs))
 			answered <- answer
 		}()
-		eventually(t, underWay(1))
+		eventually(t, func() bool { _, err := os.Stat(hangs); return err == nil }) // one that was not sent would be made by the next child
 		child, err := os.FindProcess(pid)
 		if err != nil {
 			t.Fatal(err)

@@ -64,8 +64,11 @@ func servePeer(string) {
 				continue
 			case "tell":
 				fmt.Printf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"completed"}}`+"\n", text)
-			case "hang":
+			case "hang": // text is a file that it makes, to say that it hangs
 				fmt.Fprintln(os.Stderr, "hanging")
+				if text != "" {
+					_ = os.WriteFile(text, nil, 0o600)
+				}
 				continue
 			case "size":
 				text = strings.Repeat("x", m.Params.Arguments.Size)

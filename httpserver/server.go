@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/exthost/exthost/httpserver/internal/conns"
 	"github.com/exthost/exthost/internal/accesstoken"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -70,6 +72,7 @@ type Server struct {
 	ports   *ports
 	bodies  *mcphttp.Budget
 	tokens  *accesstoken.Verifier // nil without OAuth
+	keysLog *rate.Limiter         // of what the log says of missing keys
 	conns   *conns.Table
 	ending  context.Context // ends when streams must end
 	end     context.CancelFunc
@@ -92,7 +95,8 @@ func New(o Options) *Server {
 	s.conns = conns.New(conns.Bounds{Max: o.MaxConns, Strangers: o.MaxStrangers, StrangerIdle: strangerIdle, Full: func() {
 		o.Logger.Warn("the bound of connections is reached, and idle ones are closed for new ones", "connections", o.MaxConns)
 	}})
-	s.tokens, s.ports = s.newTokens(), &ports{server: s, open: make(map[string]*port)}
+	s.tokens, s.keysLog = s.newTokens(), rate.NewLimiter(rate.Every(time.Minute), 1)
+	s.ports = &ports{server: s, open: make(map[string]*port)}
 	s.routes = s.newRoutes()
 	return s
 }

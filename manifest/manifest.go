@@ -82,7 +82,7 @@ type Transport struct {
 	URL        string            `toml:"url" json:"url,omitempty"`                 // http and sse only
 	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
 	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http and sse only: the variable that holds the bearer token; also named in requires.env
-	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, below the extension's directory, read anew for each request
+	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request
 	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 

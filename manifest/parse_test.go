@@ -230,9 +230,16 @@ func TestM4IDs(t *testing.T) {
 }
 
 func TestM6Commands(t *testing.T) {
-	for _, command := range []string{"", " ", "-rf", "a\\u0000b", "${SHELL}"} {
+	for _, command := range []string{"", " ", "-rf", "a\\u0000b", "${SHELL}", "${EXTHOST_PACKAGE}/weather"} {
 		text := strings.Replace(minimal, "./weather", command, 1)
 		if got := diagnose(t, text); !strings.HasPrefix(got, "p:7:1: transport.command") {
+			t.Errorf("%q: got %q", command, got)
+		}
+	}
+	for command, ok := range map[string]bool{"${EXTHOST_PACKAGE}/bin/weather": true, "${EXTHOST_PACKAGE}/../weather": false, "${EXTHOST_PACKAGE}/": false, "${EXTHOST_PACKAGE}": false, "${EXTHOST_PACKAGE}/${X}": false,
+		"${EXTHOST_PACKAGE}//bin/sh": false, "/bin/${EXTHOST_PACKAGE}/sh": false} {
+		text := "[plugin]\nid = \"weather\"\nversion = \"0.1.0\"\n[transport]\nprotocol = \"mcp\"\ncommand = \"" + command + "\"\n"
+		if got := diagnose(t, text); ok != (got == "") || !ok && !strings.HasPrefix(got, "p:6:1: transport.command") {
 			t.Errorf("%q: got %q", command, got)
 		}
 	}

@@ -224,7 +224,7 @@ func (v *validator) dev() {
 func (v *validator) requires() {
 	r := v.m.Requires
 	for i, bin := range r.Bins {
-		if words.BadProgram(bin) != "" || strings.ContainsAny(bin, `/\`) {
+		if words.BadProgram(bin, false) != "" || strings.ContainsAny(bin, `/\`) {
 			v.errorf(strict.Index("requires.bins", i), "", "requires.bins: %q is not the name of a program on PATH", bin)
 		}
 	}

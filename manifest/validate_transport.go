@@ -178,7 +178,7 @@ func (v *validator) launch(needed bool) {
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (v *validator) program(key, name string) {
-	if why := words.BadProgram(name); why != "" {
+	if why := words.BadProgram(name, key == "command" && v.m.Transport.Protocol == ProtocolMCP); why != "" {
 		v.errorf("transport."+key, "", "transport.%s: %s", key, why)
 	}
 }

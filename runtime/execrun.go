@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/manifest"
@@ -24,7 +25,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	}
 	proc, err := process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
-		Limits: process.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,
+		Limits: limited.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,
 		NewPrivileges: e.spec.NewPrivileges, Sandbox: e.spec.Sandbox, StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
 	if err != nil && ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -51,7 +52,7 @@ func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) 
 	p := &idleProcess{startLog: &startLog{log: s.Logger, holding: handshakeIsNoisy(s)}, taken: make(chan struct{})}
 	p.proc, err = process.Start(ctx, process.Spec{
 		Path: argv[0], Args: argv[1:], Dir: workDir(s), Env: s.Env,
-		Limits: process.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
+		Limits: limited.Limits(s.Options.Limits), Containment: s.Containment, Isolate: s.Options.Isolate == manifest.IsolatePID,
 		NewPrivileges: s.NewPrivileges, Sandbox: s.Sandbox, StderrLine: p.startLog.line,
 	})
 	if err != nil {

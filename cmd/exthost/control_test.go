@@ -143,20 +143,10 @@ func TestSocketInRuntimeDirectory(t *testing.T) {
 func stdioHost(t *testing.T, dir string, args ...string) (stop func() error) {
 	t.Helper()
 	cmd := program(dir, append([]string{"serve", "--stdio", "--own"}, args...)...)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := processtest.Piped(t, cmd)
 	timeout := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || !strings.Contains(line, `"id":1`) {
+	if line, err := stdout.ReadString('\n'); err != nil || !strings.Contains(line, `"id":1`) {
 		t.Fatalf("ping is answered %q, %v", line, err)
 	}
 	return sync.OnceValue(func() error {

@@ -297,20 +297,9 @@ func TestServeStdioTerminated(t *testing.T) {
 	processtest.Leaks(t)
 	dir := project(t, map[string]string{"extensions/notes/plugin.toml": notesManifest})
 	cmd := program(dir, "serve", "--stdio", "--own")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, lines := processtest.Piped(t, cmd)
 	defer time.AfterFunc(patience, func() { cmd.Process.Kill() }).Stop()
 	fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	lines := bufio.NewReader(stdout)
 	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"id":1`) {
 		t.Fatalf("ping is answered %q, %v", line, err)
 	}

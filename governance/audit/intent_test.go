@@ -98,6 +98,25 @@ func TestIntents(t *testing.T) {
 	}
 }
 
+// A request that a hook changed has two intents: the last is what was sent.
+func TestIntentOfAChangedRequest(t *testing.T) {
+	l, path := begin(t, Options{})
+	for _, by := range []string{"the caller", "a hook"} {
+		x := exchange("a")
+		x.Request = json.RawMessage(`{"name":"x","arguments":{"by":"` + by + `"}}`)
+		decide(t, l, governance.Request, x)
+	}
+	left := killed(t, path, 3) // the head, two intents
+	end(t, l)
+	records := read(t, left, Query{})
+	if got := outcomes(records); got != "a=lost" || !strings.Contains(string(records[0].Request.JSON), "a hook") {
+		t.Errorf("%s: %+v", got, records)
+	}
+	if report, err := verify(t, left); err != nil || outcomes(report.Unfinished) != "a=lost" {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 // A call whose intent and outcome are in different files is no lost one.
 func TestIntentsThroughRotation(t *testing.T) {
 	l, path := begin(t, Options{MaxSize: 1, Keep: 9})

@@ -23,7 +23,8 @@ import (
 //	kinds: [tool, prompt]            # what is pinned; default: tool, introduction, prompt, resource, resource_template
 //
 // What is held is in no list, and calls of it are denied with descriptor_changed until an
-// operator approves the change; a held introduction is not sent. Resources are pinned by URI,
+// operator approves the change; a held introduction is not sent. Of one kind of an extension 4,096
+// items are pinned, and others are held. Resources are pinned by URI,
 // without their content: leave them out for a server whose resources come and go. A relative path
 // resolves against the directory of the configuration file. Category authorization only; match
 // may state only extensions.
@@ -93,16 +94,30 @@ func (p *Pin) Decide(_ context.Context, flow governance.Flow, x *governance.Exch
 		return governance.Decision{}, nil
 	}
 	kind, name := PinSubject(x.Method, x.Request)
-	if kind == "" || !p.Guards(x.Extension, kind) || !p.pins.Held(x.Extension, kind, name) {
+	if kind == "" || !p.Guards(x.Extension, kind) {
 		return governance.Decision{}, nil
 	}
 	what := x.Tool
 	if kind != pins.Tool {
 		what = fmt.Sprintf("%s of %s", pins.Label(kind, name), x.Extension)
 	}
-	return governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged),
-		Reason: fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with %s",
-			what, pins.AcceptCommand(x.Extension, kind, name))}, nil
+	d := governance.Decision{Action: governance.Deny, Code: string(protocol.DescriptorChanged)}
+	switch {
+	case p.pins.Held(x.Extension, kind, name):
+		d.Reason = fmt.Sprintf("%s does not say of itself what it said when it was pinned; the operator sees the change with exthost policy pins, and lets it pass with %s",
+			what, pins.AcceptCommand(x.Extension, kind, name))
+	case p.pins.Beyond(x.Extension, kind, name):
+		d.Reason = what + " is not pinned: " + p.NoRoom(x.Extension, kind)
+	default:
+		return governance.Decision{}, nil
+	}
+	return d, nil
+}
+
+// NoRoom says why no further item of a kind is pinned, and what to do then.
+func (p *Pin) NoRoom(extension string, kind pins.Kind) string {
+	return fmt.Sprintf("of %s %d items of kind %s are pinned, and no more can be; while no host runs, remove those that are gone from the policy's file, or leave %[3]s out of its kinds",
+		extension, pins.MaxItems, kind)
 }
 
 // PinSubject returns what a request is about; no kind when that is never pinned.

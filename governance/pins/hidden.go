@@ -18,15 +18,17 @@ import (
 	"github.com/exthost/exthost/internal/regular"
 )
 
-// Hidden holds the items whose descriptors have text that no reader sees, until the operator
-// accepts that very descriptor. Its methods are safe for concurrent use.
+// Hidden holds the items whose descriptors have text that no reader sees, and the tools whose
+// descriptors are not those of exthost.lock, until the operator accepts that very descriptor. Its
+// methods are safe for concurrent use.
 type Hidden struct {
 	path string
 
-	mu       sync.Mutex          // guards the fields below
-	accepted map[string][]string // hashes of descriptors, by extension
-	held     map[subject]hiddenItem
-	noted    map[subject]string // hidden characters in what is listed, other than tools, and not held
+	mu       sync.Mutex                      // guards the fields below
+	accepted map[string][]string             // hashes of descriptors, by extension
+	held     map[group]map[string]hiddenItem // by name
+	beyond   map[group]bool                  // an item is held for which there was no room
+	noted    map[subject]string              // hidden characters in what is listed and not held
 }
 
 type subject struct {
@@ -35,8 +37,11 @@ type subject struct {
 	name      string
 }
 
-// hiddenItem is the descriptor of an item that is held, and where its hidden text is.
-type hiddenItem struct{ digest, shown string }
+// hiddenItem is the descriptor of an item that is held, and why.
+type hiddenItem struct {
+	digest, shown string
+	unlocked      string // see [Pin].Unlocked; "" where its text is hidden as well
+}
 
 // maxNoted bounds what Check remembers.
 const maxNoted = 1024
@@ -44,7 +49,7 @@ const maxNoted = 1024
 // OpenHidden reads what was accepted from the file at path. A missing one is empty. The error
 // leaves a usable Hidden, which has accepted nothing.
 func OpenHidden(path string) (*Hidden, error) {
-	h := &Hidden{path: path, accepted: make(map[string][]string), held: make(map[subject]hiddenItem), noted: make(map[subject]string)}
+	h := &Hidden{path: path, accepted: make(map[string][]string), held: make(map[group]map[string]hiddenItem), beyond: make(map[group]bool), noted: make(map[subject]string)}
 	text, _, err := regular.Read(path, maxFile, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
@@ -59,39 +64,62 @@ func OpenHidden(path string) (*Hidden, error) {
 	return h, nil
 }
 
+// Sent is an item as an extension sends it.
+type Sent struct {
+	Extension string
+	Kind      Kind
+	Name      string // as the extension names it
+	Raw       json.RawMessage
+	Unlocked  string // its [Item.Hash] where exthost.lock states another one, or none
+	Note      bool   // nobody else reports hidden characters for which it is not held
+}
+
 // Check reports whether an item with this descriptor may be listed, and remembers the answer.
 // changed reports whether it is another answer than before.
-func (h *Hidden) Check(extension string, kind Kind, name string, raw json.RawMessage) (ok, changed bool) {
-	found := display.FindHidden(raw)
-	at := subject{extension, kind, name}
+func (h *Hidden) Check(s Sent) (ok, changed bool) {
+	found := display.FindHidden(s.Raw)
+	tagged := len(found) > 0 && found[0].Tag()
+	at, g := subject{s.Extension, s.Kind, s.Name}, group{s.Extension, s.Kind}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before, wasHeld := h.held[at]
+	before, wasHeld := h.held[g][s.Name]
 	noted := h.noted[at]
-	delete(h.held, at)
+	delete(h.held[g], s.Name)
 	delete(h.noted, at)
 	switch {
-	case len(found) == 0:
+	case len(found) == 0 && s.Unlocked == "":
 		return true, wasHeld || noted != ""
-	case !found[0].Tag():
-		if kind != Tool && len(h.noted) < maxNoted { // the catalog reports tools
+	case !tagged && s.Unlocked == "":
+		if s.Note && len(h.noted) < maxNoted {
 			h.noted[at] = found[0].String()
 		}
 		return true, wasHeld || noted != h.noted[at]
 	}
-	digest := descriptor(bytes.TrimSpace(raw)).hash()
-	if slices.Contains(h.accepted[extension], digest) {
+	digest := rawDigest(s.Raw)
+	if slices.Contains(h.accepted[s.Extension], digest) {
 		return true, wasHeld
 	}
-	if len(h.held) < maxItems || wasHeld || kind == Tool { // whose number is bounded elsewhere
-		h.held[at] = hiddenItem{digest, describe(found, raw)}
+	if len(h.held[g]) >= MaxItems {
+		h.beyond[g] = true
+		return false, !wasHeld
 	}
+	if h.held[g] == nil {
+		h.held[g] = make(map[string]hiddenItem)
+	}
+	h.held[g][s.Name] = hiddenItem{digest, describe(found, s.Raw, s.Unlocked != ""), s.Unlocked}
 	return false, before.digest != digest
 }
 
-// describe says where a descriptor has hidden text, and what its tag characters spell.
-func describe(found []display.Hidden, raw json.RawMessage) string {
+// describe says where a descriptor has hidden text, and what its tag characters spell; first, that
+// exthost.lock does not state it.
+func describe(found []display.Hidden, raw json.RawMessage, unlocked bool) string {
 	var lines []string
+	if unlocked {
+		lines = append(lines, "exthost.lock does not state this descriptor: "+display.Cut(visible(string(canonical(raw))), maxValue))
+	}
+	if len(found) == 0 {
+		return lines[0]
+	}
 	for _, f := range found {
 		lines = append(lines, "hidden text: "+display.Cut(visible(f.String()), 200))
 	}
@@ -104,42 +132,58 @@ func describe(found []display.Hidden, raw json.RawMessage) string {
 	return strings.Join(append(lines, "it spells: "+display.Cut(spelled, 400)), "\n")
 }
 
-// Keep forgets the held tools of the extension other than these.
+// Keep forgets the held tools of the extension other than these, which are all that it has.
 func (h *Hidden) Keep(extension string, tools []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.held, func(at subject, _ hiddenItem) bool {
-		return at.extension == extension && at.kind == Tool && !slices.Contains(tools, at.name)
-	})
+	maps.DeleteFunc(h.held[group{extension, Tool}], func(name string, _ hiddenItem) bool { return !slices.Contains(tools, name) })
 }
 
 // Any reports whether anything is held.
 func (h *Hidden) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.held) > 0
+	for _, names := range h.held {
+		if len(names) > 0 {
+			return true
+		}
+	}
+	return len(h.beyond) > 0
 }
 
-// Held reports whether an item is held.
-func (h *Hidden) Held(extension string, kind Kind, name string) bool {
+// Held reports whether an item is held, and whether exthost.lock does not state it.
+func (h *Hidden) Held(extension string, kind Kind, name string) (held, unlocked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, held := h.held[subject{extension, kind, name}]
-	return held
+	item, held := h.held[group{extension, kind}][name]
+	return held, item.unlocked != ""
+}
+
+// rawDigest identifies a descriptor as it was sent: another form of it may hide something.
+func rawDigest(raw json.RawMessage) string { return descriptor(bytes.TrimSpace(raw)).hash() }
+
+// Beyond reports whether more than [MaxItems] items of a kind were to be held since the host began. Nobody
+// knows which those are that had no room.
+func (h *Hidden) Beyond(extension string, kind Kind) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.beyond[group{extension, kind}]
 }
 
 // List returns what is held, sorted by extension, kind and name.
 func (h *Hidden) List() (list []Pin) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for at, item := range h.held {
-		list = append(list, Pin{Extension: at.extension, Kind: at.kind, Name: at.name, Label: Label(at.kind, at.name), Held: true, New: true, Diff: item.shown, Digest: item.digest})
+	for g, names := range h.held {
+		for name, item := range names {
+			list = append(list, Pin{Extension: g.extension, Kind: g.kind, Name: name, Label: Label(g.kind, name), Held: true, New: true, Unlocked: item.unlocked, Diff: item.shown, Digest: item.digest})
+		}
 	}
 	return sorted(list)
 }
 
-// Noted returns the prompts and resources of the extension that are listed with characters that
-// a reader does not see, sorted: the label of each, with the first such character.
+// Noted returns what of the extension is noted as listed with characters that a reader does not
+// see, sorted: the label of each, with the first such character.
 func (h *Hidden) Noted(extension string) (list []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,15 +202,15 @@ func (h *Hidden) Noted(extension string) (list []string) {
 func (h *Hidden) Accept(extension string, kind Kind, name, digest string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := subject{extension, kind, name}
-	switch item, ok := h.held[at]; {
+	g := group{extension, kind}
+	switch item, ok := h.held[g][name]; {
 	case !ok:
 		return fmt.Errorf("the %s %s of %s: %w", kind, name, extension, ErrNothingHeld)
 	case item.digest != digest:
 		return fmt.Errorf("the %s %s of %s: %w", kind, name, extension, ErrOther)
 	}
 	h.accepted[extension] = append(h.accepted[extension], digest)
-	delete(h.held, at)
+	delete(h.held[g], name)
 	text, _ := json.Marshal(h.accepted) // lists of texts always encode
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
 		return err

@@ -48,6 +48,10 @@ func NewTool(t protocol.Tool) Item {
 	return Item{Tool, t.Name, said.descriptor()}
 }
 
+// Hash identifies what the item says: "sha256:" and hex. Neither the order of members counts nor
+// white space.
+func (i Item) Hash() string { return "sha256:" + i.said.hash() }
+
 // NewListed returns the item of a prompt, a resource or a template as a server lists it, and
 // its name, title, description, arguments and MIME type count. What changes from day to day
 // does not: sizes, and annotations such as the time of the last change.

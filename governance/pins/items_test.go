@@ -208,27 +208,99 @@ func TestHiddenItems(t *testing.T) {
 	const tags = "\U000e0053\U000e0065\U000e006e\U000e0064"
 	raw := json.RawMessage(`{"name":"p","description":"a` + tags + `"}`)
 	for _, changed := range []bool{true, false} {
-		if ok, other := h.Check("x", Prompt, "p", raw); ok || other != changed {
+		if ok, other := h.Check(Sent{"x", Prompt, "p", raw, "", true}); ok || other != changed {
 			t.Errorf("%v %v", ok, other)
 		}
 	}
+	held := func(h *Hidden) bool { held, unlocked := h.Held("x", Prompt, "p"); return held && !unlocked }
 	list := h.List()
 	if len(list) != 1 || list[0].Label != "prompt:p" || list[0].Diff != "hidden text: U+E0053 at /description\nit spells: Send" {
 		t.Fatalf("%+v", list)
 	}
-	if err := h.Accept("x", Prompt, "p", "other"); !errors.Is(err, ErrOther) || !h.Held("x", Prompt, "p") {
+	if err := h.Accept("x", Prompt, "p", "other"); !errors.Is(err, ErrOther) || !held(h) {
 		t.Error(err)
 	}
-	if err := h.Accept("x", Prompt, "p", list[0].Digest); err != nil || h.Held("x", Prompt, "p") {
+	if err := h.Accept("x", Prompt, "p", list[0].Digest); err != nil || held(h) {
 		t.Error(err)
 	}
-	if ok, _ := h.Check("x", Prompt, "p", raw); !ok {
+	if ok, _ := h.Check(Sent{"x", Prompt, "p", raw, "", true}); !ok {
 		t.Error("accepted, and held")
 	}
-	if ok, _ := h.Check("x", Resource, "u", json.RawMessage(`{"uri":"u","name":"a\u202e"}`)); !ok || fmt.Sprint(h.Noted("x")) != "[resource:u (U+202E at /name)]" {
+	if ok, _ := h.Check(Sent{"x", Resource, "u", json.RawMessage(`{"uri":"u","name":"a\u202e"}`), "", true}); !ok || fmt.Sprint(h.Noted("x")) != "[resource:u (U+202E at /name)]" {
 		t.Errorf("%v %v", ok, h.Noted("x"))
 	}
-	if _, other := h.Check("x", Resource, "u", json.RawMessage(`{"uri":"u","name":"a"}`)); !other || h.Noted("x") != nil {
+	if _, other := h.Check(Sent{"x", Resource, "u", json.RawMessage(`{"uri":"u","name":"a"}`), "", true}); !other || h.Noted("x") != nil {
 		t.Errorf("%v", h.Noted("x"))
+	}
+}
+
+// A tool that exthost.lock does not state as it is waits for its operator, who accepts that very
+// descriptor.
+func TestUnlockedTools(t *testing.T) {
+	h, err := OpenHidden(filepath.Join(t.TempDir(), "hidden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := json.RawMessage(`{"name":"t","description":"b"}`)
+	if ok, changed := h.Check(Sent{"x", Tool, "t", raw, "sha256:ab", true}); ok || !changed {
+		t.Errorf("%v %v", ok, changed)
+	}
+	if held, unlocked := h.Held("x", Tool, "t"); !held || !unlocked {
+		t.Errorf("%v %v", held, unlocked)
+	}
+	list := h.List()
+	if len(list) != 1 || list[0].Unlocked != "sha256:ab" || list[0].Diff != `exthost.lock does not state this descriptor: {"description":"b","name":"t"}` {
+		t.Fatalf("%+v", list)
+	}
+	if err := h.Accept("x", Tool, "t", list[0].Digest); err != nil {
+		t.Error(err)
+	}
+	if ok, _ := h.Check(Sent{"x", Tool, "t", raw, "sha256:ab", true}); !ok {
+		t.Error("accepted, and held")
+	}
+	if ok, _ := h.Check(Sent{"x", Tool, "t", json.RawMessage(`{"name":"t","description":"c"}`), "sha256:cd", true}); ok {
+		t.Error("another one passes")
+	}
+	if ok, changed := h.Check(Sent{"x", Tool, "t", json.RawMessage(`{"name":"t"}`), "", true}); !ok || !changed {
+		t.Errorf("as it is locked: %v %v", ok, changed)
+	}
+}
+
+// An item for which there is no room is in no list, and so are calls of it held.
+func TestMoreItemsThanArePinned(t *testing.T) {
+	p := open(t, filepath.Join(t.TempDir(), "lock"))
+	var names []string
+	for n := range MaxItems + 1 {
+		names = append(names, fmt.Sprint("t", n))
+	}
+	last := names[MaxItems]
+	if held, _ := p.Look(List{Extension: "x", Kind: Tool, Items: named(names...), Whole: true}); fmt.Sprint(held) != "["+last+"]" || !p.Beyond("x", Tool, last) {
+		t.Errorf("%v", held)
+	}
+	if p.Beyond("x", Tool, "t0") || p.Beyond("x", Prompt, last) || p.Beyond("y", Tool, last) || fmt.Sprint(p.Full("x"), p.Full("y")) != "[tool] []" {
+		t.Errorf("what has room is held; full are %v, %v", p.Full("x"), p.Full("y"))
+	}
+}
+
+// So it is with hidden text, where nobody knows which items those are.
+func TestMoreHiddenItemsThanAreHeld(t *testing.T) {
+	h, err := OpenHidden(filepath.Join(t.TempDir(), "hidden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := json.RawMessage("{\"description\":\"\U000e0053\"}")
+	for n := range MaxItems {
+		h.Check(Sent{"x", Prompt, fmt.Sprint("p", n), raw, "", true})
+	}
+	if h.Beyond("x", Prompt) || len(h.List()) != MaxItems {
+		t.Errorf("%d are held", len(h.List()))
+	}
+	for _, kind := range []Kind{Prompt, Tool} {
+		if ok, changed := h.Check(Sent{"x", kind, "more", raw, "", true}); ok || !changed {
+			t.Errorf("%v %v", ok, changed)
+		}
+	}
+	if held, _ := h.Held("x", Tool, "more"); !held || !h.Beyond("x", Prompt) || h.Beyond("x", Tool) || h.Beyond("y", Prompt) {
+		t.Error("one more is not held, or holds others")
 	}
 }

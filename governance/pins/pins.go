@@ -56,9 +56,9 @@ type entry struct {
 	HeldFrom time.Time  `json:"held_since,omitzero"`
 }
 
-// maxItems is how many items of one group are recorded. What comes beyond is held, and has no
-// entry.
-const maxItems = 4096
+// MaxItems is how many items of one kind of an extension are recorded. What comes beyond is held, and
+// has no entry.
+const MaxItems = 4096
 
 // Pin is one item in [Pins.List].
 type Pin struct {
@@ -71,8 +71,9 @@ type Pin struct {
 	Held       bool      `json:"held"`          // a change waits for approval
 	New        bool      `json:"new,omitempty"` // it came after the others, and was never approved
 	HeldSince  time.Time `json:"held_since,omitzero"`
-	Diff       string    `json:"diff,omitempty"`   // between the pinned and the present descriptor, one difference per line
-	Digest     string    `json:"digest,omitempty"` // of the descriptor that waits for approval; "" when none does
+	Diff       string    `json:"diff,omitempty"`     // between the pinned and the present descriptor, one difference per line
+	Digest     string    `json:"digest,omitempty"`   // of the descriptor that waits for approval; "" when none does
+	Unlocked   string    `json:"unlocked,omitempty"` // what exthost.lock would state of a tool of which it states something else, or nothing; see [Item.Hash]
 }
 
 // Open reads the lock file at path. Save creates a missing one. The file must be in the directory
@@ -135,7 +136,7 @@ func (p *Pins) Look(l List) (held []string, changed bool) {
 func (p *Pins) lookLocked(g group, now Item, first bool) bool {
 	e, known := p.seen[g][now.Name]
 	switch {
-	case !known && len(p.seen[g]) >= maxItems:
+	case !known && len(p.seen[g]) >= MaxItems:
 		return false
 	case !known && first:
 		p.setLocked(g, now.Name, entry{Pinned: now.said, Since: today()})
@@ -172,6 +173,23 @@ func (p *Pins) Held(extension string, kind Kind, name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[group{extension, kind}][name].Held != nil
+}
+
+// Beyond reports whether an item has no entry because there is no room for one: nobody knows what it
+// says.
+func (p *Pins) Beyond(extension string, kind Kind, name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := p.seen[group{extension, kind}]
+	_, known := names[name]
+	return !known && len(names) >= MaxItems
+}
+
+// Full returns the kinds of which an extension has no room for another item.
+func (p *Pins) Full(extension string) []Kind {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(Kinds(), func(kind Kind) bool { return len(p.seen[group{extension, kind}]) < MaxItems })
 }
 
 func (p *Pins) setLocked(g group, name string, e entry) {

@@ -39,3 +39,27 @@ func TestDigests(t *testing.T) {
 		}
 	}
 }
+
+// TestDigestsElsewhere compares a copy in a project that has packages of its own.
+func TestDigestsElsewhere(t *testing.T) {
+	project := t.TempDir()
+	dir := filepath.Join(project, "extensions", "units")
+	if err := os.CopyFS(dir, os.DirFS("../../extensions/units")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(project, "node_modules", "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(project, "node_modules", "x", "index.js"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	found, err := discovery.Discover(t.Context(), discovery.Options{SearchPaths: []string{dir}})
+	if err != nil || len(found.Candidates) != 1 {
+		t.Fatal(found, err)
+	}
+	k := &consent.Consent{Store: consent.NewStore(t.TempDir()), Bundled: bundled.Is, Project: project}
+	v, err := k.Extension(&found.Candidates[0])
+	if err != nil || !v.Bundled {
+		t.Errorf("it asks: %v", err)
+	}
+}

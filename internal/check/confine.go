@@ -12,7 +12,6 @@ import (
 
 	"github.com/exthost/exthost/internal/egress"
 	"github.com/exthost/exthost/internal/process"
-	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/sandbox"
 	"github.com/exthost/exthost/manifest"
 	asked "github.com/exthost/exthost/manifest/sandbox"
@@ -110,9 +109,8 @@ func (s *subject) runIn(ctx context.Context, spec runtime.Spec, p sandbox.Policy
 			continue
 		}
 		made++
-		params := rawjson.Set(rawjson.Set(nil, "name", fmt.Appendf(nil, "%q", c.Tool)), "arguments", c.Arguments)
 		// What else a call answers is for probeCalls to judge.
-		if _, e := instance.Call(ctx, &runtime.Request{Method: protocol.MethodToolsCall, Params: params}); protocol.KindOf(e) == protocol.SpawnFailed {
+		if _, e := instance.Call(ctx, &runtime.Request{Method: protocol.MethodToolsCall, Params: c.params()}); protocol.KindOf(e) == protocol.SpawnFailed {
 			err = e
 		}
 	}
@@ -129,9 +127,15 @@ func aside(s runtime.Spec) (runtime.Spec, error) {
 	if err != nil {
 		return s, err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err == nil {
-		err = os.Mkdir(filepath.Join(dir, "tmp"), 0o700) // TMPDIR
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		err = os.Mkdir(filepath.Join(real, "tmp"), 0o700) // TMPDIR
 	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return s, err
+	}
+	dir = real
 	moved := func(words []string) (all []string) {
 		for _, word := range words {
 			all = append(all, strings.ReplaceAll(word, was, dir))
@@ -141,7 +145,7 @@ func aside(s runtime.Spec) (runtime.Spec, error) {
 	p := *s.Sandbox
 	p.Read, p.Write, p.At.State = moved(p.Read), moved(p.Write), dir
 	s.StateDir, s.Env, s.Sandbox = dir, moved(s.Env), &p
-	return s, err
+	return s, nil
 }
 
 // targets returns the hosts that the extension asked its proxy for and that its sandbox does not name. The
@@ -159,7 +163,7 @@ func (s *subject) targets(ctx context.Context, spec runtime.Spec) ([]string, err
 	p.Record = func(a egress.Attempt) {
 		mu.Lock()
 		defer mu.Unlock()
-		if a.Refused != "" && !slices.Contains(p.Net, a.Target) && !slices.Contains(all, a.Target) && len(all) < 100 {
+		if a.Refused != "" && a.Target != "" && !slices.Contains(p.Net, a.Target) && !slices.Contains(all, a.Target) && len(all) < 100 {
 			all = append(all, a.Target)
 		}
 	}

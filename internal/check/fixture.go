@@ -44,6 +44,11 @@ type fixtureCall struct {
 	Cancel bool `json:"cancel"`
 }
 
+// params are those of tools/call.
+func (c *fixtureCall) params() json.RawMessage {
+	return rawjson.Set(rawjson.Set(nil, "name", rawjson.Quote(c.Tool)), "arguments", c.Arguments)
+}
+
 func readFixture(dir string) (f fixture, err error) {
 	path := filepath.Join(dir, fixtureName)
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would block

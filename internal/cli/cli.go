@@ -76,7 +76,7 @@ func root(c *console.Console, onHangup *hangup) *cobra.Command {
 		{"Operate the running host:", []*cobra.Command{operate.Status(c), operate.Ready(c), operate.UI(c), operate.Logs(c), dev.Tap(c), operate.Reload(c), operate.Restart(c), operate.Stop(c), operate.Watch(c),
 			operate.Enable(c), operate.Disable(c), operate.Allow(c), operate.Trust(c), operate.Grant(c)}},
 		{"Govern calls:", []*cobra.Command{govern.Policy(c), govern.Hooks(c), govern.Approve(c), govern.Deny(c), govern.Audit(c)}},
-		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), author.Import(c)}},
+		{"Write extensions:", []*cobra.Command{author.Init(c), dev.Dev(c), dev.Attach(c), author.Check(c), packages.Import(c)}},
 		{"Check and configure:", []*cobra.Command{inspect.Doctor(c), inspect.Validate(c), inspect.Config(c), inspect.Schema(c)}},
 	} {
 		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -53,6 +53,7 @@ type Options struct {
 	Workspace string // the project of the file; "" infers it from the path
 	Secrets   bool   // keep secrets as plain text
 	Bridge    bool   // write destinations instead of extensions
+	Lock      bool   // the caller locks packages, so that a version that is not stated is no matter
 }
 
 // Server is one MCP server.

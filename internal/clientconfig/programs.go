@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/exthost/exthost/internal/foreign"
+	"github.com/exthost/exthost/internal/literal"
 	"github.com/exthost/exthost/internal/shellwords"
 	"github.com/exthost/exthost/manifest"
 )
@@ -171,7 +172,7 @@ func runtimeOf(f *fields) map[string]string {
 	set := make(map[string]string)
 	for key, name := range map[string]string{"idleSeconds": "idle_timeout", "drainTimeoutSeconds": "drain_timeout"} {
 		if d := f.duration(key, time.Second); d > 0 {
-			set[name] = quote(d.String())
+			set[name] = literal.String(d.String())
 		}
 	}
 	if n, ok := f.set["maxConcurrent"].(int); ok && n > 0 {
@@ -180,12 +181,12 @@ func runtimeOf(f *fields) map[string]string {
 	}
 	switch f.text("activationMode") {
 	case "always-on":
-		set["activation"] = quote(manifest.ActivationEager)
+		set["activation"] = literal.String(manifest.ActivationEager)
 	case "on-demand":
-		set["activation"] = quote(manifest.ActivationLazy)
+		set["activation"] = literal.String(manifest.ActivationLazy)
 	}
 	if f.text("strategy") == "stateful" {
-		set["instances"] = quote(string(manifest.InstancesPerSession))
+		set["instances"] = literal.String(string(manifest.InstancesPerSession))
 	}
 	if len(set) == 0 {
 		return nil

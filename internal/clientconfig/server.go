@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/unpinned"
+	"github.com/exthost/exthost/internal/launcher"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -75,8 +75,8 @@ func (r *reader) noteUnsupported(s *Server) {
 		r.note(s.Name, "the choice of tools is left out, and all are there; the policy access denies tools")
 		s.Tools = nil
 	}
-	if pkg := unpinned.Package(append([]string{s.Command}, s.Args...)); pkg != "" {
-		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION", pkg, strings.TrimSuffix(pkg, "@latest"))
+	if run, _ := launcher.Parse(append([]string{s.Command}, s.Args...)); run.Unpinned != "" && !r.Lock {
+		r.note(s.Name, "%s has no version, so each start may run another one; write %s@VERSION%s", run.Unpinned, strings.TrimSuffix(run.Unpinned, "@latest"), map[bool]string{false: ", or import it with --lock"}[r.Bridge])
 	}
 	if s.URL != "" && len(s.Headers) == 0 && !strings.Contains(s.URL, "${") {
 		r.note(s.Name, "no credentials are stated for it; if it asks for a login, give its token as the header Authorization")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/literal"
 	"github.com/exthost/exthost/manifest"
 )
 
@@ -51,13 +51,13 @@ func (s *Server) asServer() bool { return strings.Contains(s.Command, "${") }
 func (s *Server) manifest(from Client) []byte {
 	var b bytes.Buffer
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("[plugin]\nid = %s\nversion = \"0.0.0\"", quote(s.ID))
-	line("description = %s", quote(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name, from)))
+	line("[plugin]\nid = %s\nversion = \"0.0.0\"", literal.String(s.ID))
+	line("description = %s", literal.String(fmt.Sprintf("The MCP server %s, as %s is configured with it.", s.Name, from)))
 	if required := s.requiredEnv(); len(required) > 0 {
-		line("\n[requires]\nenv = %s", quoteList(required))
+		line("\n[requires]\nenv = %s", literal.List(required))
 	}
 	if len(s.Tools) > 0 {
-		line("\n[capabilities]\ntools = %s", quoteList(s.Tools))
+		line("\n[capabilities]\ntools = %s", literal.List(s.Tools))
 	}
 	if s.StartTimeout > 0 || s.CallTimeout > 0 || len(s.Runtime) > 0 {
 		line("\n[runtime]")
@@ -76,7 +76,7 @@ func (s *Server) timeouts(line func(string, ...any)) {
 		d   time.Duration
 	}{{"start_timeout", s.StartTimeout}, {"call_timeout", s.CallTimeout}} {
 		if t.d > 0 {
-			line("%s = %s", t.key, quote(t.d.String()))
+			line("%s = %s", t.key, literal.String(t.d.String()))
 		}
 	}
 }
@@ -85,26 +85,26 @@ func (s *Server) transport(line func(string, ...any)) {
 	if s.asServer() {
 		line("\n[mcp_servers.server]")
 	} else {
-		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", quote(s.Kind))
+		line("\n[transport]\nkind = %s\nprotocol = \"mcp\"", literal.String(s.Kind))
 	}
 	if s.Kind != manifest.KindStdio {
-		line("url = %s", quote(s.URL))
+		line("url = %s", literal.String(s.URL))
 		if len(s.Headers) > 0 {
-			line("headers = %s", quoteMap(s.Headers, " = "))
+			line("headers = %s", literal.Map(s.Headers, " = "))
 		}
 		return
 	}
-	line("command = %s", quote(s.Command))
+	line("command = %s", literal.String(s.Command))
 	if len(s.Args) > 0 {
-		line("args = %s", quoteList(s.Args))
+		line("args = %s", literal.List(s.Args))
 	}
 	env := maps.Clone(s.Env)
 	maps.DeleteFunc(env, passedThrough)
 	if len(env) > 0 {
-		line("env = %s", quoteMap(env, " = "))
+		line("env = %s", literal.Map(env, " = "))
 	}
 	if s.Cwd != "" {
-		line("cwd = %s", quote(s.Cwd))
+		line("cwd = %s", literal.String(s.Cwd))
 	}
 }
 
@@ -118,12 +118,12 @@ func (r *Result) Destinations() []byte {
 	b.WriteString("destinations:\n")
 	for _, s := range servers {
 		line := func(key, value string) { fmt.Fprintf(&b, "    %s: %s\n", key, value) }
-		fmt.Fprintf(&b, "  %s:\n", quote(s.ID))
+		fmt.Fprintf(&b, "  %s:\n", literal.String(s.ID))
 		line("type", s.Kind)
 		if s.Kind != manifest.KindStdio {
-			line("url", quote(s.URL))
+			line("url", literal.String(s.URL))
 			if len(s.Headers) > 0 {
-				line("headers", quoteMap(s.Headers, ": "))
+				line("headers", literal.Map(s.Headers, ": "))
 			}
 		} else {
 			s.destination(line)
@@ -136,48 +136,18 @@ func (r *Result) Destinations() []byte {
 }
 
 func (s *Server) destination(line func(key, value string)) {
-	line("command", quoteList(append([]string{s.Command}, s.Args...)))
+	line("command", literal.List(append([]string{s.Command}, s.Args...)))
 	env := maps.Clone(s.Env)
 	for _, name := range s.Pass {
 		env[name] = cmp.Or(env[name], "${"+name+"}")
 	}
 	if len(env) > 0 {
-		line("env", quoteMap(env, ": "))
+		line("env", literal.Map(env, ": "))
 	}
 	if s.EnvFile != "" {
-		line("secrets_file", quote(s.EnvFile))
+		line("secrets_file", literal.String(s.EnvFile))
 	}
 	if s.Cwd != "" {
-		line("cwd", quote(s.Cwd))
+		line("cwd", literal.String(s.Cwd))
 	}
-}
-
-func quoteList(list []string) string {
-	quoted := make([]string, len(list))
-	for i, s := range list {
-		quoted[i] = quote(s)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
-}
-
-func quoteMap(m map[string]string, is string) string {
-	var pairs []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		pairs = append(pairs, quote(key)+is+quote(m[key]))
-	}
-	return "{ " + strings.Join(pairs, ", ") + " }"
-}
-
-// quote quotes a string for TOML, YAML and JSON. It escapes what one of them takes in no
-// other form: DEL in TOML, further control characters and noncharacters in YAML.
-func quote(text string) string {
-	var b strings.Builder
-	for _, c := range string(rawjson.Quote(text)) {
-		if c >= 0x7f && c <= 0x9f || c == 0xfeff || c == 0xfffe || c == 0xffff {
-			fmt.Fprintf(&b, "\\u%04x", c)
-		} else {
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -19,6 +20,7 @@ import (
 type Consent struct {
 	Store   Store
 	Bundled func(digest string) bool // whether a folder of that digest is part of the program
+	Project string                   // what extensions in this directory load of it is compared too; "": nothing outside of their folders that they do not name
 	// Package returns the hash of the package that an extension runs, "" without one; nil: none
 	// does. It is one of the files that are agreed to.
 	Package func(c *discovery.Candidate) (hash string, err error)
@@ -28,6 +30,16 @@ type Consent struct {
 	// LockedConfiguration reports whether it says this of the configuration of the directory. It
 	// is set with Locked.
 	LockedConfiguration func(Files) bool
+
+	last sync.Map // Files by Kind and folder, as they were found last: without a record they are known all the same
+}
+
+// known returns versions of files that need not be read again.
+func (k *Consent) known(r *Record) Files {
+	if last, ok := k.last.Load(string(r.Kind) + r.Dir); ok {
+		return last.(Files)
+	}
+	return r.Files
 }
 
 // Verdict is what is known of a folder as it is now.
@@ -37,6 +49,8 @@ type Verdict struct {
 	Bundled bool    // the folder is part of the program
 	Locked  bool    // a lock file says just this
 	Changes []string
+	project string // within which Files were found; "": of the folder alone
+	kept    bool   // the user agreed to the same in a wider project
 }
 
 // Trusted reports whether the folder may run as it is.
@@ -55,34 +69,73 @@ func (k *Consent) Extension(c *discovery.Candidate) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Record: r}
-	m := cmp.Or(c.OwnedBy, c.Manifest)
-	// A program is found from the path of the folder as it is written, and the program finds its
-	// arguments from where the folder lies. A link may have these two differ.
-	programs := Programs(m, dir)
-	if c.Dir != dir {
-		programs = append(programs, Programs(m, c.Dir)...)
-	}
-	if v.Files, err = Folder(dir, programs, r.Files); err != nil {
-		return nil, err
-	}
+	var hash string
 	if k.Package != nil {
-		hash, err := k.Package(c)
-		if err != nil {
+		if hash, err = k.Package(c); err != nil {
 			return nil, err
 		}
-		if hash != "" {
-			v.Files[PackageKey] = File{Sum: hash}
+	}
+	find := func(project string) (Files, error) {
+		files, err := k.files(c, dir, project, k.known(r))
+		if hash != "" && err == nil {
+			files[PackageKey] = File{Sum: hash}
 		}
+		return files, err
 	}
-	v.Bundled = k.Bundled != nil && k.Bundled(v.Files.Digest())
-	if r.Accepted != nil {
-		v.Changes = v.Files.Differs(r.Files)
+	if project, err := filepath.EvalSymlinks(k.Project); err == nil && within(project, dir) && project != filepath.Dir(project) { // where the system lies
+		v.project = project
 	}
+	if v.Files, err = find(v.project); err != nil {
+		return nil, err
+	}
+	k.last.Store(string(Extension)+dir, v.Files)
+	v.Bundled = k.Bundled != nil && k.Bundled(v.Files.own().Digest())
+	if r.Accepted == nil {
+		return v, nil
+	}
+	now := v.Files
+	if v.kept = r.Project != v.project && r.Project != "" && (v.project == "" || within(r.Project, v.project)); v.kept {
+		if now, err = find(r.Project); err != nil {
+			return nil, err
+		}
+		maps.Copy(now, v.Files) // a hook may name the project
+	}
+	v.Changes = now.Differs(r.Files)
+	v.kept = v.kept && len(v.Changes) == 0
 	return v, nil
 }
 
+// files returns the files of an extension in dir, and of the project what it loads.
+func (k *Consent) files(c *discovery.Candidate, dir, project string, known Files) (Files, error) {
+	m := cmp.Or(c.OwnedBy, c.Manifest)
+	// A program is found from the path of the folder as it is written, and the program finds its
+	// arguments from where the folder lies. A link may have these two differ.
+	programs, err := Programs(m, dir, project)
+	if err == nil && c.Dir != dir {
+		as := ""
+		if within(k.Project, c.Dir) {
+			as = k.Project
+		}
+		var more []string
+		more, err = Programs(m, c.Dir, as)
+		programs = append(programs, more...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Folder(dir, k.compared(programs), known)
+}
+
+// compared leaves out what no lock file holds, where one decides.
+func (k *Consent) compared(programs []string) []string {
+	if k.LockedConfiguration == nil {
+		return programs
+	}
+	return slices.DeleteFunc(programs, installed)
+}
+
 // PackageKey stands among the files of an extension for its package. No path ends like it.
-const PackageKey = "the package of exthost.lock/"
+const PackageKey = "the package of exthost.lock//"
 
 // Configuration compares the configuration files of a working directory, and the programs
 // there that they name, with what was agreed to.
@@ -96,9 +149,14 @@ func (k *Consent) Configuration(cfg *config.Config) (*Verdict, error) {
 		return nil, err
 	}
 	v := &Verdict{Record: r}
-	if v.Files, err = Named(dir, ConfiguredPrograms(cfg, cfg.Project.Dir), r.Files); err != nil {
+	programs, err := ConfiguredPrograms(cfg, cfg.Project.Dir)
+	if err != nil {
 		return nil, err
 	}
+	if v.Files, err = Named(dir, k.compared(programs), k.known(r)); err != nil {
+		return nil, err
+	}
+	k.last.Store(string(Configuration)+dir, maps.Clone(v.Files))
 	maps.Copy(v.Files, configuration(cfg))
 	if k.LockedConfiguration != nil {
 		return &Verdict{Record: new(Record), Files: v.Files, Locked: k.LockedConfiguration(v.Files)}, nil
@@ -163,8 +221,10 @@ func (s Store) Accept(agreed ...Agreed) error {
 	for _, a := range agreed {
 		r := records[a.Verdict.Record.Dir]
 		if r == nil {
-			r = a.Verdict.Record
-			r.Accept(a.Verdict.Files)
+			if r = a.Verdict.Record; !a.Verdict.kept {
+				r.Accept(a.Verdict.Files)
+				r.Project = a.Verdict.project
+			}
 			records[r.Dir] = r
 		}
 		r.Grant(a.ID, a.Secrets...)

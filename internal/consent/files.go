@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/exthost/exthost/internal/regular"
 )
@@ -19,83 +21,89 @@ import (
 // Bounds of the files of one folder. A folder with more is never trusted: what cannot be
 // compared cannot be agreed to.
 const (
-	maxFiles = 50_000
-	maxBytes = 4 << 30
+	maxFiles   = 50_000
+	maxBytes   = 4 << 30
+	maxEntries = 1_000_000 // files of data and directories among them
 )
 
 // File is one version of a file.
 type File struct {
 	Sum string `json:"sha256"`
-	// The rest is what the file system says of that version; while it says the same, the file
-	// is not read again. Zero where the file system does not tell the time of the last change.
-	Size   int64  `json:"size,omitempty"`
-	Inode  uint64 `json:"inode,omitempty"`
-	Mtime  int64  `json:"mtime_ns,omitempty"`
-	Change int64  `json:"ctime_ns,omitempty"` // which no program can set
+	// Local files are not those of another clone: installed packages, and values for this machine.
+	Local bool `json:"local,omitempty"`
+	// While the file system says the same, the file is not read again.
+	regular.Version
 }
 
 // Files are versions of files by their slash-separated paths, relative to a folder or
 // absolute where there is no relative one.
 type Files map[string]File
 
-// Digest is one hash of all paths and contents.
+// Digest is one hash of all paths and contents that are the same in every clone.
 func (f Files) Digest() string {
 	h := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(f)) {
-		fmt.Fprintf(h, "%s %s\n", f[path].Sum, path)
+		if !f[path].Local {
+			fmt.Fprintf(h, "%s %s\n", f[path].Sum, path)
+		}
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// own returns the files of the folder itself: those of an extension that the program brings name
+// and load no other.
+func (f Files) own() Files {
+	own := Files{}
+	for path, file := range f {
+		if !strings.HasPrefix(path, "../") && !filepath.IsAbs(path) {
+			own[path] = file
+		}
+	}
+	return own
 }
 
 // Differs returns the sorted paths at which f and before differ, each with a word that says
 // how.
 func (f Files) Differs(before Files) (changes []string) {
+	name := func(key string) string { return strings.TrimSuffix(key, "//") } // of PackageKey
 	for path, now := range f {
 		switch was, ok := before[path]; {
 		case !ok:
-			changes = append(changes, path+" (new)")
+			changes = append(changes, name(path)+" (new)")
 		case was.Sum != now.Sum:
-			changes = append(changes, path)
+			changes = append(changes, name(path))
 		}
 	}
 	for path := range before {
 		if _, ok := f[path]; !ok {
-			changes = append(changes, path+" (removed)")
+			changes = append(changes, name(path)+" (removed)")
 		}
 	}
 	slices.Sort(changes)
 	return changes
 }
 
-// codeEndings are the endings of files that interpreters, linkers and build tools load.
-var codeEndings = map[string]bool{}
-
-// codeNames are files that these tools read by name.
-var codeNames = map[string]bool{}
-
-func init() {
-	for ending := range strings.FieldsSeq(".toml .py .pyw .pyi .pyc .pyd .pth .js .mjs .cjs .jsx .ts .mts .cts .tsx .node .wasm .so .dylib .dll .exe .jar .class .rb .pl .pm .php .lua .sh .bash .zsh .fish .ps1 .bat .cmd .go .mod .sum .rs .c .h .cc .cpp .hpp .java .kt .scala .cs .swift .r .jl .ex .exs .erl .clj .ml .hs .zig .nim .el .lisp") {
-		codeEndings[ending] = true
-	}
-	for name := range strings.FieldsSeq(".mcp.json package.json package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml pnpm-workspace.yaml bun.lock bun.lockb deno.json deno.jsonc deno.lock tsconfig.json .npmrc .yarnrc .yarnrc.yml .node-version .nvmrc " +
-		"requirements.txt constraints.txt uv.lock poetry.lock Pipfile Pipfile.lock pip.conf setup.cfg .python-version Cargo.lock Gemfile Gemfile.lock Rakefile .ruby-version .tool-versions " +
-		"Makefile makefile GNUmakefile justfile Justfile Dockerfile .env .envrc") {
-		codeNames[name] = true
-	}
-}
-
-// isCode reports whether a file may decide what runs: by its name, or because it can be
-// executed.
-func isCode(name string, mode fs.FileMode) bool {
-	return codeEndings[strings.ToLower(filepath.Ext(name))] || codeNames[name] || mode&0o111 != 0 || strings.Contains(name, ".so.")
-}
-
 // reader collects the files of one folder.
 type reader struct {
-	known Files // earlier versions
-	files Files
-	bytes int64
-	seen  map[string]bool // directories, links resolved
+	known   Files // earlier versions
+	files   Files
+	bytes   int64
+	entries int
+	local   bool              // what is added now is
+	place   string            // which the error of too many names
+	seen    map[string]string // directories, links resolved: the path under which they are compared
+	links   map[string]link   // links to these
+	real    map[string]string // directories of named files without links
+}
+
+// link is a link to a folder that is compared under another path.
+type link struct {
+	target string
+	local  bool
+}
+
+func newReader(known Files) *reader {
+	return &reader{known: known, files: Files{}, seen: map[string]string{}, links: map[string]link{}, real: map[string]string{}}
 }
 
 // Folder returns the files of dir that decide what runs: those that interpreters and tools
@@ -104,34 +112,69 @@ type reader struct {
 // system says is that of known is not read. Data files are left out, because extensions
 // write such. The error is a file that cannot be read, or too many.
 func Folder(dir string, named []string, known Files) (Files, error) {
-	r := reader{known: known, files: Files{}, seen: map[string]bool{}}
+	r := newReader(known)
 	if err := r.walk(dir, ""); err != nil {
 		return nil, err
 	}
-	for _, path := range named {
-		if err := r.named(dir, path); err != nil {
-			return nil, err
-		}
-	}
-	return r.files, nil
+	return r.all(dir, named)
 }
 
 // Named returns the files in named alone, and those of code in the folders in named, as
 // [Folder] does.
 func Named(dir string, named []string, known Files) (Files, error) {
-	r := reader{known: known, files: Files{}, seen: map[string]bool{}}
-	for _, path := range named {
-		if err := r.named(dir, path); err != nil {
-			return nil, err
+	r := newReader(known)
+	return r.all(dir, named)
+}
+
+// found returns the files, and where links lead to folders of code that are among them already.
+func (r *reader) found() Files {
+	folders := map[string]bool{}
+	for key := range r.files {
+		for folder := path.Dir(key); !folders[folder]; folder = path.Dir(folder) {
+			folders[folder] = true
 		}
 	}
-	return r.files, nil
+	for key, to := range r.links {
+		if folders[path.Clean(to.target)] {
+			sum := sha256.Sum256([]byte("link to " + to.target))
+			r.files[key+"/"] = File{Sum: hex.EncodeToString(sum[:]), Local: to.local}
+		}
+	}
+	return r.files
+}
+
+// all adds what is named, packages that are installed last: what is named of them is more.
+func (r *reader) all(dir string, named []string) (Files, error) {
+	for _, r.local = range []bool{false, true} {
+		for _, path := range named {
+			if installed(path) != r.local {
+				continue
+			}
+			if err := r.named(dir, path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r.found(), nil
+}
+
+// installed reports whether a path is that of what a package manager, or the user of one machine,
+// puts there.
+func installed(path string) bool {
+	name := filepath.Base(path)
+	return name == "node_modules" || name == ".env" || strings.HasPrefix(name, ".env.")
 }
 
 func (r *reader) named(dir, path string) error {
-	if in, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		path = filepath.Join(in, filepath.Base(path))
+	in, ok := r.real[filepath.Dir(path)]
+	if !ok {
+		var err error
+		if in, err = filepath.EvalSymlinks(filepath.Dir(path)); err != nil {
+			in = filepath.Dir(path)
+		}
+		r.real[filepath.Dir(path)] = in
 	}
+	path = filepath.Join(in, filepath.Base(path))
 	key := path
 	if rel, err := filepath.Rel(dir, path); err == nil { // the same in every clone of a repository
 		key = rel
@@ -140,33 +183,43 @@ func (r *reader) named(dir, path string) error {
 	if _, ok := r.files[key]; ok {
 		return nil
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return gone(err)
+	case info.IsDir():
 		return r.walk(path, key)
 	}
-	return r.add(path, key)
+	return r.add(path, key, info)
 }
 
 // walk adds the files of code below dir; prefix is the path of dir as it is written.
 func (r *reader) walk(dir, prefix string) error {
 	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || r.seen[real] {
-		return err
+	if err != nil {
+		return gone(err)
 	}
-	r.seen[real] = true
+	if _, ok := r.seen[real]; ok {
+		return nil
+	}
+	r.seen[real], r.place = prefix, real
 	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return gone(err)
 		}
-		rel, err := filepath.Rel(real, path)
-		if err != nil {
-			return err
+		if r.entries++; r.entries > maxEntries {
+			return tooMany(real)
 		}
-		key := filepath.ToSlash(filepath.Join(prefix, rel))
+		key := filepath.ToSlash(strings.TrimPrefix(strings.TrimPrefix(path, real), string(filepath.Separator)))
+		if prefix != "" {
+			key = prefix + "/" + key
+		}
+		_, seen := r.seen[path]
 		switch {
-		case d.IsDir() && path != real && (d.Name() == ".git" || r.seen[path]):
+		case d.IsDir() && path != real && (d.Name() == ".git" || seen):
 			return fs.SkipDir
 		case d.IsDir():
-			r.seen[path] = true
+			r.seen[path] = strings.TrimSuffix(key, "/")
 			return nil
 		case d.Type()&fs.ModeSymlink != 0:
 			return r.link(path, key)
@@ -177,13 +230,21 @@ func (r *reader) walk(dir, prefix string) error {
 	})
 }
 
-// link adds what a link leads to. A link to nothing decides nothing.
+// link adds what a link leads to. A link to nothing decides nothing, until there is something.
 func (r *reader) link(path, key string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return gone(err)
 	case info.IsDir():
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return gone(err)
+		}
+		if first, ok := r.seen[real]; ok {
+			r.links[key] = link{first, r.local}
+			return nil
+		}
 		return r.walk(path, key)
 	case !info.Mode().IsRegular():
 		return nil
@@ -196,47 +257,58 @@ func (r *reader) file(path, key string, stat func() (fs.FileInfo, error)) error 
 	if err != nil {
 		return gone(err)
 	}
-	if !isCode(filepath.Base(path), info.Mode()) {
+	if !isCode(path, info.Mode()) {
 		return nil
 	}
 	if filepath.Base(filepath.Dir(path)) == "__pycache__" && checkedCache(path) {
 		return nil
 	}
-	return r.add(path, key)
+	return r.add(path, key, info)
 }
 
-// gone drops the error of a file that was removed meanwhile.
+// tooMany is the error of a folder beyond the bounds.
+func tooMany(dir string) error {
+	return fmt.Errorf("its files of code are too many to compare (at most %d files of %d GiB together; the last were of %s); exthost add FOLDER runs a locked copy of a program of Node, of which nothing here is part", maxFiles, maxBytes>>30, dir)
+}
+
+// gone drops the error of a file that was removed meanwhile, or of a link that leads to itself.
 func gone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil
 	}
 	return err
 }
 
-func (r *reader) add(path, key string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return gone(err)
+func (r *reader) add(path, key string, info fs.FileInfo) error {
+	if len(r.files) >= maxFiles {
+		return tooMany(r.place)
 	}
-	now := identity(info)
-	if was, ok := r.known[key]; ok && now.Change != 0 && was.Size == now.Size && was.Inode == now.Inode && was.Mtime == now.Mtime && was.Change == now.Change {
+	if _, ok := r.files[key]; ok {
+		return nil
+	}
+	if was, ok := r.known[key]; ok && was.Is(regular.VersionOf(info)) {
+		was.Local = r.local
 		r.files[key] = was
 		return nil
 	}
-	if r.bytes += info.Size(); r.bytes > maxBytes || len(r.files) >= maxFiles {
-		return fmt.Errorf("its files of code are too many to compare (at most %d files of %d GiB together)", maxFiles, maxBytes>>30)
+	f, info, err := regular.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return gone(err)
 	}
-	f, _, err := regular.Open(path, os.O_RDONLY, 0)
+	defer f.Close()
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file", path)
+	}
+	now := regular.VersionOf(info) // before its content is read
+	h := sha256.New()
+	n, err := io.Copy(h, io.LimitReader(f, maxBytes-r.bytes+1))
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxBytes)); err != nil {
-		return err
+	if r.bytes += n; r.bytes > maxBytes {
+		return tooMany(r.place)
 	}
-	now.Sum = hex.EncodeToString(h.Sum(nil))
-	r.files[key] = now
+	r.files[key] = File{hex.EncodeToString(h.Sum(nil)), r.local, now}
 	return nil
 }
 

@@ -12,91 +12,220 @@ import (
 )
 
 // Programs returns the files that the command lines of a manifest name, its hooks among them,
-// and the files and folders of code that its variables have programs load, such as LD_PRELOAD
-// and PYTHONPATH. A program that is found on PATH or stated with an absolute path belongs to
-// the system, not to the folder.
-func Programs(m *manifest.Manifest, dir string) (files []string) {
-	cwd := dir
-	if m.Transport.Cwd != "" {
-		cwd = absolute(dir, m.Transport.Cwd)
-	}
-	argv := m.Transport.CommandLine()
-	files = append(words(argv, dir, cwd), loaded(m.Transport.Env, cwd)...)
-	if m.Transport.Script != "" {
-		files = append(files, regularFiles(absolute(dir, m.Transport.Script))...)
-	}
+// what these programs load by themselves within the project, and the files and folders of code
+// that its variables have programs load, such as LD_PRELOAD and PYTHONPATH. A program that is
+// found on PATH or stated with an absolute path belongs to the system, not to the folder. The
+// project is a directory that holds the folder; "" when none does.
+//
+// The error is a folder that cannot be listed.
+func Programs(m *manifest.Manifest, dir, project string) ([]string, error) {
+	l := lines{dir: dir, project: project, walked: true}
+	l.transport(&m.Transport)
+	cwd := absolute(dir, m.Transport.Cwd)
 	for _, t := range m.Tools {
-		files = append(files, words(t.Command, dir, cwd)...)
+		l.command(t.Command, cwd)
 	}
 	for _, h := range m.Hooks {
-		files = append(files, words(h.Command, dir, dir)...)
+		l.hook(h.Command)
 	}
 	for _, s := range m.MCPServers {
 		t := s.Transport()
-		in := dir
-		if t.Cwd != "" {
-			in = absolute(dir, t.Cwd)
-		}
-		files = slices.Concat(files, words(t.CommandLine(), dir, in), loaded(t.Env, in))
+		l.transport(&t)
 	}
-	slices.Sort(files)
-	return slices.Compact(files)
+	return l.sorted()
 }
 
 // ConfiguredPrograms returns the files below dir that the command lines of a configuration
-// name, those of its policies, hooks and destinations, what their variables have programs load,
-// and the folders of the scripts among them: a script may load what lies beside it. Scripts directly in dir stand for themselves.
-func ConfiguredPrograms(cfg *config.Config, dir string) (paths []string) {
+// name, those of its policies, hooks and destinations, what these programs load by themselves
+// below dir, and what their variables have programs load.
+func ConfiguredPrograms(cfg *config.Config, dir string) ([]string, error) {
+	l := lines{dir: dir, project: dir}
 	for _, p := range cfg.Plugins {
 		t := manifest.Transport{Cmd: p.Cmd, Cwd: p.Cwd, Env: p.Env}
 		if m := p.MCP; m != nil {
 			t = manifest.Transport{Cmd: m.Cmd, Script: m.Script, Cwd: m.Cwd, Env: m.Env}
 		}
-		paths = append(paths, CommandPrograms(&t, dir)...)
+		l.transport(&t)
 	}
 	for _, h := range cfg.Hooks {
-		paths = append(paths, CommandPrograms(&manifest.Transport{Cmd: h.Command}, dir)...)
+		l.hook(h.Command)
 	}
 	for _, d := range cfg.Destinations {
-		paths = append(paths, CommandPrograms(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env}, dir)...)
+		l.transport(&manifest.Transport{Cmd: d.Command, Cwd: d.Cwd, Env: d.Env})
 	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	return l.configured()
 }
 
 // CommandPrograms are the [ConfiguredPrograms] of one command.
-func CommandPrograms(t *manifest.Transport, dir string) []string {
-	cwd := absolute(dir, t.Cwd)
-	files := slices.Concat(words(t.CommandLine(), dir, cwd), words([]string{"", t.Script}, dir, cwd))
-	if i := slices.IndexFunc(files, func(f string) bool { return codeEndings[strings.ToLower(filepath.Ext(f))] }); i >= 0 {
-		files = append(files, filepath.Dir(files[i]))
+func CommandPrograms(t *manifest.Transport, dir string) ([]string, error) {
+	l := lines{dir: dir, project: dir}
+	l.transport(t)
+	return l.configured()
+}
+
+// lines collects what command lines run.
+type lines struct {
+	dir     string // whose lines they are
+	project string // what lies elsewhere and is not named belongs to the system or to the user
+	walked  bool   // all code of dir is compared already
+	paths   []string
+	err     error
+}
+
+func (l *lines) sorted() ([]string, error) {
+	slices.Sort(l.paths)
+	return slices.Compact(l.paths), l.err
+}
+
+// configured leaves out what lies elsewhere, and of dir itself all but the code directly there.
+func (l *lines) configured() ([]string, error) {
+	if slices.Contains(l.paths, l.dir) {
+		l.below(l.dir, nil, false)
 	}
-	return slices.DeleteFunc(append(files, loaded(t.Env, cwd)...), func(f string) bool {
-		rel, err := filepath.Rel(dir, f)
-		return err != nil || !filepath.IsLocal(rel) || rel == "."
-	})
+	l.paths = slices.DeleteFunc(l.paths, func(path string) bool { return path == l.dir || !within(l.dir, path) })
+	return l.sorted()
+}
+
+func (l *lines) transport(t *manifest.Transport) {
+	cwd := absolute(l.dir, t.Cwd)
+	l.command(t.CommandLine(), cwd)
+	if t.Script != "" {
+		l.files(slices.Concat(regularFiles(absolute(l.dir, t.Script)), regularFiles(absolute(cwd, t.Script))))
+	}
+	l.paths = append(l.paths, loaded(t.Env, cwd)...)
+	l.variables(t.Env, cwd)
+}
+
+// searched are variables beside those of [process.LoadsCode] with folders of programs and of code.
+var searched = map[string]bool{"PATH": true, "CLASSPATH": true, "GEM_HOME": true, "GEM_PATH": true, "LUA_PATH": true, "LUA_CPATH": true, "R_LIBS": true, "R_LIBS_USER": true,
+	"JULIA_LOAD_PATH": true, "ERL_LIBS": true, "PSMODULEPATH": true, "VIRTUAL_ENV": true, "PYTHONUSERBASE": true, "PYTHONPYCACHEPREFIX": true, "CARGO_HOME": true}
+
+// variables adds what other variables name in the project: files of code, and folders where it
+// is looked for.
+func (l *lines) variables(env map[string]string, cwd string) {
+	for name, value := range env {
+		elements := filepath.SplitList(value)
+		for _, path := range codeFiles(elements, cwd) {
+			if within(l.project, path) {
+				l.files([]string{path})
+			}
+		}
+		for _, element := range elements {
+			if path := absolute(cwd, element); searched[strings.ToUpper(name)] && isDir(path) {
+				l.folder(path, nil)
+			}
+		}
+	}
+}
+
+// hook adds what a command of a hook runs, which knows these directories by name.
+func (l *lines) hook(argv []string) {
+	names := map[string]string{"CLAUDE_PLUGIN_ROOT": "."}
+	if project, err := filepath.Rel(l.dir, l.project); err == nil && l.project != "" {
+		names["CLAUDE_PROJECT_DIR"] = filepath.ToSlash(project)
+	}
+	argv = slices.Clone(argv)
+	for i := range argv {
+		for name, path := range names {
+			for _, form := range []string{`"$` + name + `"`, `"${` + name + `}"`, "${" + name + "}", "$" + name} {
+				argv[i] = strings.ReplaceAll(argv[i], form, path)
+			}
+		}
+	}
+	l.command(argv, l.dir)
+}
+
+// wrappers are programs that run the programs among their arguments.
+var wrappers = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh": true, "env": true, "exec": true, "timeout": true, "nice": true, "nohup": true, "sudo": true, "cmd": true,
+	"ash": true, "ksh": true, "fish": true, "busybox": true, "setsid": true, "xargs": true, "stdbuf": true, "ionice": true, "chrt": true, "taskset": true, "doas": true, "dotenv": true, "cross-env": true, "tini": true, "dumb-init": true, "caffeinate": true}
+
+// command adds what one command line runs that starts in cwd.
+func (l *lines) command(argv []string, cwd string) {
+	if len(argv) == 0 {
+		return
+	}
+	l.files(words(argv, l.dir, cwd, l.project))
+	if root := filepath.Dir(filepath.Dir(absolute(l.dir, argv[0]))); len(regularFiles(filepath.Join(root, "pyvenv.cfg"))) > 0 {
+		l.folder(root, nil)
+	}
+	wraps := wrappers[program(argv[0])]
+	if wraps {
+		var all []string
+		for _, word := range argv {
+			all = append(all, fields(word)...)
+		}
+		argv = all
+	}
+	for i, word := range argv {
+		name, args := program(word), argv[i+1:]
+		if of := byInterpreter[name]; of != nil { // also of uv run, nodemon --exec
+			l.interpreter(of, args, cwd)
+		}
+		if i == 0 || wraps {
+			l.works(name, args, cwd)
+		}
+	}
+	if n := slices.Index(argv, "cd"); wraps && n >= 0 && n+1 < len(argv) && isDir(absolute(cwd, argv[n+1])) {
+		l.command(slices.Concat([]string{"sh"}, argv[n+2:]), absolute(cwd, argv[n+1]))
+	}
+}
+
+// works adds what a program reads that is a tool.
+func (l *lines) works(name string, args []string, cwd string) {
+	of := byTool[name]
+	for _, arg := range args {
+		if of == nil {
+			of = byTool[name+":"+arg]
+		}
+	}
+	if of != nil {
+		l.tool(of, args, cwd)
+	}
+	if name == "uvx" || name == "pipx" {
+		l.built(args, cwd)
+	}
 }
 
 // words returns the files among the words of a command line, and among the words of shell
-// lines in it. The program of the line starts from dir, its arguments from cwd.
-func words(argv []string, dir, cwd string) (files []string) {
+// lines in it. The program of the line starts from dir, its arguments from cwd. A program with an
+// absolute path counts in the project alone.
+func words(argv []string, dir, cwd, project string) (files []string) {
 	for i, word := range argv {
 		switch {
 		case i > 0:
-			files = append(files, regularFiles(absolute(cwd, word))...)
-			if _, value, ok := strings.Cut(word, "="); ok { // --config=FILE
-				files = append(files, regularFiles(absolute(cwd, value))...)
+			for _, form := range forms(word) {
+				files = append(files, regularFiles(absolute(cwd, form))...)
 			}
 			files = append(files, ofLine(word, cwd)...)
-		case !filepath.IsAbs(word) && strings.ContainsAny(word, `/\`):
+		case strings.ContainsAny(word, `/\`) && (!filepath.IsAbs(word) || within(project, word)):
 			files = append(files, regularFiles(absolute(dir, word))...)
-		}
-		if i > 0 && argv[i-1] == "-m" { // python -m package.module
-			module := absolute(cwd, strings.ReplaceAll(word, ".", "/"))
-			files = slices.Concat(files, regularFiles(module+".py"), regularFiles(filepath.Join(module, "__main__.py")))
 		}
 	}
 	return files
+}
+
+// forms are what a word of a command line may name: itself, the value of an option (--config=FILE,
+// -fFILE), a file of further words (@FILE), elements of a list (java -cp FILE:FILE, lib/*).
+func forms(word string) []string {
+	list := []string{word}
+	if _, value, ok := strings.Cut(word, "="); ok {
+		list = append(list, value)
+	}
+	if rest, ok := strings.CutPrefix(word, "@"); ok {
+		list = append(list, rest)
+	}
+	if len(word) > 2 && word[0] == '-' && word[1] != '-' {
+		list = append(list, word[2:])
+	}
+	for _, element := range filepath.SplitList(word) {
+		list = append(list, strings.TrimSuffix(element, "/*"))
+	}
+	return slices.DeleteFunc(list, func(form string) bool { return form == "" })
+}
+
+// isPath reports whether a word is written as a path.
+func isPath(word string) bool {
+	return strings.ContainsAny(word, `/\`) || word == "." || word == ".."
 }
 
 // loaded returns the files and folders that variables have programs load code from: the
@@ -125,13 +254,23 @@ func loaded(env map[string]string, cwd string) (paths []string) {
 // ofLine returns the files of code that a line for a shell names. Others are left out: a line
 // may well write them.
 func ofLine(word, cwd string) (files []string) {
-	fields := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
-	if len(fields) < 2 {
+	all := fields(word)
+	if len(all) < 2 {
 		return nil
 	}
-	for _, field := range fields {
-		path := absolute(cwd, field)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isCode(filepath.Base(path), info.Mode()) {
+	return codeFiles(all, cwd)
+}
+
+// fields returns the words of a line for a shell, and what they consist of.
+func fields(line string) []string {
+	return strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|<>(){}'\"`=", r) })
+}
+
+// codeFiles returns the files of code among words.
+func codeFiles(words []string, cwd string) (files []string) {
+	for _, word := range words {
+		path := absolute(cwd, word)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isCode(path, info.Mode()) {
 			files = append(files, path)
 		}
 	}
@@ -143,6 +282,17 @@ func absolute(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
+}
+
+// within reports whether path is dir or below it; dir "" holds nothing.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return dir != "" && err == nil && filepath.IsLocal(rel)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func regularFiles(path string) []string {

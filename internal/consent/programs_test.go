@@ -16,6 +16,24 @@ import (
 	"github.com/exthost/exthost/manifest"
 )
 
+func configured(t *testing.T, cfg *config.Config, dir string) []string {
+	t.Helper()
+	paths, err := consent.ConfiguredPrograms(cfg, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func programs(t *testing.T, m *manifest.Manifest, dir string) []string {
+	t.Helper()
+	paths, err := consent.Programs(m, dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
 func TestConfiguredPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"root.py", "guards/check.py", "guards/rules.py", "guards/data.txt", "tools/run", "pack/__main__.py", "pack/sub/deep.py", "hook.sh"} {
@@ -38,8 +56,8 @@ func TestConfiguredPrograms(t *testing.T) {
 		{[]string{"python3", "guards/check.py", "."}, "guards guards/check.py"},
 		{[]string{"python3", "--rules=guards/data.txt"}, "guards/data.txt"},
 		{[]string{"python3", "-m", "root"}, "root.py"},
-		{[]string{"python3", "-m", "pack"}, "pack pack/__main__.py"},
-		{[]string{"python3", "-m", "guards.check"}, "guards guards/check.py"},
+		{[]string{"python3", "-m", "pack"}, "pack pack/__main__.py root.py"},
+		{[]string{"python3", "-m", "guards.check"}, "guards guards/check.py root.py"},
 		{[]string{"sh", "-c", "test -f x && exec tools/run >guards/data.txt; ./hook.sh"}, "hook.sh tools/run"},
 		{[]string{"tools/run"}, "tools/run"},
 		{[]string{"sh", "../outside.sh"}, ""},
@@ -47,7 +65,7 @@ func TestConfiguredPrograms(t *testing.T) {
 	} {
 		cfg := &config.Config{Plugins: []governance.Spec{{Cmd: test.argv}}}
 		var got []string
-		for _, path := range consent.ConfiguredPrograms(cfg, dir) {
+		for _, path := range configured(t, cfg, dir) {
 			rel, err := filepath.Rel(dir, path)
 			if err != nil {
 				t.Fatal(err)
@@ -63,11 +81,11 @@ func TestConfiguredPrograms(t *testing.T) {
 		"policy":      {Plugins: []governance.Spec{{Cmd: []string{"node"}, Env: loads}}},
 		"destination": {Destinations: config.Destinations{"d": {Command: []string{"node"}, Env: loads}}},
 	} {
-		if got := consent.ConfiguredPrograms(cfg, dir); !slices.Equal(got, []string{filepath.Join(dir, "hook.sh")}) {
+		if got := configured(t, cfg, dir); !slices.Equal(got, []string{filepath.Join(dir, "hook.sh")}) {
 			t.Errorf("what the variables of a %s load: %q", name, got)
 		}
 	}
-	files, err := consent.Named(dir, consent.ConfiguredPrograms(&config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}}, dir), nil)
+	files, err := consent.Named(dir, configured(t, &config.Config{Plugins: []governance.Spec{{Cmd: []string{"python3", "guards/check.py"}}}}, dir), nil)
 	if err != nil || len(files) != 2 || files["guards/rules.py"].Sum == "" {
 		t.Errorf("files %v, %v: want those of code in guards", files, err)
 	}
@@ -97,19 +115,19 @@ func TestProgramsOfVariables(t *testing.T) {
 		{"GREETING", elsewhere + "/evil.so", ""},
 	} {
 		m := &manifest.Manifest{Transport: manifest.Transport{Command: "true", Env: map[string]string{tt.name: tt.value}}}
-		if diff := cmp.Diff(tt.want, strings.Join(consent.Programs(m, dir), " ")); diff != "" {
+		if diff := cmp.Diff(tt.want, strings.Join(programs(t, m, dir), " ")); diff != "" {
 			t.Errorf("%s=%s (-want +got):\n%s", tt.name, tt.value, diff)
 		}
 	}
 	m := &manifest.Manifest{Transport: manifest.Transport{Command: "true", Env: map[string]string{"LD_LIBRARY_PATH": elsewhere + "/lib"}}}
-	before, err := consent.Folder(dir, consent.Programs(m, dir), nil)
+	before, err := consent.Folder(dir, programs(t, m, dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(elsewhere, "lib", "libm.so.6"), []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	after, err := consent.Folder(dir, consent.Programs(m, dir), nil)
+	after, err := consent.Folder(dir, programs(t, m, dir), nil)
 	if err != nil || before.Digest() == after.Digest() {
 		t.Errorf("a changed library outside of the folder does not change the digest: %v", err)
 	}

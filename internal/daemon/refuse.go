@@ -23,21 +23,26 @@ func Refusal(conn net.Conn) string {
 		return "the host cannot tell which process asks: " + err.Error()
 	}
 	defer other.Close()
-	why := refusal(other.PID)
+	why := refusal(other.PID, lineage.Of(other.PID), lineage.Hiding)
 	if !other.Alive() { // what was read may be about another process with the same pid
 		return "the process that connected to the host has ended, and the host takes no orders over what it left"
 	}
 	return why
 }
 
-func refusal(pid int) string {
-	switch relation := lineage.Of(pid); {
+// refusal words the refusal of a process. hiding is [lineage.Hiding].
+func refusal(pid int, relation lineage.Relation, hiding func() string) string {
+	switch {
 	case runtime.GOOS == "linux" && (pid == 0 || lineage.Nested(pid)):
 		return "this process is in another pid namespace than the host, as its isolated extensions are, and the host takes no orders from there; run the command outside of the container or namespace"
 	case relation == lineage.Descendant:
 		return fmt.Sprintf("process %d was started by an extension, hook or policy of this host, and the host takes no orders from its own children; run the command in a terminal of your own", pid)
 	case relation == lineage.Unknown:
-		return fmt.Sprintf("the host cannot tell that process %d is none of its own children: it has no_new_privs as they have, or /proc hides it; run the command in a terminal that was open before the host, or in one without no_new_privs (grep NoNewPrivs /proc/self/status)", pid)
+		why := hiding()
+		if why == "" {
+			why = "it has no_new_privs as they have, or /proc hides it; run the command in a terminal that was open before the host, or in one without no_new_privs (grep NoNewPrivs /proc/self/status)"
+		}
+		return fmt.Sprintf("the host cannot tell that process %d is none of its own children: %s", pid, why)
 	}
 	return ""
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/lineage"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
@@ -301,5 +302,19 @@ func terminal(string) {
 		if err := cmd.Run(); err != nil {
 			fmt.Println(err)
 		}
+	}
+}
+
+// Where /proc hides processes, the refusal names that and the way out.
+func TestRefusalOfHiddenProcess(t *testing.T) {
+	hides := func() string { return "hidden; next" }
+	if why := refusal(os.Getpid(), lineage.Unknown, hides); !strings.HasSuffix(why, ": hidden; next") {
+		t.Error(why)
+	}
+	if why := refusal(os.Getpid(), lineage.Unknown, func() string { return "" }); !strings.Contains(why, "no_new_privs") {
+		t.Error(why)
+	}
+	if why := refusal(os.Getpid(), lineage.Unrelated, hides); why != "" {
+		t.Error(why)
 	}
 }

@@ -27,6 +27,11 @@ const (
 // Client fetches files. The registries that the user configured are exempt from the rules of
 // others: they may have private addresses, and those on this machine may serve http. Close it.
 type Client struct {
+	// Credentials are values of the header Authorization, by the address below which they are sent:
+	// "//host/path/". They go nowhere else: not by a redirect to another host, and unencrypted to
+	// this machine alone.
+	Credentials map[string]string
+
 	registries []*url.URL
 	http       *http.Client
 	proxies    sync.Map // addresses of the proxies in use
@@ -39,10 +44,10 @@ func New(registries ...string) (*Client, error) {
 	for _, text := range registries {
 		u, err := url.Parse(text)
 		if err != nil || u.Host == "" {
-			return nil, fmt.Errorf("the registry %q is no address", text)
+			return nil, errors.New("the registry is no address that begins with https://") // it may hold a password
 		}
 		if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
-			return nil, fmt.Errorf("the registry %s is not reached over https", u.Redacted())
+			return nil, fmt.Errorf("the registry %s is not reached over https", place(u))
 		}
 		c.registries = append(c.registries, u)
 	}
@@ -74,6 +79,7 @@ func (c *Client) Get(ctx context.Context, address, accept string, limit int64) (
 	if err != nil {
 		return nil, err
 	}
+	c.authorize(req)
 	if accept != "" {
 		req.Header.Set("Accept", accept)
 	}
@@ -83,20 +89,27 @@ func (c *Client) Get(ctx context.Context, address, accept string, limit int64) (
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", place(u), err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, &Status{URL: u.Redacted(), Code: resp.StatusCode}
+		return nil, &Status{URL: place(u), Code: resp.StatusCode}
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
+		return nil, fmt.Errorf("%s: %w", place(u), err)
 	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("%s is over %d MiB", u.Redacted(), limit>>20)
+		return nil, fmt.Errorf("%s is over %d MiB", place(u), limit>>20)
 	}
 	return data, nil
+}
+
+// place is an address without the user, which may be a token as well as the password.
+func place(u *url.URL) string {
+	plain := *u
+	plain.User = nil
+	return plain.String()
 }
 
 // Status is the error of an answer that is no file.
@@ -105,9 +118,35 @@ type Status struct {
 	Code int
 }
 
+// Denied reports whether the registry wants to know who asks.
+func (s *Status) Denied() bool {
+	return s.Code == http.StatusUnauthorized || s.Code == http.StatusForbidden
+}
+
 // Error states the address and the code.
 func (s *Status) Error() string {
-	return fmt.Sprintf("%s answers %d %s", s.URL, s.Code, http.StatusText(s.Code))
+	text := fmt.Sprintf("%s answers %d %s", s.URL, s.Code, http.StatusText(s.Code))
+	if s.Denied() {
+		text += "; who asks is stated by //HOST/PATH/:_authToken in the user's .npmrc, or for pip by USER:PASSWORD@ in index-url or by .netrc"
+	}
+	return text
+}
+
+// authorize has a request say who asks, if that is stated for its address.
+func (c *Client) authorize(req *http.Request) {
+	req.Header.Del("Authorization")
+	u := req.URL
+	if u.Scheme != "https" && !loopback(u.Hostname()) || strings.Contains(u.Path+"/", "/../") || strings.Contains(u.Path+"/", "/./") {
+		return
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Host), map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
+	at, longest := "//"+host+u.Path, 0
+	for place, value := range c.Credentials {
+		if len(place) > longest && (at == place || strings.HasPrefix(at, strings.TrimSuffix(place, "/")+"/")) {
+			longest = len(place)
+			req.Header.Set("Authorization", value)
+		}
+	}
 }
 
 // Allows refuses an address that nothing may be fetched from.
@@ -125,12 +164,12 @@ func (c *Client) allows(u *url.URL) error {
 	case c.configured(u.Scheme, u.Host):
 		return nil
 	case u.Scheme != "https":
-		return fmt.Errorf("%s is not reached over https", u.Redacted())
+		return fmt.Errorf("%s is not reached over https", place(u))
 	case !strings.Contains(u.Hostname(), ".") && !strings.Contains(u.Hostname(), ":"):
-		return fmt.Errorf("%s is a host of this network", u.Redacted())
+		return fmt.Errorf("%s is a host of this network", place(u))
 	}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !egress.Public(addr) {
-		return fmt.Errorf("%s has a private address", u.Redacted())
+		return fmt.Errorf("%s has a private address", place(u))
 	}
 	return nil
 }
@@ -151,6 +190,10 @@ func (c *Client) redirect(req *http.Request, via []*http.Request) error {
 	}
 	if err := c.allows(req.URL); err != nil {
 		return fmt.Errorf("a redirect is refused: %w", err)
+	}
+	req.Header.Del("Authorization") // which net/http passes on to other ports and to subdomains
+	if first := via[0].URL; strings.EqualFold(first.Host, req.URL.Host) && first.Scheme == req.URL.Scheme {
+		c.authorize(req)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package download_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
 	"testing"
 
@@ -57,6 +58,88 @@ func TestGet(t *testing.T) {
 		if _, err := download.New(registry); err == nil {
 			t.Errorf("the registry %q was taken", registry)
 		}
+	}
+}
+
+// Credentials go where they are stated for, over https or within this machine, and by no redirect
+// to another host or port.
+func TestCredentials(t *testing.T) {
+	echo := func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Header.Get("Authorization"))) }
+	other := httptest.NewServer(http.HandlerFunc(echo))
+	t.Cleanup(other.Close)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path.Base(r.URL.Path) {
+		case "other":
+			http.Redirect(w, r, other.URL+"/npm/x", http.StatusFound)
+		case "back":
+			http.Redirect(w, r, "/npm/x", http.StatusFound)
+		case "up":
+			http.Redirect(w, r, "/x", http.StatusFound)
+		default:
+			echo(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	c, err := download.New(s.URL+"/npm/", other.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	at := func(address string) string { return strings.TrimPrefix(address, "http:") }
+	c.Credentials = map[string]string{at(s.URL) + "/npm/": "Bearer npm", at(s.URL) + "/npm/deep": "Bearer deep", at(other.URL): "Bearer other"}
+	for address, want := range map[string]string{
+		s.URL + "/npm/x":          "Bearer npm",
+		s.URL + "/npm/@a%2fb":     "Bearer npm",
+		s.URL + "/npm/deep/x":     "Bearer deep",
+		s.URL + "/npm/deeper":     "Bearer npm",
+		s.URL + "/npm":            "",
+		s.URL + "/npmx/y":         "",
+		s.URL + "/x":              "",
+		s.URL + "/npm/../x":       "",
+		s.URL + "/npm/%2e%2e%2fx": "",
+		s.URL + "/npm/a/..":       "",
+		s.URL + "/npm/other":      "",
+		s.URL + "/npm/back":       "Bearer npm",
+		s.URL + "/back":           "Bearer npm",
+		s.URL + "/npm/up":         "",
+		other.URL + "/x":          "Bearer other",
+		s.URL + "/":               "",
+	} {
+		if data, err := c.Get(t.Context(), address, "", 100); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v; want %q", address, data, err, want)
+		}
+	}
+}
+
+// A token may be the user of an address, without a password. No error tells it.
+func TestNoErrorTellsWhoAsks(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, _, _ := r.BasicAuth()
+		switch {
+		case user != "t0ken":
+			t.Errorf("%s is asked by %q", r.URL, user)
+		case r.URL.Path == "/long":
+			_, _ = w.Write(make([]byte, 11))
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "ftp://t0ken@h.example/", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	at := strings.Replace(s.URL, "//", "//t0ken@", 1)
+	c, err := download.New(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for _, address := range []string{s.URL + "/none", at + "/none", s.URL + "/long", s.URL + "/away", "http://t0ken@h.example/", "https://t0ken@intern/", "https://t0ken@10.0.0.1/"} {
+		if _, err := c.Get(t.Context(), address, "", 10); err == nil || strings.Contains(err.Error(), "t0ken") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := download.New("http://t0ken@h.example/"); err == nil || strings.Contains(err.Error(), "t0ken") {
+		t.Error(err)
 	}
 }
 

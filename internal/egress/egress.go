@@ -30,17 +30,18 @@ const (
 	dialTimeout    = 15 * time.Second
 )
 
-// Attempt is one connection that was asked for.
+// Attempt is a connection that was asked for.
 type Attempt struct {
-	Target  string     // host:port
+	Target  string     // host:port; "" for several, where there were too many to tell apart
 	Address netip.Addr // that was dialed; the zero Addr for none
 	Refused string     // why there is none; "" for a connection
+	Times   int        // how often, since it was recorded last
 }
 
 // Proxy serves one listener.
 type Proxy struct {
 	hosts  []string
-	record func(Attempt)
+	tally  *tally
 	listen net.Listener
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -51,8 +52,9 @@ type Proxy struct {
 	public func(netip.Addr) bool
 }
 
-// Serve starts a proxy that connects to hosts, each host:port. Record is called for each attempt, on
-// many goroutines; nil records none. The caller calls Close.
+// Serve starts a proxy that connects to hosts, each host:port. Record is called for the first attempt
+// of each kind, and then at most once a minute with their number; on many goroutines. Nil records
+// none. The caller calls Close, which records the rest.
 func Serve(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 	p := prepare(l, hosts, record)
 	p.start()
@@ -60,13 +62,13 @@ func Serve(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 }
 
 func prepare(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
-	p := &Proxy{listen: l, record: record, slots: make(chan struct{}, maxConnections), public: func(a netip.Addr) bool { return Public(a) && !beside(a) },
+	if record == nil {
+		record = func(Attempt) {}
+	}
+	p := &Proxy{listen: l, tally: newTally(record), slots: make(chan struct{}, maxConnections), public: func(a netip.Addr) bool { return Public(a) && !beside(a) },
 		lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		}}
-	if record == nil {
-		p.record = func(Attempt) {}
-	}
 	for _, h := range hosts {
 		p.hosts = append(p.hosts, normal(h))
 	}
@@ -74,13 +76,17 @@ func prepare(l net.Listener, hosts []string, record func(Attempt)) *Proxy {
 	return p
 }
 
-func (p *Proxy) start() { p.done.Go(p.accept) }
+func (p *Proxy) start() {
+	p.done.Go(p.accept)
+	p.done.Go(func() { p.tally.run(p.ctx) })
+}
 
 // Close ends the proxy and its connections, and waits for them.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.listen.Close()
 	p.done.Wait()
+	p.tally.tell()
 	return err
 }
 
@@ -168,7 +174,7 @@ func (p *Proxy) serve(c net.Conn) {
 // dial connects to target, if it is one of the hosts and has a public address.
 func (p *Proxy) dial(target string) (c net.Conn, refused string, code int) {
 	a := Attempt{Target: target}
-	defer func() { a.Refused = refused; p.record(a) }()
+	defer func() { a.Refused = refused; p.tally.add(a) }()
 	if !slices.Contains(p.hosts, target) {
 		return nil, fmt.Sprintf("the sandbox does not allow %s: net in [sandbox] does not name it", target), http.StatusForbidden
 	}

@@ -84,7 +84,7 @@ func TestNamedHosts(t *testing.T) {
 		}
 	}
 	all := seen()
-	want := Attempt{Target: "example.com" + port, Address: netip.MustParseAddr("127.0.0.1")}
+	want := Attempt{Target: "example.com" + port, Address: netip.MustParseAddr("127.0.0.1"), Times: 1}
 	if diff := cmp.Diff(want, all[0], cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
@@ -226,5 +226,24 @@ func TestOddRequests(t *testing.T) {
 		if a.Refused == "" || a.Address.IsValid() || len(a.Target) > maxTarget {
 			t.Errorf("%+v", a)
 		}
+	}
+}
+
+// What a proxy has not recorded yet is recorded when it is closed.
+func TestRepeatedAttempts(t *testing.T) {
+	processtest.Leaks(t)
+	client, p, seen := proxied(t, nil, nil)
+	const asked = 20
+	for range asked {
+		if _, err := get(t, client, "http://other.example/"); err == nil {
+			t.Fatal("connected")
+		}
+	}
+	if got := seen(); len(got) != 1 || got[0].Times != 1 {
+		t.Errorf("%d attempts at once: %+v", len(got), got)
+	}
+	p.Close()
+	if got := seen(); len(got) != 2 || got[1].Times != asked-1 || got[1].Target != "other.example:80" {
+		t.Errorf("at the end: %+v", got)
 	}
 }

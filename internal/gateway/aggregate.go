@@ -12,8 +12,7 @@ import (
 	"github.com/exthost/exthost/runtime"
 )
 
-// Lists reports whether an extension with that handshake has items for the list that method
-// asks for.
+// Lists reports whether an extension with that handshake has items for the list that method asks for.
 func Lists(method string, hs *runtime.Handshake) bool {
 	if l, ok := listingOf(method); ok {
 		return offers(hs, l.capability)
@@ -43,8 +42,7 @@ func (g *Gateway) Aggregate(ctx context.Context, c *protocol.Call) (json.RawMess
 // ToolOf implements [dispatch.Aggregator].
 func (g *Gateway) ToolOf(c *protocol.Call) string { return g.Tasks.toolOf(c) }
 
-// setLogLevels carries logging/setLevel of a client of all extensions to every extension
-// that logs.
+// setLogLevels carries logging/setLevel of a client of all extensions to every extension that logs.
 func (g *Gateway) setLogLevels(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	for x := range g.o.Snapshots.Load().Ordered {
 		if !offers(x.Handshake(), "logging") {
@@ -119,9 +117,8 @@ func (g *Gateway) Resolve(ctx context.Context, c *protocol.Call) (*protocol.Call
 	return &out, nil
 }
 
-// findOwner returns the extension that lists a thing, and the extension's own name for it.
-// It lists everything again for a name that it does not know. The error is the denial of a
-// list that may hold the name.
+// findOwner returns the extension that lists a thing, and the extension's own name for it. It lists everything
+// again for a name that it does not know. The error is the denial of a list that may hold the name.
 func (g *Gateway) findOwner(ctx context.Context, s *protocol.Session, kind, name string) (extension, own string, err error) {
 	extension, own = g.owners.Find(kind, name)
 	if g.o.Snapshots.Load().Extensions[extension] != nil {

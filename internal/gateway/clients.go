@@ -39,8 +39,7 @@ func (c *Clients) set(declared *mcpext.Merged) {
 	c.declared, c.relayed = declared, rawjson.Set(relayedMCP, "extensions", mcpext.Encode(declared.List))
 }
 
-// Relayed returns the client capabilities that an MCP server is told of which belongs to no
-// session alone.
+// Relayed returns the client capabilities that an MCP server is told of which belongs to no session alone.
 func (c *Clients) Relayed() json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,10 +21,9 @@ import (
 // toolsOnly are the capabilities of an extension that is no MCP server.
 var toolsOnly = json.RawMessage(`{"tools":{"listChanged":true}}`)
 
-// Describe returns what is offered to s: by its extension, whose instance for s is started
-// if need be, or by all extensions that have started. A destination describes itself. What a
-// server says of itself passes the policies of the response flow, without characters that a
-// reader cannot see.
+// Describe returns what is offered to s: by its extension, whose instance for s is started if need be, or by
+// all extensions that have started. A destination describes itself. What a server says of itself passes
+// the policies of the response flow, without characters that a reader cannot see.
 func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol.Description, err error) {
 	g.Clients.note(s) // stateless clients begin with this
 	if s.Extension == "" {
@@ -55,6 +54,11 @@ func (g *Gateway) Describe(ctx context.Context, s *protocol.Session) (d protocol
 	_, isExtension := c.Target.(*unit.Extension)
 	if isExtension && (rawjson.Get(capabilities, "tools") != nil || len(hs.Tools) > 0) { // the host announces changes of its own making
 		capabilities = rawjson.Set(capabilities, "tools", rawjson.Set(rawjson.Get(capabilities, "tools"), "listChanged", json.RawMessage("true")))
+	}
+	for _, list := range []string{"prompts", "resources"} { // of which the operator accepts what was held
+		if has := rawjson.Get(capabilities, list); has != nil {
+			capabilities = rawjson.Set(capabilities, list, rawjson.Set(has, "listChanged", json.RawMessage("true")))
+		}
 	}
 	said := rawjson.Set(emptyObject, "capabilities", capabilities)
 	if hs.ServerInfo != nil && !withheld {
@@ -116,8 +120,7 @@ func (g *Gateway) Mirrored(s *protocol.Session, tool string) json.RawMessage {
 	return schema
 }
 
-// inputSchema returns the schema of a tool by its name for clients of an extension, or of
-// all when that is "".
+// inputSchema returns the schema of a tool by its name for clients of an extension, or of all when that is "".
 func (g *Gateway) inputSchema(extension, tool string) json.RawMessage {
 	now := g.o.Snapshots.Load()
 	if d := now.Destinations[extension]; d != nil {

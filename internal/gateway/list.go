@@ -17,10 +17,9 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// A client of all extensions gets one list of each kind. Prompts are named as tools are.
-// Resources keep their URIs, by which results, links and clients refer to them: of two
-// extensions that list the same URI the first has it. A request that names a resource or a
-// prompt goes to its owner alone.
+// A client of all extensions gets one list of each kind. Prompts are named as tools are. Resources keep their
+// URIs, by which results, links and clients refer to them: of two extensions that list the same URI the first
+// has it. A request that names a resource or a prompt goes to its owner alone.
 
 // listing is one kind of thing that servers list: with a capability, or with an extension of
 // MCP whose method lists them.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/exthost/exthost/governance"
@@ -12,8 +13,7 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// Callers is the [dispatch.Stage] that lets an instance reach the caller of the call in
-// flight.
+// Callers is the [dispatch.Stage] that lets an instance reach the caller of the call in flight.
 func (g *Gateway) Callers(next dispatch.Deliver) dispatch.Deliver {
 	return func(ctx context.Context, c *dispatch.Call, params json.RawMessage) (json.RawMessage, error) {
 		if c.Request.Client != nil {
@@ -86,9 +86,9 @@ func (u caller) exchange(method string, params json.RawMessage) *governance.Exch
 	return &x
 }
 
-// Incoming takes a request or notification of an instance outside any call, or during calls
-// of several sessions. An instance of one session speaks to that session. Of the others
-// only messages about a subscription or a task, or to everybody, are passed on.
+// Incoming takes a request or notification of an instance outside any call, or during calls of several
+// sessions. An instance of one session speaks to that one. Of others, messages about a subscription or a
+// task, or to everybody, are passed on.
 func (g *Gateway) Incoming(ctx context.Context, i *unit.Instance, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {
 	if notify {
 		for _, s := range g.audience(i, method, params) {
@@ -141,15 +141,20 @@ func (g *Gateway) audience(i *unit.Instance, method string, params json.RawMessa
 	return to
 }
 
-// NotifyDestinationChanged tells the clients of a destination's instance that its tools
-// have changed.
-func (g *Gateway) NotifyDestinationChanged(i *unit.Instance) {
-	for _, s := range g.audience(i, protocol.MethodToolsListChanged, nil) {
+// NotifyListed tells the clients that see u, or with i those of that instance, by the method for it that a
+// list has changed.
+func (g *Gateway) NotifyListed(u *unit.Unit, i *unit.Instance, method string) {
+	unseen := func(s *protocol.Session) bool { return s.Extension != "" && s.Extension != u.ID() }
+	to := slices.DeleteFunc(g.Sessions.all(), unseen)
+	if i != nil {
+		to = g.audience(i, method, nil)
+	}
+	for _, s := range to {
 		g.o.Beside.Go(func() {
 			ctx, cancel := context.WithTimeout(g.o.Closing, notifyTimeout)
 			defer cancel()
-			if _, err := g.forward(ctx, i.Unit, s, protocol.MethodToolsListChanged, nil, true); err != nil {
-				i.Unit.Log.Debug("a client was not told of the new tool list", "session", s.ID, "error", err)
+			if _, err := g.forward(ctx, u, s, method, nil, true); err != nil {
+				u.Log.Debug("a client was not told", "method", method, "session", s.ID, "error", err)
 			}
 		})
 	}

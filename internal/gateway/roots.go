@@ -16,8 +16,7 @@ import (
 // modern server asks in a result. Other input requests of the same result go to the caller;
 // the host's answers are added when the caller comes back with its own.
 
-// rootsState begins the requestState that stands for one of the server and for the input
-// requests that the host answers.
+// rootsState begins the requestState that stands for one of the server and for what the host answers.
 const rootsState = "exthost-roots."
 
 // maxRootsKeys bounds the input requests that such a state may name.
@@ -60,9 +59,8 @@ func withoutRoots(result json.RawMessage, keys []string) json.RawMessage {
 	})
 }
 
-// withRoots adds the host's answers to params that hold a requestState of [withoutRoots]. The
-// caller may have changed it: then it names other keys, which the caller could as well have
-// answered itself.
+// withRoots adds the host's answers to params that hold a requestState of [withoutRoots]. The caller may have
+// changed it: then it names other keys, which the caller could as well have answered itself.
 func withRoots(params, roots json.RawMessage) json.RawMessage {
 	if roots == nil || !bytes.Contains(params, []byte(rootsState)) {
 		return params

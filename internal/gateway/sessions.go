@@ -32,8 +32,7 @@ func newSessions(o *Options) *Sessions {
 	return &Sessions{o: o, attached: make(map[*protocol.Session]*attachment)}
 }
 
-// attach registers s until ctx ends. drop then drops what s has in the gateway, and returns
-// what to do about that once the lock is free.
+// attach registers s until ctx ends. drop then drops what s has, and returns what to do once the lock is free.
 func (l *Sessions) attach(ctx context.Context, s *protocol.Session, drop func() (dropped func())) error {
 	began := l.o.Hooks.SessionBegan(s)
 	l.mu.Lock()

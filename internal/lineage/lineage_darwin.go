@@ -6,9 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mark does nothing on this system.
-func Mark() {}
-
 // Of tells whether this process is an ancestor of the process pid. A process that has lost
 // its ancestors is unrelated here: there is no mark on this system.
 func Of(pid int) Relation {
@@ -29,3 +26,6 @@ func OfSocket(uint32, int) Relation { return Unrelated }
 
 // Nested is false: there are no pid namespaces on this system.
 func Nested(int) bool { return false }
+
+// Hiding is "": no process is hidden on this system.
+func Hiding() string { return "" }

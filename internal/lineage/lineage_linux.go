@@ -6,9 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // own is this process, as it was before it started the first child.
@@ -21,18 +18,8 @@ var own = sync.OnceValue(func() process {
 // with no_new_privs.
 var unfiltered atomic.Bool
 
-// Mark gives the programs that this thread starts the mark of children. The thread must have
-// no_new_privs. Where the kernel has no seccomp, it does nothing, and [Of] proves less.
-func Mark() {
-	if !own().noNewPrivs {
-		return // which is the mark then
-	}
-	permit := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	program := unix.SockFprog{Len: 1, Filter: &permit}
-	if unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0) != nil {
-		unfiltered.Store(true)
-	}
-}
+// Unfiltered tells that a child lacks that filter, so that [Of] proves less.
+func Unfiltered() { unfiltered.Store(true) }
 
 // marked reports whether p has what all children have. Without an answer it is true.
 func marked(p process) bool {

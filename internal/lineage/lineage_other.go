@@ -2,9 +2,6 @@
 
 package lineage
 
-// Mark does nothing on this system.
-func Mark() {}
-
 // Of knows nothing on this system, and takes every process for unrelated.
 func Of(int) Relation { return Unrelated }
 
@@ -13,3 +10,6 @@ func OfSocket(uint32, int) Relation { return Unrelated }
 
 // Nested is false: there are no pid namespaces on this system.
 func Nested(int) bool { return false }
+
+// Hiding is "": this system hides none, or nothing is known of them.
+func Hiding() string { return "" }

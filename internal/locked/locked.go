@@ -8,6 +8,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/lockfile"
@@ -26,14 +27,20 @@ const maxManifest = 4 << 20 // bytes
 // Packages are those of the extensions of a directory, as its lock file states them. It
 // asks no network.
 type Packages struct {
+	// Editing says that an author is changing the manifests: only the files of packages are
+	// compared with the lock file.
+	Editing bool
+
 	dir   string // of the lock file, absolute
 	lock  *lockfile.Reader
-	store store.Store
+	uses  Uses
+	noted sync.Once
 }
 
-// New returns the packages of the lock file in dir, which is absolute, with their files in a store.
-func New(dir string, s store.Store) *Packages {
-	return &Packages{dir: dir, lock: lockfile.NewReader(dir), store: s}
+// New returns the packages of the lock file in dir, which is absolute, with their files in the
+// store of uses.
+func New(dir string, uses Uses) *Packages {
+	return &Packages{dir: dir, lock: lockfile.NewReader(dir), uses: uses}
 }
 
 // Refused is why an extension with a package does not start: of kind untrusted, it is not what is
@@ -71,6 +78,22 @@ func (l *Packages) Entry(c *discovery.Candidate) (e lockfile.Entry, id string, o
 	return e, id, ok && e.Tree != "", nil
 }
 
+// Tools returns the hashes that the lock file states of the descriptors of the tools of c, by its
+// own names; nil: none.
+func (l *Packages) Tools(c *discovery.Candidate) map[string]string {
+	e, _, ok, err := l.Entry(c)
+	if err != nil || !ok || e.Tools == nil {
+		return nil
+	}
+	stated := map[string]string{}
+	for name, hash := range e.Tools {
+		if id, tool, _ := strings.Cut(name, "/"); id == c.ID {
+			stated[tool] = hash
+		}
+	}
+	return stated
+}
+
 // Tree is the hash of the files of the package of c; "" when c runs none.
 func (l *Packages) Tree(c *discovery.Candidate) (string, error) {
 	e, _, ok, err := l.Entry(c)
@@ -101,14 +124,16 @@ func (l *Packages) Verify(c *discovery.Candidate) (dir string, err error) {
 	}
 	const agree = ", where you agree to it"
 	switch {
+	case l.Editing:
 	case lockfile.Sum(data) != e.Manifest:
 		return "", refuse(protocol.Untrusted, manifest.FileName+" is not the one that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	case CommandSum(m) != e.Command:
 		return "", refuse(protocol.Untrusted, "its command lines are not those that "+lockfile.FileName+" states", "exthost trust --lock "+id+agree)
 	}
-	dir, err = l.store.Verify(e.Tree)
+	dir, err = l.uses.Store.Verify(e.Tree)
 	switch {
 	case err == nil:
+		l.noted.Do(func() { _ = l.uses.Add(l.dir) }) // a clone whose packages were here; without the note it may have to fetch them again
 		return dir, nil
 	case errors.As(err, new(store.Missing)):
 		return "", refuse(protocol.NotReady, "its package "+e.Source+" "+e.Version+" is not on this machine", "exthost add --locked "+id)

@@ -10,12 +10,14 @@ import (
 	"slices"
 
 	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/dirlock"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/internal/store"
 )
 
-// Uses knows the directories whose lock files may name trees of a store.
+// Uses knows the directories whose lock files may name trees of a store: those that a package was
+// added to or fetched for, and those that have run one.
 type Uses struct {
 	Path  string // of the file that lists them
 	Store store.Store
@@ -39,7 +41,19 @@ func (u Uses) read() (dirs []string, err error) {
 
 // Add notes a directory.
 func (u Uses) Add(dir string) error {
-	dirs, err := u.read()
+	if dirs, err := u.read(); err != nil || slices.Contains(dirs, dir) {
+		return err
+	}
+	home := filepath.Dir(u.Path)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	unlock, err := dirlock.Lock(home)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dirs, err := u.read() // again: another program may have added one
 	if err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
@@ -49,9 +63,6 @@ func (u Uses) Add(dir string) error {
 	})
 	data, err := json.Marshal(append(dirs, dir))
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(u.Path), 0o700); err != nil {
 		return err
 	}
 	return atomicfile.WritePrivate(u.Path, data)

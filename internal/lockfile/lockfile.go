@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/exthost/exthost/internal/regular"
@@ -25,10 +28,11 @@ const version = 1
 const (
 	maxBytes = 8 << 20 // of a lock file
 	maxParts = 4096    // of one extension
+	maxTools = 20_000  // of one manifest
 )
 
 // rules bound a file that anybody may have written.
-var rules = strict.Rules{Depth: 8, Parts: 4, KeyBytes: 512, Values: 400_000}
+var rules = strict.Rules{Depth: 8, Parts: 4, KeyBytes: 1024, Values: 400_000}
 
 // CodeInvalid is the code of the diagnostics of a lock file.
 const CodeInvalid = "lock_invalid"
@@ -60,6 +64,10 @@ type Entry struct {
 	Parts   []Part `json:"parts"`   // what the package is made of
 
 	Scripts []string `json:"scripts"` // the packages whose install scripts ran
+
+	// Tools are hashes of what the tools say of themselves, as policies.HashTool has them; by the id of
+	// the extension, "/" and its name of the tool. nil: nobody has stated which there are.
+	Tools map[string]string `json:"tools"`
 
 	Approved   string `json:"approved"`    // when, as RFC 3339
 	ApprovedBy string `json:"approved_by"` // the name of the user
@@ -188,6 +196,14 @@ func check(f *File, r *strict.Report, at strict.Positions) {
 		}
 		if e.Tree != "" && !isTree(e.Tree) {
 			report("tree", "tree is no hash of files")
+		}
+		if len(e.Tools) > maxTools {
+			report("tools", "it has over %d tools", maxTools)
+		}
+		for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
+			if at, tool, _ := strings.Cut(name, "/"); at != id && !strings.HasPrefix(at, id+".") || tool == "" || !isSum(e.Tools[name]) {
+				report("tools", "%q is no hash of a tool of %s: ID/TOOL", name, id)
+			}
 		}
 		if len(e.Parts) > maxParts {
 			report("parts", "it has over %d parts", maxParts)

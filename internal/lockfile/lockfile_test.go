@@ -3,10 +3,8 @@ package lockfile
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +17,7 @@ func sample() *File {
 	return &File{Version: 1, Extensions: map[string]Entry{
 		"fetch": {Source: "npm:@scope/fetch@^1", Version: "1.2.3", Tree: tree, Manifest: Sum([]byte("x")), Files: "sha256:ab", Command: "sha256:cd",
 			Approved: "2026-11-23T09:00:00Z", ApprovedBy: `o"p\`, Scripts: []string{"esbuild"},
+			Tools: map[string]string{"fetch/get page": Sum(nil), "fetch.b/x": Sum(nil)},
 			Parts: []Part{{Name: "@scope/fetch", Version: "1.2.3", URL: "https://r/x.tgz", Integrity: "sha512-x"}, {Name: "dep", Version: "1.0.0", URL: "https://r/y.tgz", Integrity: "sha512-y", Path: "node_modules/dep"}}},
 		"own": {Manifest: Sum(nil), Files: "sha256:ab"},
 	}}
@@ -45,6 +44,42 @@ func TestWriteRead(t *testing.T) {
 	}
 	if f, err := Read(t.TempDir()); err != nil || len(f.Extensions) != 0 {
 		t.Errorf("no lock file: %v, %v", f, err)
+	}
+}
+
+// A tool's name may be as long as a host takes it. What could not be read again is not written,
+// and no tools are something else than tools that nobody has stated.
+func TestTools(t *testing.T) {
+	dir := t.TempDir()
+	for _, tools := range []map[string]string{nil, {}, {"fetch/" + strings.Repeat("\U0001F600", 128): Sum(nil), "fetch/a\x00\"\n]b": Sum(nil)}} {
+		f := sample()
+		e := f.Extensions["fetch"]
+		e.Tools = tools
+		f.Extensions["fetch"] = e
+		if err := f.Write(dir); err != nil {
+			t.Error(err)
+		}
+		now, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(f, now); diff != "" {
+			t.Error(diff)
+		}
+	}
+	before, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"", strings.Repeat("x", 2000)} {
+		f := sample()
+		f.Extensions["fetch"].Tools["fetch/"+tool] = Sum(nil)
+		if f.Write(dir) == nil {
+			t.Errorf("a tool with the name %.9q is written", tool)
+		}
+		if now, err := Read(dir); err != nil || cmp.Diff(before, now) != "" {
+			t.Errorf("then there is something else: %v", err)
+		}
 	}
 }
 
@@ -102,6 +137,8 @@ func TestRefused(t *testing.T) {
 		"tree missing":    {strings.Replace(good, "tree = ", "#", 1), "belong together"},
 		"part outside":    {strings.Replace(good, "node_modules/dep", "../dep", 1), "outside of the package"},
 		"id":              {strings.Replace(good, "[extensions.own]", `[extensions."../own"]`, 1), "not an id"},
+		"another's tool":  {strings.Replace(good, `"fetch/get page"`, `"own/get page"`, 1), `"own/get page" is no hash of a tool of fetch`},
+		"tool's hash":     {strings.Replace(good, `"fetch.b/x" = "sha256:`, `"fetch.b/x" = "sha512:`, 1), `"fetch.b/x" is no hash`},
 		"not UTF-8":       {good + "\xff", "not UTF-8"},
 		"no TOML":         {"{}", "exthost.lock:1"},
 		"too large":       {strings.Repeat("#", maxBytes+1), "over 8 MiB"},
@@ -137,7 +174,7 @@ func TestLink(t *testing.T) {
 // Changes that programs make at once are all kept.
 func TestChangesAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	entry := slices.Collect(maps.Values(sample().Extensions))[0]
+	entry := sample().Extensions["own"]
 	var changes sync.WaitGroup
 	for i := range 8 {
 		changes.Go(func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/exthost/exthost/internal/atomicfile"
 	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/internal/literal"
 )
 
 // ErrBusy is the error of a change while another program makes one.
@@ -36,7 +37,8 @@ func Lock(dir string) (f *File, unlock func(), err error) {
 }
 
 // Write replaces the lock file of a directory. The order of its blocks is that of the ids, and
-// each block stands for itself, so that versions of two branches merge.
+// each block stands for itself, so that versions of two branches merge. What could not be read
+// again, such as an odd name of a tool, is not written.
 func (f *File) Write(dir string) error {
 	path := filepath.Join(dir, FileName)
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -44,7 +46,11 @@ func (f *File) Write(dir string) error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return atomicfile.Write(path, f.Text())
+	text := f.Text()
+	if _, diags := parse(path, text); len(diags) > 0 {
+		return fmt.Errorf("%s stays as it is, because what it would become cannot be read: %s", path, diags[0].Message)
+	}
+	return atomicfile.Write(path, text)
 }
 
 // Text is the file as it is written.
@@ -52,14 +58,14 @@ func (f *File) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What the extensions of this directory are. exthost trust --lock, add, upgrade and remove write it; commit it.\nversion = %d\n", version)
 	if f.Configuration != "" {
-		fmt.Fprintf(&b, "configuration = %s\n", quote(f.Configuration))
+		fmt.Fprintf(&b, "configuration = %s\n", literal.String(f.Configuration))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.Extensions)) {
 		e := f.Extensions[id]
 		fmt.Fprintf(&b, "\n[extensions.%s]\n", id)
 		line := func(key, value string) {
 			if value != "" {
-				fmt.Fprintf(&b, "%s = %s\n", key, quote(value))
+				fmt.Fprintf(&b, "%s = %s\n", key, literal.String(value))
 			}
 		}
 		line("source", e.Source)
@@ -69,14 +75,16 @@ func (f *File) Text() []byte {
 		line("files", e.Files)
 		line("command", e.Command)
 		if len(e.Scripts) > 0 {
-			words := make([]string, len(e.Scripts))
-			for i, s := range e.Scripts {
-				words[i] = quote(s)
-			}
-			fmt.Fprintf(&b, "scripts = [%s]\n", strings.Join(words, ", "))
+			fmt.Fprintf(&b, "scripts = %s\n", literal.List(e.Scripts))
 		}
 		line("approved", e.Approved)
 		line("approved_by", e.ApprovedBy)
+		if e.Tools != nil {
+			fmt.Fprintf(&b, "\n[extensions.%s.tools]\n", id)
+			for _, name := range slices.Sorted(maps.Keys(e.Tools)) {
+				fmt.Fprintf(&b, "%s = %s\n", literal.String(name), literal.String(e.Tools[name]))
+			}
+		}
 		for _, p := range e.Parts {
 			fmt.Fprintf(&b, "\n[[extensions.%s.parts]]\n", id)
 			line("name", p.Name)
@@ -87,24 +95,6 @@ func (f *File) Text() []byte {
 		}
 	}
 	return b.Bytes()
-}
-
-// quote writes a string of TOML on one line. What cannot stand in one becomes U+FFFD.
-func quote(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r < 0x20 || r == 0x7f:
-			b.WriteString(`\u` + fmt.Sprintf("%04X", r))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return `"` + b.String() + `"`
 }
 
 // Sum is the hash of a file's content, as [Entry.Manifest] has it.

@@ -29,8 +29,8 @@ type archive struct {
 
 // assemble fetches all parts and unpacks them into a tree, which the caller puts into the store
 // or drops.
-func (i *Installer) assemble(ctx context.Context, registries []string, parts []lockfile.Part) (*store.Tree, error) {
-	client, err := download.New(registries...)
+func (i *Installer) assemble(ctx context.Context, from origin, parts []lockfile.Part) (*store.Tree, error) {
+	client, err := from.client()
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,8 @@ func (i *Installer) assemble(ctx context.Context, registries []string, parts []l
 		return nil, err
 	}
 	err = i.unpackAll(ctx, client, tree, parts)
-	if err == nil && unpacked.IsWheel(parts[0]) {
-		err = unpacked.AddLauncher(tree, parts)
+	if err == nil {
+		err = unpacked.Complete(tree, parts)
 	}
 	if err != nil {
 		return nil, errors.Join(err, tree.Drop())

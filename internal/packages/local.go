@@ -23,38 +23,33 @@ import (
 func isGit(p lockfile.Part) bool   { return strings.HasPrefix(p.URL, "git+") }
 func isLocal(p lockfile.Part) bool { return !strings.Contains(p.URL, "://") }
 
-// addLocal adds a commit, a bundle or a folder, with what its package.json needs.
-func (i *Installer) addLocal(ctx context.Context, s Source) (*Package, error) {
+// resolveLocal resolves a commit, a bundle or a folder, with what its package.json needs.
+func (i *Installer) resolveLocal(ctx context.Context, s Source) (r resolved, err error) {
 	first, err := i.base(ctx, &s)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return r, err
 	}
-	r := resolved{version: first.Version, parts: []lockfile.Part{first}}
-	var registries []string
-	tree, err := i.assemble(ctx, nil, r.parts)
+	r = resolved{source: s, version: first.Version, parts: []lockfile.Part{first}}
+	tree, err := i.assemble(ctx, r.from, r.parts)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return r, err
 	}
 	defer func() { _ = tree.Drop() }() // it has served its purpose
 	says, err := unpacked.Describe(tree.Dir(), r.parts)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return r, err
 	}
 	if s.Kind != Git && says.Version != "" {
 		r.version, r.parts[0].Version = says.Version, says.Version
 	}
 	if needsPackages(tree.Dir()) {
-		more, config, err := i.resolveOf(ctx, tree.Dir())
+		more, err := i.resolveOf(ctx, tree.Dir())
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s, err)
+			return r, err
 		}
-		r.parts, registries = append(r.parts, more...), config.all()
+		r.parts, r.from = append(r.parts, more.parts...), more.from
 	}
-	p, err := i.put(ctx, s, registries, r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
-	}
-	return p, nil
+	return r, nil
 }
 
 // base is the part with the files of s itself. A path becomes relative to the lock file.
@@ -98,25 +93,24 @@ func needsPackages(dir string) bool {
 
 // resolveOf has npm resolve what the package.json of a tree needs, by its lock file where it has
 // one.
-func (i *Installer) resolveOf(ctx context.Context, tree string) ([]lockfile.Part, *npmConfig, error) {
+func (i *Installer) resolveOf(ctx context.Context, tree string) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-npm-")
 	if err != nil {
-		return nil, nil, err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		data, _, err := regular.Read(filepath.Join(tree, name), program.MaxOutput, false)
 		if err != nil && name == "package.json" {
-			return nil, nil, err
+			return r, err
 		}
 		if err == nil {
 			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-				return nil, nil, err
+				return r, err
 			}
 		}
 	}
-	r, config, err := i.resolveNPM(ctx, dir, "")
-	return r.parts, config, err
+	return i.resolveWithNPM(ctx, dir, "")
 }
 
 // fetchLocal returns the files of a commit, a bundle or a folder.

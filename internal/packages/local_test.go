@@ -2,12 +2,14 @@ package packages
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 
@@ -215,13 +217,16 @@ func TestBundle(t *testing.T) {
 	good := `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/server/index.js", "${user_config.dir}"],
 		"env": {"KEY": "${user_config.api_key}", "MODE": "${user_config.mode}"}}}, "user_config": {"dir": {"required": true}, "api_key": {"required": true}, "mode": {"default": "fast"}}}`
 	for name, tt := range map[string]struct{ manifest, want string }{
-		"good":                 {good, ""},
-		"another program":      {strings.Replace(good, `"command": "node"`, `"command": "sh"`, 1), "node and python are run"},
-		"binary":               {strings.Replace(good, `"type": "node"`, `"type": "binary"`, 1), "node and python are run"},
-		"path out of it":       {strings.Replace(good, "server/index.js", "../../x.js", 1), "leads out of the bundle"},
-		"unknown placeholder":  {strings.Replace(good, "${user_config.dir}", "${SECRET_TOKEN}", 1), "${SECRET_TOKEN} is not known"},
-		"variable by default":  {strings.Replace(good, `"fast"`, `"${SECRET_TOKEN}"`, 1), ""},
-		"unclosed placeholder": {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
+		"good":                  {good, ""},
+		"another program":       {strings.Replace(good, `"command": "node"`, `"command": "sh"`, 1), "node, python and a program of the bundle"},
+		"fetched at each start": {strings.Replace(good, `"command": "node"`, `"command": "npx"`, 1), "which no hash locks"},
+		"uv":                    {strings.Replace(good, `"type": "node"`, `"type": "uv"`, 1), "exthost add npm:NAME or pypi:NAME"},
+		"another system":        {strings.Replace(good, `"version"`, `"compatibility": {"platforms": ["plan9"]}, "version"`, 1), "it is made for plan9"},
+		"binary":                {strings.Replace(good, `"type": "node"`, `"type": "binary"`, 1), "its program node is not in the bundle"},
+		"path out of it":        {strings.Replace(good, "server/index.js", "../../x.js", 1), "leads out of the bundle"},
+		"unknown placeholder":   {strings.Replace(good, "${user_config.dir}", "${SECRET_TOKEN}", 1), "${SECRET_TOKEN} is not known"},
+		"variable by default":   {strings.Replace(good, `"fast"`, `"${SECRET_TOKEN}"`, 1), ""},
+		"unclosed placeholder":  {strings.Replace(good, "${user_config.dir}", "${SECRET", 1), "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newWorkbench(t)
@@ -258,6 +263,84 @@ func TestBundle(t *testing.T) {
 			if err := i.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "its content has the hash") {
 				t.Errorf("a changed bundle: %v", err)
 			}
+		})
+	}
+}
+
+// What a bundle states for its user's settings counts, whatever its type.
+func TestDefaultsOfABundle(t *testing.T) {
+	const form = `{"name": "notes", "version": "1.2.3", "server": {"type": "node", "mcp_config": {"command": "node", "args": ["${__dirname}/index.js", "${user_config.it}"]}}, "user_config": {"it": {"default": %s}}}`
+	for value, want := range map[string]string{`"fast"`: "${IT:-fast}", `8080`: "${IT:-8080}", `1e6`: "${IT:-1000000}", `0.5`: "${IT:-0.5}", `false`: "${IT:-false}", `null`: "${IT:-}", `["a", "b"]`: "${IT}", `"${HOME}/x"`: "${IT}"} {
+		i := newWorkbench(t)
+		path := filepath.Join(i.Dir, "notes.mcpb")
+		writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: fmt.Sprintf(form, value)}, registrytest.Entry{Name: "index.js", Body: "1"})))
+		p, err := i.add(t, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Run.Args[1]; got != want || (len(p.Run.Asks) > 0) != (want == "${IT}") {
+			t.Errorf("%s: %s, asks for %v; want %s", value, got, p.Run.Asks, want)
+		}
+	}
+}
+
+// The program of a bundle runs, as the manifest states it for this system, also when the archive does
+// not say that it can be run.
+func TestBinaryBundle(t *testing.T) {
+	system := goruntime.GOOS
+	if system == "windows" {
+		t.Skip("the program is a script of a shell")
+	}
+	const form = `{"name": "notes", "version": "1.2.3", "server": {"type": "binary", "mcp_config": {"command": %q, "args": ["general"], "env": {"A": "1"}, "platform_overrides": {"plan9": {"command": "server/none"}, %q: %s}}}}`
+	for name, tt := range map[string]struct{ command, override, want string }{
+		"relative":         {"server/notes", `{}`, ""},
+		"dot":              {"./server/notes", `{}`, ""},
+		"by its directory": {"${__dirname}/server/notes", `{}`, ""},
+		"for this system":  {"server/none", `{"command": "server/notes", "args": ["own"], "env": {}}`, ""},
+		"not there":        {"server/notes", `{"command": "server/none"}`, "is not in the bundle"},
+		"a folder":         {"server", `{}`, "is not in the bundle"},
+		"of the system":    {"/bin/sh", `{}`, "lies outside of the bundle"},
+		"on PATH":          {"sh", `{}`, "is not in the bundle"},
+		"outside":          {"${__dirname}/../../bin/sh", `{}`, "lies outside of the bundle"},
+		"by a variable":    {"${HOME}/x", `{}`, "lies outside of the bundle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newWorkbench(t)
+			path := filepath.Join(i.Dir, "notes.mcpb")
+			writeFile(t, path, string(registrytest.Zip(registrytest.Entry{Name: "manifest.json", Body: fmt.Sprintf(form, tt.command, system, tt.override)}, registrytest.Entry{Name: "server/notes", Body: "#!/bin/sh\necho $1\n"})))
+			p, err := i.add(t, path)
+			if tt.want != "" {
+				i.refused(t, p, err, tt.want)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Run.Command != unpacked.Root+"/server/notes" {
+				t.Errorf("%+v", p.Run)
+			}
+			run := func() {
+				t.Helper()
+				dir, err := i.Store.Verify(p.Tree)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := "general\n"
+				if tt.override != "{}" {
+					want = "own\n"
+				}
+				if out, err := exec.Command(strings.Replace(p.Run.Command, unpacked.Root, dir, 1), p.Run.Args...).Output(); err != nil || string(out) != want {
+					t.Errorf("%q, %v", out, err)
+				}
+			}
+			run()
+			if err := i.Store.Remove(p.Tree); err != nil {
+				t.Fatal(err)
+			}
+			if err := i.Fetch(t.Context(), locked(p)); err != nil {
+				t.Fatal(err)
+			}
+			run()
 		})
 	}
 }

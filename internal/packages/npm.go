@@ -17,15 +17,15 @@ import (
 	"github.com/exthost/exthost/internal/packages/program"
 )
 
-// npmFlags make npm resolve and do nothing else, whatever its configuration says. What is no
-// package of a registry is refused later too: an older npm knows no --allow flags.
+// npmFlags make npm resolve and do nothing else, whatever its configuration says. An older npm
+// knows no --allow flags: [npmAlone] holds it, and what is no package of a registry is refused later.
 var npmFlags = []string{"--package-lock-only", "--ignore-scripts", "--allow-git=none", "--allow-remote=none", "--allow-file=none", "--allow-directory=none", "--omit=dev", "--install-strategy=hoisted", "--lockfile-version=3", "--package-lock=true",
 	"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--workspaces=false", "--global=false", "--location=project"}
 
-func (i *Installer) addNPM(ctx context.Context, s Source) (*Package, error) {
+func (i *Installer) resolveNPM(ctx context.Context, s Source) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-npm-")
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	version := s.Version
@@ -34,63 +34,57 @@ func (i *Installer) addNPM(ctx context.Context, s Source) (*Package, error) {
 	}
 	asked, err := json.Marshal(map[string]any{"name": "exthost-add", "version": "0.0.0", "private": true, "dependencies": map[string]string{s.Name: version}})
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), asked, 0o600); err != nil {
-		return nil, err
+		return r, err
 	}
-	r, config, err := i.resolveNPM(ctx, dir, s.Name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
-	}
-	p, err := i.put(ctx, s, config.all(), r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
-	}
-	return p, nil
+	return i.resolveWithNPM(ctx, dir, s.Name)
 }
 
-// resolveNPM has npm resolve the package.json of dir. The part with the name main comes first.
-func (i *Installer) resolveNPM(ctx context.Context, dir, main string) (r resolved, config *npmConfig, err error) {
-	if config, err = readNPMConfig(ctx, dir, i.environ()); err != nil {
-		return r, nil, err
-	}
-	client, err := download.New(config.all()...)
+// resolveWithNPM has npm resolve the package.json of dir. The part with the name main comes first.
+func (i *Installer) resolveWithNPM(ctx context.Context, dir, main string) (r resolved, err error) {
+	config, err := readNPMConfig(ctx, dir, i.environ())
 	if err != nil {
-		return r, nil, err
+		return r, err
+	}
+	r.from = config.origin()
+	client, err := r.from.client()
+	if err != nil {
+		return r, err
 	}
 	defer client.Close()
 	argv := append([]string{"npm", "install"}, npmFlags...)
 	if i.MinAge > 0 && len(i.AgeOf) == 0 { // npm takes the newest version that is old enough
 		argv = append(argv, "--before="+time.Now().Add(-i.MinAge).UTC().Format(time.RFC3339))
 	}
-	if _, err := (program.Program{Dir: dir, Argv: argv, Env: i.environ()}).Run(ctx); err != nil {
+	if _, err := (program.Program{Dir: dir, Argv: argv, Env: config.env}).Run(ctx); err != nil {
 		if f, ok := errors.AsType[*program.Failure](err); ok && (strings.Contains(f.Text, "with a date before") || strings.Contains(f.Text, "ENOVERSIONS")) {
-			return r, nil, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
+			return r, fmt.Errorf("no version is %s old, or a package that it needs has none; --min-release-age NAME=0 takes younger ones of that package: %s", i.MinAge, f.Text)
 		}
-		return r, nil, err
+		return r, err
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
-		return r, nil, fmt.Errorf("npm wrote no package-lock.json: %w", err)
+		return r, fmt.Errorf("npm wrote no package-lock.json: %w", err)
 	}
 	entries, err := parsePackageLock(data)
 	if err != nil {
-		return r, nil, err
+		return r, err
 	}
 	if r.parts, err = i.locate(ctx, client, config, entries); err != nil {
-		return r, nil, err
+		return r, err
 	}
 	if main == "" {
-		return r, config, nil
+		return r, nil
 	}
 	n := slices.IndexFunc(r.parts, func(p lockfile.Part) bool { return p.Path == "node_modules/"+main })
 	if n < 0 || r.parts[n].Name != main {
-		return r, nil, fmt.Errorf("npm resolved it to something else than %s", main)
+		return r, fmt.Errorf("npm resolved it to something else than %s", main)
 	}
 	first := r.parts[n]
 	r.version, r.parts = first.Version, append([]lockfile.Part{first}, slices.Delete(r.parts, n, n+1)...)
-	return r, config, nil
+	return r, nil
 }
 
 // locate asks the registry of each entry for the archive and the time of the version.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,45 @@ func TestAddNPM(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(l.Dir, "store", "new-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What a source is now is known without its archives, and nothing comes into the store.
+func TestResolve(t *testing.T) {
+	l := newLab(t, weather("1.0.0"), left("1.0.0"))
+	p, err := l.add(t, "npm:@acme/mcp-weather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := locked(p)
+	resolve := func(want string, same bool) {
+		t.Helper()
+		now, err := l.Resolve(t.Context(), p.Source)
+		if err != nil || now.Version != want || now.Same(e) != same {
+			t.Errorf("%+v, %v; want %s, the same: %v", now, err, want, same)
+		}
+		if trees, err := l.Store.Trees(); err != nil || len(trees) != 1 {
+			t.Errorf("%v, %v", trees, err)
+		}
+	}
+	resolve("1.0.0", true)
+	for _, r := range []registrytest.Release{left("1.1.0"), weather("2.0.0")} {
+		r.Served = []byte("not to be downloaded")
+		l.Publish(r)
+		resolve(r.Version[:1]+".0.0", false)
+	}
+	folder := filepath.Join(l.Dir, "folder")
+	for name, text := range nodeProgram {
+		writeFile(t, filepath.Join(folder, name), text)
+	}
+	if p, err = l.Add(t.Context(), Source{Folder, folder, ""}); err != nil {
+		t.Fatal(err)
+	}
+	for change, same := range map[string]bool{nodeProgram["index.js"]: true, "evil()": false} {
+		writeFile(t, filepath.Join(folder, "index.js"), change)
+		if now, err := l.Resolve(t.Context(), Source{Folder, folder, ""}); err != nil || now.Same(locked(p)) != same {
+			t.Errorf("a folder: %+v, %v; want the same: %v", now, err, same)
+		}
 	}
 }
 
@@ -244,7 +284,7 @@ func (l *lab) putLocked(t *testing.T, r registrytest.Release) (*Package, error) 
 	if err != nil {
 		return nil, err
 	}
-	return l.put(t.Context(), Source{NPM, r.Name, ""}, []string{l.URL}, resolved{r.Version, parts})
+	return l.put(t.Context(), resolved{version: r.Version, parts: parts, from: origin{registries: []string{l.URL}}})
 }
 
 // What npm resolved to something else than a package of its registry is refused.
@@ -310,6 +350,74 @@ func TestAttacksNPM(t *testing.T) {
 			p, err := l.add(t, "npm:@acme/mcp-weather")
 			l.refused(t, p, err, tt.want)
 		})
+	}
+}
+
+// An npm that knows no --allow-git, as npm 10, runs no program for a package from git either.
+func TestOldNPM(t *testing.T) {
+	if goruntime.GOOS == "windows" {
+		t.Skip("the programs that stand in are scripts of a shell")
+	}
+	for _, address := range []string{"git+https://h.example/left.git", "git+file:///tmp/none", "github:acme/left", "git+ssh://git@h.example/left"} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			one := weather("1.0.0")
+			one.JSON["dependencies"] = map[string]string{"left": address}
+			l := newLab(t, one)
+			real, err := exec.LookPath("npm")
+			if err != nil {
+				t.Fatal(err)
+			}
+			bin, ran := filepath.Join(l.Dir, "bin"), filepath.Join(l.Dir, "ran")
+			writeFile(t, filepath.Join(bin, "npm"), "#!/bin/sh\nfor word; do\n\tshift\n\tcase $word in --allow-*) ;; *) set -- \"$@\" \"$word\" ;; esac\ndone\nexec '"+real+"' \"$@\"\n")
+			for _, name := range []string{"git", "ssh"} {
+				writeFile(t, filepath.Join(bin, name), "#!/bin/sh\n: >'"+ran+"'\nexit 1\n")
+			}
+			for _, name := range []string{"npm", "git", "ssh"} {
+				if err := os.Chmod(filepath.Join(bin, name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			p, err := l.add(t, "npm:@acme/mcp-weather")
+			l.refused(t, p, err, "npm runs no program here")
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("npm ran a program")
+			}
+		})
+	}
+}
+
+// A registry that wants a token gets the one of the user's .npmrc, when a package is added and when
+// it is fetched; the token is in no lock file. A scope's registry gets its own.
+func TestPrivateNPM(t *testing.T) {
+	scoped := registrytest.NewNPM(t, weather("1.0.0"))
+	scoped.Authorization = "Basic YWRhOnNlY3JldA=="
+	l := newLab(t, left("1.0.0"))
+	l.NPM.Authorization = "Bearer of-left"
+	at := func(r *registrytest.NPM) string { return strings.TrimPrefix(r.URL, "http:") }
+	l.setenv("LEFT_TOKEN", "of-left")
+	writeFile(t, filepath.Join(l.Dir, "npmrc"), fmt.Sprintf("%s/:_authToken=${LEFT_TOKEN}\n@acme:registry=%s/\n%s/:username=ada\n%s/:_password=c2VjcmV0\n", at(l.NPM), scoped.URL, at(scoped), at(scoped)))
+	p, err := l.add(t, "npm:@acme/mcp-weather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := locked(p)
+	if text := fmt.Sprintf("%+v", e); strings.Contains(text, "of-left") || strings.Contains(text, "YWRh") {
+		t.Errorf("the lock file has a secret: %s", text)
+	}
+	if err := l.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Fetch(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Store.Remove(p.Tree); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(l.Dir, "npmrc"), fmt.Sprintf("@acme:registry=%s/\n", scoped.URL))
+	if err := l.Fetch(t.Context(), e); err == nil || !strings.Contains(err.Error(), "answers 401 Unauthorized; who asks is stated by") {
+		t.Errorf("without a token: %v", err)
 	}
 }
 

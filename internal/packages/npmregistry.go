@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/exthost/exthost/internal/download"
+	"github.com/exthost/exthost/internal/packages/credentials"
 	"github.com/exthost/exthost/internal/packages/program"
+	"github.com/exthost/exthost/internal/process"
 )
 
 // maxMetadata bounds what a registry says of all versions of a package, in bytes.
@@ -23,20 +27,57 @@ const maxMetadata = 128 << 20
 type npmConfig struct {
 	registry string
 	scopes   map[string]string // by "@scope"
+	env      []string          // what npm is started with
+
+	credentials map[string]string
+}
+
+// npmAlone keeps npm from starting programs. It asks git about a package with a git address, and
+// has npm prepare one, before anything here sees what it resolved; an npm that knows no --allow-git
+// does so whatever the flags say. The file beside it shows that it counted.
+const npmAlone = `const children = require('node:child_process')
+for (const name of Object.keys(children)) {
+  if (name === 'ChildProcess') children[name].prototype.spawn = refuse
+  else if (typeof children[name] === 'function') children[name] = refuse
+}
+require('node:module').syncBuiltinESMExports()
+require('node:fs').writeFileSync(__dirname + '/alone', '')
+function refuse(program) {
+  throw new Error('npm runs no program here, as for a package that is not of the registry: ' + (program.file || program))
+}
+`
+
+// alone returns an environment in which npm starts no program. It uses files in dir.
+func alone(dir string, env []string) ([]string, error) {
+	path := filepath.Join(dir, "alone.cjs")
+	own, _ := process.Lookup(env)("NODE_OPTIONS")
+	return append(slices.Clip(env), "NODE_OPTIONS="+own+` --require "`+filepath.ToSlash(path)+`"`), os.WriteFile(path, []byte(npmAlone), 0o600)
 }
 
 // readNPMConfig asks npm, so that files and variables count as they do for npm; not those of the
 // directories above dir.
 func readNPMConfig(ctx context.Context, dir string, env []string) (*npmConfig, error) {
+	env, err := alone(dir, env)
+	if err != nil {
+		return nil, err
+	}
 	out, err := (program.Program{Dir: dir, Argv: []string{"npm", "config", "list", "--json", "--prefix=" + dir}, Env: env}).Run(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "alone")); err != nil {
+		return nil, errors.New("the node of this npm does not follow NODE_OPTIONS, so that a package with a git address could run programs; use node of nodejs.org")
 	}
 	var values map[string]any
 	if err := json.Unmarshal(out, &values); err != nil {
 		return nil, fmt.Errorf("npm config list: %w", err)
 	}
-	c := &npmConfig{scopes: map[string]string{}}
+	c := &npmConfig{scopes: map[string]string{}, env: env}
+	global, _ := values["globalconfig"].(string)
+	user, _ := values["userconfig"].(string)
+	if c.credentials, err = credentials.NPM(env, global, user); err != nil { // which npm tells nobody
+		return nil, err
+	}
 	for key, value := range values {
 		text, _ := value.(string)
 		if scope, ok := strings.CutSuffix(key, ":registry"); ok && strings.HasPrefix(scope, "@") {
@@ -57,8 +98,8 @@ func (c *npmConfig) of(name string) string {
 	return c.registry
 }
 
-func (c *npmConfig) all() []string {
-	return append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...)
+func (c *npmConfig) origin() origin {
+	return origin{append([]string{c.registry}, slices.Sorted(maps.Values(c.scopes))...), c.credentials}
 }
 
 // packument is what a registry says of a package.

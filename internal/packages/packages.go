@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/exthost/exthost/internal/download"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/packages/unpacked"
 	"github.com/exthost/exthost/internal/store"
@@ -55,34 +56,75 @@ type Package struct {
 	Run     unpacked.Run
 }
 
-// Same reports whether the package is the one of an entry of the lock file. Where install scripts
-// ran then and not now, the archives tell: the scripts made other files.
+// Same reports whether the package is the one of an entry of the lock file. Where there is no Tree,
+// or install scripts ran then and not now and made other files, the archives tell.
 func (p *Package) Same(e lockfile.Entry) bool {
 	folder := func(p lockfile.Part) bool { return isLocal(p) && p.Integrity == "" }
 	scripts := len(e.Scripts) > 0 && len(p.Scripts) == 0 && !slices.ContainsFunc(p.Parts, folder)
-	return p.Tree == e.Tree || scripts && slices.Equal(p.Parts, e.Parts)
+	return p.Tree == e.Tree || (p.Tree == "" || scripts) && slices.EqualFunc(p.Parts, e.Parts, func(a, b lockfile.Part) bool {
+		a.URL, b.URL = "", "" // of a mirror
+		return a == b
+	})
 }
 
 // resolved is what a source is at this moment.
 type resolved struct {
 	version string
 	parts   []lockfile.Part
+	from    origin
+
+	source Source            // as the lock file states it
+	server *registeredServer // nil: the MCP registry was not asked
+}
+
+func (i *Installer) resolve(ctx context.Context, s Source) (r resolved, err error) {
+	switch s.Kind {
+	case NPM:
+		r, err = i.resolveNPM(ctx, s)
+	case PyPI:
+		r, err = i.resolvePyPI(ctx, s)
+	case Git, Bundle, Folder:
+		return i.resolveLocal(ctx, s)
+	case Registry:
+		r, err = i.resolveRegistered(ctx, s)
+	default:
+		err = errors.New("this kind of source is not known")
+	}
+	r.source = s
+	return r, err
+}
+
+// Resolve says what Add would take now, without the archives of registries: the package is not in
+// the store, has no Run, and a Tree only if it is a folder.
+func (i *Installer) Resolve(ctx context.Context, s Source) (*Package, error) {
+	r, err := i.resolve(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
+	if s.Kind != Folder {
+		return p, nil
+	}
+	tree, err := i.assemble(ctx, r.from, r.parts) // of a folder nothing but its files tells what it is
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	p.Tree, err = tree.Hash()
+	return p, errors.Join(err, tree.Drop())
 }
 
 // Add resolves a source and puts the package into the store. Nothing of it has run then, unless
 // AllowScripts names it. The error says why a package is refused.
 func (i *Installer) Add(ctx context.Context, s Source) (*Package, error) {
-	switch s.Kind {
-	case NPM:
-		return i.addNPM(ctx, s)
-	case PyPI:
-		return i.addPyPI(ctx, s)
-	case Git, Bundle, Folder:
-		return i.addLocal(ctx, s)
-	case Registry:
-		return i.addRegistered(ctx, s)
+	r, err := i.resolve(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
 	}
-	return nil, fmt.Errorf("%s: this kind of source is not known", s)
+	p, err := i.put(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s, err)
+	}
+	return p, nil
 }
 
 // Fetch puts into the store exactly what an entry of a lock file names. The error names what is
@@ -96,11 +138,11 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) error {
 			return fmt.Errorf("the install scripts of %s ran when %s was locked; --allow-scripts %s runs them here too", name, e.Source, name)
 		}
 	}
-	registries, err := i.registries(ctx, e)
+	from, err := i.origin(ctx, e)
 	if err != nil {
 		return err
 	}
-	tree, err := i.assemble(ctx, registries, e.Parts)
+	tree, err := i.assemble(ctx, from, e.Parts)
 	if err != nil {
 		return err
 	}
@@ -129,13 +171,16 @@ func (i *Installer) Fetch(ctx context.Context, e lockfile.Entry) error {
 }
 
 // put assembles a package and puts it into the store.
-func (i *Installer) put(ctx context.Context, s Source, registries []string, r resolved) (*Package, error) {
-	p := &Package{Source: s, Version: r.version, Parts: r.parts}
-	tree, err := i.assemble(ctx, registries, r.parts)
+func (i *Installer) put(ctx context.Context, r resolved) (*Package, error) {
+	p := &Package{Source: r.source, Version: r.version, Parts: r.parts}
+	tree, err := i.assemble(ctx, r.from, r.parts)
 	if err != nil {
 		return nil, err
 	}
 	if p.Run, err = unpacked.Describe(tree.Dir(), r.parts); err == nil {
+		err = r.server.check(&p.Run)
+	}
+	if err == nil {
 		p.Scripts, p.Held, err = i.scripts(tree.Dir(), r.parts)
 	}
 	if err == nil {
@@ -200,44 +245,53 @@ func (i *Installer) old(name, version string, published time.Time) error {
 	return nil
 }
 
-// registries are those that an entry's parts may come from.
-func (i *Installer) registries(ctx context.Context, e lockfile.Entry) ([]string, error) {
-	s, err := i.sourceOf(e)
+// origin is where packages come from: the registries that the user configured, and what they are
+// told of who asks.
+type origin struct {
+	registries  []string
+	credentials map[string]string // as those of a [download.Client]
+}
+
+func (o origin) client() (*download.Client, error) {
+	client, err := download.New(o.registries...)
 	if err != nil {
 		return nil, err
 	}
+	client.Credentials = o.credentials
+	return client, nil
+}
+
+// origin is where an entry's parts may come from.
+func (i *Installer) origin(ctx context.Context, e lockfile.Entry) (o origin, err error) {
+	s, err := i.Source(e)
+	switch {
+	case err != nil:
+		return o, err
+	case s.Kind == Registry && len(e.Parts) > 0 && unpacked.IsWheel(e.Parts[0]): // which names a package of one of both
+		s.Kind = PyPI
+	case s.Kind == Registry:
+		s.Kind = NPM
+	}
 	if s.Kind == Bundle || s.Kind != NPM && s.Kind != PyPI && len(e.Parts) == 1 {
-		return nil, nil
+		return o, nil
 	}
 	dir, err := os.MkdirTemp("", "exthost-config-") // both programs take files of where they run for their own
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	defer os.RemoveAll(dir)
 	if s.Kind == PyPI {
 		c, err := readPipConfig(ctx, dir, i.environ())
 		if err != nil {
-			return nil, err
+			return o, err
 		}
-		return []string{c.index}, nil
+		return c.origin, nil
 	}
 	c, err := readNPMConfig(ctx, dir, i.environ())
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	return c.all(), nil
-}
-
-// sourceOf is [Installer.Source], to find registries. What came through the MCP registry is, by its
-// parts, of the registry that the package is in.
-func (i *Installer) sourceOf(e lockfile.Entry) (Source, error) {
-	if strings.HasPrefix(e.Source, "registry:") && len(e.Parts) > 0 {
-		if unpacked.IsWheel(e.Parts[0]) {
-			return Source{Kind: PyPI}, nil
-		}
-		return Source{Kind: NPM}, nil
-	}
-	return i.Source(e)
+	return c.origin(), nil
 }
 
 // Source reads the source of an entry of the lock file, which may be a path relative to that

@@ -3,17 +3,20 @@ package packages
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/packages/credentials"
 	"github.com/exthost/exthost/internal/packages/program"
 )
 
 // pipConfig is which index pip asks, and with what.
 type pipConfig struct {
-	index string
-	env   []string // what pip is started with
+	index  string
+	origin origin
+	env    []string // what pip is started with
 }
 
 const defaultIndex = "https://pypi.org/simple"
@@ -44,6 +47,9 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 	if c.index == "" {
 		c.index = defaultIndex
 	}
+	if c.origin, err = indexOrigin(c.index, env); err != nil {
+		return nil, err
+	}
 	if values["extra-index-url"] != "" {
 		return nil, errors.New("pip is told of a second index (extra-index-url), where anybody may publish a name of the first; pip config unset global.extra-index-url, and PIP_INDEX_URL for the one that counts")
 	}
@@ -59,6 +65,20 @@ func readPipConfig(ctx context.Context, dir string, env []string) (*pipConfig, e
 		}
 	}
 	return c, nil
+}
+
+// indexOrigin is the origin of an index: its address says who asks, or a netrc does.
+func indexOrigin(index string, env []string) (origin, error) {
+	o := origin{registries: []string{index}}
+	u, err := url.Parse(index)
+	if err != nil || u.User != nil {
+		return o, nil // which the client sends, or refuses
+	}
+	header, err := credentials.Netrc(env, u.Hostname())
+	if header != "" {
+		o.credentials = map[string]string{"//" + strings.TrimSuffix(strings.ToLower(u.Host), ":443") + "/": header}
+	}
+	return o, err
 }
 
 // cutSection splits global.index-url and :env:.index-url.

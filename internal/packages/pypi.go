@@ -23,34 +23,28 @@ import (
 // maxRounds is how often pip is asked again without versions that are too young.
 const maxRounds = 5
 
-func (i *Installer) addPyPI(ctx context.Context, s Source) (*Package, error) {
+// resolvePyPI has pip resolve, and again without the versions that are too young.
+func (i *Installer) resolvePyPI(ctx context.Context, s Source) (r resolved, err error) {
 	dir, err := os.MkdirTemp("", "exthost-pypi-")
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	config, err := readPipConfig(ctx, dir, i.environ())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return r, err
 	}
-	client, err := download.New(config.index)
+	client, err := config.origin.client()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return r, err
 	}
 	defer client.Close()
-	r, err := i.resolvePyPI(ctx, client, config, dir, s)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
-	}
-	p, err := i.put(ctx, s, []string{config.index}, r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
-	}
-	return p, nil
+	r, err = i.resolveWithPip(ctx, client, config, dir, s)
+	r.from = config.origin
+	return r, err
 }
 
-// resolvePyPI has pip resolve, and again without the versions that are too young.
-func (i *Installer) resolvePyPI(ctx context.Context, client *download.Client, config *pipConfig, dir string, s Source) (resolved, error) {
+func (i *Installer) resolveWithPip(ctx context.Context, client *download.Client, config *pipConfig, dir string, s Source) (resolved, error) {
 	var young error
 	var without []string // constraints
 	for range maxRounds {
@@ -189,9 +183,12 @@ func (c *pipConfig) resolve(ctx context.Context, dir string, s Source, without [
 	return out.Install, nil
 }
 
-// explain says of a package without wheels why pip finds none.
+// explain says why pip finds no wheel: there is none, or the index does not answer.
 func (c *pipConfig) explain(ctx context.Context, client *download.Client, s Source, failed error) error {
 	page, err := c.page(ctx, client, unpacked.NormalName(s.Name))
+	if status, ok := errors.AsType[*download.Status](err); ok && status.Denied() {
+		return err
+	}
 	if err != nil || len(page.Files) == 0 {
 		return failed
 	}

@@ -84,6 +84,12 @@ func TestAddPyPI(t *testing.T) {
 	if err := l.Store.Remove(p.Tree); err != nil {
 		t.Fatal(err)
 	}
+	if now, err := l.Resolve(t.Context(), p.Source); err != nil || !now.Same(locked(p)) {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if trees, err := l.Store.Trees(); err != nil || len(trees) != 0 {
+		t.Errorf("%v, %v", trees, err)
+	}
 	if err := l.Fetch(t.Context(), locked(p)); err != nil {
 		t.Error(err)
 	}
@@ -116,12 +122,52 @@ func TestForeignTemporaryFiles(t *testing.T) {
 		if err := i.Fetch(t.Context(), entries[n]); err != nil {
 			t.Error(err)
 		}
-		if from, err := i.registries(t.Context(), entries[n]); err != nil || len(from) != 1 {
+		if from, err := i.origin(t.Context(), entries[n]); err != nil || len(from.registries) != 1 {
 			t.Errorf("%v, %v", from, err)
 		}
 	}
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("a module of another user ran")
+	}
+}
+
+// An index that wants a password gets the one of its address, or of a netrc; it is in no lock file.
+func TestPrivatePyPI(t *testing.T) {
+	for name, tt := range map[string]struct{ prefix, netrc, want string }{
+		"address":  {"ada:secret@", "", ""},
+		"netrc":    {"", "machine 127.0.0.1 login ada password secret\n", ""},
+		"nothing":  {"", "", "401"},
+		"mistaken": {"ada:guess@", "", "401"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newPyLab(t, pyWeather("1.0"), right("1.0"))
+			l.PyPI.Authorization = "Basic YWRhOnNlY3JldA=="
+			l.setenv("PIP_INDEX_URL", strings.Replace(l.URL, "://", "://"+tt.prefix, 1)+"/simple")
+			writeFile(t, filepath.Join(l.Dir, "netrc"), tt.netrc)
+			l.setenv("NETRC", filepath.Join(l.Dir, "netrc"))
+			p, err := l.add(t, "pypi:mcp-weather")
+			if tt.want != "" {
+				l.refused(t, p, err, tt.want)
+				if err != nil && strings.Contains(err.Error(), "guess") {
+					t.Errorf("the error has the password: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := locked(p)
+			if text := fmt.Sprintf("%+v", e); strings.Contains(text, "secret") {
+				t.Errorf("the lock file has a secret: %s", text)
+			}
+			if err := l.Store.Remove(p.Tree); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Fetch(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -195,7 +241,7 @@ func (l *pyLab) putWheel(t *testing.T, one registrytest.Wheel) (*Package, error)
 	if err != nil {
 		return nil, err
 	}
-	return l.put(t.Context(), Source{PyPI, one.Name, ""}, []string{config.index}, resolved{one.Version, []lockfile.Part{found.part}})
+	return l.put(t.Context(), resolved{version: one.Version, parts: []lockfile.Part{found.part}, from: origin{registries: []string{config.index}}})
 }
 
 // Attacks on what pip resolves.

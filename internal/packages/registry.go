@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/internal/download"
@@ -38,52 +36,58 @@ type registeredPackage struct {
 	} `json:"environmentVariables"`
 }
 
-// addRegistered adds the package that the MCP registry names for a server. The package has to
-// name the server too: anybody can publish a server.json that names the package of another.
-func (i *Installer) addRegistered(ctx context.Context, s Source) (*Package, error) {
+// registeredServer is a server whose package the MCP registry has named. The package has to name
+// the server too: anybody can publish a server.json that names the package of another.
+type registeredServer struct {
+	name string
+	from Source   // the package
+	asks []string // variables that it needs
+}
+
+// check refuses a package that is not the server's, and adds what it asks for.
+func (r *registeredServer) check(run *unpacked.Run) error {
+	switch {
+	case r == nil:
+		return nil
+	case run.Server != r.name:
+		return fmt.Errorf("the registry names %s, which does not say that it is this server, but %q", r.from, run.Server)
+	}
+	run.Asks = append(run.Asks, r.asks...)
+	return nil
+}
+
+// resolveRegistered resolves the package that the MCP registry names for a server.
+func (i *Installer) resolveRegistered(ctx context.Context, s Source) (resolved, error) {
 	base := cmp.Or(i.MCPRegistry, mcpRegistry)
 	client, err := download.New(base)
 	if err != nil {
-		return nil, err
+		return resolved{}, err
 	}
 	defer client.Close()
 	data, err := client.Get(ctx, base+"/v0.1/servers/"+url.PathEscape(s.Name)+"/versions/"+cmp.Or(s.Version, "latest"), "application/json", unpacked.MaxPackageJSON)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return resolved{}, err
 	}
-	var r registered
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, fmt.Errorf("%s: the registry's answer: %w", s, err)
+	var answer registered
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return resolved{}, fmt.Errorf("the registry's answer: %w", err)
 	}
-	if r.Server.Name != s.Name {
-		return nil, fmt.Errorf("%s: the registry answers about %q", s, r.Server.Name)
+	if answer.Server.Name != s.Name {
+		return resolved{}, fmt.Errorf("the registry answers about %q", answer.Server.Name)
 	}
-	pkg, from, err := r.choose()
+	pkg, from, err := answer.choose()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s, err)
+		return resolved{}, err
 	}
-	known, err := i.Store.Trees()
-	if err != nil {
-		return nil, err
-	}
-	p, err := i.Add(ctx, from)
-	if err != nil {
-		return nil, err
-	}
-	if p.Run.Server != s.Name {
-		err := fmt.Errorf("%s: the registry names %s, which does not say that it is this server, but %q", s, from, p.Run.Server)
-		if slices.Contains(known, p.Tree) { // another extension's
-			return nil, err
-		}
-		return nil, errors.Join(err, i.Store.Remove(p.Tree))
-	}
-	p.Source = s
+	server := &registeredServer{name: s.Name, from: from}
 	for _, v := range pkg.Environment {
 		if v.Required {
-			p.Run.Asks = append(p.Run.Asks, v.Name)
+			server.asks = append(server.asks, v.Name)
 		}
 	}
-	return p, nil
+	r, err := i.resolve(ctx, from)
+	r.server = server
+	return r, err
 }
 
 // choose returns the first package that runs here.

@@ -111,7 +111,7 @@ func parseGit(text string) (Source, error) {
 	case u.Scheme != "https" && u.Scheme != "http":
 		return s, fmt.Errorf("git is asked over https alone, and %q is %s", s.Name, u.Scheme)
 	case u.User != nil:
-		return s, fmt.Errorf("%s has a user or a password, which would be written into files", u.Redacted())
+		return s, fmt.Errorf("the address at %s has a user or a password, which would be written into files", u.Host)
 	case !gitRef.MatchString(s.Version) || strings.Contains(s.Version, ".."):
 		return s, fmt.Errorf("%q is no commit and no tag", s.Version)
 	}

@@ -35,6 +35,8 @@ type Packages interface {
 	// Verify returns the directory of the files of the package of c, after comparing them with
 	// what is locked; "" when c runs no package. The error says why it may not run.
 	Verify(c *discovery.Candidate) (dir string, err error)
+	// Tools returns the hashes of the descriptors that are locked of the tools of c; nil: none.
+	Tools(c *discovery.Candidate) map[string]string
 }
 
 // Rules are what a host asks. Nil parts permit all.
@@ -45,6 +47,15 @@ type Rules struct {
 
 // Variable is the environment variable with the directory of an extension's package.
 const Variable = "EXTHOST_PACKAGE"
+
+// Tools returns the hash of the descriptor of each tool of c that is locked, by the extension's own
+// name; nil when none are.
+func (r *Rules) Tools(c *discovery.Candidate) map[string]string {
+	if r.Packages == nil {
+		return nil
+	}
+	return r.Packages.Tools(c)
+}
 
 // Package returns the directory of the package of c, and the environment that tells it.
 func (r *Rules) Package(c *discovery.Candidate, env map[string]string) (string, map[string]string, error) {
@@ -171,12 +182,15 @@ func (r *Rules) Extension(cfg *config.Config, c *discovery.Candidate, dir string
 
 // Configured returns the permit for the processes of t, which cfg states: the programs in the
 // working directory that cfg names may differ by now from those that the user agreed to. A
-// command that names none of them needs no permit.
+// command that runs none of them, as the directory is now, needs no permit.
 func (r *Rules) Configured(cfg *config.Config, t *manifest.Transport) Permit {
-	if r.Consent == nil || len(cfg.Project.Files) == 0 || len(consent.CommandPrograms(t, cfg.Project.Dir)) == 0 {
+	if r.Consent == nil || len(cfg.Project.Files) == 0 {
 		return nil
 	}
 	return func(context.Context) error {
+		if named, err := consent.CommandPrograms(t, cfg.Project.Dir); err == nil && len(named) == 0 {
+			return nil
+		}
 		if err := r.Consent.AllowsConfigured(cfg); err != nil {
 			return protocol.Errorf(protocol.Untrusted, "%s; exthost trust .", protocol.Reason(err))
 		}

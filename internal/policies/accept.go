@@ -34,29 +34,25 @@ func (s *Selection) Has(p *status.Pin) bool {
 	return p.Digest != "" && p.Extension == s.Extension && (s.Label == "" || s.Label == p.Label) && (s.Digests == nil || slices.Contains(s.Digests, p.Digest))
 }
 
-// ApprovePins pins what is selected as it is now, and returns the names of its tools. by names
-// the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
+// ApprovePins pins what is selected as it is now, and returns that. by names the approver. Nothing to approve is a tool_not_found error, and so is what has changed since it
 // was shown.
-func (s *State) ApprovePins(set *Set, selected Selection, by string) (toolNames []string, err error) {
-	approved := 0
+func (s *State) ApprovePins(set *Set, selected Selection, by string) (approved []status.Pin, err error) {
 	for _, p := range set.Pins() {
 		if !selected.Has(&p) {
 			continue
 		}
 		if err := set.approve(&p, by); errors.Is(err, pins.ErrOther) || errors.Is(err, pins.ErrNothingHeld) {
-			return toolNames, protocol.Errorf(protocol.ToolNotFound, "%w: look again with exthost policy pins", err)
+			return approved, protocol.Errorf(protocol.ToolNotFound, "%w: look again with exthost policy pins", err)
 		} else if err != nil {
-			return toolNames, protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", p.Extension, err)
+			return approved, protocol.Errorf(protocol.ConfigInvalid, "%s is accepted until this host ends, and not longer: %w", p.Extension, err)
 		}
-		if approved++; p.Kind == pins.Tool {
-			toolNames = append(toolNames, p.Name)
-		}
+		approved = append(approved, p)
 		s.env.Log.Info("a change was approved", "extension", p.Extension, "what", p.Label, "policy", p.Policy, "digest", p.Digest, "by", by)
 	}
-	if approved == 0 {
+	if len(approved) == 0 {
 		return nil, set.nothingWithheld(selected)
 	}
-	return toolNames, nil
+	return approved, nil
 }
 
 func (set *Set) approve(p *status.Pin, by string) error {

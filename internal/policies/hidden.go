@@ -3,6 +3,7 @@ package policies
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/exthost/exthost/governance/builtin"
@@ -17,34 +18,82 @@ import (
 const CodeHiddenText = "hidden_text_held"
 
 // HoldsHidden returns the error for a request about something that is held for its hidden text,
-// nil for all others. params state the extension's own names.
+// or because it is not what exthost.lock states, nil for all others. params state the extension's own names.
 func (set *Set) HoldsHidden(extension, method string, params json.RawMessage) error {
 	if !set.hidden.Any() {
 		return nil
 	}
 	kind, name := builtin.PinSubject(method, params)
-	if kind == "" || !set.hidden.Held(extension, kind, name) {
+	held, unlocked := set.hidden.Held(extension, kind, name)
+	switch {
+	case kind == "":
+		return nil
+	case held:
+	case set.hidden.Beyond(extension, kind):
+		return protocol.Errorf(protocol.DescriptorChanged, "every %s of %s is held: more than %d wait for the operator, and the host remembers no more of them; "+
+			"disable or mend the extension, then start the host again", kind, extension, pins.MaxItems)
+	default:
 		return nil
 	}
-	return protocol.Errorf(protocol.DescriptorChanged, "the %s %s of %s is held: its descriptor has text that no reader sees; exthost info %s shows where, %s lets it pass",
-		kind, display.Visible(name), extension, extension, pins.AcceptCommand(extension, kind, name))
+	reason := "its descriptor has text that no reader sees"
+	if unlocked {
+		reason = "its descriptor is not the one of exthost.lock"
+	}
+	return protocol.Errorf(protocol.DescriptorChanged, "the %s %s of %s is held: %s; exthost policy pins shows it, %s lets it pass",
+		kind, display.Visible(name), extension, reason, pins.AcceptCommand(extension, kind, name))
 }
 
-// hides returns the names of the tools of u that are held for their hidden text. No policy is
-// needed for that: nobody can have meant to approve it.
+// hides returns the names of the tools of u that are held for their hidden text, which nobody can
+// have meant to approve, or because they are not what exthost.lock states. No policy is needed for
+// that.
 func (set *Set) hides(u *unit.Unit, offered []protocol.Tool) (names []string) {
+	stated := set.permits.Tools(&u.Candidate)
+	present := make([]string, 0, len(offered))
 	for _, t := range offered {
-		if ok, _ := set.hidden.Check(u.ID(), pins.Tool, t.Name, t.Raw); !ok {
+		present = append(present, t.Name)
+	}
+	set.hidden.Keep(u.ID(), present)
+	for _, t := range offered { // the catalog reports other hidden characters
+		if ok, _ := set.hidden.Check(pins.Sent{Extension: u.ID(), Kind: pins.Tool, Name: t.Name, Raw: t.Raw, Unlocked: unlocked(stated, t)}); !ok {
 			names = append(names, t.Name)
 		}
 	}
-	set.hidden.Keep(u.ID(), names)
 	return names
+}
+
+// HashTool identifies what the descriptor of a tool says to a model, as exthost.lock has it.
+func HashTool(raw json.RawMessage) string { return listedItem(pins.Tool, raw).Hash() }
+
+// unlocked returns the hash of a tool's descriptor where exthost.lock states another one, or none;
+// "" where it states that one, and where it states none of any tool.
+func unlocked(stated map[string]string, t protocol.Tool) string {
+	if stated == nil {
+		return ""
+	}
+	now := HashTool(t.Raw)
+	if stated[t.Name] == now {
+		return ""
+	}
+	return now
 }
 
 // hiddenText reports what of u is held for its hidden text, and what is listed with some.
 func (set *Set) hiddenText(u *unit.Unit, held []pins.Pin) (diags []protocol.Diagnostic) {
 	d := protocol.Diagnostic{Level: protocol.LevelWarn, Code: CodeHiddenText, Extension: u.ID(), Path: u.Candidate.Path}
+	var other []pins.Pin
+	held = slices.DeleteFunc(held, func(p pins.Pin) bool {
+		if p.Unlocked != "" {
+			p.New = false
+			other = append(other, p)
+		}
+		return p.Unlocked != ""
+	})
+	if len(other) > 0 {
+		d := d
+		d.Code, d.Message = string(protocol.DescriptorChanged), "held back because exthost.lock states other descriptors, or none: "+pins.Names(other)
+		d.Hint = fmt.Sprintf("exthost policy pins shows them; exthost tools accept %s lets them pass, and writes them into exthost.lock", u.ID())
+		diags = append(diags, d)
+	}
 	if len(held) > 0 {
 		for i := range held {
 			held[i].New = false

@@ -103,7 +103,7 @@ func (set *Set) Show(page Page) (shown []json.RawMessage, changed bool) {
 	for _, raw := range page.Items {
 		item := listedItem(page.Kind, raw)
 		l.Items = append(l.Items, item)
-		ok, other := set.hidden.Check(page.Extension, item.Kind, item.Name, raw)
+		ok, other := set.hidden.Check(pins.Sent{Extension: page.Extension, Kind: item.Kind, Name: item.Name, Raw: raw, Note: true})
 		withheld[item.Name], changed = withheld[item.Name] || !ok, changed || other
 	}
 	names, other := set.look(l)
@@ -152,6 +152,12 @@ func (set *Set) WithheldBefore(u *unit.Unit) []protocol.Diagnostic {
 // held returns what to report about the items of u that are held and that about selects.
 func (set *Set) held(u *unit.Unit, about func(pins.Pin) bool) (diags []protocol.Diagnostic) {
 	for _, p := range set.pinning {
+		for _, kind := range p.Pins().Full(u.ID()) {
+			if p.Guards(u.ID(), kind) {
+				diags = append(diags, protocol.Diagnostic{Level: protocol.LevelWarn, Code: string(protocol.DescriptorChanged), Extension: u.ID(), Path: u.Candidate.Path,
+					Message: fmt.Sprintf("policy %s: %s", p.name, p.NoRoom(u.ID(), kind))})
+			}
+		}
 		list := slices.DeleteFunc(p.Pins().HeldOf(u.ID()), func(one pins.Pin) bool { return !p.Guards(one.Extension, one.Kind) || !about(one) })
 		if len(list) == 0 {
 			continue

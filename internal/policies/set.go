@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/governance/pins"
+	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/status"
 	"github.com/exthost/exthost/supervisor"
@@ -23,6 +24,7 @@ type Set struct {
 	Pipeline  *governance.Pipeline
 	pinning   []pinning
 	hidden    *pins.Hidden
+	permits   *permit.Rules
 	disabled  []governance.Spec
 }
 
@@ -40,7 +42,7 @@ func (s *State) NewSet(cfg *config.Config, before *Set) (*Set, error) {
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ConfigInvalid, "plugins: %w", err)
 	}
-	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers()), hidden: s.hidden}
+	set := &Set{Members: slices.Concat(configured, s.auditMember(), s.programMembers()), hidden: s.hidden, permits: &s.env.Permits}
 	for _, m := range set.Members {
 		switch p := m.Policy.(type) {
 		case *Process:

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -35,7 +36,7 @@ func TestConceal(t *testing.T) {
 		}
 	})
 	for name, mod := range map[string]func(*Spec){
-		"plain": nil, "limited": func(s *Spec) { s.Limits = Limits{OpenFiles: 64} }, "isolated": isolated(t),
+		"plain": nil, "limited": func(s *Spec) { s.Limits = limited.Limits{OpenFiles: 64} }, "isolated": isolated(t),
 	} {
 		if got := look(mod); got != nothing {
 			t.Errorf("a %s child %s", name, got)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -111,7 +112,7 @@ func TestX3StrangersAreSpared(t *testing.T) {
 // Of a session that is older than the child, only the marked process is killed.
 func TestX3OlderSessionIsSpared(t *testing.T) {
 	processtest.Leaks(t)
-	user := shell(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`, Limits{})
+	user := shell(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`, limited.Limits{})
 	began := startTime(user.PID())
 	younger := func() uint64 { p := start(t, "eof", nil); p.Stdin.Close(); defer p.ended(); return startTime(p.PID()) }
 	for younger() <= began { // until the clock of the system has ticked
@@ -131,7 +132,7 @@ func TestX3OlderSessionIsSpared(t *testing.T) {
 // X3: a process in an exec has no environment for a moment, and must not escape by that.
 func TestX3NobodyEscapesByExec(t *testing.T) {
 	processtest.Leaks(t)
-	blank := shell(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`, Limits{})
+	blank := shell(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`, limited.Limits{})
 	blank.expect("ready")
 	q := sweeper{mark: []byte("host.1"), known: make(map[int]uint64), since: startTime(blank.PID())}
 	if q.scan(true) != 0 || q.unreadable == 0 {

@@ -38,7 +38,7 @@
 // An isolated child runs in its own pid namespace, with a mount namespace for its /proc.
 // Without root rights both are made in a user namespace, in which ids keep their numbers
 // and sudo does not work. The first process there is an init, which is this program
-// again: it starts the child, reaps orphans and holds a socket to the host. When the
+// again, see package nsinit: it starts the child, reaps orphans and holds a socket to the host. When the
 // child or the host ends, the init ends, and the kernel kills every process of the
 // namespace: no process can leave it. Isolation costs a second small process and some
 // milliseconds at the start of the child.

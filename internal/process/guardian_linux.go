@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/nsinit"
 )
 
 // guardianName is the argv[0] of the guardian, which [Reenter] recognizes and ps shows. The
@@ -47,7 +49,7 @@ type guardian struct {
 // leaders. It does not wait: the guardian reads the lines on the lifeline once it runs.
 // The caller must call watch.
 func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
-	if os.Args[0] == guardianName || os.Args[0] == initName {
+	if os.Args[0] == guardianName || os.Args[0] == nsinit.Name {
 		return nil, errNotGuardian // avoids an endless chain of guardians
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -154,15 +156,12 @@ func (g *guardian) close() {
 func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
 // Reenter must be the first call in main of the exthost program. In a process that was
-// started as a guardian, or as the init of a pid namespace, it runs that and does not
-// return.
+// started as a guardian, it runs that and does not return.
 func Reenter() {
 	switch os.Args[0] {
 	case guardianName:
 		Conceal()
 		runGuardian(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
-	case initName:
-		initMain(os.NewFile(3, "host"), os.Args[1:])
 	default:
 		return
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/nsinit"
 )
 
 // CanIsolate reports whether [Spec.Isolate] has an effect on this system.
@@ -33,9 +35,13 @@ type initConn struct {
 
 // startIsolated starts argv in a new pid namespace, with program as the init. It returns
 // the process of the init, which leads the session and group of the child.
-func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, t terms) (*os.Process, *initConn, error) {
+func startIsolated(ctx context.Context, program string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
 	if program == "" {
 		return nil, nil, &StartError{Reason: Isolation, Path: argv[0], Err: errNoInit}
+	}
+	t, err := termsOf(s)
+	if err != nil {
+		return nil, nil, err
 	}
 	link, theirs, err := newInitConn()
 	if err != nil {
@@ -44,7 +50,7 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	inner := *attr
 	inner.Files = append(slices.Clone(attr.Files), theirs)
 	order, _ := json.Marshal(t) // numbers always encode
-	words := append([]string{initName, string(order)}, argv...)
+	words := append([]string{nsinit.Name, string(order)}, argv...)
 	proc, err := startInNamespace(program, words, &inner, t.Sandbox != nil)
 	theirs.Close()
 	if err == nil {
@@ -59,6 +65,21 @@ func startIsolated(ctx context.Context, program string, argv []string, attr *os.
 	}
 	link.close()
 	return nil, nil, err
+}
+
+// termsOf returns what the init is told. The error is that of a sandbox which the system cannot enforce.
+func termsOf(s *Spec) (nsinit.Terms, error) {
+	t := nsinit.Terms{Limits: s.Limits, NewPrivileges: s.NewPrivileges}
+	if s.Sandbox == nil {
+		return t, nil
+	}
+	p := *s.Sandbox
+	p.OwnProc, p.OwnNet = true, true
+	if _, err := p.Check(); err != nil {
+		return t, &StartError{Reason: Sandbox, Path: s.Path, Err: err}
+	}
+	t.Sandbox = &nsinit.Sandbox{Rules: p.Rules(s.Path), Network: p.Namespaced(), Proxy: len(p.Net.Hosts()) > 0}
+	return t, nil
 }
 
 // startInNamespace starts a process as the first of a pid namespace, with a mount namespace
@@ -122,7 +143,7 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 	if err != nil {
 		return &StartError{Reason: Isolation, Path: path, Err: fmt.Errorf("its init did not begin: %w", err)}
 	}
-	var r initReport
+	var r nsinit.Report
 	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Stage == "" {
 		return err
 	}
@@ -131,11 +152,11 @@ func (l *initConn) awaitStart(ctx context.Context, path string) error {
 		cause = &os.PathError{Op: r.Stage, Path: path, Err: unix.Errno(r.Errno)}
 	}
 	switch r.Stage {
-	case stageSandbox, stageNetwork:
+	case nsinit.StageSandbox, nsinit.StageNetwork:
 		return &StartError{Reason: Sandbox, Path: path, Err: errors.New(r.Text)}
-	case stageProc, stageProcesses:
+	case nsinit.StageProc, nsinit.StageProcesses:
 		return &StartError{Reason: Isolation, Path: path, Err: cause}
-	case stagePrivileges:
+	case nsinit.StagePrivileges:
 		return &StartError{Reason: Privileges, Path: path, Err: cause}
 	}
 	return cause
@@ -147,7 +168,7 @@ func (l *initConn) exit(init Exit) Exit {
 	defer l.close()
 	_ = l.socket.SetReadDeadline(time.Now().Add(drainWait)) // the report of a dead init can be read at once
 	line, _ := l.lines.ReadString('\n')
-	var r initReport
+	var r nsinit.Report
 	if json.Unmarshal([]byte(strings.TrimSpace(line)), &r) != nil || r.Status == nil {
 		return init
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -68,14 +69,14 @@ func TestIsolatedChild(t *testing.T) {
 	if exit := p.ended(); exit.Code != 3 || exit.Signal != "" {
 		t.Errorf("exit: %v", exit)
 	}
-	p = shell(t, `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u`, Limits{OpenFiles: 64})
+	p = shell(t, `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u`, limited.Limits{OpenFiles: 64})
 	plain := p.rest()
 	p = start(t, "", func(s *Spec) {
 		isolated(t)(s)
 		sh, _ := Resolve("sh", "/", os.Getenv("PATH"))
 		s.Path, s.Env = sh, []string{"PATH=" + os.Getenv("PATH")}
 		s.Args = []string{"-c", `test "$(cat /proc/$$/comm)" = sh && readlink /proc/self/ns/pid; ls -d /proc/[0-9]* | wc -l; grep CapEff /proc/self/status; id -u; cat /proc/self/oom_score_adj; ulimit -n`}
-		s.Limits = Limits{OpenFiles: 64}
+		s.Limits = limited.Limits{OpenFiles: 64}
 	})
 	got := strings.Split(p.rest(), "\n")
 	before := strings.Split(plain, "\n")

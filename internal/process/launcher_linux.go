@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/confine"
 	"github.com/exthost/exthost/internal/lineage"
 )
 
@@ -19,7 +20,7 @@ const CanRestrict = true
 // the end of its parent would get that signal at the end of this thread. A nil launcher is
 // the thread of the caller, with all its privileges.
 type launcher struct {
-	prepare func() error // runs on the thread first; nil: gives up all but keptCapabilities
+	prepare func() error // runs on the thread first; nil: gives up all but confine.KeptCapabilities
 
 	mu    sync.Mutex
 	users int // starts that are under way, and children that are not reaped
@@ -37,7 +38,7 @@ func launcherOf(s *Spec) (*launcher, error) {
 	}
 	if s.Sandbox != nil && !s.Isolate {
 		l := &launcher{prepare: func() error {
-			if err := giveUpPrivileges(confinedCapabilities); err != nil {
+			if err := giveUp(confine.ConfinedCapabilities); err != nil {
 				return err
 			}
 			return s.Sandbox.Confine(s.Path)
@@ -57,6 +58,15 @@ func launcherOf(s *Spec) (*launcher, error) {
 		return nil, &StartError{Reason: Privileges, Path: s.Path, Err: err}
 	}
 	return &restricted, nil
+}
+
+// giveUp is [confine.Privileges] with the mark of children.
+func giveUp(kept uint64) error {
+	marked, err := confine.Privileges(kept)
+	if !marked {
+		lineage.Unfiltered()
+	}
+	return err
 }
 
 // Launch runs start, which starts a process that [Start] cannot start, so that the process has
@@ -82,7 +92,7 @@ func (l *launcher) enter() error {
 		l.jobs, l.state = make(chan func()), make(chan error)
 		prepare := l.prepare
 		if prepare == nil {
-			prepare = func() error { return giveUpPrivileges(keptCapabilities) }
+			prepare = func() error { return giveUp(confine.KeptCapabilities) }
 		}
 		go work(prepare, l.jobs, l.state)
 		if err := <-l.state; err != nil {

@@ -15,12 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/exthost/exthost/internal/egress"
+	"github.com/exthost/exthost/internal/nsinit"
 	"github.com/exthost/exthost/internal/sandbox"
 )
-
-// listenerMark is the first byte of an init that sends the listener of its child's proxy. A report
-// begins with another.
-const listenerMark = '!'
 
 // namespaces returns nil if a child can have a network namespace, and why not otherwise. A program that
 // does not exist is not found only after the namespaces are made.
@@ -37,52 +34,6 @@ var namespaces = sync.OnceValue(func() error {
 	}
 	return err
 })
-
-// ownNetwork brings up the loopback interface of this network namespace. Where p names hosts, it
-// listens there, sends the listener to the host, and has programs use it by their environment.
-func ownNetwork(host *os.File, p *sandbox.Policy) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-		return fmt.Errorf("bring up its loopback interface: %w", err)
-	}
-	if len(p.Net.Hosts()) == 0 {
-		return nil
-	}
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, unix.SOMAXCONN)); err != nil {
-		return fmt.Errorf("listen for its proxy: %w", err)
-	}
-	at, err := unix.Getsockname(fd)
-	if err != nil {
-		return err
-	}
-	if err := unix.Sendmsg(int(host.Fd()), []byte{listenerMark}, unix.UnixRights(fd), nil, 0); err != nil {
-		return fmt.Errorf("send the listener of its proxy: %w", err)
-	}
-	useProxy(at.(*unix.SockaddrInet4).Port)
-	return nil
-}
-
-// useProxy sets the variables by which programs find their proxy.
-func useProxy(port int) {
-	address := fmt.Sprintf("http://127.0.0.1:%d", port)
-	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"} {
-		os.Setenv(name, address)
-		os.Setenv(strings.ToLower(name), address)
-	}
-	for _, name := range []string{"NO_PROXY", "no_proxy"} {
-		os.Setenv(name, "localhost,127.0.0.1,::1")
-	}
-	os.Setenv("NODE_USE_ENV_PROXY", "1") // fetch of Node.js 24 looks at the others then
-}
 
 // receiveListener takes the listener that the init may send first.
 func (l *initConn) receiveListener() error {
@@ -102,7 +53,7 @@ func (l *initConn) receiveListener() error {
 		return err
 	case n == 0:
 		return io.EOF
-	case first[0] != listenerMark:
+	case first[0] != nsinit.ListenerMark:
 		l.lines.Reset(io.MultiReader(strings.NewReader(string(first[:])), l.socket))
 		return nil
 	}

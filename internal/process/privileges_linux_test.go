@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/confine"
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -89,7 +91,7 @@ func restrictedPrivileges(t *testing.T) string {
 	if err := unix.Capget(&header, &caps[0]); err != nil {
 		t.Fatal(err)
 	}
-	kept := strconv.FormatUint((uint64(caps[1].Permitted)<<32|uint64(caps[0].Permitted))&keptCapabilities, 16)
+	kept := strconv.FormatUint((uint64(caps[1].Permitted)<<32|uint64(caps[0].Permitted))&confine.KeptCapabilities, 16)
 	return "nnp=1 prm=" + kept + " eff=" + kept + " amb= bnd=" + kept
 }
 
@@ -100,9 +102,9 @@ func TestPrivileges(t *testing.T) {
 	want, own := restrictedPrivileges(t), privileges("/proc/thread-self/status") // another test may have used up the main thread
 	for name, mod := range map[string]func(*Spec){
 		"plain":    func(*Spec) {},
-		"limited":  func(s *Spec) { s.Limits = Limits{OpenFiles: 64} },
+		"limited":  func(s *Spec) { s.Limits = limited.Limits{OpenFiles: 64} },
 		"isolated": isolated(t),
-		"both":     func(s *Spec) { isolated(t)(s); s.Limits = Limits{OpenFiles: 64} },
+		"both":     func(s *Spec) { isolated(t)(s); s.Limits = limited.Limits{OpenFiles: 64} },
 	} {
 		p := start(t, "privileges; fork privileges; close; eof", mod)
 		for _, who := range []string{"child", "grandchild"} {
@@ -243,7 +245,7 @@ func TestPrivilegesWithoutSetpcap(t *testing.T) {
 		got = as(t, 0, "run "+selfExe+" privileges")
 	}()
 	<-done
-	kept := strconv.FormatUint(keptCapabilities&^(1<<unix.CAP_SETPCAP), 16)
+	kept := strconv.FormatUint(confine.KeptCapabilities&^(1<<unix.CAP_SETPCAP), 16)
 	if want := "nnp=1 prm=" + kept + " eff=" + kept + " amb= "; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s…", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/sandbox"
 )
 
@@ -48,8 +49,8 @@ type Spec struct {
 	// StdoutToStderr connects the child's stdout to its stderr, for a child that does
 	// not communicate over stdout. Process.Stdout is nil then.
 	StdoutToStderr bool
-	// Limits bound the child, on systems where [CanLimit] is true.
-	Limits Limits
+	// Limits bound the child, on systems where [limited.Enforced] is true.
+	Limits limited.Limits
 	// Containment kills the descendants of the child at its end. With nil only the
 	// process group is killed, and only while this process lives.
 	Containment *Containment
@@ -98,7 +99,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	}
 	if s.Sandbox.Namespaced() && namespaces() == nil {
 		s.Isolate = true
-		s.Limits.Processes = cmp.Or(s.Limits.Processes, sandboxProcesses())
+		s.Limits.Processes = cmp.Or(s.Limits.Processes, limited.OfSandbox())
 	}
 	parent, err := launcherOf(&s)
 	if err != nil {
@@ -175,9 +176,9 @@ func spawn(ctx context.Context, s *Spec, parent *launcher, stdio []*os.File) (*o
 
 func launch(ctx context.Context, s *Spec, parent *launcher, argv []string, attr *os.ProcAttr) (proc *os.Process, init *initConn, err error) {
 	if s.Isolate {
-		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, terms{s.Limits, s.NewPrivileges, s.Sandbox})
+		return startIsolated(ctx, s.Containment.initProgram(), argv, attr, s)
 	}
-	parent.run(func() { proc, err = startProcess(s.Path, argv, attr, s.Limits) })
+	parent.run(func() { proc, err = limited.Start(s.Path, argv, attr, s.Limits) })
 	return proc, nil, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/limited"
 )
 
 // procStat is the part of /proc/pid/stat that identifies a process and its relations. pid
@@ -143,7 +145,7 @@ func support() (holds, lacks []string) {
 	if startTime(os.Getpid()) == 0 {
 		return holds, append(lacks, HoldsSweep+": /proc cannot be read")
 	}
-	if ptraceForbidden.Load() {
+	if limited.Late() {
 		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right after it")
 	}
 	return append(holds, HoldsSweep), lacks

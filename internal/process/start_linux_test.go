@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
@@ -16,8 +17,8 @@ func BenchmarkStart(b *testing.B) {
 	ways := []struct {
 		name string
 		c    *Containment
-		l    Limits
-	}{{name: "bare"}, {name: "contained", c: c}, {name: "limited", c: c, l: Limits{OpenFiles: 64}}}
+		l    limited.Limits
+	}{{name: "bare"}, {name: "contained", c: c}, {name: "limited", c: c, l: limited.Limits{OpenFiles: 64}}}
 	ready, done := make([]time.Duration, len(ways)), make([]time.Duration, len(ways))
 	for b.Loop() {
 		for i, w := range ways {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/sandbox"
 )
 
@@ -60,16 +61,14 @@ const CanIsolate = false
 // initConn exists on Linux only.
 type initConn struct{}
 
-func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, t terms) (*os.Process, *initConn, error) {
-	proc, err := startProcess(argv[0], argv, attr, t.Limits)
+func startIsolated(_ context.Context, _ string, argv []string, attr *os.ProcAttr, s *Spec) (*os.Process, *initConn, error) {
+	proc, err := limited.Start(argv[0], argv, attr, s.Limits)
 	return proc, nil, err
 }
 
 func (*initConn) exit(init Exit) Exit { return init }
 
 func (*initConn) openProxy(*sandbox.Policy) io.Closer { return nil }
-
-func sandboxProcesses() int { return 0 }
 
 func namespaces() error { return errors.ErrUnsupported }
 
@@ -90,14 +89,6 @@ func launcherOf(s *Spec) (*launcher, error) {
 
 func (*launcher) run(f func()) { f() }
 func (*launcher) leave()       {}
-
-// CanLimit reports whether [Limits] have an effect on this system.
-const CanLimit = false
-
-// startProcess starts a process. Limits have no effect on this system.
-func startProcess(path string, argv []string, attr *os.ProcAttr, _ Limits) (*os.Process, error) {
-	return os.StartProcess(path, argv, attr)
-}
 
 // SessionMemory returns nil on this system.
 func SessionMemory() map[int]int64 { return nil }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
@@ -62,7 +63,7 @@ func (c *Client) Start(ctx context.Context) error {
 		return err
 	}
 	c.proc, err = process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: WorkDir(spec), Env: spec.Env, Limits: process.Limits(spec.Options.Limits),
+		Path: argv[0], Args: argv[1:], Dir: WorkDir(spec), Env: spec.Env, Limits: limited.Limits(spec.Options.Limits),
 		Containment: spec.Containment, Isolate: spec.Options.Isolate == manifest.IsolatePID, NewPrivileges: spec.NewPrivileges, Sandbox: spec.Sandbox,
 		StderrLine: c.o.Stderr,
 	})

@@ -22,6 +22,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/sandbox"
@@ -487,7 +488,7 @@ func TestCanaries(t *testing.T) {
 	ways := map[string]func(*process.Spec){
 		"sandboxed":              func(s *process.Spec) { s.Sandbox = policy },
 		"sandboxed and isolated": func(s *process.Spec) { s.Sandbox, s.Isolate = policy, true },
-		"sandboxed and limited":  func(s *process.Spec) { s.Sandbox, s.Limits = policy, process.Limits{OpenFiles: 64} },
+		"sandboxed and limited":  func(s *process.Spec) { s.Sandbox, s.Limits = policy, limited.Limits{OpenFiles: 64} },
 		"with a network":         func(s *process.Spec) { s.Sandbox = &networked },
 	}
 	page := expectations(t)

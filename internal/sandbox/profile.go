@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/internal/confine"
 	"github.com/exthost/exthost/internal/regular"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -33,23 +34,23 @@ var system = []string{
 
 // profileReads returns the rules for what programs of a profile read besides what the extension
 // asks for.
-func (p *Policy) profileReads(program string) (rules []rule) {
+func (p *Policy) profileReads(program string) (rules []confine.Rule) {
 	if p.Profile == sandbox.ProfileNone {
 		return nil
 	}
 	for _, path := range system {
-		rules = append(rules, rule{path: path, links: true})
+		rules = append(rules, confine.Rule{Path: path, Links: true})
 	}
 	switch p.Profile {
 	case sandbox.ProfileNode:
-		rules = append(append(rules, rule{path: "/etc/nodejs"}), p.installations(program, "lib/node_modules", "include/node")...)
+		rules = append(append(rules, confine.Rule{Path: "/etc/nodejs"}), p.installations(program, "lib/node_modules", "include/node")...)
 	case sandbox.ProfilePython:
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
 	case sandbox.ProfileUV:
 		rules = append(rules, p.installations(program, "lib/python3*", "pyvenv.cfg")...)
 		if home, err := os.UserHomeDir(); err == nil { // beside these, uv keeps credentials
 			for _, dir := range []string{".local/share/uv/python", ".local/share/uv/tools", ".cache/uv"} {
-				rules = append(rules, rule{path: real(filepath.Join(home, dir))})
+				rules = append(rules, confine.Rule{Path: real(filepath.Join(home, dir))})
 			}
 		}
 	}
@@ -63,13 +64,13 @@ var installed = []string{"bin", "lib", "lib64", "libexec", "include", "ssl", "py
 // installations returns the rules for the directories in which the interpreter is installed that
 // program names: by itself, in its first line or through symbolic links, such as those of a virtual
 // environment. An installation has one of marks.
-func (p *Policy) installations(program string, marks ...string) (rules []rule) {
+func (p *Policy) installations(program string, marks ...string) (rules []confine.Rule) {
 	for range 8 { // each step on the way may stand in an installation
 		dir := filepath.Dir(real(filepath.Dir(program)))
 		if !isPersonal(dir) && slices.ContainsFunc(marks, func(mark string) bool { found, _ := filepath.Glob(filepath.Join(dir, mark)); return found != nil }) {
 			for _, part := range installed {
 				if path := real(filepath.Join(dir, part)); p.At.refuse(path) == nil && !isPersonal(path) {
-					rules = append(rules, rule{path: path})
+					rules = append(rules, confine.Rule{Path: path})
 				}
 			}
 		}

@@ -72,8 +72,8 @@ func TestProfiles(t *testing.T) {
 		p := &Policy{Profile: tt.profile, At: at}
 		var got []string
 		for _, r := range p.profileReads(filepath.Join(root, tt.program)) {
-			rest, ok := strings.CutPrefix(r.path, root+"/")
-			if _, err := os.Stat(r.path); ok && err == nil {
+			rest, ok := strings.CutPrefix(r.Path, root+"/")
+			if _, err := os.Stat(r.Path); ok && err == nil {
 				got = append(got, rest)
 			}
 		}

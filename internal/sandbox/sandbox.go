@@ -11,10 +11,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"strings"
 
+	"github.com/exthost/exthost/internal/confine"
 	"github.com/exthost/exthost/internal/egress"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
@@ -32,18 +34,22 @@ type Policy struct {
 
 	// Watch records which files the process is refused, where it has no namespaces; nil records none.
 	Watch *Watch `json:"-"`
-	// Record is called for each connection that the process asks for, where Net has hosts. It runs on
-	// many goroutines. Nil records none.
+	// Record is called for the connections that the process asks for, where Net has hosts, as
+	// [egress.Serve] says. It runs on many goroutines. Nil records none.
 	Record func(egress.Attempt) `json:"-"`
 }
 
-// LogTo has l record each connection of the process.
+// LogTo has l record the connections of the process: at once, or many of a minute as one with their number.
 func (p *Policy) LogTo(l *slog.Logger) {
 	p.Record = func(a egress.Attempt) {
+		l := l.With("to", cmp.Or(a.Target, "others"))
+		if a.Times > 1 {
+			l = l.With("times", a.Times)
+		}
 		if a.Refused != "" {
-			l.Warn("its sandbox refused a connection", "to", a.Target, "reason", a.Refused)
+			l.Warn("its sandbox refused a connection", "reason", a.Refused)
 		} else {
-			l.Info("connected to a host", "to", a.Target, "address", a.Address)
+			l.Info("connected to a host", "address", a.Address)
 		}
 	}
 }
@@ -51,33 +57,25 @@ func (p *Policy) LogTo(l *slog.Logger) {
 // Namespaced reports whether p takes namespaces: a network of its own, and with it a /proc.
 func (p *Policy) Namespaced() bool { return p != nil && p.Net.Word() != sandbox.NetNone }
 
-// rule allows the files at and below path.
-type rule struct {
-	path    string
-	write   bool
-	links   bool // symbolic links in path are followed: those of the system, which no extension makes
-	program bool // only a file that can be run: the extension may have put another there
-}
-
-// rules returns what p allows for program.
-func (p *Policy) rules(program string) (all []rule) {
-	all = p.profileReads(program)
+// Rules are what p allows for program.
+func (p *Policy) Rules(program string) *confine.Rules {
+	files := p.profileReads(program)
 	if path := real(program); p.At.refuse(path) == nil {
-		all = append(all, rule{path: path, program: true})
+		files = append(files, confine.Rule{Path: path, Program: true})
 	}
 	for _, path := range devices {
-		all = append(all, rule{path: path, write: true})
+		files = append(files, confine.Rule{Path: path, Write: true})
 	}
 	for _, path := range p.Read {
-		all = append(all, rule{path: path})
+		files = append(files, confine.Rule{Path: path})
 	}
 	for _, path := range p.Write {
-		all = append(all, rule{path: path, write: true})
+		files = append(files, confine.Rule{Path: path, Write: true})
 	}
 	if p.OwnProc {
-		all = append(all, rule{path: "/proc"})
+		files = append(files, confine.Rule{Path: "/proc"})
 	}
-	return all
+	return &confine.Rules{Files: files, Writes: len(p.Write) > 0, Internet: p.Namespaced()}
 }
 
 // Protection is what the kernel enforces of a policy.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"github.com/exthost/exthost/internal/confine"
 )
 
 // Access is one use of a file.
@@ -42,9 +44,9 @@ func (w *Watch) Refused() (all []Access) {
 }
 
 // note records an access that rules do not allow. Of reading and writing, writing counts.
-func (w *Watch) note(a Access, rules []rule) {
+func (w *Watch) note(a Access, rules []confine.Rule) {
 	for _, r := range rules {
-		if within(a.Path, real(r.path)) && (r.write || !a.Write) {
+		if within(a.Path, real(r.Path)) && (r.Write || !a.Write) {
 			return
 		}
 	}

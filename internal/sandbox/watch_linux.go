@@ -14,8 +14,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/confine"
 )
 
 // operand is an argument of a system call that is the path of a file.
@@ -72,12 +73,8 @@ type reply struct {
 
 // start has the kernel tell w of the calls of this thread, and of what it starts, before it judges
 // them by rules.
-func (w *Watch) start(rules []rule) error {
-	f := filter{number}
-	for _, call := range slices.Sorted(maps.Keys(watched)) {
-		f = append(f, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: 1}, bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF})
-	}
-	listener, err := install(append(f, permit), unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+func (w *Watch) start(rules []confine.Rule) error {
+	listener, err := confine.Notify(slices.Sorted(maps.Keys(watched)))
 	if err != nil {
 		return fmt.Errorf("watch its system calls (Linux 5.19): %w", err)
 	}
@@ -99,7 +96,7 @@ func (w *Watch) start(rules []rule) error {
 }
 
 // serve answers notifications until all processes have ended, or stopped is signalled.
-func (w *Watch) serve(listener, stopped int, rules []rule) {
+func (w *Watch) serve(listener, stopped int, rules []confine.Rule) {
 	for {
 		ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(stopped), Events: unix.POLLIN}}
 		if _, err := unix.Poll(ready, -1); err != nil && !errors.Is(err, unix.EINTR) {

@@ -2,6 +2,10 @@
 
 package sandbox
 
-import "errors"
+import (
+	"errors"
 
-func (*Watch) start([]rule) error { return errors.New("there is no filter for this system") }
+	"github.com/exthost/exthost/internal/confine"
+)
+
+func (*Watch) start([]confine.Rule) error { return errors.New("there is no filter for this system") }

@@ -7,13 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/charlievieth/fastwalk"
+
 	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/regular"
 )
 
 // Store is a directory of trees, each named by its hash. It belongs to one user.
@@ -94,13 +99,18 @@ func (t *Tree) Dir() string { return t.dir }
 // Drop removes a tree that is not in the store.
 func (t *Tree) Drop() error { return removeAll(t.dir) }
 
-// Put moves a tree into the store and returns its hash. A tree that the store has already stays.
-func (s Store) Put(t *Tree) (hash string, err error) {
+// Hash is the hash that the tree would have in the store.
+func (t *Tree) Hash() (string, error) {
 	listed, err := list(t.dir)
 	if err != nil {
 		return "", err
 	}
-	if hash, err = listed.hash(t.dir, nil); err != nil {
+	return listed.hash(t.dir, nil)
+}
+
+// Put moves a tree into the store and returns its hash. A tree that the store has already stays.
+func (s Store) Put(t *Tree) (hash string, err error) {
+	if hash, err = t.Hash(); err != nil {
 		return "", err
 	}
 	path, err := s.Path(hash)
@@ -161,15 +171,21 @@ func (s Store) Verify(hash string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	noted := s.index(path)
-	got, err := listed.hash(path, noted)
+	noted, stamp := s.notes(path), listed.stamp(hash)
+	if stamp != "" && stamp == noted.stamp {
+		return path, nil
+	}
+	versions := noted.versions()
+	got, err := listed.hash(path, versions)
 	if err != nil {
 		return "", err
 	}
 	if got != hash {
-		return "", fmt.Errorf("the files of %s are not those that were added%s", path, listed.differs(noted))
+		return "", fmt.Errorf("the files of %s are not those that were added%s", path, listed.differs(versions))
 	}
-	s.note(path, listed, noted)
+	if stamp != noted.stamp || !maps.Equal(listed, versions) {
+		s.note(path, stamp, listed)
+	}
 	return path, nil
 }
 
@@ -179,7 +195,7 @@ func (s Store) Remove(hash string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(removeAll(path), gone(os.Remove(path+indexEnding)))
+	return errors.Join(removeAll(path), gone(os.Remove(path+notesEnding)))
 }
 
 // Trees are the hashes of all trees.
@@ -202,39 +218,55 @@ type files map[string]version
 // list is the files of a tree. What is no file and no directory does not belong there, nor does
 // what others can change after it was read.
 func list(dir string) (files, error) {
-	out := files{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		if !d.IsDir() && !d.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file, which a package does not hold", path)
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if err := ownership.Own(path, info); err != nil || d.IsDir() {
-			return err
-		}
-		if len(out) >= maxFiles {
-			return fmt.Errorf("%s has over %d files", dir, maxFiles)
-		}
-		out[filepath.ToSlash(rel)] = versionOf(info)
-		return nil
-	})
-	return out, err
+	l := lister{dir: dir, found: files{}}
+	conf := fastwalk.DefaultConfig
+	if err := fastwalk.Walk(&conf, dir, l.visit); err != nil {
+		return nil, err
+	}
+	return l.found, nil
+}
+
+// lister collects files, on several goroutines at once.
+type lister struct {
+	dir string
+
+	mu    sync.Mutex
+	found files
+	bytes int64
+}
+
+func (l *lister) visit(path string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	if !d.IsDir() && !d.Type().IsRegular() {
+		return fmt.Errorf("%s is no regular file, which a package does not hold", path)
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	if err := ownership.Own(path, info); err != nil || d.IsDir() {
+		return err
+	}
+	name := filepath.ToSlash(strings.TrimPrefix(path, l.dir+string(filepath.Separator)))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.found) >= maxFiles {
+		return fmt.Errorf("%s has over %d files", l.dir, maxFiles)
+	}
+	if l.bytes += info.Size(); l.bytes > maxTree { // an install script may have made them
+		return fmt.Errorf("with %s the files of %s are over %d MiB", name, l.dir, maxTree>>20)
+	}
+	l.found[name] = version{Version: regular.VersionOf(info)}
+	return nil
 }
 
 // hash fills in the sums and returns the hash of all. noted are sums of earlier versions.
 func (f files) hash(dir string, noted files) (string, error) {
 	sums := make(map[string]string, len(f))
 	for name, v := range f {
-		if was, ok := noted[name]; ok && v.Change != 0 && was.same(v) {
+		if was, ok := noted[name]; ok && was.Is(v.Version) {
 			v.Sum = was.Sum
 		} else if err := v.read(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
 			return "", err

@@ -213,13 +213,44 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// What is over the bound of a tree is neither put nor taken for what was put: an install script may
+// make any file.
+func TestLargeFiles(t *testing.T) {
+	s, hash, path := put(t)
+	grow := func(file string) {
+		t.Helper()
+		if err := errors.Join(os.Chmod(file, 0o600), os.Truncate(file, maxTree+1), os.Chmod(file, 0o444)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := unpack(t, s, TarGz, tgz(t, "x", tar.Header{Name: "p/large"}), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow(filepath.Join(tree.Dir(), "large"))
+	if hash, err := s.Put(tree); err == nil || !strings.Contains(err.Error(), "with large the files") {
+		t.Errorf("%s, %v", hash, err)
+	}
+	grow(filepath.Join(path, "data.txt"))
+	if _, err := s.Verify(hash); err == nil || !strings.Contains(err.Error(), "with data.txt the files") {
+		t.Errorf("%v", err)
+	}
+}
+
 // The second Verify reads no file: one that cannot be read is taken as it was.
 func TestVerifyReadsOnce(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells the time of the last change")
 	}
 	s, hash, path := put(t)
-	noted := s.index(path)
+	before := s.notes(path)
+	for before.stamp == "" && t.Context().Err() == nil { // the files were made a moment ago
+		if _, err := s.Verify(hash); err != nil {
+			t.Fatal(err)
+		}
+		before = s.notes(path)
+	}
+	noted := before.versions()
 	if len(noted) != 3 {
 		t.Fatalf("noted: %v", noted)
 	}
@@ -227,11 +258,18 @@ func TestVerifyReadsOnce(t *testing.T) {
 		v.Sum = strings.Repeat("0", 64)
 		noted[name] = v
 	}
-	s.note(path, noted, nil)
+	s.note(path, "", noted)
 	if _, err := s.Verify(hash); err == nil {
 		t.Error("the files were read although nothing changed")
 	}
-	if err := os.Remove(path + indexEnding); err != nil {
+	s.note(path, before.stamp, noted)
+	if _, err := s.Verify(hash); err != nil {
+		t.Errorf("the files were compared although nothing changed at all: %v", err)
+	}
+	if _, err := s.Verify("h1:" + strings.Repeat("A", 43) + "="); err == nil {
+		t.Error("another tree")
+	}
+	if err := os.Remove(path + notesEnding); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Verify(hash); err != nil {

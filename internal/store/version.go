@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/internal/atomicfile"
@@ -19,15 +21,8 @@ import (
 
 // version is one version of a file: its SHA-256, and what the file system says of it.
 type version struct {
-	Sum    string `json:"sha256"`
-	Size   int64  `json:"size,omitempty"`
-	Inode  uint64 `json:"inode,omitempty"`
-	Mtime  int64  `json:"mtime_ns,omitempty"`
-	Change int64  `json:"ctime_ns,omitempty"` // 0: the system does not tell it
-}
-
-func (v version) same(w version) bool {
-	return v.Size == w.Size && v.Inode == w.Inode && v.Mtime == w.Mtime && v.Change == w.Change
+	Sum string `json:"sha256"`
+	regular.Version
 }
 
 func (v *version) read(path string) error {
@@ -37,8 +32,11 @@ func (v *version) read(path string) error {
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxTree+1)); err != nil {
+	switch n, err := io.Copy(h, io.LimitReader(f, v.Size+1)); {
+	case err != nil:
 		return err
+	case n != v.Size:
+		return fmt.Errorf("%s changed while it was read", path)
 	}
 	v.Sum = hex.EncodeToString(h.Sum(nil))
 	return nil
@@ -56,19 +54,31 @@ func hash1(sums map[string]string) (string, error) {
 	return "h1:" + base64.StdEncoding.EncodeToString(h.Sum(nil)), nil
 }
 
-// indexEnding is that of the notes beside a tree.
-const indexEnding = ".json"
+// notesEnding is that of the notes beside a tree.
+const notesEnding = ".notes"
 
-const maxIndex = 32 << 20 // bytes
+const maxNotes = 32 << 20 // bytes
 
-// index reads the notes about a tree. Without any that can be used, every file is read.
-func (s Store) index(path string) files {
-	data, info, err := regular.Read(path+indexEnding, maxIndex, false)
+// notes say of a tree what its files were when all of them were read, so that those that the file
+// system says are the same are not read again.
+type notes struct {
+	stamp string // of all versions, and the hash of the tree: what nothing has touched needs no other look
+	files []byte // JSON
+}
+
+// notes reads those about a tree. Without any that can be used, every file is read.
+func (s Store) notes(path string) notes {
+	data, info, err := regular.Read(path+notesEnding, maxNotes, false)
 	if err != nil || ownership.Own(path, info) != nil {
-		return nil
+		return notes{}
 	}
-	var noted files
-	if json.Unmarshal(data, &noted) != nil {
+	stamp, files, _ := bytes.Cut(data, []byte("\n"))
+	return notes{string(stamp), files}
+}
+
+// versions are those of the files; nil when there are none.
+func (n notes) versions() (noted files) {
+	if json.Unmarshal(n.files, &noted) != nil {
 		return nil
 	}
 	return noted
@@ -76,11 +86,27 @@ func (s Store) index(path string) files {
 
 // note writes the notes about a tree that is as it should be. Without them, the next Verify
 // reads every file again.
-func (s Store) note(path string, now, noted files) {
-	if maps.Equal(now, noted) {
-		return
-	}
+func (s Store) note(path, stamp string, now files) {
 	if data, err := json.Marshal(now); err == nil {
-		_ = atomicfile.WritePrivate(path+indexEnding, data)
+		_ = atomicfile.WritePrivate(path+notesEnding, slices.Concat([]byte(stamp+"\n"), data))
 	}
+}
+
+// stamp is one hash of what the file system says of all files, and of the hash of the tree; ""
+// where it does not tell of every change.
+func (f files) stamp(hash string) string {
+	h := sha256.New()
+	var line []byte
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		v := f[name]
+		if v.Change == 0 {
+			return ""
+		}
+		line = append(strconv.AppendQuote(line[:0], name), ' ')
+		for _, n := range []int64{v.Size, int64(v.Inode), v.Mtime, v.Change} {
+			line = append(strconv.AppendInt(line, n, 10), ' ')
+		}
+		h.Write(append(line, '\n'))
+	}
+	return hex.EncodeToString(h.Sum(nil)) + " " + hash
 }

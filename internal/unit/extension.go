@@ -12,6 +12,7 @@ import (
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/hooks"
+	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/offers"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
@@ -124,7 +125,7 @@ func withoutEffect(c *discovery.Candidate, o manifest.Options) (diags []protocol
 		key     string
 		applies bool
 	}{
-		{"[runtime.limits]", c.Manifest.Runtime.Limits != manifest.Limits{} && !process.CanLimit},
+		{"[runtime.limits]", c.Manifest.Runtime.Limits != manifest.Limits{} && !limited.Enforced},
 		{"runtime.isolate", o.Isolate != manifest.IsolateNone && !process.CanIsolate},
 	} {
 		if part.applies {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -56,12 +57,18 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 			return s, report, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 		}
 	}
+	owners := ownership.Rule{Safe: cfg.Extensions.SafeDirectories}
+	if file := s.Manifest.Transport.TokenFile; file != "" {
+		if refused := owners.Secret(filepath.Join(s.Dir, file)); refused != nil {
+			return s, report, protocol.Errorf(protocol.SpawnFailed, "transport.token_file: %s: %s; %s", refused.Path, refused.Message, refused.Hint)
+		}
+	}
 	commands := [][]string{s.Manifest.Transport.CommandLine()}
 	for _, h := range s.Manifest.Hooks {
 		commands = append(commands, h.Command)
 	}
 	for _, argv := range commands {
-		if refused := (ownership.Rule{Safe: cfg.Extensions.SafeDirectories}).Command(s.Dir, argv); refused != nil {
+		if refused := owners.Command(s.Dir, argv); refused != nil {
 			return s, report, protocol.Errorf(protocol.SpawnFailed, "%s; %s", refused.Message, refused.Hint)
 		}
 	}
@@ -98,6 +105,9 @@ func (e *Env) replaceCommand(s *runtime.Spec) (*manifest.Manifest, error) {
 	return &m, nil
 }
 
+// packageRoot begins a command that is a program of the extension's package.
+const packageRoot = "${" + permit.Variable + "}/"
+
 // Expand returns m with the ${VAR} and ${VAR:-default} of its transport replaced. lookup
 // finds the variables that the child itself is given. The error names every variable that
 // is missing.
@@ -125,6 +135,9 @@ func Expand(m *manifest.Manifest, lookup func(string) (string, bool)) (*manifest
 		for _, name := range slices.Sorted(maps.Keys(values.of)) {
 			values.of[name] = expand(values.key+"."+name, values.of[name])
 		}
+	}
+	if strings.HasPrefix(t.Command, packageRoot) { // no other variable decides what runs
+		t.Command = expand("command", t.Command)
 	}
 	t.Cwd, t.URL = expand("cwd", t.Cwd), expand("url", t.URL)
 	return &out, errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/exthost/exthost/internal/lineage"
 	"github.com/exthost/exthost/internal/peer"
@@ -19,8 +20,9 @@ import (
 type Caller struct {
 	conn net.Conn
 
-	socket   func() (peer.Socket, error)
-	relation func() lineage.Relation
+	socket func() (peer.Socket, error)
+	relate func() lineage.Relation
+	known  atomic.Pointer[lineage.Relation] // what relate has returned; nil before that
 }
 
 type key struct{}
@@ -29,7 +31,7 @@ type key struct{}
 func With(ctx context.Context, conn net.Conn) context.Context {
 	c := &Caller{conn: conn}
 	c.socket = sync.OnceValues(c.find)
-	c.relation = sync.OnceValue(c.relate)
+	c.relate = c.scan
 	return context.WithValue(ctx, key{}, c)
 }
 
@@ -68,10 +70,35 @@ func (c *Caller) Stranger() error {
 	return nil
 }
 
-// relate tells how the processes at the other end are related to the children of this one.
+// scanning is held while all processes are looked at, which takes the longer the more there are: a client
+// that opens connection after connection gets no more than one processor of this machine. What is
+// found of one connection is used for no other.
+var scanning = make(chan struct{}, 1)
+
+// relation tells how the processes at the other end are related to the children of this one, and waits
+// until they are looked at. It is [lineage.Unknown] when ctx ends before.
+func (c *Caller) relation(ctx context.Context) lineage.Relation {
+	if known := c.known.Load(); known != nil {
+		return *known
+	}
+	select {
+	case scanning <- struct{}{}:
+		defer func() { <-scanning }()
+	case <-ctx.Done():
+		return lineage.Unknown
+	}
+	if known := c.known.Load(); known != nil {
+		return *known
+	}
+	found := c.relate()
+	c.known.Store(&found)
+	return found
+}
+
+// scan tells how the processes at the other end are related to the children of this one.
 // Those of another machine are unrelated. So is a process of this machine that has closed
 // its end already: nobody can tell which it was, and [lineage.Unknown] says so.
-func (c *Caller) relate() lineage.Relation {
+func (c *Caller) scan() lineage.Relation {
 	socket, err := c.socket()
 	switch {
 	case err == nil:
@@ -100,17 +127,21 @@ func (c *Caller) within() bool {
 	return false
 }
 
-// Child returns why a process may be one of the host's own children; "" if it is none. c
-// may be nil.
-func (c *Caller) Child() string {
+// Child returns why a process may be one of the host's own children; "" if it is none. It waits while
+// other connections are judged, until ctx ends. c may be nil.
+func (c *Caller) Child(ctx context.Context) string {
 	if c == nil {
 		return ""
 	}
-	switch c.relation() {
+	switch c.relation(ctx) {
 	case lineage.Descendant:
 		return "the request comes from an extension, hook or policy of this host, which takes no orders from its own children"
 	case lineage.Unknown:
-		return "the host cannot tell that the request comes from none of its own children: that process has no_new_privs as they have, or hides its descriptors, or has closed the connection; use exthost in a terminal, or a program without no_new_privs"
+		why := lineage.Hiding()
+		if why == "" {
+			why = "that process has no_new_privs as they have, or hides its descriptors, or has closed the connection; use exthost in a terminal, or a program without no_new_privs"
+		}
+		return "the host cannot tell that the request comes from none of its own children: " + why
 	}
 	return ""
 }

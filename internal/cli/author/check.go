@@ -134,7 +134,8 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool)
 	if confined {
 		cfg.Extensions.Sandbox.Default = sandbox.Strict
 	}
-	state, err := os.MkdirTemp("", "exthost-check-")
+	removeLeft(os.TempDir())
+	state, err := os.MkdirTemp("", checkPrefix)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,6 +144,23 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool)
 		return nil, nil, err
 	}
 	return h, func() { h.Close(); os.RemoveAll(state) }, nil
+}
+
+// checkPrefix begins the names of the state directories of checks. One that is as old as leftAfter is that of
+// a check that was killed: none takes as long.
+const (
+	checkPrefix = "exthost-check-"
+	leftAfter   = 24 * time.Hour
+)
+
+// removeLeft removes what checks that were killed have left in dir.
+func removeLeft(dir string) {
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix) && time.Since(info.ModTime()) > leftAfter {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // others' stay
+		}
+	}
 }
 
 // nothingToCheck is the error of a directory without a valid manifest.

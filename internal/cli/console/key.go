@@ -44,3 +44,15 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 	}
 	return keys[0], nil
 }
+
+// Yes asks whether to accept what was shown, and shows the answer. What is not yes is no, also the end of
+// stdin. The console must be interactive.
+func (c *Console) Yes(ctx context.Context) (bool, error) {
+	key, err := c.ReadKey(ctx, "Accept this? y yes, else no: ")
+	if err != nil && !errors.Is(err, ErrNoAnswer) {
+		return false, err
+	}
+	yes := key == 'y' || key == 'Y'
+	fmt.Fprintln(c.Err, map[bool]string{true: "yes", false: "no"}[yes])
+	return yes, nil
+}

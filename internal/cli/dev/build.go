@@ -1,17 +1,19 @@
 package dev
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/offers"
+	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -38,19 +40,65 @@ func (b *builder) build(ctx context.Context) error {
 	if sources == b.built {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, buildPatience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, m.Dev.Build[0], m.Dev.Build[1:]...)
-	cmd.Dir, cmd.WaitDelay = b.dir, time.Second
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		text := strings.TrimSpace(console.Cut(out.String(), maxBuildOutput))
-		return protocol.Errorf(protocol.ConfigInvalid, "%s: %w\n%s", strings.Join(m.Dev.Build, " "), err, text)
+	if text, err := b.run(ctx, m.Dev.Build); err != nil {
+		return protocol.Errorf(protocol.ConfigInvalid, "%s: %w\n%s", strings.Join(m.Dev.Build, " "), err, strings.TrimSpace(console.Cut(text, maxBuildOutput)))
 	}
 	b.built = sources
 	return nil
 }
+
+// run runs argv as extensions are run, which approve no calls of their own, and returns what it prints.
+func (b *builder) run(ctx context.Context, argv []string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, buildPatience)
+	defer cancel()
+	env := os.Environ()
+	search, _ := process.Lookup(env)("PATH")
+	path, err := process.Resolve(argv[0], b.dir, search)
+	if err != nil {
+		return "", err
+	}
+	out := new(buildOutput)
+	running, err := process.Start(ctx, process.Spec{Path: path, Args: argv[1:], Dir: b.dir, Env: process.Distinct(env),
+		StdoutToStderr: true, Stderr: process.StderrOptions{Burst: maxBuildLines}, StderrLine: out.add})
+	if err != nil {
+		return "", err
+	}
+	running.Stdin.Close()
+	select {
+	case <-running.Done():
+	case <-ctx.Done():
+		running.Kill()
+		<-running.Done()
+		return out.String(), ctx.Err()
+	}
+	if exit := running.Exit(); !exit.Success() {
+		return out.String(), errors.New(exit.String())
+	}
+	return out.String(), nil
+}
+
+// buildOutput keeps the first lines of a build, which may come until after its end.
+type buildOutput struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *buildOutput) add(l process.Line) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.text.Len() < utf8.UTFMax*maxBuildOutput {
+		fmt.Fprintln(&o.text, l.Text)
+	}
+}
+
+func (o *buildOutput) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// maxBuildLines bounds how many lines of a compiler's errors are shown.
+const maxBuildLines = 2000
 
 // maxBuildOutput bounds what is shown of a compiler's errors, in characters.
 const maxBuildOutput = 8000

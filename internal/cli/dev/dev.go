@@ -84,6 +84,11 @@ func (s *session) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	packages, err := hosts.Packages(cfg)
+	if err != nil {
+		return err
+	}
+	packages.Editing, o.Packages = true, packages
 	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }() // its author has run all of it
 	if err := s.builder.build(ctx); err != nil {
 		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))

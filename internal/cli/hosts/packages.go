@@ -2,11 +2,15 @@ package hosts
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/internal/locked"
+	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/store"
+	"github.com/exthost/exthost/status"
 )
 
 // packageDir is where the packages of this user are, and the list of who uses them.
@@ -23,8 +27,28 @@ func PackageStore() (store.Store, error) {
 
 // Packages are those that the lock file of the working directory states.
 func Packages(cfg *config.Config) (*locked.Packages, error) {
-	s, err := PackageStore()
-	return locked.New(cfg.Project.Dir, s), err
+	u, err := PackageUses()
+	return locked.New(cfg.Project.Dir, u), err
+}
+
+// lockTools writes the accepted tools into the lock file in dir which states something else of them.
+func lockTools(dir string, accepted []status.Pin) error {
+	accepted = slices.DeleteFunc(slices.Clone(accepted), func(p status.Pin) bool { return p.Unlocked == "" })
+	if len(accepted) == 0 {
+		return nil
+	}
+	f, unlock, err := lockfile.Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, p := range accepted {
+		id, _, _ := strings.Cut(p.Extension, ".")
+		if e, ok := f.Extensions[id]; ok && e.Tools != nil { // else somebody has just taken it out
+			e.Tools[p.Extension+"/"+p.Name] = p.Unlocked
+		}
+	}
+	return f.Write(dir)
 }
 
 // PackageUses are the directories whose lock files may name packages of this user.

@@ -20,6 +20,7 @@ type Pinned struct {
 
 	running *Running
 	own     *exthost.Host // that starts nothing; nil when one is running
+	dir     string        // of the lock file
 }
 
 // OpenPins asks the running host or, without one, a host that starts nothing. Its caller closes
@@ -31,7 +32,7 @@ func OpenPins(ctx context.Context, c *console.Console) (*Pinned, error) {
 		if err := r.Get(ctx, "/api/v1/pins", &answer); err != nil {
 			return nil, err
 		}
-		return &Pinned{List: answer.Pins, running: r}, nil
+		return &Pinned{List: answer.Pins, running: r, dir: cfg.Project.Dir}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func OpenPins(ctx context.Context, c *console.Console) (*Pinned, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pinned{List: h.Admin().Pins(), own: h}, nil
+	return &Pinned{List: h.Admin().Pins(), own: h, dir: cfg.Project.Dir}, nil
 }
 
 // Close closes the host that OpenPins has opened.
@@ -68,8 +69,15 @@ func waiting(all []status.Pin, extension, label string) (list []status.Pin) {
 }
 
 // Accept accepts these items as they were shown, or with none says why there is nothing to
-// accept.
+// accept. Tools of which exthost.lock states something else are written into it.
 func (p *Pinned) Accept(ctx context.Context, extension, label string, shown []status.Pin) error {
+	if err := p.accept(ctx, extension, label, shown); err != nil {
+		return err
+	}
+	return lockTools(p.dir, shown)
+}
+
+func (p *Pinned) accept(ctx context.Context, extension, label string, shown []status.Pin) error {
 	var digests []string
 	for _, pin := range shown {
 		digests = append(digests, pin.Digest)
@@ -106,6 +114,8 @@ func PinsText(list []status.Pin) string {
 			line += " new since the others were pinned"
 		case p.Policy != "":
 			line += " pinned " + p.Since.Local().Format("2006-01-02 15:04")
+		case p.Held && p.Unlocked != "":
+			line += " is not as exthost.lock states it"
 		case p.Held:
 			line += " has text that no reader sees"
 		default:

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -83,14 +82,8 @@ func (a *acceptance) agreed(ctx context.Context, c *console.Console, digest stri
 	case !c.Interactive():
 		return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted: without a terminal nobody can be asked", Hint: next}
 	}
-	key, err := c.ReadKey(ctx, "Accept this? y yes, else no: ")
-	switch {
-	case err != nil && !errors.Is(err, console.ErrNoAnswer):
+	if yes, err := c.Yes(ctx); err != nil || yes {
 		return err
-	case key == 'y' || key == 'Y':
-		fmt.Fprintln(c.Err, "yes")
-		return nil
 	}
-	fmt.Fprintln(c.Err, "no")
 	return &console.Error{Code: console.ExitDenied, Text: "nothing was accepted", Hint: next}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +19,9 @@ import (
 	"github.com/exthost/exthost/internal/below"
 	"github.com/exthost/exthost/internal/cli/console"
 	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/launcher"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
-	"github.com/exthost/exthost/internal/unpinned"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -299,8 +298,12 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 			f.Hints = append(f.Hints, hint)
 		}
 	}
-	if pkg := unpinned.Package(x.Command); pkg != "" {
-		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; write %s@VERSION, or exthost add %s, which locks it by its hashes", pkg, strings.TrimSuffix(pkg, "@latest"), packageSource(x.Command, pkg)))
+	if run, _ := launcher.Parse(x.Command); run.Unpinned != "" {
+		remedy := "exthost upgrade " + x.ID + " locks it by its hashes"
+		if what == "destination" {
+			remedy = "write " + strings.TrimSuffix(run.Unpinned, "@latest") + "@VERSION"
+		}
+		f.Hints = append(f.Hints, fmt.Sprintf("%s has no version, so each start may run another one; %s", run.Unpinned, remedy))
 	}
 	switch {
 	case wrong != "" && !handshake:
@@ -322,15 +325,6 @@ func examine(what string, x status.Extension, diags []protocol.Diagnostic, hands
 		f.Detail += ", " + console.Plural(len(x.Tools), "tool")
 	}
 	return f
-}
-
-// packageSource is how exthost add names a package that a command line downloads.
-func packageSource(argv []string, pkg string) string {
-	name := strings.TrimSuffix(pkg, "@latest")
-	if runner := filepath.Base(argv[0]); strings.HasPrefix(runner, "uv") || strings.HasPrefix(runner, "pipx") {
-		return "pypi:" + name
-	}
-	return "npm:" + name
 }
 
 func examinePolicy(p status.Policy, handshake bool) finding {

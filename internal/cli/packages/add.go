@@ -1,5 +1,5 @@
-// Package packages holds the commands that add packages of other people as extensions, and keep
-// them as they were added.
+// Package packages holds the commands that add packages and servers of other people as extensions,
+// and keep packages as they were added.
 package packages
 
 import (
@@ -135,14 +135,14 @@ func add(ctx context.Context, c *console.Console, t *terms, text string, args []
 			err = errors.Join(err, d.undo(context.WithoutCancel(ctx)))
 		}
 	}()
-	if err := d.write(ctx, p, manifestOf(p, id, args, t.asks)); err != nil {
+	if err := d.write(ctx, p, manifestOf(p, id, users{args: args, asks: t.asks})); err != nil {
 		return err
 	}
 	describe(c, p)
 	if err := d.agree(ctx, t.yes, "exthost add "+text+" --yes"); err != nil {
 		return err
 	}
-	if err := d.try(ctx); err != nil {
+	if err := d.try(ctx, t.yes); err != nil {
 		return err
 	}
 	return hosts.Apply(ctx, c, cfg, "added "+id+": "+console.NearbyPath(d.dir)+" and exthost.lock; commit both")

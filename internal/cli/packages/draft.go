@@ -35,6 +35,7 @@ type draft struct {
 	locked  bool // there was a lock file
 
 	entry  *lockfile.Entry // before; nil: it is new
+	next   lockfile.Entry
 	text   []byte          // of plugin.toml before
 	record *consent.Record // before
 	pkg    *packages.Package
@@ -80,7 +81,8 @@ func (d *draft) absent() error {
 	return &console.Error{Code: console.ExitFailed, Text: fmt.Sprintf("there is an extension %s: %s", d.id, console.NearbyPath(d.dir)), Hint: "exthost upgrade " + d.id + "; or --id with another one"}
 }
 
-// write writes the extension and its entry in the lock file.
+// write writes the extension. It does not run before it is in the lock file, also where that alone
+// decides.
 func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) error {
 	d.pkg = p
 	if err := remember(d.cfg); err != nil {
@@ -110,17 +112,12 @@ func (d *draft) write(ctx context.Context, p *packages.Package, text []byte) err
 	if m == nil {
 		return fmt.Errorf("%v", diags)
 	}
-	f, unlock, err := changeLock(d.cfg)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	f.Extensions[d.id] = lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts, Scripts: p.Scripts,
+	d.next = lockfile.Entry{Source: p.Source.String(), Version: p.Version, Tree: p.Tree, Parts: p.Parts, Scripts: p.Scripts,
 		Manifest: lockfile.Sum(text), Files: d.asked.Items[0].Digest(), Command: locked.CommandSum(m), Approved: time.Now().UTC().Format(time.RFC3339), ApprovedBy: hosts.Operator()}
-	return f.Write(d.cfg.Project.Dir)
+	return nil
 }
 
-// agree asks the user, or takes yes for an answer.
+// agree asks the user, or takes yes for an answer, and then writes the entry in the lock file.
 func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 	c := d.c
 	switch {
@@ -138,7 +135,16 @@ func (d *draft) agree(ctx context.Context, yes bool, next string) error {
 		fmt.Fprint(c.Out, trust.Screen(c, d.asked.Items, false))
 		return &console.Error{Code: console.ExitDenied, Text: "this needs an answer, and there is no terminal; nothing was written", Hint: next}
 	}
-	return d.asked.Accept(d.asked.Items)
+	if err := d.asked.Accept(d.asked.Items); err != nil {
+		return err
+	}
+	f, unlock, err := changeLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f.Extensions[d.id] = d.next
+	return f.Write(d.cfg.Project.Dir)
 }
 
 // undo takes the change back.
@@ -164,6 +170,19 @@ func (d *draft) undo(ctx context.Context) (err error) {
 	return errors.Join(err, d.unlock(), release(d.pkg.Tree))
 }
 
+// lockTools writes into the lock file what the tools of the extension say of themselves.
+func (d *draft) lockTools(hashes map[string]string) error {
+	f, unlock, err := changeLock(d.cfg)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	e := f.Extensions[d.id]
+	e.Tools = hashes
+	f.Extensions[d.id] = e
+	return f.Write(d.cfg.Project.Dir)
+}
+
 // unlock takes the entry out of the lock file, or puts that back which was there.
 func (d *draft) unlock() error {
 	f, unlock, err := changeLock(d.cfg)
@@ -175,7 +194,10 @@ func (d *draft) unlock() error {
 		f.Extensions[d.id] = *d.entry
 	}
 	if !d.locked && len(f.Extensions) == 0 && f.Configuration == "" {
-		return os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName))
+		if err := os.Remove(filepath.Join(d.cfg.Project.Dir, lockfile.FileName)); !errors.Is(err, fs.ErrNotExist) { // not written yet
+			return err
+		}
+		return nil
 	}
 	return f.Write(d.cfg.Project.Dir)
 }

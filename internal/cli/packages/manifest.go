@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/exthost/exthost/internal/display"
+	"github.com/exthost/exthost/internal/literal"
 	"github.com/exthost/exthost/internal/packages"
 	"github.com/exthost/exthost/internal/strict"
 )
@@ -21,24 +22,34 @@ type setting struct {
 	value      string // as TOML and JSON write it
 }
 
-// settings are what a plugin.toml says of a package. args follow those of the package; asks are
-// variables that it needs beside its own.
-func settings(p *packages.Package, args, asks []string) (list []setting) {
+// users is what a plugin.toml that runs a package says for its user.
+type users struct {
+	args []string // follow those of the package
+	asks []string // variables that it needs beside those of the package
+	bins []string // programs that it needs beside the one that runs the package
+}
+
+// settings are what a plugin.toml says of a package.
+func settings(p *packages.Package, u users) (list []setting) {
 	set := func(table, key, value string) { list = append(list, setting{table, key, value}) }
 	set("plugin", "version", quote(semantic(p.Version)))
 	if text := display.Cut(strings.Join(strings.Fields(p.Run.Description), " "), 500); text != "" {
 		set("plugin", "description", quote(text))
 	}
 	set("transport", "command", quote(p.Run.Command))
-	set("transport", "args", quoteAll(slices.Concat(p.Run.Args, args)))
+	set("transport", "args", quoteAll(slices.Concat(p.Run.Args, u.args)))
 	set("transport", "protocol", quote("mcp"))
 	for _, name := range slices.Sorted(maps.Keys(p.Run.Env)) {
 		set("transport.env", name, quote(p.Run.Env[name]))
 	}
-	if !strings.Contains(p.Run.Command, "/") {
-		set("requires", "bins", quoteAll([]string{p.Run.Command}))
+	bins := slices.Clone(u.bins)
+	if !strings.Contains(p.Run.Command, "/") && !slices.Contains(bins, p.Run.Command) {
+		bins = append(bins, p.Run.Command)
 	}
-	if env := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Run.Asks, asks)))); len(env) > 0 {
+	if len(bins) > 0 {
+		set("requires", "bins", quoteAll(bins))
+	}
+	if env := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.Run.Asks, u.asks)))); len(env) > 0 {
 		set("requires", "env", quoteAll(env))
 	}
 	if p.Run.License != "" {
@@ -59,12 +70,12 @@ func (s setting) line() string {
 }
 
 // manifestOf is a plugin.toml that runs a package, with these [settings].
-func manifestOf(p *packages.Package, id string, args, asks []string) []byte {
+func manifestOf(p *packages.Package, id string, u users) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Written by exthost add %s; exthost upgrade %s changes the version. Its files are those of exthost.lock.\n", display.Visible(p.Source.String()), id)
 	fmt.Fprintf(&b, "[plugin]\nid = %s\n", quote(id))
 	table := "plugin"
-	for _, s := range settings(p, args, asks) {
+	for _, s := range settings(p, u) {
 		if s.table != table {
 			table = s.table
 			fmt.Fprintf(&b, "\n[%s]\n", table)
@@ -76,14 +87,13 @@ func manifestOf(p *packages.Package, id string, args, asks []string) []byte {
 
 // upgraded is a plugin.toml with the [settings] of another version of its package. All else in it
 // is the user's, such as a sandbox, and stays.
-func upgraded(text []byte, p *packages.Package, args, asks []string) ([]byte, error) {
-	for _, s := range settings(p, args, asks) {
+func upgraded(text []byte, p *packages.Package, u users) ([]byte, error) {
+	for _, s := range settings(p, u) {
 		path := append(strings.Split(s.table, "."), s.key)
 		at, stated := strict.LocateTOML(text, path...)
-		header := regexp.MustCompile(`(?m)^[ \t]*\[` + regexp.QuoteMeta(s.table) + `\][ \t]*(#.*)?\n`).FindIndex(text)
+		header := regexp.MustCompile(`(?m)^[ \t]*\[` + regexp.QuoteMeta(s.table) + `\][ \t]*(#.*)?\r?\n`).FindIndex(text)
 		_, other := strict.LocateTOML(text, path[:len(path)-1]...)
 		switch {
-		case stated && s.key == "bins": // the user may have named more
 		case stated:
 			d := json.NewDecoder(bytes.NewReader(text[at:]))
 			if err := d.Decode(new(any)); err != nil {
@@ -97,25 +107,22 @@ func upgraded(text []byte, p *packages.Package, args, asks []string) ([]byte, er
 		default:
 			text = fmt.Appendf(text, "\n[%s]\n%s", s.table, s.line())
 		}
+		if _, stated = strict.LocateTOML(text, path...); !stated { // a text of several lines has such a line
+			return nil, fmt.Errorf("the line [%s] of plugin.toml is no table", s.table)
+		}
 	}
 	return text, nil
 }
 
-// quote writes a string of TOML, which a string of JSON is.
-func quote(s string) string {
-	data, err := json.Marshal(display.Visible(s))
-	if err != nil { // of a string
-		return `""`
-	}
-	return string(data)
-}
+// quote writes a text of a package, without characters that nobody sees.
+func quote(text string) string { return literal.String(display.Visible(text)) }
 
 func quoteAll(list []string) string {
-	words := make([]string, len(list))
+	visible := make([]string, len(list))
 	for i, s := range list {
-		words[i] = quote(s)
+		visible[i] = display.Visible(s)
 	}
-	return "[" + strings.Join(words, ", ") + "]"
+	return literal.List(visible)
 }
 
 var (

@@ -81,7 +81,8 @@ func Outdated(c *console.Console) *cobra.Command {
 		Use:   "outdated [ID...]",
 		Short: "List packages of exthost.lock, and their newest versions",
 		Long: "Resolve the sources that exthost.lock states again, and list for each package the version that\n" +
-			"is locked and the one that exthost upgrade would take. Nothing changes.",
+			"is locked and the one that exthost upgrade would take. No archive of a registry is downloaded,\n" +
+			"and nothing changes.",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows := [][]string{{"ID", "SOURCE", "LOCKED", "NEWEST"}}
@@ -121,12 +122,13 @@ func (t *terms) newest(ctx context.Context, c *console.Console, cfg *config.Conf
 	if err != nil {
 		return one, err
 	}
-	p, err := resolve(ctx, c, i, source)
+	defer c.Progress(func() string { return "resolving " + e.Source })()
+	p, err := i.Resolve(ctx, source)
 	if err != nil {
-		return one, err
+		return one, &console.Error{Code: console.ExitFailed, Text: console.Safe(err.Error()), Cause: err}
 	}
 	if one.Newest, one.Differs = p.Version, !p.Same(e); one.Differs && p.Version == e.Version {
 		one.Newest += ", with others of what it needs"
 	}
-	return one, release(p.Tree)
+	return one, nil
 }

@@ -31,11 +31,18 @@ func Upgrade(c *console.Console) *cobra.Command {
 		Long: "Resolve the sources that exthost.lock states again, and for each package that is another one\n" +
 			"now show the difference: versions, what it needs, the command line and what it asks for. After\n" +
 			"your yes, start it once and write plugin.toml and exthost.lock. Without a yes everything stays.\n" +
-			"What you have added to plugin.toml stays.",
+			"What you have added to plugin.toml stays. A named extension that npx, uvx or their kind download\n" +
+			"at each start is locked: it then runs the same package as exthost add would. Where exthost.lock\n" +
+			"states no tools of a package, because it lacked a variable when it was added, it is started\n" +
+			"once, and they are locked.",
 		Example:           "  exthost upgrade\n  exthost upgrade memory --yes",
 		ValidArgsFunction: hosts.CompleteExtension(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return eachLocked(cmd.Context(), c, args, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
+			rest, err := lockNamed(cmd.Context(), c, &t, args)
+			if err != nil || len(args) > 0 && len(rest) == 0 {
+				return err
+			}
+			return eachLocked(cmd.Context(), c, rest, func(ctx context.Context, cfg *config.Config, id string, e lockfile.Entry) error {
 				return upgrade(ctx, c, &t, cfg, id, e)
 			})
 		},
@@ -90,13 +97,17 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if err != nil {
 		return &console.Error{Code: console.ExitInvalid, Text: err.Error(), Hint: "exthost.lock states the source of " + id}
 	}
+	newest, err := i.Resolve(ctx, source)
+	if err != nil {
+		return &console.Error{Code: console.ExitFailed, Text: console.Safe(err.Error()), Cause: err}
+	}
+	if newest.Same(e) {
+		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
+		return stateTools(ctx, c, t, cfg, id, e)
+	}
 	p, err := resolve(ctx, c, i, source)
 	if err != nil {
 		return err
-	}
-	if p.Same(e) {
-		c.Tell(console.Safe(fmt.Sprintf("%s: %s %s is the newest", id, e.Source, e.Version)))
-		return release(p.Tree)
 	}
 	d, err := newDraft(c, cfg, id)
 	if err != nil {
@@ -116,8 +127,7 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if before == nil || lockfile.Sum(d.text) != e.Manifest {
 		return &console.Error{Code: console.ExitDenied, Text: fmt.Sprintf("%s is not the one that exthost.lock states %v", console.NearbyPath(path), diags), Hint: "exthost trust --lock " + id + ", where you agree to it"}
 	}
-	args, asks := own(before, p)
-	text, err := upgraded(slices.Clone(d.text), p, args, asks)
+	text, err := upgraded(slices.Clone(d.text), p, usersOf(before, p))
 	if err != nil {
 		return &console.Error{Code: console.ExitInvalid, Text: console.Safe(err.Error()), Hint: "edit " + console.NearbyPath(path)}
 	}
@@ -131,7 +141,7 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	if err := d.agree(ctx, t.yes, "exthost upgrade "+id+" --yes"); err != nil {
 		return err
 	}
-	if err := d.try(ctx); err != nil {
+	if err := d.try(ctx, t.yes); err != nil {
 		return err
 	}
 	if err := hosts.Apply(ctx, c, cfg, fmt.Sprintf("upgraded %s: %s → %s; commit %s and exthost.lock", id, e.Version, p.Version, console.NearbyPath(path))); err != nil {
@@ -140,18 +150,34 @@ func upgrade(ctx context.Context, c *console.Console, t *terms, cfg *config.Conf
 	return release(e.Tree)
 }
 
-// own are the arguments and the variables of a manifest that are its user's: those that follow the
-// arguments of the package, and all that it asks for.
-func own(m *manifest.Manifest, p *packages.Package) (args, asks []string) {
-	args, fixed := afterProgram(m.Transport.Args), afterProgram(p.Run.Args)
+// stateTools starts the extension of an entry that states no tools, because the package lacked
+// something of the machine when it was added, and locks what its tools say of themselves.
+func stateTools(ctx context.Context, c *console.Console, t *terms, cfg *config.Config, id string, e lockfile.Entry) error {
+	if e.Tools != nil {
+		return nil
+	}
+	d, err := newDraft(c, cfg, id)
+	if err != nil {
+		return err
+	}
+	return d.try(ctx, t.yes)
+}
+
+// usersOf is what of a manifest is its user's: the arguments that follow those of the package, and
+// all that it asks for.
+func usersOf(m *manifest.Manifest, p *packages.Package) users {
+	args, fixed := afterProgram(m.Transport.Command, m.Transport.Args), afterProgram(p.Run.Command, p.Run.Args)
 	if len(args) >= len(fixed) && slices.Equal(args[:len(fixed)], fixed) {
 		args = args[len(fixed):]
 	}
-	return args, m.Requires.Env
+	return users{args, m.Requires.Env, m.Requires.Bins}
 }
 
 // afterProgram are the words after the last one that names a file of the package.
-func afterProgram(words []string) []string {
+func afterProgram(command string, words []string) []string {
+	if strings.HasPrefix(command, unpacked.Root) {
+		return words
+	}
 	for n, word := range slices.Backward(words) {
 		if strings.HasPrefix(word, unpacked.Root) {
 			return words[n+1:]

@@ -42,6 +42,8 @@ type Release struct {
 // NPM is a registry of npm's.
 type NPM struct {
 	*httptest.Server
+	Authorization string // the header that requests need; "": none. Set it before the first.
+
 	mu       sync.Mutex
 	releases map[string][]Release
 }
@@ -106,6 +108,10 @@ func (r *NPM) Publish(release Release) {
 func (r *NPM) serve(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.Authorization != "" && req.Header.Get("Authorization") != r.Authorization {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	path, err := url.PathUnescape(strings.TrimPrefix(req.URL.EscapedPath(), "/"))
 	name, file, archive := strings.Cut(path, "/-/")
 	list := r.releases[name]

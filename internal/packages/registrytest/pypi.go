@@ -36,6 +36,8 @@ type Wheel struct {
 // PyPI is an index of Python's packages.
 type PyPI struct {
 	*httptest.Server
+	Authorization string // the header that requests need; "": none. Set it before the first.
+
 	mu     sync.Mutex
 	wheels []Wheel
 }
@@ -69,6 +71,11 @@ func (p *PyPI) Publish(w Wheel) {
 func (p *PyPI) serve(w http.ResponseWriter, req *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.Authorization != "" && req.Header.Get("Authorization") != p.Authorization {
+		w.Header().Set("WWW-Authenticate", "Basic")
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	if file, ok := strings.CutPrefix(req.URL.Path, "/files/"); ok {
 		for _, one := range p.wheels {
 			if one.filename() == file {

@@ -14,6 +14,7 @@ import (
 	"github.com/exthost/exthost/internal/locked"
 	"github.com/exthost/exthost/internal/lockfile"
 	"github.com/exthost/exthost/internal/regular"
+	"github.com/exthost/exthost/internal/store"
 )
 
 // MaxPackageJSON bounds a package.json, in bytes.
@@ -26,6 +27,7 @@ const Root = "${" + locked.Variable + "}"
 type Run struct {
 	Command     string // node or python3, or a program of the package
 	Args        []string
+	Program     string // the name of the program that runs; "" for a bundle
 	Env         map[string]string
 	Asks        []string // variables that it needs
 	Description string
@@ -74,9 +76,9 @@ func (p *PackageJSON) Installs(dir string) bool {
 	return err == nil
 }
 
-// bin is the program of the package, as a path in it.
-func (p *PackageJSON) bin() (string, error) {
-	short := p.Name[strings.LastIndexByte(p.Name, '/')+1:]
+// bin is the program of the package: its name, and its path in the package.
+func (p *PackageJSON) bin() (short, clean string, err error) {
+	short = p.Name[strings.LastIndexByte(p.Name, '/')+1:]
 	program := ""
 	switch bin := p.Bin.(type) {
 	case string:
@@ -87,17 +89,33 @@ func (p *PackageJSON) bin() (string, error) {
 			short = named[0]
 		}
 		if program, _ = bin[short].(string); program == "" && len(named) > 0 {
-			return "", fmt.Errorf("the package has the programs %s, and none is called %s", strings.Join(named, ", "), short)
+			return "", "", fmt.Errorf("the package has the programs %s, and none is called %s", strings.Join(named, ", "), short)
 		}
 	}
 	if program == "" {
-		return "", fmt.Errorf("the package has no program: its package.json states no bin")
+		return "", "", fmt.Errorf("the package has no program: its package.json states no bin")
 	}
-	clean := path.Clean(strings.TrimPrefix(filepath.ToSlash(program), "./"))
+	clean = path.Clean(strings.TrimPrefix(filepath.ToSlash(program), "./"))
 	if !filepath.IsLocal(filepath.FromSlash(clean)) || strings.ContainsAny(clean, "\\:$") {
-		return "", fmt.Errorf("its program %q lies outside of the package", program)
+		return "", "", fmt.Errorf("its program %q lies outside of the package", program)
 	}
-	return clean, nil
+	return short, clean, nil
+}
+
+// Complete adds to the files of a package what it needs to run.
+func Complete(tree *store.Tree, parts []lockfile.Part) error {
+	switch {
+	case IsWheel(parts[0]):
+		return addLauncher(tree, parts)
+	case isBundle(tree.Dir(), parts):
+		return makeExecutable(tree.Dir())
+	}
+	return nil
+}
+
+func isBundle(dir string, parts []lockfile.Part) bool {
+	_, err := os.Lstat(filepath.Join(dir, BundleFile))
+	return err == nil && parts[0].Path == ""
 }
 
 // Describe says how the package whose first part is at its path is run.
@@ -105,7 +123,7 @@ func Describe(dir string, parts []lockfile.Part) (Run, error) {
 	if IsWheel(parts[0]) {
 		return describeWheel(dir, parts[0])
 	}
-	if _, err := os.Lstat(filepath.Join(dir, BundleFile)); err == nil && parts[0].Path == "" {
+	if isBundle(dir, parts) {
 		return describeBundle(dir)
 	}
 	return describeNode(dir, parts[0].Path)
@@ -116,7 +134,7 @@ func describeNode(dir, at string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	bin, err := p.bin()
+	name, bin, err := p.bin()
 	if err != nil {
 		return Run{}, err
 	}
@@ -133,5 +151,5 @@ func describeNode(dir, at string) (Run, error) {
 		return Run{}, fmt.Errorf("its program %s is not one that node runs", bin)
 	}
 	license, _ := p.License.(string)
-	return Run{Command: "node", Args: []string{Root + "/" + program}, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName}, nil
+	return Run{Command: "node", Args: []string{Root + "/" + program}, Program: name, Description: p.Description, License: license, Homepage: p.Homepage, Version: p.Version, Server: p.MCPName}, nil
 }

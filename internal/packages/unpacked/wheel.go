@@ -88,15 +88,16 @@ func SameWheel(dir string, p lockfile.Part) error {
 
 var entryPoint = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.]*)\s*:\s*([A-Za-z_][A-Za-z0-9_.]*)$`)
 
-// consoleScript returns the module and the function of the program of a wheel.
-func consoleScript(dir, name string) (module, function string, err error) {
+// consoleScript returns the program of a wheel: its name, its module and its function.
+func consoleScript(dir, pkg string) (name, module, function string, err error) {
+	name = pkg
 	info, err := distInfo(dir)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
 	}
 	data, _, err := regular.Read(filepath.Join(info, "entry_points.txt"), maxMetaFile, false)
 	if err != nil {
-		return "", "", fmt.Errorf("the package has no program: no entry_points.txt")
+		return "", "", "", fmt.Errorf("the package has no program: no entry_points.txt")
 	}
 	scripts, section := map[string]string{}, ""
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
@@ -113,14 +114,14 @@ func consoleScript(dir, name string) (module, function string, err error) {
 	}
 	m := entryPoint.FindStringSubmatch(scripts[name])
 	if m == nil {
-		return "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function of a module", named, name)
+		return "", "", "", fmt.Errorf("the package has the programs %q, and none that is called %s and is a function of a module", named, name)
 	}
-	return m[1], m[2], nil
+	return name, m[1], m[2], nil
 }
 
-// AddLauncher adds the file that runs the first of the wheels with all of them on the path.
-func AddLauncher(tree *store.Tree, parts []lockfile.Part) error {
-	module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
+// addLauncher adds the file that runs the first of the wheels with all of them on the path.
+func addLauncher(tree *store.Tree, parts []lockfile.Part) error {
+	_, module, function, err := consoleScript(filepath.Join(tree.Dir(), LibFolder, parts[0].Name), parts[0].Name)
 	if err != nil {
 		return err
 	}
@@ -160,11 +161,16 @@ func first(dotted string) string {
 // describeWheel says how the first of the wheels is run: without other packages of the system,
 // and with compiled files in the extension's state directory, as the tree is not written to.
 func describeWheel(dir string, p lockfile.Part) (Run, error) {
-	headers, text, err := wheelMetadata(filepath.Join(dir, filepath.FromSlash(p.Path)))
+	at := filepath.Join(dir, filepath.FromSlash(p.Path))
+	headers, text, err := wheelMetadata(at)
 	if err != nil {
 		return Run{}, err
 	}
-	r := Run{Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=${EXTHOST_STATE_DIR}/pycache", Root + "/" + launcher},
+	name, _, _, err := consoleScript(at, p.Name)
+	if err != nil {
+		return Run{}, err
+	}
+	r := Run{Program: name, Command: "python3", Args: []string{"-I", "-S", "-X", "pycache_prefix=${EXTHOST_STATE_DIR}/pycache", Root + "/" + launcher},
 		Description: headers["Summary"], License: headers["License-Expression"], Homepage: headers["Home-page"]}
 	if _, name, ok := strings.Cut(text, "mcp-name:"); ok {
 		name, _, _ = strings.Cut(strings.TrimSpace(name), "\n")

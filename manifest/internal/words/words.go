@@ -5,6 +5,7 @@ package words
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/exthost/exthost/internal/strict"
@@ -50,8 +51,18 @@ func BadURL(raw string) string {
 	return ""
 }
 
-// BadProgram returns why a word cannot name a program, "" if it can.
-func BadProgram(name string) string {
+// packageRoot begins a command that is a program of the package that an extension runs.
+const packageRoot = "${EXTHOST_PACKAGE}/"
+
+// BadProgram returns why a word cannot name a program, "" if it can. packaged says that it may be
+// one of the extension's package.
+func BadProgram(name string, packaged bool) string {
+	if program, ok := strings.CutPrefix(name, packageRoot); ok && packaged {
+		if !filepath.IsLocal(filepath.FromSlash(program)) {
+			return "it is outside the package"
+		}
+		name = program
+	}
 	switch {
 	case strings.TrimSpace(name) == "":
 		return "it is empty"

@@ -62,10 +62,11 @@ function troublesWith(x, s) {
   const runs = ["ready", "idle"].includes(x.state);
   if (!runs && x.state !== "disabled") {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
+    const command = /^exthost [\w. -]+$/.test(hint ?? "") ? hint : null;
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;
     list.push({ ...about, key: "x" + x.id, state: x.state, tone: stateTone[x.state] in urgency ? stateTone[x.state] : "warn", said: evidence(x)?.stderr,
-      text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint ? ` → ${hint}` : ""),
-      next: x.state === "untrusted" ? `exthost trust ${x.id}` : x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`, restart: x.state === "failed" ? x.id : null });
+      text: (x.reason || "the reason is not known yet") + (retry ? `; ${retryText(retry)}` : "") + (hint && !command ? ` → ${hint}` : ""),
+      next: command ?? (x.state === "untrusted" ? `exthost trust ${x.id}` : x.state === "skipped" ? (hint ? "exthost reload" : `exthost info ${x.id}`) : `exthost logs ${x.id}`), restart: x.state === "failed" ? x.id : null });
   } else if (x.last_crash && ended(x) && within(x.last_crash.time, RECENT)) {
     list.push({ ...about, key: "c" + x.id + x.last_crash.time, tone: "warn", word: ended(x), said: evidence(x)?.stderr, next: `exthost logs ${x.id}`, past: true,
       text: `${x.last_crash.reason}; at ${clock(x.last_crash.time)}, and ${x.state} again` });

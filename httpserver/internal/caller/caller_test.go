@@ -1,0 +1,57 @@
+package caller
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/exthost/exthost/internal/lineage"
+)
+
+// However many connections there are, one is looked at after the other, each for itself and once.
+func TestOneScanAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scanning = make(chan struct{}, 1)
+		var running, most, scans atomic.Int32
+		next := make(chan lineage.Relation)
+		var callers []*Caller
+		for range 20 {
+			callers = append(callers, &Caller{relate: func() lineage.Relation {
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				scans.Add(1)
+				return <-next
+			}})
+		}
+		var all sync.WaitGroup
+		var refused atomic.Int32
+		for _, c := range callers {
+			for range 2 { // requests on one connection
+				all.Go(func() {
+					if c.Child(t.Context()) != "" {
+						refused.Add(1)
+					}
+				})
+			}
+		}
+		synctest.Wait()
+		if running.Load() != 1 {
+			t.Errorf("%d scans at once", running.Load())
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		late := &Caller{relate: func() lineage.Relation { t.Error("a scan for nobody"); return lineage.Unrelated }}
+		if late.Child(ended) == "" {
+			t.Error("a request that has ended is let in")
+		}
+		for n := range callers {
+			next <- []lineage.Relation{lineage.Unrelated, lineage.Descendant}[n%2]
+		}
+		all.Wait()
+		if most.Load() != 1 || scans.Load() != 20 || refused.Load() != 20 {
+			t.Errorf("%d scans, %d at once, %d of 40 requests refused", scans.Load(), most.Load(), refused.Load())
+		}
+	})
+}

@@ -1,0 +1,206 @@
+package packages
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/clientconfig"
+)
+
+// known lists the known files of other programs on this machine. On a terminal it asks which
+// of them to import.
+func (f importing) known(ctx context.Context, c *console.Console, in io.Reader) error {
+	home, _ := os.UserHomeDir() // without one, the files of the project are left
+	files := clientconfig.Places(".", home)
+	if len(files) == 0 {
+		return &console.Error{Code: console.ExitNotFound, Text: "no file of a known program was found here or in the home directory",
+			Hint: "exthost import FILE; " + strings.Join(clientconfig.Clients(), ", ") + " are known"}
+	}
+	rows := [][]string{{"", "FILE", "PROGRAM", "SERVERS"}}
+	var found []imported
+	for i, path := range files {
+		row := []string{strconv.Itoa(i + 1), path, "", ""}
+		one, err := f.read(path)
+		if err != nil {
+			row[2] = "no servers"
+			one = imported{File: path, Servers: []importServer{}, Notes: []importNote{}, Files: []importFile{}}
+		} else {
+			row[2], row[3] = one.Client, strconv.Itoa(len(one.Servers))
+		}
+		rows, found = append(rows, row), append(found, one)
+	}
+	if err := c.Print(console.Document{Kind: "import", Value: found, Names: files, Rows: rows}); err != nil {
+		return err
+	}
+	if !console.IsTerminal(in) || c.Output != "table" {
+		fmt.Fprintln(c.Err, "next: exthost import FILE shows what would be written; --write writes it")
+		return nil
+	}
+	fmt.Fprint(c.Err, "Import which? [numbers, nothing for none] ")
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var chosen []string
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' }) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 || n > len(files) {
+			return console.Usagef("exthost import FILE", "%q is none of the numbers 1 to %d", word, len(files))
+		}
+		chosen = append(chosen, files[n-1])
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	f.write = true
+	return f.run(ctx, c, chosen)
+}
+
+// writeFiles writes the files. A file of the configuration that exists gets what it lacks; an
+// extension that exists is kept, and named if it says something else.
+func (f importing) writeFiles(ctx context.Context, c *console.Console, all []imported) error {
+	var written, refused []string
+	configured := hosts.ConfigurationTrusted(c)
+	from := map[string]string{} // by path
+	for _, one := range all {
+		for _, file := range one.Files {
+			other := from[file.Path]
+			from[file.Path] = one.File
+			if other != "" && !file.config {
+				c.Note(one.File, true, fmt.Sprintf("%s comes from %s already; --to writes elsewhere", file.Path, other))
+				continue
+			}
+			if f.lock && !file.config && downloads([]byte(file.Text)) {
+				ok, err := lockFile(ctx, c, file)
+				if err != nil {
+					return err
+				}
+				if id := filepath.Base(filepath.Dir(file.Path)); ok {
+					written = append(written, file.Path)
+				} else {
+					refused = append(refused, id)
+				}
+				continue
+			}
+			changed, err := f.writeFile(c, file)
+			if err != nil {
+				return err
+			}
+			if !changed {
+				continue
+			}
+			written = append(written, file.Path)
+			if err := f.trust(ctx, c, file, configured); err != nil {
+				return err
+			}
+		}
+	}
+	text := console.Plural(len(written), "file") + " written"
+	if len(written) > 0 {
+		text += ": " + strings.Join(written, ", ")
+	}
+	if _, err := fmt.Fprintf(c.Err, "%s\n  next: exthost doctor\n", console.Safe(text)); err != nil || len(refused) == 0 {
+		return err
+	}
+	return &console.Error{Code: console.ExitFailed, Text: console.Safe("not imported, because not locked: " + strings.Join(refused, ", ")), Hint: "without --lock they are imported as they are"}
+}
+
+// lockFile adds the extension of a file as one that runs a locked package, and reports whether it did.
+func lockFile(ctx context.Context, c *console.Console, file importFile) (bool, error) {
+	id := filepath.Base(filepath.Dir(file.Path))
+	undo, err := file.disable(c)
+	if err != nil {
+		return false, err
+	}
+	err = addLocked(ctx, c, id, []byte(file.Text))
+	if err == nil {
+		return true, nil
+	}
+	if failed := undo(); failed != nil || ctx.Err() != nil {
+		return false, errors.Join(err, failed)
+	}
+	c.Note(id, true, console.Describe(err))
+	return false, nil
+}
+
+// trust notes that the user agrees to what the user imports. What else a configuration holds
+// must have been trusted before.
+func (f importing) trust(ctx context.Context, c *console.Console, file importFile, configured bool) error {
+	if !file.config {
+		return hosts.TrustFolder(ctx, c, filepath.Dir(file.Path))
+	}
+	if configured {
+		return hosts.TrustConfiguration(c)
+	}
+	return nil
+}
+
+// writeFile writes one file, and reports whether it is not what it was.
+func (f importing) writeFile(c *console.Console, file importFile) (changed bool, err error) {
+	text := []byte(file.Text)
+	existing, err := os.ReadFile(file.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return false, err
+	case bytes.Equal(existing, text):
+		return false, nil
+	case !file.config:
+		c.Note(file.Path, true, "it is there already and says something else; --to writes elsewhere")
+		return false, nil
+	default:
+		var kept []string
+		if text, kept, err = clientconfig.Merge(existing, text); err != nil {
+			return false, &console.Error{Code: console.ExitInvalid, Text: fmt.Sprintf("%s: %v", file.Path, err), Hint: "exthost import without --write prints the entries; --to writes elsewhere"}
+		}
+		for _, name := range kept {
+			c.Note(file.Path, true, name+" is there already, and stays as it is")
+		}
+	}
+	if _, err := file.disable(c); err != nil { // first: a host that watches starts what it finds
+		return false, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file.Path), 0o755); err != nil {
+		return false, err
+	}
+	if f.secrets {
+		return true, atomicfile.WritePrivate(file.Path, text)
+	}
+	return true, atomicfile.Write(file.Path, text)
+}
+
+// disable disables the extension of the file, if it is switched off where it comes from. Undo leaves
+// the configuration as it was.
+func (file *importFile) disable(c *console.Console) (undo func() error, err error) {
+	nothing := func() error { return nil }
+	if file.disabled == "" {
+		return nothing, nil
+	}
+	e, err := hosts.SetListed(c, "disabled", file.disabled, true)
+	if err != nil {
+		return nil, fmt.Errorf("%s is switched off in the file that it comes from, and could not be disabled: %w", file.disabled, err)
+	}
+	if !e.Changed {
+		return nothing, nil
+	}
+	made, err := os.ReadFile(e.File)
+	return func() error {
+		if now, err := os.ReadFile(e.File); e.Created && err == nil && bytes.Equal(now, made) {
+			return os.Remove(e.File)
+		}
+		_, err := hosts.SetListed(c, "disabled", file.disabled, false)
+		return err
+	}, err
+}

@@ -1,0 +1,92 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Bounds of what is recorded: a child may ask in a loop, for one host or for ever other ones.
+const (
+	interval = time.Minute
+	maxKinds = 50 // told apart within an interval; the others count together
+)
+
+// kind is what attempts that are counted together have in common. Reasons may differ: they name ports.
+type kind struct {
+	target  string
+	address netip.Addr
+	refused bool
+}
+
+// tally records the first attempt of a kind at once, and later ones as one with their number, once in an
+// interval and at the end.
+type tally struct {
+	record func(Attempt)
+
+	mu    sync.Mutex
+	again map[kind]Attempt // since the last record; Times is 0 where there was none
+}
+
+func newTally(record func(Attempt)) *tally {
+	return &tally{record: record, again: make(map[kind]Attempt)}
+}
+
+func (t *tally) add(a Attempt) {
+	if a.Times = 1; t.count(a) {
+		t.record(a)
+	}
+}
+
+// count counts an attempt. It reports true for one that is recorded at once instead.
+func (t *tally) count(a Attempt) bool {
+	k := kind{a.Target, a.Address, a.Refused != ""}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before, known := t.again[k]
+	if !known && len(t.again) < maxKinds {
+		t.again[k] = Attempt{}
+		return true
+	}
+	if !known {
+		k = kind{refused: k.refused}
+		a.Target, a.Address = "", netip.Addr{}
+		before = t.again[k]
+	}
+	a.Times += before.Times
+	t.again[k] = a
+	return false
+}
+
+// tell records what was counted, and forgets kinds of which nothing was.
+func (t *tally) tell() {
+	var due []Attempt
+	t.mu.Lock()
+	for k, a := range t.again {
+		if a.Times == 0 {
+			delete(t.again, k)
+			continue
+		}
+		due = append(due, a)
+		t.again[k] = Attempt{}
+	}
+	t.mu.Unlock()
+	for _, a := range due {
+		t.record(a)
+	}
+}
+
+// run tells until ctx ends.
+func (t *tally) run(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			t.tell()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
