@@ -156,7 +156,7 @@ func (d *mcp) followChanges(ctx context.Context, c *jsonrpc.Conn) (again bool) {
 	if !d.modern || len(d.listChanges) == 0 {
 		return false
 	}
-	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.listChanges), nil)
+	_, err := c.Call(ctx, protocol.MethodListen, d.listenTo(d.listChanges), &jsonrpc.CallOptions{Standing: true})
 	if _, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		d.log.Warn("the server refuses to announce changes of its lists", "error", err)
 		return false

@@ -79,7 +79,7 @@ func (c *child) subscribeResource(ctx context.Context, d *mcp, params json.RawMe
 	if !c.tasks.Go(func() {
 		defer cancel()
 		for {
-			_, err := c.conn.Call(listening, protocol.MethodListen, d.listenTo(map[string]any{"resourceSubscriptions": []string{uri}}), nil)
+			_, err := c.conn.Call(listening, protocol.MethodListen, d.listenTo(map[string]any{"resourceSubscriptions": []string{uri}}), &jsonrpc.CallOptions{Standing: true})
 			if answer := (*jsonrpc.Error)(nil); errors.As(err, &answer) || errors.Is(err, jsonrpc.ErrClosed) || listening.Err() != nil {
 				refused <- err
 				return

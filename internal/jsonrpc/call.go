@@ -22,6 +22,9 @@ type CallOptions struct {
 	// Owner is the party that makes the call, a comparable value; see Options.Loose,
 	// which ignores calls without an owner.
 	Owner any
+	// Standing says that no answer is expected soon, as for a subscription. The call
+	// then does not count as one in flight when the reading is lent to a caller.
+	Standing bool
 	// OnMessage takes the peer's notifications and answers its requests that belong
 	// to this call. It runs in the caller's goroutine, in order, before Call returns
 	// the answer. ctx ends when the call fails. At most 256 messages wait; further

@@ -37,6 +37,7 @@ type Conn struct {
 type state struct {
 	nextID     uint64
 	calls      map[uint64]*pendingCall
+	standing   int // calls with CallOptions.Standing
 	tokens     map[string]*pendingCall
 	abandoned  map[uint64]abandonedCall
 	handlers   int   // running handlers, except one that runs on the reader

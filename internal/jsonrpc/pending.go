@@ -122,9 +122,15 @@ func (s *state) add(pc *pendingCall) error {
 	pc.id = s.nextID
 	s.nextID++
 	s.calls[pc.id] = pc
-	s.reading.concurrent = s.reading.concurrent || len(s.calls) > 1
+	if pc.o.Standing {
+		s.standing++
+	}
+	s.reading.concurrent = s.reading.concurrent || s.awaited() > 1
 	return nil
 }
+
+// awaited returns the number of calls in flight that are not standing.
+func (s *state) awaited() int { return len(s.calls) - s.standing }
 
 // remove removes a call and reports whether it was registered.
 func (s *state) remove(pc *pendingCall) bool {
@@ -132,6 +138,9 @@ func (s *state) remove(pc *pendingCall) bool {
 		return false
 	}
 	delete(s.calls, pc.id)
+	if pc.o.Standing {
+		s.standing--
+	}
 	if pc.o.Token != "" {
 		delete(s.tokens, pc.o.Token)
 	}

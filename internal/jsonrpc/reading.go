@@ -5,7 +5,7 @@ import "time"
 // role says which goroutine reads. Switching goroutines for every message costs more
 // than the pipe itself, so the reading moves to the goroutine that needs the message:
 //
-//   - With one call in flight at a time, Serve lends the reading, and the caller reads
+//   - With one call in flight at a time, not counting standing ones, Serve lends the reading, and the caller reads
 //     its own answer. When that takes long, the reading returns to Serve.
 //   - With Options.Inline the reader itself runs a handler. When that takes long,
 //     another goroutine becomes the reader.
@@ -97,7 +97,7 @@ func (c *Conn) returnReading(s *state) {
 func (c *Conn) lend() bool {
 	done := false
 	c.update(func(s *state) {
-		if len(s.calls) > 0 || s.endErr != nil {
+		if s.awaited() > 0 || s.endErr != nil {
 			return
 		}
 		if done = !s.reading.concurrent; done {
@@ -120,7 +120,7 @@ func (c *Conn) lend() bool {
 // is in flight. With other calls in flight, Serve reads for all.
 func (c *Conn) borrow(s *state, pc *pendingCall) bool {
 	switch {
-	case s.reading.role != lent || s.calls[pc.id] != pc:
+	case s.reading.role != lent || s.calls[pc.id] != pc || pc.o.Standing:
 		return false
 	case s.reading.concurrent:
 		c.returnReading(s)
@@ -145,7 +145,7 @@ func (c *Conn) readFor(pc *pendingCall) {
 		c.dispatch(m)
 	}
 	c.update(func(s *state) {
-		if len(s.calls) == 0 && !s.reading.concurrent && s.endErr == nil {
+		if s.awaited() == 0 && !s.reading.concurrent && s.endErr == nil {
 			c.setRole(s, lent)
 		} else {
 			c.returnReading(s)

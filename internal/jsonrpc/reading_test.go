@@ -268,3 +268,26 @@ func TestDrain(t *testing.T) {
 		}
 	}
 }
+
+// TestStandingCall lends the reading to a caller beside a call that stands.
+func TestStandingCall(t *testing.T) {
+	near, peer := newScriptedPeer(t)
+	c := serve(t, near, jsonrpc.Options{})
+	listening, cancel := context.WithCancel(t.Context())
+	standing := make(chan error, 1)
+	go func() {
+		_, err := c.Call(listening, "listen", nil, &jsonrpc.CallOptions{Standing: true})
+		standing <- err
+	}()
+	peer.next()
+	lendReading(t, c, peer)
+	done := call(t.Context(), c, "{}", nil)
+	peer.answer(peer.next())
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
+	}
+	cancel()
+	if err := <-standing; !errors.Is(err, context.Canceled) {
+		t.Errorf("standing call: %v", err)
+	}
+}

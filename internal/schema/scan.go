@@ -145,14 +145,16 @@ func hasEscape(text []byte) bool { return bytes.IndexByte(text, '\\') >= 0 }
 
 // token moves pos after the string at pos and returns the string with its quotes.
 func (s *scanner) token() []byte {
-	start := s.pos
-	for s.pos++; s.data[s.pos] != '"'; s.pos++ {
-		if s.data[s.pos] == '\\' {
-			s.pos++
+	start, end := s.pos, s.pos+1
+	for {
+		quote := end + bytes.IndexByte(s.data[end:], '"')
+		escape := bytes.IndexByte(s.data[end:quote], '\\')
+		if escape < 0 {
+			s.pos = quote + 1
+			return s.data[start:s.pos]
 		}
+		end += escape + 2 // the escaped byte may be the quote
 	}
-	s.pos++
-	return s.data[start:s.pos]
 }
 
 func (s *scanner) number() (any, error) {

@@ -29,3 +29,16 @@ func TestDecodeAgreesWithEncodingJSON(t *testing.T) {
 		}
 	}
 }
+
+func TestStringTokens(t *testing.T) {
+	for _, text := range []string{`""`, `"a"`, `"\""`, `"\\"`, `"\\\""`, `"a\\"`, `"a\"b\"c"`, `"\u0022"`} {
+		var want string
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		s := scanner{data: []byte(text + `,"next"`)}
+		if got := s.text(); got != want || s.pos != len(text) {
+			t.Errorf("%s: %q up to %d, want %q", text, got, s.pos, want)
+		}
+	}
+}
