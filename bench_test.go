@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -36,12 +38,25 @@ func benchExtension() *sdk.Extension {
 	return x
 }
 
-// benchManifest is its manifest.
-var benchManifest = "[capabilities]\ntools = [\"echo\", \"write\"]\n" + plays("bench", "")
+// benchTools are its tools in a manifest.
+const benchTools = "[capabilities]\ntools = [\"echo\", \"write\"]\n"
 
-// benchCall returns the call of a Go extension that makes the load.
-func benchCall(b testing.TB, l benchtest.Load) func() error {
-	h := newFolder(b).add("bench", benchManifest).open(exthost.Options{})
+// benchManifest is its manifest.
+var benchManifest = benchTools + plays("bench", "")
+
+// echoManifest is the manifest of a Go extension as an author builds it. The test binary as a
+// child has the packages of a host, and a collector that looks at all that they hold.
+func echoManifest(b testing.TB) string {
+	path := filepath.Join(b.TempDir(), "echo")
+	if out, err := exec.Command("go", "build", "-o", path, "./testdata/echo").CombinedOutput(); err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return benchTools + fmt.Sprintf("[transport]\ncommand = %q\n", path)
+}
+
+// benchCall returns the call of an extension that makes the load.
+func benchCall(b testing.TB, manifest string, l benchtest.Load) func() error {
+	h := newFolder(b).add("bench", manifest).open(exthost.Options{})
 	if err := h.Ready(deadline(b)); err != nil {
 		b.Fatal(err)
 	}
@@ -61,16 +76,17 @@ func benchCall(b testing.TB, l benchtest.Load) func() error {
 
 // BenchmarkHostCall measures Host.Call to a Go extension against the floor.
 func BenchmarkHostCall(b *testing.B) {
+	manifest := echoManifest(b)
 	for _, l := range benchtest.Loads() {
 		b.Run(l.Name, func(b *testing.B) {
-			l.Compare(b, l.Floor(b), benchtest.Way{Name: "call", Call: benchCall(b, l)})
+			l.Compare(b, l.Floor(b), benchtest.Way{Name: "call", Call: benchCall(b, manifest, l)})
 		})
 	}
 }
 
 // BenchmarkCall shows what one sequential call allocates.
 func BenchmarkCall(b *testing.B) {
-	call := benchCall(b, benchtest.Sequential)
+	call := benchCall(b, benchManifest, benchtest.Sequential)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := call(); err != nil {
@@ -85,7 +101,7 @@ func TestCallAllocations(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector allocates too")
 	}
-	call := benchCall(t, benchtest.Sequential)
+	call := benchCall(t, benchManifest, benchtest.Sequential)
 	got := testing.AllocsPerRun(2000, func() {
 		if err := call(); err != nil {
 			t.Fatal(err)

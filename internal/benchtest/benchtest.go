@@ -23,13 +23,14 @@ type Load struct {
 // The loads of every comparison.
 var (
 	Sequential = Load{"sequential/100B", 100, 100, 1, 10_000}
+	Callers16  = Load{"callers16/100B", 100, 100, 16, 40_000}
 	Callers64  = Load{"callers64/100B", 100, 100, 64, 40_000}
 	BigResult  = Load{"sequential/1MiB-result", 100, 1 << 20, 1, 100}
 	BigBoth    = Load{"sequential/1MiB-both-ways", 1 << 20, 1 << 20, 1, 100}
 )
 
 // Loads returns all loads.
-func Loads() []Load { return []Load{Sequential, Callers64, BigResult, BigBoth} }
+func Loads() []Load { return []Load{Sequential, Callers16, Callers64, BigResult, BigBoth} }
 
 // Way is one way of calling. Call must be safe for concurrent use.
 type Way struct {

@@ -15,23 +15,25 @@ import (
 // reader splits a stream into lines. It holds little more than one line, or twice
 // that while it joins the parts of a long line.
 type reader struct {
-	r          io.ReadCloser
-	max        int
-	small      []byte // the buffer for short lines
-	parts      []part // the beginning of a line that is longer than the biggest buffer
-	partBytes  int    // bytes in parts
-	buf        []byte // small or a bigger one; unread data is buf[start:end]
-	start      int
-	end        int
-	scanned    int  // buf[start:seen] holds no newline
-	linesFound int  // lines found since the last read
-	filled     bool // the last read filled buf, so more input may be ready
-	ended      bool // the stream ended within a line, which line returns next
-	total      atomic.Uint64
-	once       sync.Once
+	r         io.ReadCloser
+	max       int
+	small     []byte // the buffer for short lines
+	parts     []part // the beginning of a line that is longer than the biggest buffer
+	partBytes int    // bytes in parts
+	buf       []byte // small or a bigger one; unread data is buf[start:end]
+	start     int
+	end       int
+	scanned   int  // buf[start:seen] holds no newline
+	arrived   int  // line ends in what the last read returned
+	filled    bool // the last read filled buf, so more input may be ready
+	ended     bool // the stream ended within a line, which line returns next
+	total     atomic.Uint64
+	once      sync.Once
 
 	deadline interface{ SetReadDeadline(time.Time) error } // r when it supports that
 }
+
+var newline = []byte("\n")
 
 const smallBuffer = 2 << 10
 
@@ -69,7 +71,6 @@ func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	line = l.buf[l.start : l.scanned+i]
 	l.start = l.scanned + i + 1
 	l.scanned = l.start
-	l.linesFound++
 	if l.partBytes+len(line) > l.max {
 		return nil, false, false, ErrLineTooLong
 	}
@@ -96,12 +97,12 @@ func (l *reader) join(last []byte) []byte {
 // fill reads once. It adds a newline to a last line that has none.
 func (l *reader) fill() error {
 	l.makeRoom()
-	l.linesFound = 0
 	for range 100 {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
 		l.filled = l.end == len(l.buf)
 		l.total.Add(uint64(n))
+		l.arrived = bytes.Count(l.buf[l.end-n:l.end], newline)
 		switch {
 		case n > 0:
 			return nil

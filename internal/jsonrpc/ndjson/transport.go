@@ -153,9 +153,10 @@ func (t *Transport) next() (line []byte, shared bool, err error) {
 
 // fill writes the answers held back, and waits for input.
 func (t *Transport) fill() error {
-	t.out.burst.Store(t.in.linesFound > 1)
 	t.out.flushHeld()
-	return t.in.fill()
+	err := t.in.fill()
+	t.out.arrived.Store(int32(t.in.arrived))
+	return err
 }
 
 // Await implements [jsonrpc.Awaiter]. Read meets the same error again.

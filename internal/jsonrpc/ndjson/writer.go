@@ -15,8 +15,7 @@ import (
 
 const (
 	maxUnwritten    = 4 << 20     // bytes waiting for the pipe above which Write blocks
-	batchBytes      = 6 << 10     // bytes of frames that are written without waiting for more
-	maxHeld         = 6 << 10     // bytes of answers that may be held back
+	maxBatch        = 6 << 10     // bytes of frames that wait for more
 	maxKeptBuffer   = 256 << 10   // larger buffers are not kept for the next write
 	maxInlineWrites = 8           // writes by one caller for others before a goroutine takes over
 	readGrace       = time.Second // reading goes on this long after a failed write
@@ -30,13 +29,14 @@ type writer struct {
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
-	burst     atomic.Bool // the last read returned several lines
+	arrived   atomic.Int32 // lines that the last read returned
 	total     atomic.Uint64
 	wg        sync.WaitGroup // the writing goroutine
 	held      bool           // answers are held back; used by the reading goroutine only
 
 	mu        sync.Mutex
 	buf       []byte // whole frames that wait for a writer
+	frames    int    // in buf
 	writing   []byte // whole frames that are being written
 	unwritten int    // bytes of writing that the pipe has not taken
 	busy      bool   // a writer is active and will look at buf again
@@ -73,22 +73,32 @@ func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error
 		return err
 	}
 	w.buf = append(buf, '\n')
-	if hold = hold && len(w.buf) < maxHeld; hold {
+	w.frames++
+	arrived := int(w.arrived.Load())
+	complete := w.complete(arrived)
+	if hold = hold && !complete; hold {
 		w.held = true
 	}
-	full := w.batching && len(w.buf) >= batchBytes
+	full := w.batching && complete
 	if w.busy && !full || hold {
 		w.mu.Unlock()
 		return nil
 	}
 	w.busy = true
-	w.batching = w.burst.Load() && !full
+	w.batching = arrived > 1 && !full
 	batches := w.batching
 	w.mu.Unlock()
 	if batches && !w.waitForBatch() {
 		return nil
 	}
 	return w.writeInline()
+}
+
+// complete reports whether the frames in buf are written without waiting for more; mu is
+// held. Half of what arrived together is a batch: then the peer works on one half while
+// this side makes the other.
+func (w *writer) complete(arrived int) bool {
+	return len(w.buf) >= maxBatch || arrived > 1 && w.frames >= max(2, arrived/2)
 }
 
 // waitForBatch yields once, so that callers whose answers arrived together can add their
@@ -158,7 +168,7 @@ func (w *writer) nextBatch() []byte {
 		spare = nil
 	}
 	w.writing, w.buf = w.buf, spare[:0]
-	w.unwritten = len(w.writing)
+	w.unwritten, w.frames = len(w.writing), 0
 	return w.writing
 }
 

@@ -256,11 +256,11 @@ func TestWriteLater(t *testing.T) {
 		_, err := io.Copy(io.Discard, peer)
 		drained <- err
 	}()
-	for l.Traffic().BytesOut < uint64(n)+maxHeld { // a full buffer is written at once
+	for l.Traffic().BytesOut < uint64(n)+maxBatch { // a full buffer is written at once
 		if err := l.WriteLater(t.Context(), request(1, 1000)); err != nil {
 			t.Fatal(err)
 		}
-		if held := l.out.queued(); held > maxHeld {
+		if held := l.out.queued(); held > maxBatch {
 			t.Fatalf("%d bytes held back", held)
 		}
 	}
@@ -309,5 +309,37 @@ func TestCloseUnblocks(t *testing.T) {
 	}
 	if l.Close() != nil {
 		t.Error("closing twice fails")
+	}
+}
+
+// TestHalfOfWhatArrivedIsABatch: of requests that arrive together, half of the answers are
+// written while the other half is made.
+func TestHalfOfWhatArrivedIsABatch(t *testing.T) {
+	peer, w, _ := os.Pipe()
+	r, requests, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := New(r, w, Options{})
+	defer peer.Close()
+	defer l.Close()
+	const together = 8
+	if _, err := io.WriteString(requests, strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"m"}`+"\n", together)); err != nil {
+		t.Fatal(err)
+	}
+	requests.Close()
+	written := l.Traffic().BytesOut
+	for i := range together {
+		if _, err := l.Read(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.WriteLater(t.Context(), request(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+		now := l.Traffic().BytesOut
+		if complete := i == together/2-1 || i == together-1; (now > written) != complete {
+			t.Errorf("after answer %d of %d, %d bytes were written", i+1, together, now-written)
+		}
+		written = now
 	}
 }
