@@ -33,8 +33,9 @@ func (h *Host) stages() []dispatch.Stage {
 
 // Do carries one call by the path of all calls: governance, hooks, validation, admission,
 // the extension, and back. Every front and every other method of Host that reaches an
-// extension ends here. The result is the bytes that the extension sent. The error is always
-// a *protocol.Error.
+// extension ends here. The result is the bytes that the extension sent, or those of a list that
+// the host makes once for all callers: it must not be modified. The error is always a
+// *protocol.Error.
 func (h *Host) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
 	if h.opts.Mode.Inspect {
 		return nil, errInspect()

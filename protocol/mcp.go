@@ -20,6 +20,10 @@ func IsLegacy(version string) bool {
 // are no sessions, and the _meta of every request holds version and capabilities.
 func IsModern(version string) bool { return version >= MCP20260728 }
 
+// UncachedMembers are the members that modern versions require in the result of a list, for one
+// that is complete and must not be cached.
+const UncachedMembers = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
+
 // Names that MCP reserves in _meta (MCP 2026-07-28, basic, "_meta"), and official
 // extensions of MCP.
 const (

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/exthost/exthost/internal/display"
@@ -26,10 +27,11 @@ type Source struct {
 // Catalog is an immutable, sorted set of tools. It is safe for concurrent use.
 type Catalog struct {
 	generation uint64
-	entries    []*Entry                             // sorted by Name
+	all        *list                                // sorted by Name
 	byName     map[string]*Entry                    // by Name
-	extensions map[string][]*Entry                  // sorted by Tool
+	lists      map[string]*list                     // of each extension with tools, sorted by Tool
 	withheld   map[string]*Entry                    // by Name; in none of the above
+	withheldOf map[string][]string                  // names in withheld by extension
 	holders    map[string]string                    // extensions by the plain names that are theirs
 	schemas    map[[sha256.Size]byte]*schema.Schema // by the hash of the input schema
 }
@@ -75,8 +77,9 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 	c := &Catalog{
 		generation: generation,
 		byName:     map[string]*Entry{},
-		extensions: map[string][]*Entry{},
+		lists:      map[string]*list{},
 		withheld:   map[string]*Entry{},
+		withheldOf: map[string][]string{},
 		schemas:    map[[sha256.Size]byte]*schema.Schema{},
 	}
 	var ds []protocol.Diagnostic
@@ -94,7 +97,8 @@ func NewCatalog(generation uint64, sources []Source, prev *Catalog) (*Catalog, [
 			ds = append(ds, d)
 		}
 	}
-	slices.SortFunc(c.entries, func(a, b *Entry) int { return cmp.Compare(a.Name, b.Name) })
+	all := slices.SortedFunc(maps.Values(c.byName), func(a, b *Entry) int { return cmp.Compare(a.Name, b.Name) })
+	c.all = c.newList("", all, prev)
 	return c, ds
 }
 
@@ -139,16 +143,23 @@ func read(s Source, prev *Catalog) offer {
 // add adds the tools of one source.
 func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
 	ds := s.faults
+	var entries []*Entry
 	for i, o := range s.candidates {
 		if i > 0 && s.candidates[i-1].Name == o.Name {
 			ds = append(ds, diagnostic("tool_duplicate", "tool %q is offered twice; the first one is used", o.Name))
 			continue
 		}
-		if len(c.extensions[s.Extension]) == MaxTools {
+		if len(entries) == MaxTools {
 			ds = append(ds, diagnostic("tool_limit", "tool %q: an extension has at most %d tools", o.Name, MaxTools))
 			continue
 		}
-		ds = append(ds, c.register(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)...)
+		e, found := c.register(s.Extension, o, slices.Contains(s.Withheld, o.Name), prev)
+		if ds = append(ds, found...); e != nil {
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) > 0 {
+		c.lists[s.Extension] = c.newList(s.Extension, entries, prev)
 	}
 	return ds
 }
@@ -157,29 +168,29 @@ func (c *Catalog) add(s offer, prev *Catalog) []protocol.Diagnostic {
 func (c *Catalog) entriesByRaw(extension string) map[string]*Entry {
 	known := make(map[string]*Entry)
 	if c != nil {
-		for _, e := range c.extensions[extension] {
+		for _, e := range c.Extension(extension) {
 			known[string(e.Raw)] = e
 		}
 	}
 	return known
 }
 
-// register chooses the name of one tool and adds it.
-func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) []protocol.Diagnostic {
+// register chooses the name of one tool and adds it. It returns the entry if it is listed.
+func (c *Catalog) register(extension string, o candidate, withheld bool, prev *Catalog) (listed *Entry, ds []protocol.Diagnostic) {
 	if d := c.contested(extension, o.Name); d != nil {
-		return []protocol.Diagnostic{*d}
+		return nil, []protocol.Diagnostic{*d}
 	}
 	name, renamed, free := Register(extension, o.Name, func(n string) bool { return c.registered(n) != nil })
 	e := o.reused
 	if e == nil || e.Name != name {
 		var faults []protocol.Diagnostic
 		if e, faults = c.build(name, extension, o, prev); faults != nil {
-			return faults
+			return nil, faults
 		}
 	}
-	ds := slices.Clone(e.warnings)
+	ds = slices.Clone(e.warnings)
 	if !free {
-		return append(ds, diagnostic("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
+		return nil, append(ds, diagnostic("tool_name_taken", "tool %q: its name %s is taken by tool %q of %s",
 			o.Name, name, c.registered(name).Tool, c.registered(name).Extension))
 	}
 	if renamed {
@@ -189,16 +200,14 @@ func (c *Catalog) register(extension string, o candidate, withheld bool, prev *C
 		ds = append(ds, d)
 	}
 	if withheld {
-		c.withheld[name] = e
-		return ds
+		c.withheld[name], c.withheldOf[extension] = e, append(c.withheldOf[extension], name)
+		return nil, ds
 	}
 	if e.schema != nil {
 		c.schemas[e.schemaKey] = e.schema
 	}
-	c.entries = append(c.entries, e)
 	c.byName[name] = e
-	c.extensions[extension] = append(c.extensions[extension], e)
-	return ds
+	return e, ds
 }
 
 // registered returns the entry with the name, withheld ones included, or nil.

@@ -200,7 +200,8 @@ func TestPageEndsAtBytes(t *testing.T) {
 func TestPageRefusesForeignCursor(t *testing.T) {
 	tools := []protocol.Tool{raw(`{"name":"a"}`), raw(`{"name":"b"}`)}
 	c, _ := NewCatalog(1, []Source{{Extension: "x", Tools: tools}}, nil)
-	later, _ := NewCatalog(2, []Source{{Extension: "x", Tools: tools}}, c)
+	same, _ := NewCatalog(2, []Source{{Extension: "x", Tools: tools}}, c)
+	later, _ := NewCatalog(3, []Source{{Extension: "x", Tools: append(tools, raw(`{"name":"c"}`))}}, same)
 	_, cursor, err := c.Page("", "", 1, nil)
 	if err != nil || cursor == "" {
 		t.Fatalf("cursor %q, %v", cursor, err)
@@ -210,15 +211,18 @@ func TestPageRefusesForeignCursor(t *testing.T) {
 		catalog           *Catalog
 		extension, cursor string
 	}{
-		{"another generation", later, "", cursor},
+		{"another list", later, "", cursor},
 		{"another extension", c, "x", cursor},
 		{"garbage", c, "", "garbage!"},
-		{"out of range", c, "", c.cursor("", 2)},
-		{"negative", c, "", c.cursor("", -1)},
+		{"out of range", c, "", c.all.cursor(2)},
+		{"negative", c, "", c.all.cursor(-1)},
 	} {
 		if _, _, err := test.catalog.Page(test.extension, test.cursor, 1, nil); protocol.KindOf(err) != protocol.InvalidArguments {
 			t.Errorf("%s: %v, want invalid_arguments", test.name, err)
 		}
+	}
+	if page, _, err := same.Page("", cursor, 1, nil); err != nil || len(page) != 1 {
+		t.Errorf("the same list in a later catalog: %d tools, %v", len(page), err)
 	}
 }
 

@@ -2,14 +2,8 @@ package tools
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/exthost/exthost/protocol"
 )
 
 // Generation returns the first argument of [NewCatalog].
@@ -23,7 +17,7 @@ func (c *Catalog) Lookup(name string) (*Entry, bool) {
 
 // LookupIn finds a tool by its extension and its own name.
 func (c *Catalog) LookupIn(extension, tool string) (*Entry, bool) {
-	es := c.extensions[extension]
+	es := c.Extension(extension)
 	i, ok := slices.BinarySearchFunc(es, tool, func(e *Entry, tool string) int { return cmp.Compare(e.Tool, tool) })
 	if !ok {
 		return nil, false
@@ -38,8 +32,8 @@ func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
 		e, ok := c.withheld[name]
 		return e, ok
 	}
-	for _, e := range c.withheld {
-		if e.Extension == extension && e.Tool == name {
+	for _, registered := range c.withheldOf[extension] {
+		if e := c.withheld[registered]; e.Tool == name {
 			return e, true
 		}
 	}
@@ -47,22 +41,21 @@ func (c *Catalog) Withheld(extension, name string) (*Entry, bool) {
 }
 
 // WithheldOf returns the registered names of an extension's withheld tools, sorted.
-func (c *Catalog) WithheldOf(extension string) (names []string) {
-	for name, e := range c.withheld {
-		if e.Extension == extension {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+func (c *Catalog) WithheldOf(extension string) []string {
+	return slices.Sorted(slices.Values(c.withheldOf[extension]))
 }
 
 // Entries returns all tools, sorted by Name. The slice must not be modified.
-func (c *Catalog) Entries() []*Entry { return c.entries }
+func (c *Catalog) Entries() []*Entry { return c.all.entries }
 
 // Extension returns the tools of one extension, sorted by Tool. The slice must not be
 // modified.
-func (c *Catalog) Extension(id string) []*Entry { return c.extensions[id] }
+func (c *Catalog) Extension(id string) []*Entry {
+	if l := c.lists[id]; l != nil {
+		return l.entries
+	}
+	return nil
+}
 
 // Bounds of a page. A page holds at least one tool.
 const (
@@ -76,50 +69,23 @@ const (
 // last. limit bounds the descriptors of a page; its default and maximum is 1,000. A page
 // also ends before 4 MiB.
 //
-// A cursor is opaque and valid for one generation and extension. The error for another one
-// is of kind invalid_arguments; the client then starts with cursor "".
+// A cursor is opaque and valid for one extension, until its list changes. The error for another
+// one is of kind invalid_arguments; the client then starts with cursor "".
 func (c *Catalog) Page(extension, cursor string, limit int, visible func(*Entry) bool) (tools []json.RawMessage, next string, err error) {
-	entries, descriptor := c.entries, func(e *Entry) json.RawMessage { return e.Descriptor }
-	if extension != "" {
-		entries, descriptor = c.extensions[extension], func(e *Entry) json.RawMessage { return e.Own }
+	l := c.listOf(extension)
+	if l == nil {
+		l = c.newList(extension, nil, nil)
 	}
-	start, err := c.position(extension, cursor, len(entries))
+	start, err := l.position(cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
 	}
-	tools, size := []json.RawMessage{}, 0
-	for i, e := range entries[start:] {
-		if visible != nil && !visible(e) {
-			continue
-		}
-		d := descriptor(e)
-		if len(tools) == limit || len(tools) > 0 && size+len(d) > maxPageBytes {
-			return tools, c.cursor(extension, start+i), nil
-		}
-		tools, size = append(tools, d), size+len(d)
+	tools, position := l.page(start, limit, visible)
+	if position > 0 {
+		next = l.cursor(position)
 	}
-	return tools, "", nil
-}
-
-func (c *Catalog) cursor(extension string, position int) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%d/%s", c.generation, position, extension))
-}
-
-func (c *Catalog) position(extension, cursor string, end int) (int, error) {
-	if cursor == "" {
-		return 0, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	generation, rest, _ := strings.Cut(string(text), "/")
-	position, id, _ := strings.Cut(rest, "/")
-	n, atoiErr := strconv.Atoi(position)
-	if err != nil || atoiErr != nil || n <= 0 || n >= end || id != extension ||
-		generation != strconv.FormatUint(c.generation, 10) {
-		return 0, protocol.Errorf(protocol.InvalidArguments,
-			"the cursor is not of this list, which may have changed meanwhile; list again without a cursor")
-	}
-	return n, nil
+	return tools, next, nil
 }

@@ -30,9 +30,6 @@ func Answer(stored func() *results.Store, aggregate Aggregator) Stage {
 	}
 }
 
-// listPage is how many tools one answer to tools/list holds.
-const listPage = 500
-
 // listTools answers tools/list from the catalog, for all extensions or for one, with the
 // tools that the caller may see.
 func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
@@ -44,18 +41,14 @@ func (c *Call) listTools(params json.RawMessage) (json.RawMessage, error) {
 			return nil, protocol.Errorf(protocol.InvalidArguments, "tools/list: %w", err)
 		}
 	}
-	x, pages := &c.Exchange, showsPages(c.Request.Session)
-	list, next, err := c.Snapshot.Catalog.Page(x.Extension, p.Cursor, listPage, func(e *tools.Entry) bool {
-		return (pages || !e.AppsOnly()) && c.Snapshot.Policies.Pipeline.Visible(x.Caller, e.Extension, e.Name)
+	x, session, pipeline := &c.Exchange, c.Request.Session, c.Snapshot.Policies.Pipeline
+	view := tools.View{Pages: showsPages(session), Modern: session != nil && protocol.IsModern(session.Version)}
+	if !pipeline.MayHide() {
+		return c.Snapshot.Catalog.List(x.Extension, p.Cursor, view, nil)
+	}
+	return c.Snapshot.Catalog.List(x.Extension, p.Cursor, view, func(e *tools.Entry) bool {
+		return pipeline.Visible(x.Caller, e.Extension, e.Name)
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := rawjson.AppendList(append(make([]byte, 0, 4096), `{"tools":`...), list)
-	if next != "" {
-		out = append(append(out, `,"nextCursor":`...), rawjson.Quote(next)...)
-	}
-	return append(out, '}'), nil
 }
 
 // showsPages reports whether the tools for pages of MCP Apps are listed: unless s is of a

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"sync"
@@ -65,6 +64,17 @@ func (s *Store) Enter() *Snapshot {
 	}
 }
 
+// Unused returns a function that reports whether the current snapshot is that of its last call
+// and no call is in it.
+func (s *Store) Unused() func() bool {
+	last := s.Load()
+	return func() bool {
+		now, before := s.Load(), last
+		last = now
+		return now == before && now.users.Load() == 1
+	}
+}
+
 // Past returns a channel for each replaced snapshot that calls may still use. The channel
 // is closed when the last of them has left.
 func (s *Store) Past() (left []<-chan struct{}) {
@@ -100,11 +110,5 @@ func (s *Store) Replace(plan *Plan, finish func(next *Snapshot, number uint64, b
 	}
 	prev.Leave()
 	s.past = append(slices.DeleteFunc(s.past, (*Snapshot).isLeft), prev)
-	return !sameTools(before, next.Catalog)
-}
-
-func sameTools(a, b *tools.Catalog) bool {
-	return slices.EqualFunc(a.Entries(), b.Entries(), func(x, y *tools.Entry) bool {
-		return x.Name == y.Name && bytes.Equal(x.Descriptor, y.Descriptor)
-	})
+	return !before.SameList(next.Catalog)
 }

@@ -74,7 +74,7 @@ var cacheable = map[string]bool{
 // forbid caching. They come first; the rest keeps its bytes.
 func Complete(method string, result json.RawMessage) json.RawMessage {
 	body := bytes.TrimLeft(result, " \t\r\n")
-	if len(body) == 0 || body[0] != '{' {
+	if len(body) == 0 || body[0] != '{' || bytes.HasPrefix(body, uncached) {
 		return result
 	}
 	var missing []byte
@@ -92,6 +92,9 @@ func Complete(method string, result json.RawMessage) json.RawMessage {
 	}
 	return prepend(missing, body)
 }
+
+// uncached is what a result begins with that lacks nothing; its other members may be many.
+var uncached = []byte("{" + protocol.UncachedMembers)
 
 // ListenResult returns the result of the subscriptions/listen with the given id when
 // the server ends the subscription.
