@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -102,6 +103,40 @@ func BenchmarkDiscoverOverWalkDir(b *testing.B) {
 		bare, walked := fastest(b, o)
 		b.ReportMetric(float64(walked)/float64(bare), "ratio")
 	}
+}
+
+// BenchmarkDiscoverMany compares the time that each of 5,000 folders takes with that of each of
+// 1,000.
+func BenchmarkDiscoverMany(b *testing.B) {
+	folders := func(n int) (each func() time.Duration) {
+		dir := b.TempDir()
+		for i := range n {
+			id := fmt.Sprintf("x%04d", i)
+			text := fmt.Sprintf("[plugin]\nid = %q\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"t\"]\n[transport]\ncommand = \"sh\"\n", id)
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, id), 0o700), os.WriteFile(filepath.Join(dir, id, "plugin.toml"), []byte(text), 0o600)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return func() time.Duration {
+			began := time.Now()
+			found, err := Discover(b.Context(), Options{SearchPaths: []string{dir}})
+			if err != nil || len(found.Candidates) != n {
+				b.Fatal(len(found.Candidates), err)
+			}
+			return time.Since(began) / time.Duration(n)
+		}
+	}
+	few, many := folders(1000), folders(5000)
+	for b.Loop() {
+		var small, big stormtest.Durations
+		for range 9 {
+			small, big = append(small, few()), append(big, many())
+		}
+		b.ReportMetric(float64(small.Quantile(0.5)), "ns/folder-of-1000")
+		b.ReportMetric(float64(big.Quantile(0.5)), "ns/folder-of-5000")
+		b.ReportMetric(float64(big.Quantile(0.5))/float64(small.Quantile(0.5)), "5000/1000")
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 func TestOrderOfListingDoesNotMatter(t *testing.T) {
