@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Host, error) {
 	l.beside.Go(func() { l.announce.Serve(l.running, announcePause, func() { h.gateway.NotifyToolsChanged(l.running) }) })
 	l.beside.Go(func() { h.hooks.events.Run(l.running) })
 	l.beside.Go(func() {
-		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) })
+		h.stats.past.Sample(l.closing, func() (memory, busy int64) { return load(h) }, h.snapshots.Unused())
 	})
 	if o.Mode.Background {
 		return h, nil

@@ -3,7 +3,10 @@ package exthost_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +21,7 @@ import (
 )
 
 // crowd is a folder of n small extensions.
-func crowd(t *testing.T, n int, activation string) *folder {
+func crowd(t testing.TB, n int, activation string) *folder {
 	f := newFolder(t)
 	for i := range n {
 		f.add(fmt.Sprintf("x%04d", i), fmt.Sprintf(`[capabilities]
@@ -33,31 +36,49 @@ activation = %q
 	return f
 }
 
-// visit opens a host over a crowd of n and closes it, and returns the time of both for each
-// extension, and what the host itself computed meanwhile. running is how many extensions have
-// a process once the host is open.
-func visit(t *testing.T, f *folder, n int, state string, running int) (took, computed time.Duration) {
+// visited is a host over a crowd that was opened and closed.
+type visited struct {
+	open, took, computed time.Duration // until it was ready, with its end, and what the host itself computed
+	running              int           // extensions that had a process once it was open
+}
+
+// visit opens a host over a crowd of n and closes it.
+func visit(t *testing.T, f *folder, n int, state string) (v visited) {
 	t.Helper()
 	used, began := cpuTime(t), time.Now()
 	h, err := exthost.Open(context.Background(), f.config(), exthost.Options{StateDir: state, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := time.Since(began)
-	run := 0
+	v.open = time.Since(began)
 	for _, x := range h.Status().Extensions {
 		if len(x.Instances) > 0 && x.Instances[0].PID > 0 {
-			run++
+			v.running++
 		}
 	}
-	if tools := len(names(h)); tools != n || run != running {
-		t.Errorf("%d tools and %d processes of %d extensions, want %d processes", tools, run, n, running)
-	}
+	listed := len(names(h))
 	began = time.Now()
 	if err := h.Close(); err != nil {
 		t.Errorf("with %d extensions: %v", n, err)
 	}
-	return (open + time.Since(began)) / time.Duration(n), (cpuTime(t) - used) / time.Duration(n)
+	v.took, v.computed = v.open+time.Since(began), cpuTime(t)-used
+	if listed != n && v.running == n {
+		t.Errorf("%d tools of %d extensions", listed, n)
+	}
+	return v
+}
+
+// known is a crowd of which a host knows all tools. A host that has too few descriptors for all
+// of them learns the rest at the next start.
+func known(t *testing.T, n int) (f *folder, state string) {
+	f, state = crowd(t, n, "lazy"), t.TempDir()
+	for range 5 {
+		if visit(t, f, n, state).running == 0 {
+			return f, state
+		}
+	}
+	t.Fatalf("the tools of %d extensions are not all known", n)
+	return nil, ""
 }
 
 // cpuTime is the processor time of this process without its children.
@@ -70,38 +91,113 @@ func cpuTime(t *testing.T) time.Duration {
 }
 
 // TestStartScales holds the time that each of many extensions takes, for the start and the end
-// of a host together, against the time with few: it does not grow with their number. Of
-// extensions that are known, no process starts.
+// of a host together, against the time with few: it does not grow with their number.
 func TestStartScales(t *testing.T) {
 	if stormtest.Racing() {
 		t.Skip("the race detector would be measured")
 	}
 	processtest.Leaks(t)
-	few := []int{4, 8}
-	for _, tt := range []struct {
-		name, activation string
-		known            bool // from a start before
-		sizes            []int
-	}{
-		{"eager", "eager", false, stormtest.Sized(few, []int{100, 400})},
-		{"lazy", "lazy", false, stormtest.Sized(few, []int{100, 400, 1000})},
-		{"lazy and known", "lazy", true, stormtest.Sized(few, []int{100, 400, 1000, 2000})},
-	} {
-		stormtest.Claim(t, tt.name+": the time of an extension among the most to that among the fewest", 2.0, func() (float64, string) {
+	for _, activation := range []string{"eager", "lazy"} {
+		sizes := stormtest.Sized([]int{4, 8}, []int{100, 400})
+		stormtest.Claim(t, activation+": the time of an extension among the most to that among the fewest", 2.0, func() (float64, string) {
 			var each []time.Duration
-			var how []string
-			for _, n := range tt.sizes {
-				f, state := crowd(t, n, tt.activation), t.TempDir()
-				took, computed := visit(t, f, n, state, n)
-				if tt.known {
-					took, computed = visit(t, f, n, state, 0)
+			for _, n := range sizes {
+				v := visit(t, crowd(t, n, activation), n, t.TempDir())
+				if v.running != n {
+					t.Errorf("%d of %d extensions run", v.running, n)
 				}
-				each = append(each, took)
-				how = append(how, fmt.Sprintf("%d: %v each, %v computed by the host", n, took.Round(time.Microsecond), computed.Round(time.Microsecond)))
+				each = append(each, v.took/time.Duration(n))
 			}
-			return rounded(float64(each[len(each)-1]) / float64(each[0])), strings.Join(how, "; ")
+			return ratio(each[1], each[0]), fmt.Sprintf("%v each of %v", each, sizes)
 		})
 	}
+}
+
+// TestKnownStartScales holds the same of lazy extensions that are known: no process starts, and
+// five thousand take as long each as one thousand, which are ready within two seconds.
+func TestKnownStartScales(t *testing.T) {
+	if stormtest.Racing() {
+		t.Skip("the race detector would be measured")
+	}
+	processtest.Leaks(t)
+	few, many := stormtest.Sized(4, 1000), stormtest.Sized(8, 5000)
+	f, state := known(t, few)
+	g, other := known(t, many)
+	var open stormtest.Durations
+	stormtest.Claim(t, fmt.Sprintf("the time of one of %d known extensions to that of one of %d", many, few), 1.2, func() (float64, string) {
+		var small, big, computed stormtest.Durations
+		for range stormtest.Sized(1, 5) {
+			a, b := visit(t, f, few, state), visit(t, g, many, other)
+			if a.running+b.running > 0 {
+				t.Errorf("%d and %d processes", a.running, b.running)
+			}
+			open = append(open, a.open)
+			small, big, computed = append(small, a.took/time.Duration(few)), append(big, b.took/time.Duration(many)), append(computed, b.computed/time.Duration(many))
+		}
+		return ratio(big.Quantile(0.5), small.Quantile(0.5)), fmt.Sprintf("%v and %v each, of which the host computes %v", small.Quantile(0.5), big.Quantile(0.5), computed.Quantile(0.5))
+	})
+	stormtest.Claim(t, fmt.Sprintf("the start of %d known extensions", few), 2*time.Second, func() (time.Duration, string) {
+		return open.Quantile(0.5), open.String()
+	})
+}
+
+func ratio(a, b time.Duration) float64 { return rounded(float64(a) / float64(b)) }
+
+func init() {
+	verbs["asleep"] = func(string) { fmt.Println(); _, _ = io.Copy(io.Discard, os.Stdin) }
+}
+
+// TestManySleep holds how often the threads of a host with many idle extensions wake up,
+// beside those of a Go program that only waits for its stdin.
+func TestManySleep(t *testing.T) {
+	if stormtest.Racing() {
+		t.Skip("the race detector wakes up too")
+	}
+	program := subject(t)
+	processtest.Leaks(t)
+	f, least := manySubjects(t, program), newFolder(t)
+	window := stormtest.Sized(time.Second, 20*time.Second)
+	stormtest.Claim(t, fmt.Sprintf("wake-ups of a host with %d idle extensions in a second", many), 2.0, func() (float64, string) {
+		got := wakeUps(t, "host "+f.dir, window)
+		return got, fmt.Sprintf("%.2f of a program that only waits; over %v", wakeUps(t, "asleep "+least.dir, window), window)
+	})
+}
+
+// wakeUps returns how often in a second the threads of a scripted program that has nothing to
+// do wake up, from the end of its start on.
+func wakeUps(t *testing.T, script string, window time.Duration) float64 {
+	path, env := processtest.Script(t, script)
+	cmd := exec.Command(path)
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	in, out := processtest.Piped(t, cmd)
+	if _, err := out.ReadString('\n'); err != nil {
+		t.Errorf("the program did not start: %v", err)
+	}
+	<-time.After(stormtest.Sized(0, 3*time.Second)) // what the start has left to do
+	before := waits(t, cmd.Process.Pid)
+	<-time.After(window)
+	n := waits(t, cmd.Process.Pid) - before
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	return float64(n) / window.Seconds()
+}
+
+// waits returns how often the threads of a process have gone to sleep of their own accord.
+func waits(t *testing.T, pid int) (n int) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("no threads of %d: %v", pid, err)
+	}
+	for _, path := range threads {
+		status, _ := os.ReadFile(path) // a thread may have ended
+		_, after, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+		var one int
+		_, _ = fmt.Sscan(after, &one)
+		n += one
+	}
+	return n
 }
 
 // Extensions that failed start again beside each other: one whose start hangs delays no other.

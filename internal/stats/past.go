@@ -184,20 +184,38 @@ func (p *Past) masked(text string, cut bool, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
+// idleSteps is for how many steps a sample of an idle host counts: to ask the system about every
+// process is most of what such a host does.
+const idleSteps = 6
+
 // Sample notes the load in each step of the history until ctx ends: the memory of the processes
-// in bytes, and the calls in flight and queued. It is called once.
-func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64)) {
+// in bytes, and the calls in flight and queued. idle reports whether nothing has changed and
+// no call is under way since it was asked last; the last load then stands for up to a minute,
+// unless a call has ended. Sample is called once.
+func (p *Past) Sample(ctx context.Context, load func() (memory, busy int64), idle func() bool) {
 	tick := time.NewTicker(seriesStep)
 	defer tick.Stop()
-	for {
+	var memory, busy int64
+	var calls uint64 // that had ended at the last look
+	for stands := 0; ; stands-- {
 		select {
 		case <-tick.C:
-			memory, busy := load()
-			p.series.sample(time.Now(), memory, busy)
 		case <-ctx.Done():
 			return
 		}
+		if ended := p.count(); !idle() || ended != calls || busy > 0 || stands <= 0 {
+			memory, busy = load()
+			stands, calls = idleSteps, ended
+		}
+		p.series.sample(time.Now(), memory, busy)
 	}
+}
+
+// count returns how many calls have ended.
+func (p *Past) count() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
 }
 
 // History returns the counts of the last hour.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,7 +74,7 @@ func TestSamples(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			p.Sample(ctx, func() (int64, int64) { busy--; return 1 << 20, busy })
+			p.Sample(ctx, func() (int64, int64) { busy--; return 1 << 20, busy }, func() bool { return false })
 		}()
 		time.Sleep(3*seriesStep + time.Second)
 		cancel()
@@ -82,6 +83,35 @@ func TestSamples(t *testing.T) {
 		if len(got.Points) != 3 || got.Points[0].Busy != 2 || got.Points[2].Busy != 0 || got.Points[2].Memory != 1<<20 || got.Points[2].Calls != 0 {
 			t.Errorf("%+v", got)
 		}
+	})
+}
+
+// An idle host is not asked for its load in each step, and has points for all.
+func TestSamplesOfIdleHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Past
+		ctx, cancel := context.WithCancel(t.Context())
+		var asked atomic.Int64
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.Sample(ctx, func() (int64, int64) { return 1 << 20 * asked.Add(1), 0 }, func() bool { return true })
+		}()
+		after := func(steps, asks, points int) {
+			t.Helper()
+			time.Sleep(time.Duration(steps) * seriesStep)
+			if got := p.History(); asked.Load() != int64(asks) || len(got.Points) != points {
+				t.Errorf("asked %d times, %d points; want %d and %d", asked.Load(), len(got.Points), asks, points)
+			}
+		}
+		time.Sleep(time.Second)
+		after(idleSteps, 1, idleSteps)
+		after(1, 2, idleSteps+1)
+		p.End(endedCall(status.OutcomeOK))
+		after(1, 3, idleSteps+2)
+		after(1, 3, idleSteps+3)
+		cancel()
+		<-ended
 	})
 }
 
