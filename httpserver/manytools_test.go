@@ -233,3 +233,13 @@ func BenchmarkCallBesideManyTools(b *testing.B) {
 	}
 	benchtest.Sequential.Compare(b, call("few", crowded(b, 10)), call("many", crowded(b, 10_000)))
 }
+
+// BenchmarkNextSnapshot makes a snapshot of 10,000 tools after one with the same: what it costs
+// that one extension becomes ready.
+func BenchmarkNextSnapshot(b *testing.B) {
+	h := crowded(b, 10_000)
+	b.ReportAllocs()
+	for b.Loop() { // the host makes one also when there was nothing to accept
+		_ = h.Admin().AcceptTools(exthost.Selection{Extension: "none"}, "")
+	}
+}

@@ -26,9 +26,10 @@ import (
 // Extension is a unit that was found on disk: its tools are in the catalog.
 type Extension struct {
 	*Unit
-	Source   offers.Source   // what the extension is made of
-	Commands []hooks.Handler // its hooks that are commands
-	known    *offers.Known   // what it offered last
+	Source   offers.Source          // what the extension is made of
+	Commands []hooks.Handler        // its hooks that are commands
+	known    *offers.Known          // what it offered last
+	declared func() []protocol.Tool // by its manifest, read once
 
 	withdrawn atomic.Bool // its first start with the host failed
 	late      sync.Once   // the log says that a request did not wait for it
@@ -58,7 +59,7 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	if err != nil {
 		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
 	}
-	x := &Extension{Source: offers.SourceOf(&spec)}
+	x := &Extension{Source: offers.SourceOf(&spec), declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) })}
 	of := events(x)
 	dir, _ := process.Lookup(spec.Env)(permit.Variable) // "" where there is no package
 	spec.Permit = env.Permits.Extension(cfg, &c, dir)
@@ -194,7 +195,7 @@ func (x *Extension) Offered() ([]protocol.Tool, []protocol.Diagnostic) {
 		return x.Legacy.addTools(hs.Tools), hs.Diagnostics
 	}
 	if declares(x.Spec) && !x.withdrawn.Load() {
-		return runtime.Declared(x.Candidate.Manifest), nil
+		return x.declared(), nil
 	}
 	return nil, nil
 }
