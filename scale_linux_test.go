@@ -3,7 +3,6 @@ package exthost_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -143,10 +142,6 @@ func TestKnownStartScales(t *testing.T) {
 
 func ratio(a, b time.Duration) float64 { return rounded(float64(a) / float64(b)) }
 
-func init() {
-	verbs["asleep"] = func(string) { fmt.Println(); _, _ = io.Copy(io.Discard, os.Stdin) }
-}
-
 // TestManySleep holds how often the threads of a host with many idle extensions wake up,
 // beside those of a Go program that only waits for its stdin.
 func TestManySleep(t *testing.T) {
@@ -155,33 +150,43 @@ func TestManySleep(t *testing.T) {
 	}
 	program := subject(t)
 	processtest.Leaks(t)
-	f, least := manySubjects(t, program), newFolder(t)
-	window := stormtest.Sized(time.Second, 20*time.Second)
+	f := manySubjects(t, program)
+	window := stormtest.Sized(time.Second, time.Minute)
 	stormtest.Claim(t, fmt.Sprintf("wake-ups of a host with %d idle extensions in a second", many), 2.0, func() (float64, string) {
-		got := wakeUps(t, "host "+f.dir, window)
-		return got, fmt.Sprintf("%.2f of a program that only waits; over %v", wakeUps(t, "asleep "+least.dir, window), window)
+		n := wakeUps(t, window, "host "+f.dir, "out waits; eof")
+		return rounded(n[0]), fmt.Sprintf("%.2f of a program that only waits; over %v", n[1], window)
 	})
 }
 
-// wakeUps returns how often in a second the threads of a scripted program that has nothing to
-// do wake up, from the end of its start on.
-func wakeUps(t *testing.T, script string, window time.Duration) float64 {
-	path, env := processtest.Script(t, script)
-	cmd := exec.Command(path)
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
-	in, out := processtest.Piped(t, cmd)
-	if _, err := out.ReadString('\n'); err != nil {
-		t.Errorf("the program did not start: %v", err)
+// wakeUps returns how often in a second the threads of scripted programs that have nothing to do
+// wake up, side by side.
+func wakeUps(t *testing.T, window time.Duration, scripts ...string) (each []float64) {
+	var pids []int
+	for _, script := range scripts {
+		path, env := processtest.Script(t, script)
+		cmd := exec.Command(path)
+		cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+		in, out := processtest.Piped(t, cmd)
+		if _, err := out.ReadString('\n'); err != nil {
+			t.Errorf("%s did not start: %v", script, err)
+		}
+		defer func() {
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%s: %v", script, err)
+			}
+		}()
+		pids = append(pids, cmd.Process.Pid)
 	}
-	<-time.After(stormtest.Sized(0, 3*time.Second)) // what the start has left to do
-	before := waits(t, cmd.Process.Pid)
+	<-time.After(window / 20) // what the start has left to do
+	for _, pid := range pids {
+		each = append(each, -float64(waits(t, pid)))
+	}
 	<-time.After(window)
-	n := waits(t, cmd.Process.Pid) - before
-	in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	for i, pid := range pids {
+		each[i] = (each[i] + float64(waits(t, pid))) / window.Seconds()
 	}
-	return float64(n) / window.Seconds()
+	return each
 }
 
 // waits returns how often the threads of a process have gone to sleep of their own accord.
