@@ -213,23 +213,16 @@ func (p *Pipeline) Test(ctx context.Context, x *Exchange) (Trace, error) {
 	return r.record.snapshot(), err
 }
 
-// MayHide reports whether there is a tool or a caller for which [Pipeline.Visible] may be false.
-func (p *Pipeline) MayHide() bool {
-	return slices.ContainsFunc(p.members, func(m *member) bool {
-		_, ok := m.policy.(Visibler)
-		return ok && !m.shadowed
-	})
-}
+// MayHide reports whether there is anything for which [Pipeline.Visible] may be false.
+func (p *Pipeline) MayHide() bool { return slices.ContainsFunc(p.members, (*member).mayHide) }
+func (m *member) mayHide() bool   { _, ok := m.policy.(Visibler); return ok && !m.shadowed }
 
 // Visible reports whether every policy lets the caller see the tool in lists.
 func (p *Pipeline) Visible(caller, extension, tool string) bool {
 	x := Exchange{Method: protocol.MethodToolsCall, Caller: caller, Extension: extension, Tool: tool, ToChild: true}
-	for _, m := range p.members {
-		if v, ok := m.policy.(Visibler); ok && !m.shadowed && m.spec.Match.matches(&x) && !visible(v, &x) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.members, func(m *member) bool {
+		return m.mayHide() && m.spec.Match.matches(&x) && !visible(m.policy.(Visibler), &x)
+	})
 }
 
 func visible(v Visibler, x *Exchange) (yes bool) {
