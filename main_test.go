@@ -63,6 +63,8 @@ var verbs = map[string]processtest.Verb{
 	"refusing":   func(string) { os.Exit(refusingExtension().Main()) },
 	"errorguard": func(string) { os.Exit(errorGuard().Main()) },
 
+	"hangsonce": hangsOnce,
+
 	"mute":    func(string) { os.Exit(mute().Main()) },
 	"begun":   func(string) { appendState("begun", "x") },
 	"leaky":   func(string) { os.Exit(leakyExtension().Main()) },

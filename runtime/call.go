@@ -123,6 +123,9 @@ func (c *child) waitExit(ctx context.Context) *protocol.Error {
 	case <-c.done:
 		return c.copyError()
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return protocol.Errorf(protocol.CallTimeout, "the caller's deadline passed while the extension ended: %w", ctx.Err())
+		}
 		return protocol.Errorf(protocol.Canceled, "the call was canceled while the extension ended: %w", ctx.Err())
 	}
 }
@@ -167,25 +170,33 @@ func (c *child) notified(ctx context.Context, m *jsonrpc.Message) {
 
 // abandoned notifies the child that a call was canceled. It ends a child with
 // MaxInFlight abandoned calls, because all its capacity is lost. In MCP the child need
-// not answer canceled calls, so there a child that answers a ping may go on.
+// not answer canceled calls, so there a child that answers a ping goes on.
 func (c *child) abandoned(ctx context.Context, id uint64, method string, cause error) {
 	if !c.traits.cancels {
 		return
 	}
-	c.leavesUnanswered()
+	ping, _ := c.dialect.ping()
+	if method != ping {
+		c.leavesUnanswered()
+	}
 	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
 	}
-	n := c.conn.Stats().Abandoned
-	if c.spec.Options.MaxInFlight <= 0 || n < c.spec.Options.MaxInFlight {
-		return
+	switch {
+	case method == ping || !c.owesAll():
+	case c.traits.mayIgnoreCanceled:
+		c.suspect(c.patience()/maxMisses, c.spec.Options.MaxInFlight)
+	default:
+		c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", c.conn.Stats().Abandoned))
 	}
-	if c.traits.mayIgnoreCanceled && !c.silent(ctx, cmp.Or(c.spec.pingTimeout, pingTimeout)) {
-		c.conn.ForgetAbandoned()
-		return
-	}
-	c.end(protocol.Errorf(protocol.Overloaded, "it owed %d answers that nobody waits for any more, and was replaced", n))
+}
+
+// owesAll reports whether the child owes as many answers to abandoned calls as it may have
+// calls in flight.
+func (c *child) owesAll() bool {
+	most := c.spec.Options.MaxInFlight
+	return most > 0 && c.conn.Stats().Abandoned >= most
 }
 
 func unknownMethod(method string) error {

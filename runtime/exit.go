@@ -118,7 +118,7 @@ func (c *child) protocolViolation() *protocol.Error {
 		return protocol.Errorf(protocol.LineTooLong,
 			"it wrote a line longer than max_line_bytes (%d) and was killed", c.spec.Options.MaxLineBytes)
 	case errors.Is(c.connErr, ndjson.ErrStalled):
-		return protocol.Errorf(protocol.WriteStalled, "it stopped reading its stdin and was killed")
+		return protocol.Errorf(protocol.WriteStalled, "it read nothing from its stdin for %v and was killed", c.spec.stallTimeout())
 	case errors.Is(c.connErr, ndjson.ErrNoise):
 		return c.noise.fault()
 	}

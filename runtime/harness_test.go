@@ -255,3 +255,5 @@ func logTo(s *Spec) *logBuffer {
 	s.Logger = slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})).With("extension", s.ID)
 	return &b
 }
+
+func discarding() *slog.Logger { return slog.New(slog.DiscardHandler) }

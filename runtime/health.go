@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
@@ -24,26 +23,59 @@ const maxUnanswered = 5
 
 // health knows whether the child must be pinged.
 type health struct {
-	pinging atomic.Bool
+	mu       sync.Mutex // guards what follows
+	calls    int        // in a row that ended without an answer
+	answered uint64     // answers of the child until the latest such call
+	doubt    *doubt     // while the child is pinged, of which there is one at a time
+}
 
-	mu      sync.Mutex // guards what follows
-	calls   int        // in a row that ended without an answer while the child wrote nothing
-	bytesIn uint64     // that the child had written at the latest such call
+// doubt is how the child was when the pings began.
+type doubt struct {
+	since    time.Time
+	calls    int    // in a row without an answer; 0: the pings come of health_interval
+	answered uint64 // answers of the child
+	taken    int    // bytes that it had read from its stdin
+	missed   int    // pings in a row; guarded by health.mu
 }
 
 // unanswered counts a call without an answer, and reports whether it was the last of
-// maxUnanswered. bytesIn is what the child has written so far.
-func (h *health) unanswered(bytesIn uint64) bool {
+// maxUnanswered. answered is the number of the child's answers so far.
+func (h *health) unanswered(answered uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if bytesIn != h.bytesIn {
-		h.calls, h.bytesIn = 0, bytesIn
+	if answered != h.answered {
+		h.calls, h.answered = 0, answered
 	}
 	if h.calls++; h.calls < maxUnanswered {
 		return false
 	}
 	h.calls = 0
 	return true
+}
+
+// begin notes the doubt d, and reports false if there is one already.
+func (h *health) begin(d *doubt) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.doubt != nil {
+		return false
+	}
+	h.doubt = d
+	return true
+}
+
+// end ends the doubt.
+func (h *health) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.doubt = nil
+}
+
+// miss notes how many pings in a row have been missed.
+func (h *health) miss(d *doubt, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d.missed = n
 }
 
 // pingLimit returns the longest time that an answer to a ping may take.
@@ -64,7 +96,7 @@ func (c *child) watchHealth(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.ping(c.pingLimit())
+			c.ping(c.pingLimit(), 0)
 		}
 	}
 }
@@ -72,46 +104,87 @@ func (c *child) watchHealth(ctx context.Context) {
 // hangs has the child pinged after a call that timed out, with recycle_on_hang.
 func (c *child) hangs() {
 	if c.spec.Options.RecycleOnHang {
-		c.suspect(c.pingLimit())
+		c.suspect(c.pingLimit(), 1)
 	}
 }
 
 // leavesUnanswered counts a call without an answer. After maxUnanswered of them the child is
-// pinged. The pings take call_timeout together, because a child that works on one call at a
-// time may be busy for that long. Without call_timeout a call may take any time.
+// pinged. Without call_timeout a call may take any time.
 func (c *child) leavesUnanswered() {
-	if c.health.unanswered(c.conn.Stats().BytesIn) && c.spec.Options.CallTimeout > 0 {
-		c.suspect(max(cmp.Or(c.spec.pingTimeout, pingTimeout), c.spec.Options.CallTimeout/maxMisses))
+	if c.health.unanswered(c.conn.Stats().Answered) && c.spec.Options.CallTimeout > 0 {
+		c.suspect(c.patience()/maxMisses, maxUnanswered)
 	}
 }
 
-// suspect pings the child in a task. A child that is healthy has no goroutine for pings.
-func (c *child) suspect(limit time.Duration) {
+// patience returns the time that all pings take together. A child that works on one call at
+// a time answers a ping behind a call that takes call_timeout. So it may answer nothing for
+// twice that time, and a child that has answered calls out of order for call_timeout.
+func (c *child) patience() time.Duration {
+	limit := c.spec.Options.CallTimeout
+	quiet := limit
+	if !c.conn.Stats().OutOfOrder {
+		quiet *= 2
+	}
+	return max(maxMisses*cmp.Or(c.spec.pingTimeout, pingTimeout), min(limit, quiet-c.conn.Quiet()))
+}
+
+// suspect pings the child in a task, after calls without an answer. A child that is healthy
+// has no goroutine for pings.
+func (c *child) suspect(limit time.Duration, calls int) {
 	if c.handshake.Load() != nil {
-		c.tasks.Go(func() { c.ping(limit) })
+		c.tasks.Go(func() { c.ping(limit, calls) })
 	}
 }
 
-// ping pings the child until it answers or has missed maxMisses pings, which ends the run. A
-// ping is not missed if the child wrote anything meanwhile. Of pings at the same time there
-// is one.
-func (c *child) ping(limit time.Duration) {
-	if method, _ := c.dialect.ping(); method == "" || !c.health.pinging.CompareAndSwap(false, true) {
+// ping pings the child until it answers anything or has missed maxMisses pings, which ends
+// the run. A ping is not missed if the child wrote messages meanwhile; but a child that does
+// not answer within max_call_timeout, the longest that any call may take, ends too.
+func (c *child) ping(limit time.Duration, calls int) {
+	d := &doubt{since: time.Now(), calls: calls, answered: c.conn.Stats().Answered, taken: c.taken()}
+	if method, _ := c.dialect.ping(); method == "" || !c.health.begin(d) {
 		return
 	}
-	defer c.health.pinging.Store(false)
-	for range maxMisses {
-		if !c.silent(context.Background(), limit) { // the end of the connection ends it too
+	defer c.health.end()
+	for misses := 0; misses < maxMisses; c.health.miss(d, misses) {
+		before := c.life()
+		switch {
+		case c.answersPing(limit) || c.conn.Stats().Answered != d.answered:
+			c.recovers(d, misses)
 			return
+		case c.life() == before:
+			if misses++; misses == 1 {
+				c.spec.Logger.Warn("extension does not answer: it missed a ping", "timeout", limit, "calls_unanswered", calls, "state", c.culprit(d))
+			}
+		case c.spec.Options.MaxCallTimeout > 0 && time.Since(d.since) >= c.spec.Options.MaxCallTimeout:
+			c.end(protocol.Errorf(protocol.CallTimeout, "it wrote messages but answered nothing for %v, not even pings, and was %s", c.spec.Options.MaxCallTimeout, c.ended()))
+			return
+		default:
+			misses = 0
 		}
 	}
-	c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was killed", maxMisses, limit))
+	c.end(protocol.Errorf(protocol.CallTimeout, "it missed %d pings of %v and was %s%s", maxMisses, limit, c.ended(), prefixed(": ", c.culprit(d))))
 }
 
-// silent pings the child and reports whether the child wrote nothing until the timeout.
-func (c *child) silent(ctx context.Context, timeout time.Duration) bool {
+// recovers is called when a child that was pinged has answered.
+func (c *child) recovers(d *doubt, missed int) {
+	if missed > 0 {
+		c.spec.Logger.Info("extension answers again", "after", time.Since(d.since).Round(time.Millisecond))
+	}
+	if c.traits.mayIgnoreCanceled && c.owesAll() {
+		c.conn.ForgetAbandoned()
+	}
+}
+
+// answersPing pings the child and reports whether it answered, or ended.
+func (c *child) answersPing(limit time.Duration) bool {
 	method, params := c.dialect.ping()
-	before := c.conn.Stats().BytesIn
-	_, err := c.conn.Call(ctx, method, params, &jsonrpc.CallOptions{Timeout: timeout})
-	return errors.Is(err, jsonrpc.ErrTimeout) && c.conn.Stats().BytesIn == before
+	_, err := c.conn.Call(context.Background(), method, params, &jsonrpc.CallOptions{Timeout: limit}) // the end of the connection ends it too
+	return !errors.Is(err, jsonrpc.ErrTimeout)
+}
+
+// life returns a count that changes when the child writes a message. Lines that are no
+// messages do not count: a thread of its own may write them.
+func (c *child) life() uint64 {
+	stats := c.conn.Stats()
+	return stats.BytesIn - stats.Wasted
 }

@@ -107,16 +107,21 @@ func (l *processTransport) WriteLater(ctx context.Context, m jsonrpc.Message) er
 // tappedTransport is the transport to a remote server. It reports each message to tap.
 type tappedTransport struct {
 	jsonrpc.Transport
-	tap *wiretap.Wire
+	tap  *wiretap.Wire
+	read atomic.Uint64 // bytes of messages
 }
 
 func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 	m, err := t.Transport.Read()
 	if err == nil {
+		t.read.Add(uint64(len(m.Raw)))
 		t.tap.Show(0, false, m.Raw)
 	}
 	return m, err
 }
+
+// Traffic returns the counts so far.
+func (t *tappedTransport) Traffic() jsonrpc.Traffic { return jsonrpc.Traffic{BytesIn: t.read.Load()} }
 
 func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
 	showSent(t.tap, 0, m)

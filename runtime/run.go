@@ -102,6 +102,7 @@ func (s *run) Info() Info {
 	info.StartedAt, info.Installing, info.Stderr = c.startedAt, c.installing(), c.endpoint.Tail()
 	info.InFlight, info.Abandoned = stats.InFlight, stats.Abandoned
 	info.Late, info.Unknown, info.Noise = stats.Late, stats.Unknown, stats.Noise
+	info.Doubt = c.doubts()
 	if h := c.handshake.Load(); h != nil {
 		info.ProtocolVersion = h.ProtocolVersion
 	}

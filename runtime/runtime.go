@@ -146,6 +146,7 @@ type Info struct {
 	Late      uint64 // answers to abandoned calls
 	Unknown   uint64 // answers to ids never sent
 	Noise     uint64 // lines on stdout that were not frames
+	Doubt     string // why the host doubts that the instance still works, and pings it; "" if it does not
 	Stderr    []string
 }
 

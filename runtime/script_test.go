@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		"half":   func(text string) { fmt.Print(text) },
 		"cat":    func(string) { io.Copy(os.Stdout, os.Stdin) },
 		"orphan": orphan,
+		"pings":  stdin.pings,
+		"mumble": stdin.mumble,
 		"mcp":    serveMCP,
 
 		"parrot":  stdin.parrot,
@@ -128,6 +130,22 @@ func (s *scriptStdin) parrot(result string) {
 		if id := rawjson.Get(line, "id"); id != nil {
 			fmt.Fprintf(os.Stdout, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, result)
 		}
+	}
+}
+
+// pings answers the requests for method, and no others.
+func (s *scriptStdin) pings(method string) {
+	for s.read() {
+		if string(rawjson.Get(s.pending[len(s.pending)-1], "method")) == `"`+method+`"` {
+			s.answerLast("")
+		}
+	}
+}
+
+// mumble answers every request with a line that is no frame.
+func (s *scriptStdin) mumble(string) {
+	for s.read() {
+		fmt.Println("WARN the pool is exhausted")
 	}
 }
 

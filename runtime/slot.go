@@ -20,6 +20,7 @@ type slot struct {
 
 	mu     sync.Mutex
 	failed chan *protocol.Error // for the call in flight: takes why it fails; nil without a call
+	since  time.Time            // when the latest call was sent
 }
 
 // failCall fails the call in flight because of a line that is not its answer. A child that
@@ -72,7 +73,7 @@ func (s *slot) awaitQuiet(ctx context.Context) {
 func (s *slot) start() chan *protocol.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = make(chan *protocol.Error, 1)
+	s.failed, s.since = make(chan *protocol.Error, 1), time.Now()
 	return s.failed
 }
 
@@ -83,9 +84,26 @@ func (s *slot) release() {
 	<-s.token
 }
 
+// patience returns how long a call may wait for the slot: limit, the call_timeout, but not
+// when the call in the slot was sent more than twice as long ago. So a child that hangs is
+// replaced although each of its callers waits for less than limit.
+func (s *slot) patience(limit time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit <= 0 || s.since.IsZero() {
+		return limit
+	}
+	return max(1, min(limit, 2*limit-time.Since(s.since)))
+}
+
 // callOne calls a child that takes one call at a time.
 func (c *child) callOne(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	clock, stop := timerFor(c.spec.Options.CallTimeout)
+	select { // a free slot says nothing about the call before
+	case c.slot.token <- struct{}{}:
+		return c.callInSlot(ctx, method, params)
+	default:
+	}
+	clock, stop := timerFor(c.slot.patience(c.spec.Options.CallTimeout))
 	defer stop()
 	select {
 	case c.slot.token <- struct{}{}:

@@ -154,6 +154,7 @@ type Instance struct {
 	NextRetry *time.Time         `json:"next_retry,omitempty"`
 	Breaker   string             `json:"breaker,omitempty"`
 	NextProbe *time.Time         `json:"next_probe,omitempty"` // of an open breaker: when a call may try again
+	Doubt     string             `json:"doubt,omitempty"`      // why the host doubts that the instance still works, and pings it
 	InFlight  int                `json:"in_flight"`
 	Queued    int                `json:"queued"`
 

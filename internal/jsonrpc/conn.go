@@ -40,9 +40,11 @@ type state struct {
 	standing   int // calls with CallOptions.Standing
 	tokens     map[string]*pendingCall
 	abandoned  map[uint64]abandonedCall
-	handlers   int   // running handlers, except one that runs on the reader
-	notified   queue // Options.Notified
-	replies    queue // refusals of requests and calls of Options.Abandoned
+	handlers   int    // running handlers, except one that runs on the reader
+	newest     uint64 // the highest id that the peer has answered
+	answeredAt uint64 // nextID when the latest answer came: calls from this id on were sent after it
+	notified   queue  // Options.Notified
+	replies    queue  // refusals of requests and calls of Options.Abandoned
 	reading    reading
 	timer      *time.Timer
 	timerAt    time.Time   // when timer fires; zero while it is not set
@@ -211,7 +213,7 @@ func (c *Conn) Stats() (stats Stats) {
 	})
 	if t, ok := c.t.(interface{ Traffic() Traffic }); ok {
 		n := t.Traffic()
-		stats.Noise, stats.BytesIn, stats.BytesOut = n.Noise, n.BytesIn, n.BytesOut
+		stats.Noise, stats.Wasted, stats.BytesIn, stats.BytesOut = n.Noise, n.Wasted, n.BytesIn, n.BytesOut
 	}
 	return stats
 }

@@ -251,7 +251,7 @@ func TestW4Strays(t *testing.T) {
 			t.Errorf("%s, %v", got.result, got.err)
 		}
 		synctest.Wait()
-		if d := cmp.Diff(Stats{Late: 2, Duplicate: 2, Unknown: 1}, c.Stats()); d != "" {
+		if d := cmp.Diff(Stats{Answered: 3, Late: 2, Duplicate: 2, Unknown: 1, OutOfOrder: true}, c.Stats()); d != "" {
 			t.Error(d)
 		}
 		if d := cmp.Diff([]string{"0 m context canceled", "1 m jsonrpc: no answer in time"}, told); d != "" {

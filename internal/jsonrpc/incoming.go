@@ -52,6 +52,7 @@ func (c *Conn) answer(m *Message) {
 	c.update(func(s *state) {
 		if pc = s.calls[id]; pc != nil && ours {
 			s.remove(pc)
+			s.answered(id, pc.o.Standing)
 		} else {
 			pc = nil
 			unmatched = s.countUnmatched(id, ours)
@@ -72,6 +73,14 @@ func (c *Conn) answer(m *Message) {
 	}
 }
 
+// answered notes the answer to a call.
+func (s *state) answered(id uint64, standing bool) {
+	s.stats.Answered++
+	s.stats.OutOfOrder = s.stats.OutOfOrder || id < s.newest && !standing
+	s.newest = max(s.newest, id)
+	s.answeredAt = s.nextID
+}
+
 // countUnmatched counts an answer that no call waits for. It reports whether the answer
 // is unsolicited, that is, not the late answer to an abandoned call.
 func (s *state) countUnmatched(id uint64, ours bool) (unmatched bool) {
@@ -82,6 +91,7 @@ func (s *state) countUnmatched(id uint64, ours bool) (unmatched bool) {
 	case late:
 		delete(s.abandoned, id)
 		s.stats.Late++
+		s.answered(id, false)
 		return false
 	default:
 		s.stats.Duplicate++

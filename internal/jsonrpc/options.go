@@ -82,12 +82,18 @@ const (
 type Stats struct {
 	InFlight  int    // calls written and not answered, including abandoned ones
 	Abandoned int    // of these, abandoned calls
+	Answered  uint64 // answers to calls, abandoned ones included
 	Late      uint64 // answers to abandoned calls
 	Duplicate uint64 // answers to calls that were answered before
 	Unknown   uint64 // answers with an id that was never sent
 	Invalid   uint64 // answers that could not be used
 	Dropped   uint64 // notifications and refusals lost to a full queue
 	Noise     uint64 // lines that were not JSON-RPC
+	Wasted    uint64 // of BytesIn, bytes of lines that were no messages
 	BytesIn   uint64
 	BytesOut  uint64
+
+	// OutOfOrder says that a call was answered before an earlier one: the peer works on
+	// several calls at once.
+	OutOfOrder bool
 }

@@ -25,6 +25,7 @@ type pendingCall struct {
 
 	// Guarded by Conn.mu.
 	inbox     []Message
+	sent      time.Time // zero without a time limit
 	deadline  time.Time // zero: none
 	limit     time.Time // latest value of deadline
 	answering bool      // OnMessage is answering a request: only limit applies
@@ -33,6 +34,7 @@ type pendingCall struct {
 // abandonedCall is a call that ended without an answer. The peer may still answer it.
 type abandonedCall struct {
 	owner any
+	sent  time.Time
 	since time.Time
 }
 
@@ -85,6 +87,7 @@ func (pc *pendingCall) start(now time.Time) {
 	if limit <= 0 {
 		limit = pc.o.Timeout
 	}
+	pc.sent = now
 	pc.limit = now.Add(limit)
 	pc.deadline = pc.limit
 	pc.extend(now)
@@ -145,6 +148,30 @@ func (s *state) remove(pc *pendingCall) bool {
 		delete(s.tokens, pc.o.Token)
 	}
 	return true
+}
+
+// Quiet returns for how long, at least, the peer has answered nothing although it had a call
+// to answer: the age of the oldest call with a time limit that was sent after the latest
+// answer. It is 0 if there is none.
+func (c *Conn) Quiet() (d time.Duration) {
+	var oldest time.Time
+	c.update(func(s *state) {
+		note := func(id uint64, sent time.Time) {
+			if id >= s.answeredAt && !sent.IsZero() && (oldest.IsZero() || sent.Before(oldest)) {
+				oldest = sent
+			}
+		}
+		for id, pc := range s.calls {
+			note(id, pc.sent)
+		}
+		for id, a := range s.abandoned {
+			note(id, a.sent)
+		}
+	})
+	if oldest.IsZero() {
+		return 0
+	}
+	return time.Since(oldest)
 }
 
 // serveInbox handles the messages that belong to a call, in the goroutine of the

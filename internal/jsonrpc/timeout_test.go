@@ -91,3 +91,32 @@ func TestTimeoutWhileServing(t *testing.T) {
 		})
 	}
 }
+
+// TestQuiet asks for how long a peer has been silent that answers the second call first.
+func TestQuiet(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+		limit := &CallOptions{Timeout: time.Minute}
+		first, second := call(t.Context(), c, "{}", limit), (<-chan outcome)(nil)
+		a := <-w.fromConn
+		time.Sleep(time.Second)
+		second = call(t.Context(), c, "{}", limit)
+		b := <-w.fromConn
+		synctest.Wait()
+		if q := c.Quiet(); q != time.Second {
+			t.Errorf("before any answer it is quiet for %v", q)
+		}
+		w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, b.ID)
+		<-second
+		if q, s := c.Quiet(), c.Stats(); q != 0 || s.Answered != 1 || s.OutOfOrder {
+			t.Errorf("after the answer to the second call it is quiet for %v, %+v", q, s)
+		}
+		w.say(t, `{"jsonrpc":"2.0","id":%s,"result":1}`, a.ID)
+		<-first
+		third := call(t.Context(), c, "{}", limit)
+		<-w.fromConn
+		<-third
+		if q, s := c.Quiet(), c.Stats(); q != time.Minute || s.Answered != 2 || !s.OutOfOrder {
+			t.Errorf("after a call without an answer it is quiet for %v, %+v", q, s)
+		}
+	})
+}

@@ -43,6 +43,7 @@ type Batcher interface {
 	FlushHeld()
 }
 
-// Traffic counts the bytes of a transport, and the lines that are not JSON-RPC. A
-// [Transport] with a method Traffic adds these counts to [Stats].
-type Traffic struct{ Noise, BytesIn, BytesOut uint64 }
+// Traffic counts the bytes of a transport, the lines that are not JSON-RPC, and the bytes
+// of these and of empty lines. A [Transport] with a method Traffic adds these counts to
+// [Stats].
+type Traffic struct{ Noise, Wasted, BytesIn, BytesOut uint64 }

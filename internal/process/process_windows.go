@@ -25,6 +25,9 @@ func (p *Process) signal(syscall.Signal) { _ = p.proc.Kill() }
 // Dying returns false: this system does not report that a process is exiting.
 func (p *Process) Dying() bool { return false }
 
+// Stopped returns false: this system does not report that a process is stopped.
+func (p *Process) Stopped() bool { return false }
+
 func (p *Process) reap() (*os.ProcessState, error) {
 	state, err := p.proc.Wait()
 	close(p.exited)

@@ -16,6 +16,7 @@ type procStat struct {
 	pid, parent, session int
 	start                uint64 // clock ticks since boot
 	dead, exiting        bool
+	stopped              bool // by a signal or a debugger
 
 	marks []byte // value of cookieVar, as [procReader.processes] found it
 	blank bool   // the environment was empty: in the middle of an exec, it has to be read again
@@ -69,7 +70,8 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 		return s, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	s = procStat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0}
+	s = procStat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0,
+		stopped: f[0][0] == 'T' || f[0][0] == 't'}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, true
 }

@@ -54,6 +54,15 @@ func (p *Process) Dying() bool {
 	return !ok || s.dead || s.exiting
 }
 
+// Stopped reports whether a signal such as SIGSTOP, or a debugger, has stopped the child.
+func (p *Process) Stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var r procReader
+	s, ok := r.stat(p.proc.Pid)
+	return !p.reaped && ok && s.stopped
+}
+
 // exited reports whether the child has exited, or cannot be waited for.
 func exited(idType, id, flags int) bool {
 	for {

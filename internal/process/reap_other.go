@@ -24,3 +24,6 @@ func (p *Process) reap() (*os.ProcessState, error) {
 
 // Dying returns false: these systems do not report that a process is exiting.
 func (p *Process) Dying() bool { return false }
+
+// Stopped returns false: these systems do not report that a process is stopped.
+func (p *Process) Stopped() bool { return false }

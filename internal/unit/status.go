@@ -40,7 +40,7 @@ func (u *Unit) Status() status.Extension {
 	for i, slot := range u.Phase.slots() {
 		one := instanceStatus(slot)
 		if p, ok := processes[slot.Key]; ok {
-			one.PID, one.StartedAt = p.PID, p.StartedAt
+			one.PID, one.StartedAt, one.Doubt = p.PID, p.StartedAt, p.Doubt
 		}
 		s.Instances = append(s.Instances, one)
 		if i == 0 || s.State != string(supervisor.Ready) { // the best instance stands for all

@@ -96,8 +96,11 @@ func Evidence(x status.Extension) *protocol.Evidence {
 	return nil
 }
 
-// Prospects say when an instance that takes no calls will take calls again.
+// Prospects say why an instance may take no calls, and when it will take calls again.
 func Prospects(i status.Instance, now time.Time) (notes []string) {
+	if i.Doubt != "" {
+		notes = append(notes, i.Doubt)
+	}
 	switch {
 	case i.NextRetry != nil && i.NextRetry.After(now):
 		notes = append(notes, "next try in "+console.Span(i.NextRetry.Sub(now)))

@@ -24,6 +24,7 @@ type reader struct {
 	start     int
 	end       int
 	scanned   int  // buf[start:seen] holds no newline
+	lineBytes int  // bytes of the latest line, with its ending
 	arrived   int  // line ends in what the last read returned
 	filled    bool // the last read filled buf, so more input may be ready
 	ended     bool // the stream ended within a line, which line returns next
@@ -71,7 +72,8 @@ func (l *reader) line() (line []byte, shared, ok bool, err error) {
 	line = l.buf[l.start : l.scanned+i]
 	l.start = l.scanned + i + 1
 	l.scanned = l.start
-	if l.partBytes+len(line) > l.max {
+	l.lineBytes = l.partBytes + len(line) + 1
+	if l.lineBytes > l.max+1 {
 		return nil, false, false, ErrLineTooLong
 	}
 	shared = len(l.parts) == 0

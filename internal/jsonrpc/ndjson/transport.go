@@ -57,6 +57,7 @@ type Transport struct {
 	out         writer
 	noise       func(line []byte, err error) error
 	noiseTotal  atomic.Uint64 // lines that are not JSON-RPC
+	wastedTotal atomic.Uint64 // bytes of lines without a message
 	noiseInRow  int           // lines that are not JSON-RPC since the last message
 	wastedBytes int           // bytes of lines without a message since the last pause
 }
@@ -104,7 +105,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 		}
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 		if rawjson.SkipSpace(line, 0) == len(line) {
-			t.countWasted(line)
+			t.countWasted()
 			continue
 		}
 		if shared {
@@ -121,17 +122,18 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 		}
 		t.noiseInRow++
 		t.noiseTotal.Add(1)
-		t.countWasted(line)
+		t.countWasted()
 		if err := t.noise(line, err); err != nil {
 			return jsonrpc.Message{}, err
 		}
 	}
 }
 
-// countWasted counts a line without a message. After many bytes of them it pauses the
-// reader.
-func (t *Transport) countWasted(line []byte) {
-	if t.wastedBytes += len(line) + 1; t.wastedBytes >= maxWaste {
+// countWasted counts the latest line, which is no message. After many bytes of such lines it
+// pauses the reader.
+func (t *Transport) countWasted() {
+	t.wastedTotal.Add(uint64(t.in.lineBytes))
+	if t.wastedBytes += t.in.lineBytes; t.wastedBytes >= maxWaste {
 		t.wastedBytes = 0
 		time.Sleep(noisePause)
 	}
@@ -200,5 +202,21 @@ func (t *Transport) Interrupt() { _ = t.in.deadline.SetReadDeadline(time.Unix(1,
 
 // Traffic returns the counts so far.
 func (t *Transport) Traffic() jsonrpc.Traffic {
-	return jsonrpc.Traffic{Noise: t.noiseTotal.Load(), BytesIn: t.in.total.Load(), BytesOut: t.out.total.Load()}
+	return jsonrpc.Traffic{Noise: t.noiseTotal.Load(), Wasted: t.wastedTotal.Load(), BytesIn: t.in.total.Load(), BytesOut: t.out.total.Load()}
+}
+
+// Backlog is what waits between the two ends of a connection, in bytes. -1: the system does
+// not tell.
+type Backlog struct {
+	Unsent int // that Write has accepted and the pipe has not
+	Unread int // in the pipe to the peer
+	Output int // in the pipe from the peer
+}
+
+// Backlog returns what waits now. After Close it is 0 or unknown.
+func (t *Transport) Backlog() Backlog {
+	t.out.mu.Lock()
+	unsent := len(t.out.buf) + t.out.unwritten
+	t.out.mu.Unlock()
+	return Backlog{Unsent: unsent, Unread: inPipe(t.out.w), Output: inPipe(t.in.r)}
 }

@@ -232,3 +232,46 @@ func TestWasteIsHeldUp(t *testing.T) {
 		})
 	}
 }
+
+// TestWastedBytes counts the bytes of lines that are no messages, with their endings.
+func TestWastedBytes(t *testing.T) {
+	waste := "noise\r\n\n  \n" + strings.Repeat("x", 3*biggestBuffer) + "\n"
+	l := readingTransport(strings.NewReader(waste+answer(1, "0")+"\n"), Options{Noise: func([]byte, error) error { return nil }})
+	if _, err := l.Read(); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.Traffic(); n.Wasted != uint64(len(waste)) {
+		t.Errorf("%d bytes wasted of %d", n.Wasted, len(waste))
+	}
+}
+
+// TestBacklog writes to a peer that does not read.
+func TestBacklog(t *testing.T) {
+	l, peer := osPipe(t, Options{})
+	if err := l.Write(t.Context(), request(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	sent := int(l.Traffic().BytesOut)
+	told := func(n int) int {
+		if runtime.GOOS != "linux" {
+			return -1
+		}
+		return n
+	}
+	if b := l.Backlog(); b != (Backlog{Unread: told(sent), Output: told(0)}) || sent == 0 {
+		t.Errorf("%+v after %d bytes", b, sent)
+	}
+	if err := l.Write(t.Context(), request(2, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if b := l.Backlog(); b.Unsent == 0 {
+		t.Errorf("%+v with a full pipe", b)
+	}
+	if _, err := peer.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if b := l.Backlog(); b.Unread != -1 {
+		t.Errorf("%+v of a closed transport", b)
+	}
+}

@@ -146,6 +146,7 @@ function content(x, s) {
     ...(x.instances ?? []).map((i) => facts([
       [i.key || "process", [i.state, i.pid ? `pid ${i.pid}` : "", i.pid ? `up ${since(i.started_at)}` : "", bytes(i.rss_bytes) === "–" ? "" : bytes(i.rss_bytes)].filter(Boolean).join(", ")],
       ["load", `${i.in_flight} in flight, ${i.queued} queued`],
+      ["doubt", i.doubt ?? ""],
       ["breaker", i.breaker ? i.breaker.replace("_", " ") + (i.next_probe ? `, next probe ${clock(i.next_probe)}` : "") : ""],
       ["restarts", i.restarts ? count(i.restarts) + (i.next_retry ? `, ${retryText(i.next_retry)}` : "") : ""],
     ])),

@@ -1,0 +1,242 @@
+//go:build unix
+
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// fakeWire is a transport in memory to a peer that is a function.
+type fakeWire struct {
+	peer   func(m jsonrpc.Message) // takes what is written
+	lines  chan string             // that the peer writes
+	closed chan struct{}
+	close  func()
+}
+
+func newFakeWire() *fakeWire {
+	w := &fakeWire{lines: make(chan string, 1024), closed: make(chan struct{})}
+	w.close = sync.OnceFunc(func() { close(w.closed) })
+	return w
+}
+
+func (w *fakeWire) Read() (jsonrpc.Message, error) {
+	select {
+	case line := <-w.lines:
+		return jsonrpc.Decode([]byte(line))
+	case <-w.closed:
+		return jsonrpc.Message{}, jsonrpc.ErrClosed
+	}
+}
+
+func (w *fakeWire) Write(_ context.Context, m jsonrpc.Message) error { w.peer(m); return nil }
+func (w *fakeWire) Close() error                                     { w.close(); return nil }
+func (w *fakeWire) EndSession(context.Context)                       {}
+
+func (w *fakeWire) answer(id json.RawMessage) {
+	w.lines <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"hooks":[]}}`, id)
+}
+
+// fakePeer answers the handshake. Its requests go to serve from then on.
+func fakePeer(w *fakeWire, serve func(m jsonrpc.Message)) {
+	w.peer = func(m jsonrpc.Message) {
+		switch {
+		case m.ID == nil:
+		case m.Method == protocol.MethodInitialize:
+			w.answer(m.ID)
+		default:
+			m.ID = slices.Clone(m.ID)
+			serve(m)
+		}
+	}
+}
+
+// silentRun is a run of a fake peer under synctest.
+type silentRun struct {
+	*child
+	began time.Time
+	ended chan *protocol.Error
+}
+
+func runFake(t *testing.T, w *fakeWire, o manifest.Options) *silentRun {
+	s := &Spec{ID: "x", Manifest: &manifest.Manifest{}, Options: o, Logger: discarding()}
+	r := &remote{transport: w, closed: make(chan struct{})}
+	r.close = sync.OnceFunc(func() { _ = w.Close(); close(r.closed) })
+	run := &silentRun{child: newChild(s, &native{spec: s}, r), ended: make(chan *protocol.Error, 1)}
+	run.connect(&tappedTransport{Transport: w})
+	ready := make(chan struct{})
+	go func() { run.ended <- run.run(t.Context(), func() { close(ready) }) }()
+	<-ready
+	run.began = time.Now()
+	return run
+}
+
+// callers calls from n goroutines one call after the other until a call finds the run ended,
+// each with a deadline of its own if there is one. It returns the outcomes of the first calls.
+func (r *silentRun) callers(n int, deadline time.Duration) (kinds []protocol.Kind) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range n {
+		wg.Go(func() {
+			for first := true; ; first = false {
+				ctx, cancel := context.Background(), func() {}
+				if deadline > 0 {
+					ctx, cancel = context.WithTimeout(ctx, deadline)
+				}
+				_, fault := r.call(ctx, &Request{Method: protocol.MethodToolsCall})
+				cancel()
+				if first {
+					mu.Lock()
+					kinds = append(kinds, fault.Kind)
+					mu.Unlock()
+				}
+				select {
+				case <-r.done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return kinds
+}
+
+// TestHungIsReplacedInTime has children stop, and checks when the run ends: to the millisecond,
+// on a clock that runs only while all wait.
+func TestHungIsReplacedInTime(t *testing.T) {
+	silence := func(*fakeWire, jsonrpc.Message) {}
+	writes := func(w *fakeWire, m jsonrpc.Message) {
+		w.lines <- `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`
+	}
+	for name, c := range map[string]struct {
+		serve       func(w *fakeWire, m jsonrpc.Message)
+		overtaking  bool // it has answered calls out of order
+		callers     int
+		deadline    time.Duration
+		recycle     bool
+		callTimeout time.Duration // 30 s by default
+		want        time.Duration // until the end of the run
+	}{
+		"one caller":                                  {silence, false, 1, 0, false, 0, 160 * time.Second},
+		"one caller, recycle_on_hang":                 {silence, false, 1, 0, true, 0, 40 * time.Second},
+		"16 callers":                                  {silence, false, 16, 0, false, 0, 60 * time.Second},
+		"16 callers, works on several calls":          {silence, true, 16, 0, false, 0, 40 * time.Second},
+		"callers that leave after 1 s":                {silence, false, 16, time.Second, false, 0, 31 * time.Second},
+		"callers that leave, works on several calls":  {silence, true, 16, time.Second, false, 0, 30 * time.Second},
+		"one that leaves, works on several calls":     {silence, true, 1, time.Second, false, 0, 30 * time.Second},
+		"callers that leave, call_timeout of 2 s":     {silence, true, 16, time.Second, false, 2 * time.Second, 11 * time.Second},
+		"16 callers, writes notifications, no answer": {writes, false, 16, 0, false, 0, 630 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFakeWire()
+				var early []json.RawMessage
+				stops := false
+				fakePeer(w, func(m jsonrpc.Message) {
+					switch early = append(early, m.ID); {
+					case stops:
+						c.serve(w, m)
+					case len(early) == 2:
+						stops = true
+						if c.overtaking {
+							slices.Reverse(early)
+						}
+						w.answer(early[0])
+						w.answer(early[1])
+					}
+				})
+				o := (&manifest.Runtime{}).Resolve(manifest.Transport{})
+				o.RecycleOnHang, o.MaxInFlight = c.recycle, 1000
+				if c.callTimeout > 0 {
+					o.CallTimeout = c.callTimeout
+				}
+				r := runFake(t, w, o)
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() { _, _ = r.call(context.Background(), &Request{Method: protocol.MethodToolsCall}) })
+					synctest.Wait()
+				}
+				wg.Wait()
+				r.began = time.Now()
+				kinds := r.callers(c.callers, c.deadline)
+				fault := <-r.ended
+				if took := time.Since(r.began); fault.Kind != protocol.CallTimeout || took.Round(10*time.Millisecond) != c.want {
+					t.Errorf("ended after %v with %v, want %v", took, fault, c.want)
+				}
+				for _, kind := range kinds {
+					if kind != protocol.CallTimeout {
+						t.Errorf("a caller got %s", kind)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestBusyIsNotReplaced has a child that works on one call at a time, and answers each just
+// before call_timeout, or reports progress for longer. It must stay.
+func TestBusyIsNotReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		callers  int
+		deadline time.Duration
+	}{
+		"16 callers":         {16, 0},
+		"callers that leave": {16, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, queue := newFakeWire(), make(chan json.RawMessage, 1<<14)
+				fakePeer(w, func(m jsonrpc.Message) { queue <- m.ID })
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { // one call at a time, 29 s each
+					for {
+						select {
+						case id := <-queue:
+							pause(ctx, 29*time.Second)
+							w.answer(id)
+						case <-ctx.Done():
+							return
+						}
+					}
+				})
+				o := (&manifest.Runtime{}).Resolve(manifest.Transport{})
+				o.MaxInFlight = 0 // calls that are left count as in flight
+				r := runFake(t, w, o)
+				for range c.callers {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							one, cancel := ctx, func() {}
+							if c.deadline > 0 {
+								one, cancel = context.WithTimeout(ctx, c.deadline)
+							}
+							_, _ = r.call(one, &Request{Method: protocol.MethodToolsCall})
+							cancel()
+							pause(ctx, time.Second)
+						}
+					})
+				}
+				select {
+				case fault := <-r.ended:
+					t.Errorf("after %v: %v", time.Since(r.began), fault)
+				case <-time.After(20 * time.Minute):
+				}
+				stop()
+				r.endpoint.Kill()
+				wg.Wait()
+			})
+		})
+	}
+}
