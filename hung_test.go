@@ -58,7 +58,7 @@ func TestHungExtensionIsReplaced(t *testing.T) {
 		return strings.Contains(statusOf(t, h, "x").Instances[0].Doubt, "calls in a row had no answer, being pinged for ")
 	})
 	var reason string
-	for state := supervisor.State(""); state != supervisor.Ready; {
+	for state := supervisor.State(""); state != supervisor.Ready || reason == ""; { // the first start may still be reported
 		e := next()
 		if state = e.State.State; state == supervisor.Restarting {
 			reason = e.State.Reason

@@ -112,6 +112,10 @@ func (c *child) fault(ctx context.Context, err error) *protocol.Error {
 	if jsonrpc.Written(err) || errors.As(err, new(maybeExecuted)) {
 		fault.Outcome = "unknown"
 	}
+	givenUp := errors.Is(err, jsonrpc.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if givenUp && jsonrpc.Written(err) && c.traits.cancels {
+		c.leavesUnanswered() // here, because to tell a server over HTTP of the end of a call may take long
+	}
 	return fault
 }
 
@@ -175,15 +179,11 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 	if !c.traits.cancels {
 		return
 	}
-	ping, _ := c.dialect.ping()
-	if method != ping {
-		c.leavesUnanswered()
-	}
 	if method != protocol.MethodInitialize { // MCP forbids to cancel initialize
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
 	}
-	switch {
+	switch ping, _ := c.dialect.ping(); {
 	case method == ping || !c.owesAll():
 	case c.traits.mayIgnoreCanceled:
 		c.suspect(c.patience()/maxMisses, c.spec.Options.MaxInFlight)

@@ -178,15 +178,20 @@ func TestCulprit(t *testing.T) {
 	if goruntime.GOOS != "linux" {
 		t.Skip("the system does not tell")
 	}
-	r := start(t, spec(t, "init echo; hang"))
+	child := func(script string) *trial {
+		s := spec(t, script)
+		s.Options.ShutdownGrace = time.Millisecond
+		return start(t, s)
+	}
+	r := child("init echo; hang")
 	wantContains(t, c(r).culprit(begin(r)), "it has stopped reading its stdin, where ", " bytes of requests wait")
 
-	r = start(t, spec(t, "init echo; eof"))
+	r = child("init echo; eof")
 	d := begin(r)
 	eventually(t, func() bool { b, _ := c(r).backlog(); return b.Unread == 0 && c(r).taken() > d.taken })
 	wantContains(t, c(r).culprit(d), "it reads its stdin, but has answered nothing for ")
 
-	r = start(t, spec(t, "init echo; eof"))
+	r = child("init echo; eof")
 	if err := syscall.Kill(r.Info().PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 
 // fakeWire is a transport in memory to a peer that is a function.
 type fakeWire struct {
+	mu     sync.Mutex              // one write at a time
 	peer   func(m jsonrpc.Message) // takes what is written
 	lines  chan string             // that the peer writes
 	closed chan struct{}
@@ -40,12 +42,23 @@ func (w *fakeWire) Read() (jsonrpc.Message, error) {
 	}
 }
 
-func (w *fakeWire) Write(_ context.Context, m jsonrpc.Message) error { w.peer(m); return nil }
-func (w *fakeWire) Close() error                                     { w.close(); return nil }
-func (w *fakeWire) EndSession(context.Context)                       {}
+func (w *fakeWire) Write(_ context.Context, m jsonrpc.Message) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.peer(m)
+	return nil
+}
+
+func (w *fakeWire) Close() error               { w.close(); return nil }
+func (w *fakeWire) EndSession(context.Context) {}
 
 func (w *fakeWire) answer(id json.RawMessage) {
 	w.lines <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"hooks":[]}}`, id)
+}
+
+// answerMCP answers initialize as an MCP server does.
+func (w *fakeWire) answerMCP(id json.RawMessage) {
+	w.lines <- fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}`, id)
 }
 
 // fakePeer answers the handshake. Its requests go to serve from then on.
@@ -53,7 +66,9 @@ func fakePeer(w *fakeWire, serve func(m jsonrpc.Message)) {
 	w.peer = func(m jsonrpc.Message) {
 		switch {
 		case m.ID == nil:
-		case m.Method == protocol.MethodInitialize:
+		case m.Method == protocol.MethodInitialize && strings.Contains(string(m.Params), "protocolVersion"):
+			w.answerMCP(m.ID)
+		case m.Method == protocol.MethodInitialize, m.Method == protocol.MethodToolsList:
 			w.answer(m.ID)
 		default:
 			m.ID = slices.Clone(m.ID)
@@ -69,11 +84,15 @@ type silentRun struct {
 	ended chan *protocol.Error
 }
 
-func runFake(t *testing.T, w *fakeWire, o manifest.Options) *silentRun {
-	s := &Spec{ID: "x", Manifest: &manifest.Manifest{}, Options: o, Logger: discarding()}
+func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *silentRun {
+	s := &Spec{ID: "x", Manifest: &manifest.Manifest{Transport: manifest.Transport{MCPVersion: version}}, Options: o, Logger: discarding()}
+	var d dialect = &native{spec: s}
+	if version != "" {
+		d = newMCP(s)
+	}
 	r := &remote{transport: w, closed: make(chan struct{})}
 	r.close = sync.OnceFunc(func() { _ = w.Close(); close(r.closed) })
-	run := &silentRun{child: newChild(s, &native{spec: s}, r), ended: make(chan *protocol.Error, 1)}
+	run := &silentRun{child: newChild(s, d, r), ended: make(chan *protocol.Error, 1)}
 	run.connect(&tappedTransport{Transport: w})
 	ready := make(chan struct{})
 	go func() { run.ended <- run.run(t.Context(), func() { close(ready) }) }()
@@ -162,7 +181,7 @@ func TestHungIsReplacedInTime(t *testing.T) {
 				if c.callTimeout > 0 {
 					o.CallTimeout = c.callTimeout
 				}
-				r := runFake(t, w, o)
+				r := runFake(t, w, o, "")
 				var wg sync.WaitGroup
 				for range 2 {
 					wg.Go(func() { _, _ = r.call(context.Background(), &Request{Method: protocol.MethodToolsCall}) })
@@ -191,9 +210,13 @@ func TestBusyIsNotReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		callers  int
 		deadline time.Duration
+		version  string // of MCP; "": native
+		most     int    // max_in_flight
 	}{
-		"16 callers":         {16, 0},
-		"callers that leave": {16, time.Second},
+		"16 callers":                             {16, 0, "", 0},
+		"callers that leave":                     {16, time.Second, "", 0}, // a native child owes an answer to each of their calls
+		"MCP, callers that leave":                {16, time.Second, protocol.MCP20251125, 64},
+		"MCP, callers that leave and fill it up": {16, time.Second, protocol.MCP20251125, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -213,8 +236,8 @@ func TestBusyIsNotReplaced(t *testing.T) {
 					}
 				})
 				o := (&manifest.Runtime{}).Resolve(manifest.Transport{})
-				o.MaxInFlight = 0 // calls that are left count as in flight
-				r := runFake(t, w, o)
+				o.MaxInFlight = c.most
+				r := runFake(t, w, o, c.version)
 				for range c.callers {
 					wg.Go(func() {
 						for ctx.Err() == nil {
@@ -231,7 +254,7 @@ func TestBusyIsNotReplaced(t *testing.T) {
 				select {
 				case fault := <-r.ended:
 					t.Errorf("after %v: %v", time.Since(r.began), fault)
-				case <-time.After(20 * time.Minute):
+				case <-time.After(5 * time.Minute):
 				}
 				stop()
 				r.endpoint.Kill()
