@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,7 +27,6 @@ import (
 
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
-	"github.com/exthost/exthost/internal/benchtest"
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/jsonrpc/ndjson"
 	"github.com/exthost/exthost/internal/process/processtest"
@@ -60,15 +58,16 @@ func echoOfficial(string) {
 	_ = officialEcho().Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// serveOfficial serves officialEcho over HTTP without a gateway.
-func serveOfficial(string) {
+// serveOfficial serves officialEcho over HTTP without a gateway. The revision 2026-07-28 is
+// served by a stateless server alone.
+func serveOfficial(kind string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
 	s := officialEcho()
 	fmt.Println(l.Addr())
-	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
+	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: kind == "stateless"}))
 }
 
 // serveGateway serves a host with one extension, which runs the given verb.
@@ -244,97 +243,6 @@ func (r *running) descriptors(tb testing.TB) int {
 		tb.Skip("the system does not say what files are open")
 	}
 	return len(list)
-}
-
-// dialled is a client with one persistent connection and one session.
-type dialled struct {
-	conn    net.Conn
-	in      *bufio.Reader
-	request []byte
-}
-
-// dialCaller connects and opens a session. The caller calls tool.
-func dialCaller(addr, path, tool string) (*dialled, error) {
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	c := &dialled{conn: conn, in: bufio.NewReader(conn)}
-	post := func(session, body string) []byte {
-		return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n%s", path, session, len(body), body)
-	}
-	header, err := c.exchange(post("", initialize))
-	if err != nil {
-		return nil, err
-	}
-	session := "Mcp-Session-Id: " + header.Get("Mcp-Session-Id") + "\r\nMcp-Protocol-Version: 2025-11-25\r\n"
-	if _, err := c.exchange(post(session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); err != nil {
-		return nil, err
-	}
-	c.request = post(session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{"text":"`+strings.Repeat("x", 100)+`"}}}`)
-	return c, nil
-}
-
-func (c *dialled) exchange(request []byte) (http.Header, error) {
-	if _, err := c.conn.Write(request); err != nil {
-		return nil, err
-	}
-	r, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if r.StatusCode >= 300 || bytes.Contains(body, []byte(`"error"`)) {
-		return nil, fmt.Errorf("%s %s", r.Status, body)
-	}
-	return r.Header, nil
-}
-
-func (c *dialled) call() error {
-	_, err := c.exchange(c.request)
-	return err
-}
-
-// way is one of the servers to compare, with one connection for each caller.
-func way(tb testing.TB, name, addr, path, tool string, callers int) benchtest.Way {
-	tb.Helper()
-	free := make(chan *dialled, callers)
-	for range callers {
-		c, err := dialCaller(addr, path, tool)
-		if err != nil {
-			tb.Fatalf("%s: %v", name, err)
-		}
-		tb.Cleanup(func() { c.conn.Close() })
-		free <- c
-	}
-	return benchtest.Way{Name: name, Call: func() error {
-		c := <-free
-		defer func() { free <- c }()
-		return c.call()
-	}}
-}
-
-// BenchmarkGateway compares a call through the host with a call of the official SDK's
-// server over HTTP. The minimal gateway is the lower bound for a gateway in front of that
-// SDK's stdio server, which is slower than its HTTP server.
-func BenchmarkGateway(b *testing.B) {
-	for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers64} {
-		l.Calls /= 5
-		b.Run(l.Name, func(b *testing.B) {
-			direct, least := run(b, "official"), run(b, "least")
-			native, official := run(b, "gateway echo"), run(b, "gateway echo-official")
-			l.Compare(b, way(b, "direct", direct.addr, "/mcp", "echo", l.Callers),
-				way(b, "native", native.addr, "/mcp", "ext_x_echo", l.Callers),
-				way(b, "least", least.addr, "/mcp", "echo", l.Callers),
-				way(b, "official", official.addr, "/mcp", "ext_x_echo", l.Callers))
-			b.ReportMetric(float64(native.anonymous(b))/1024, "native-RssAnon-MiB")
-			b.ReportMetric(float64(official.anonymous(b))/1024, "official-RssAnon-MiB")
-		})
-	}
 }
 
 // TestStormSessions keeps many sessions open: no call fails, memory does not grow, and
