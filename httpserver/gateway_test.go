@@ -70,8 +70,10 @@ func serveOfficial(kind string) {
 	_ = http.Serve(l, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true, Stateless: kind == "stateless"}))
 }
 
-// serveGateway serves a host with one extension, which runs the given verb.
+// serveGateway serves a host with one extension, which runs the given verb and speaks the
+// version of MCP that may follow it.
 func serveGateway(child string) {
+	child, version, _ := strings.Cut(child, " ")
 	dir, err := os.MkdirTemp("", "gateway")
 	if err != nil {
 		panic(err)
@@ -80,6 +82,9 @@ func serveGateway(child string) {
 	exe, _ := os.Executable()
 	manifest := fmt.Sprintf("[plugin]\nid = \"x\"\nversion = \"1.0.0\"\n[capabilities]\ntools = [\"echo\"]\n[transport]\ncommand = %q\nenv = { %s = %q }\nprotocol = %q\n",
 		exe, processtest.ScriptVar, child, map[string]string{"echo": "native"}[child]+map[string]string{"echo-official": "mcp"}[child])
+	if version != "" {
+		manifest += fmt.Sprintf("mcp_version = %q\n", version)
+	}
 	if err := os.Mkdir(filepath.Join(dir, "x"), 0o755); err != nil {
 		panic(err)
 	}

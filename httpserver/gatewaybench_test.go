@@ -193,17 +193,20 @@ func BenchmarkGateway(b *testing.B) {
 
 // BenchmarkGatewayClient is the same with the official SDK's client, which uses the newest
 // revision that a server has, and costs more than the servers. [tbxarkVar] names the program
-// of another gateway to compare with.
+// of another gateway to compare with, which speaks 2025-11-25 with its child. So does the
+// gateway "pinned": that SDK's server takes longer for a call of the newer revision.
 func BenchmarkGatewayClient(b *testing.B) {
 	for _, l := range gatewayLoads() {
 		b.Run(l.Name, func(b *testing.B) {
-			direct, native, official := run(b, "official stateless"), run(b, "gateway echo"), run(b, "gateway echo-official")
+			direct, native := run(b, "official stateless"), run(b, "gateway echo")
+			official, pinned := run(b, "gateway echo-official"), run(b, "gateway echo-official 2025-11-25")
 			ways := []benchtest.Way{way(b, "direct", l.Callers, connectOfficial, direct.addr, "/mcp", "echo")}
 			if addr := runTBXark(b); addr != "" {
 				ways = append(ways, way(b, "TBXark", l.Callers, connectOfficial, addr, "/x", "echo"))
 			}
 			l.Compare(b, append(ways, way(b, "native", l.Callers, connectOfficial, native.addr, "/mcp", "ext_x_echo"),
-				way(b, "official", l.Callers, connectOfficial, official.addr, "/mcp", "ext_x_echo"))...)
+				way(b, "official", l.Callers, connectOfficial, official.addr, "/mcp", "ext_x_echo"),
+				way(b, "pinned", l.Callers, connectOfficial, pinned.addr, "/mcp", "ext_x_echo"))...)
 		})
 	}
 }

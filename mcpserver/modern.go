@@ -2,12 +2,8 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/netip"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
 	"github.com/exthost/exthost/internal/mcphttp"
@@ -30,7 +26,7 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	session := by.session(meta.Version, e.extension, meta.Capabilities)
 	session.ClientInfo = meta.ClientInfo
-	if session.Instance = instanceOf(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
+	if session.Instance = wire.Instance(meta.ClientInfo, r.RemoteAddr); session.Instance == "" && by.caller == "" {
 		e.nameless.Do(func() {
 			e.log.Warn("clients of MCP "+protocol.MCP20260728+" that state neither clientInfo nor a token cannot be told apart: policies with limits per session count them as one",
 				"next", "server.auth gives callers names")
@@ -51,24 +47,14 @@ func (e *endpoint) postModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	reply := mcphttp.NewReply(w, r)
 	defer reply.Close()
 	peer := &requestPeer{write: reply.Send, noLogs: !meta.WantsLogs}
+	if mayAsk(session, m) && reply.MayDetach() {
+		peer.early = func(result json.RawMessage) error { return reply.Detach(wire.Response(m.ID, result, nil)) }
+	}
 	result, err := e.serveModern(r.Context(), session, m, peer)
+	if err == errAnsweredEarly {
+		return
+	}
 	e.answer(reply, wire.Status(m.Method, err), wire.Response(m.ID, result, err))
-}
-
-// instanceOf tells the clients of stateless requests apart: by what they call themselves and
-// by the machine they come from. It returns "" for one of this machine that states no name.
-func instanceOf(clientInfo json.RawMessage, remoteAddr string) string {
-	var info implementation
-	_ = json.Unmarshal(clientInfo, &info) // a malformed clientInfo says nothing
-	from := ""
-	if at, err := netip.ParseAddrPort(remoteAddr); err == nil && !at.Addr().Unmap().IsLoopback() {
-		from = at.Addr().String()
-	}
-	if info.Name == "" && from == "" {
-		return ""
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", info.Name, info.Version, from))
-	return "client " + hex.EncodeToString(sum[:16])
 }
 
 // checkModern returns an error for a request whose headers and _meta differ or lack

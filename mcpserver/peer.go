@@ -17,8 +17,9 @@ import (
 // messages precede the answer on the same stream.
 type requestPeer struct {
 	write    writer
-	requests requestSender // nil if the client takes no requests
-	noLogs   bool          // drop notifications/message
+	early    func(result json.RawMessage) error // answers the request before its call has ended; nil if that is not possible
+	requests requestSender                      // nil if the client takes no requests
+	noLogs   bool                               // drop notifications/message
 	answered atomic.Bool
 }
 

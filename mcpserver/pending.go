@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +20,11 @@ import (
 // input_required, which holds the requests, and the client repeats its own request
 // with their results and the requestState (MCP 2026-07-28, basic/patterns/mrtr). A
 // legacy extension sends its requests during the call and waits for the results, so
-// its call stays pending in a goroutine between the client's requests.
+// its call stays pending between the client's requests.
+//
+// Hardly any call asks, so a call runs in the goroutine of the client's request. With
+// the first question that request is answered ahead of the call's end, and the goroutine
+// goes on. Where the transport cannot do that, each call gets its own goroutine.
 
 // inputTimeout is how long a client may take to return with the results.
 const inputTimeout = 5 * time.Minute
@@ -27,24 +32,32 @@ const inputTimeout = 5 * time.Minute
 // mayNeedInput are the methods whose result may be input_required.
 var mayNeedInput = map[string]bool{protocol.MethodToolsCall: true, protocol.MethodPromptsGet: true, protocol.MethodResourcesRead: true}
 
+// mayAsk reports whether the extension may ask the client something during a modern request.
+func mayAsk(session *protocol.Session, m *jsonrpc.Message) bool {
+	return mayNeedInput[m.Method] && wire.TakesRequests(session.Capabilities)
+}
+
 // pendingRequest is a call in the backend that may need input from its client.
 type pendingRequest struct {
 	server  *Server
-	state   string // the requestState, unguessable
 	session *protocol.Session
 	method  string
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	cancel  context.CancelCauseFunc // ends the call
+
+	mu    sync.Mutex
+	write writer                             // reaches the client; nil between its requests
+	early func(result json.RawMessage) error // answers the client's request before the call has ended; nil between its requests
+	ended bool
+
+	// Of a call that has asked, or that has its own goroutine.
+	state   string                   // the requestState, unguessable
+	inputs  map[string]*inputRequest // without a result, by key
+	lastKey uint64
+	expiry  *time.Timer   // cancels the call; runs between the client's requests
+	unhook  func() bool   // keeps the end of the server from ending the call
 	done    chan struct{} // closed once result and err are set
 	result  json.RawMessage
 	err     error
-
-	mu      sync.Mutex
-	write   writer                   // reaches the client; nil between its requests
-	inputs  map[string]*inputRequest // without a result, by key
-	lastKey uint64
-	needed  chan struct{} // holds a token when inputs has grown
-	expiry  *time.Timer   // cancels the call; runs between the client's requests
 }
 
 // inputRequest is a request of the extension that waits for its result.
@@ -57,54 +70,93 @@ type inputRequest struct {
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
+	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
 )
 
 // doWithInput is [Server.do] for a request whose result may be input_required. A
-// request with the state of a pending call continues that call.
+// request with the state of a pending call continues that call. The error is
+// errAnsweredEarly when the request needs no answer any more.
 func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
 	state, _ := rawjson.Text(wire.Member(m.Params, "requestState"))
-	p := s.pending.get(state)
-	if p != nil && (p.session.Caller != session.Caller || p.session.Extension != session.Extension || p.method != m.Method) {
-		return nil, wire.InvalidParams("requestState is of another request")
+	if p := s.pending.get(state); p != nil {
+		if p.session.Caller != session.Caller || p.session.Extension != session.Extension || p.method != m.Method {
+			return nil, wire.InvalidParams("requestState is of another request")
+		}
+		if s.pending.remove(p) { // only one request may continue the call
+			return p.resume(ctx, peer.write, rawjson.Get(m.Params, "inputResponses"))
+		}
 	}
-	if p == nil || !s.pending.remove(p) { // only one request may continue the call
-		return s.startPending(ctx, session, m, peer).wait(ctx)
+	p := &pendingRequest{server: s, session: session, method: m.Method, write: peer.write, early: peer.early}
+	peer.write, peer.requests = p.send, p
+	if p.early == nil {
+		return p.runApart(ctx, m, peer)
 	}
-	p.resume(peer.write, rawjson.Get(m.Params, "inputResponses"))
-	return p.wait(ctx)
+	ctx, p.cancel = context.WithCancelCause(ctx)
+	defer p.cancel(nil)
+	return p.run(ctx, m, peer)
 }
 
-// startPending starts a call in the backend.
-func (s *Server) startPending(ctx context.Context, session *protocol.Session, m *jsonrpc.Message, peer *requestPeer) *pendingRequest {
-	p := &pendingRequest{server: s, state: "exthost-" + rand.Text(), session: session, method: m.Method, write: peer.write,
-		done: make(chan struct{}), inputs: make(map[string]*inputRequest), needed: make(chan struct{}, 1)}
-	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	peer.write, peer.requests = p.send, p
+// run makes the call. The error is errAnsweredEarly when other requests of the client take
+// the outcome.
+func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
+	result, err := p.server.do(ctx, p.session, m, peer)
+	if err != nil && context.Cause(ctx) == errTooManyPending {
+		err = errTooManyPending
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.unhook != nil {
+		p.unhook()
+	}
+	if p.done == nil {
+		return result, err
+	}
+	p.result, p.err = result, err
+	close(p.done)
+	return nil, errAnsweredEarly
+}
+
+// runApart makes the call in its own goroutine, and waits for it on behalf of the client.
+func (p *pendingRequest) runApart(ctx context.Context, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
+	var apart context.Context
+	apart, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.done = make(chan struct{})
+	answered := p.await()
 	release := mcphttp.HoldBody(ctx)
 	go func() {
-		defer close(p.done)
 		defer release()
-		defer context.AfterFunc(s.closing, func() { p.cancel(errEnded) })()
-		p.result, p.err = s.do(p.ctx, session, m, peer)
+		defer p.cancel(nil)
+		_, _ = p.run(apart, m, peer) // wait returns the outcome
 	}()
-	return p
+	return p.wait(ctx, answered)
+}
+
+// await makes an early answer go to the channel it returns.
+func (p *pendingRequest) await() (answered chan json.RawMessage) {
+	answered = make(chan json.RawMessage, 1)
+	p.early = func(result json.RawMessage) error {
+		answered <- result
+		return nil
+	}
+	return answered
 }
 
 // wait waits on behalf of the client until the call has ended or needs input.
-func (p *pendingRequest) wait(ctx context.Context) (json.RawMessage, error) {
-	for {
-		select {
-		case <-p.needed:
-			if result, err := p.suspend(); result != nil || err != nil {
-				return result, err
-			}
-		case <-p.done:
-			return p.result, p.err
-		case <-ctx.Done():
-			p.cancel(context.Cause(ctx))
-			<-p.done
-			return p.result, p.err
-		}
+func (p *pendingRequest) wait(ctx context.Context, answered chan json.RawMessage) (json.RawMessage, error) {
+	select {
+	case result := <-answered:
+		return result, nil
+	case <-p.done:
+	case <-ctx.Done():
+		p.cancel(context.Cause(ctx))
+		<-p.done
+	}
+	select {
+	case result := <-answered: // the client comes back for the outcome
+		return result, nil
+	default:
+		return p.result, p.err
 	}
 }
 
@@ -120,18 +172,40 @@ func (p *pendingRequest) send(ctx context.Context, m *jsonrpc.Message) error {
 	return write(ctx, m)
 }
 
+// resume connects the call to the client's next request, delivers the results in it, and
+// waits on behalf of the client. Inputs without a result are requested again.
+func (p *pendingRequest) resume(ctx context.Context, write writer, responses json.RawMessage) (json.RawMessage, error) {
+	p.mu.Lock()
+	p.expiry.Stop()
+	p.write = write
+	answered := p.await()
+	for key, value := range rawjson.Members(responses) {
+		if input := p.inputs[key]; input != nil && value[0] == '{' {
+			delete(p.inputs, key)
+			input.result <- value // has room for the one result
+		}
+	}
+	var err error
+	if len(p.inputs) > 0 {
+		err = p.suspendLocked()
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return p.wait(ctx, answered)
+}
+
 // sendRequest implements [requestSender].
 func (p *pendingRequest) sendRequest(ctx context.Context, method string, params json.RawMessage, _ writer) (json.RawMessage, error) {
 	if err := wire.CheckCapability(p.session.Capabilities, method, params); err != nil {
 		return nil, err
 	}
 	input := &inputRequest{method, params, make(chan json.RawMessage, 1)}
-	p.mu.Lock()
-	p.lastKey++
-	key := "q" + strconv.FormatUint(p.lastKey, 10)
-	p.inputs[key] = input
-	p.signalLocked()
-	p.mu.Unlock()
+	key, err := p.ask(ctx, input)
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case result := <-input.result:
 		return result, nil
@@ -143,22 +217,66 @@ func (p *pendingRequest) sendRequest(ctx context.Context, method string, params 
 	}
 }
 
-func (p *pendingRequest) signalLocked() {
-	select {
-	case p.needed <- struct{}{}:
-	default:
-	}
-}
-
-// suspend returns the input_required result for the client and keeps the call for
-// its next request. It returns nil if no input is needed any more, because the
-// requests for it were cancelled or have their results.
-func (p *pendingRequest) suspend() (json.RawMessage, error) {
+// ask puts a question to the client: at once if a request of it waits for the call, else
+// when the client comes back.
+func (p *pendingRequest) ask(ctx context.Context, input *inputRequest) (key string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.inputs) == 0 {
-		return nil, nil
+	switch {
+	case p.ended:
+		return "", errAnswered
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
 	}
+	if p.inputs == nil {
+		p.inputs = make(map[string]*inputRequest)
+	}
+	p.lastKey++
+	key = "q" + strconv.FormatUint(p.lastKey, 10)
+	p.inputs[key] = input
+	if err := p.suspendLocked(); err != nil {
+		delete(p.inputs, key)
+		return "", err
+	}
+	return key, nil
+}
+
+// suspendLocked answers the client's request with the questions and keeps the call for the
+// client's next request. After an error the call is cancelled.
+func (p *pendingRequest) suspendLocked() error {
+	if p.early == nil || p.ended {
+		return nil
+	}
+	if p.state == "" {
+		p.state = "exthost-" + rand.Text()
+		p.unhook = context.AfterFunc(p.server.closing, func() { p.cancel(errEnded) })
+	}
+	p.expiry = time.AfterFunc(inputTimeout, func() {
+		if p.server.pending.remove(p) {
+			p.cancel(errNoInput)
+		}
+	})
+	if !p.server.pending.add(p) {
+		p.expiry.Stop()
+		p.cancel(errTooManyPending)
+		return errTooManyPending
+	}
+	early := p.early
+	p.early, p.write = nil, nil
+	if err := early(p.questions()); err != nil { // the client is gone
+		p.expiry.Stop()
+		p.server.pending.remove(p)
+		p.cancel(errNoInput)
+		return errNoInput
+	}
+	if p.done == nil {
+		p.done = make(chan struct{})
+	}
+	return nil
+}
+
+// questions returns the input_required result for the client.
+func (p *pendingRequest) questions() json.RawMessage {
 	result := []byte(`{"resultType":"input_required","inputRequests":{`)
 	for key, input := range p.inputs {
 		if result[len(result)-1] != '{' {
@@ -168,37 +286,7 @@ func (p *pendingRequest) suspend() (json.RawMessage, error) {
 		result = append(rawjson.AppendText(result, input.method), `,"params":`...)
 		result = append(append(result, orEmpty(input.params)...), '}')
 	}
-	result = append(append(append(result, `},"requestState":"`...), p.state...), `"}`...)
-	p.write = nil
-	p.expiry = time.AfterFunc(inputTimeout, func() {
-		if p.server.pending.remove(p) {
-			p.cancel(errNoInput)
-		}
-	})
-	if !p.server.pending.add(p) {
-		p.expiry.Stop()
-		p.cancel(errTooManyPending)
-		return nil, errTooManyPending
-	}
-	return result, nil
-}
-
-// resume connects the call to the client's next request and delivers the results in
-// it. Inputs without a result are requested again.
-func (p *pendingRequest) resume(write writer, responses json.RawMessage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.expiry.Stop()
-	p.write = write
-	for key, value := range rawjson.Members(responses) {
-		if input := p.inputs[key]; input != nil && value[0] == '{' {
-			delete(p.inputs, key)
-			input.result <- value // has room for the one result
-		}
-	}
-	if len(p.inputs) > 0 {
-		p.signalLocked()
-	}
+	return append(append(append(result, `},"requestState":"`...), p.state...), `"}`...)
 }
 
 // pendingRequests is the table of the calls that wait for their client's next

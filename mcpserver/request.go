@@ -48,7 +48,7 @@ func (s *Server) serveModern(ctx context.Context, session *protocol.Session, m *
 		return s.discoverResult(ctx, session)
 	}
 	run := s.do
-	if mayNeedInput[m.Method] && wire.TakesRequests(session.Capabilities) {
+	if mayAsk(session, m) {
 		run = s.doWithInput
 	}
 	result, err := run(ctx, session, m, peer)

@@ -81,6 +81,7 @@ type Server struct {
 	log      *slog.Logger
 	sessions *sessions
 	pending  *pendingRequests
+	headers  []string  // that policies get
 	nameless sync.Once // the log says that some clients cannot be told apart
 
 	closing context.Context // ends with Close
@@ -90,7 +91,7 @@ type Server struct {
 // New returns a Server for b. It panics if o.Capabilities is not a JSON object.
 func New(b Backend, o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{backend: b, options: o, log: o.Logger,
+	s := &Server{backend: b, options: o, log: o.Logger, headers: append([]string{"Authorization"}, o.Headers...),
 		sessions: &sessions{limit: o.MaxSessions, byID: make(map[string]*clientSession)},
 		pending:  &pendingRequests{limit: o.MaxSessions, byState: make(map[string]*pendingRequest)}}
 	s.closing, s.close = context.WithCancel(context.Background())

@@ -27,7 +27,7 @@ func (e *endpoint) serveSSE(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, http.MethodGet)
 		return
 	}
-	if r = e.withHeaders(w, r); r == nil || !e.admit(w, r) {
+	if r = mcphttp.Judged(w, r, e.headers); r == nil || !e.admit(w, r) {
 		return
 	}
 	outbox := mcphttp.NewOutbox()

@@ -31,7 +31,7 @@ func (s *Server) Handler(extension string) http.Handler {
 }
 
 func (e *endpoint) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	if r = e.withHeaders(w, r); r == nil {
+	if r = mcphttp.Judged(w, r, e.headers); r == nil {
 		return
 	}
 	if r.Method == http.MethodPost {

@@ -55,8 +55,8 @@ func arrayOf[T any](raw json.RawMessage, key string) (list []T, ok bool) {
 
 // statesIdentity reports whether a member of _meta is one by which the host alone says who
 // calls; see [Request].Meta. Some extensions decode names case-insensitively.
-func statesIdentity(name string) bool {
-	return strings.EqualFold(name, "agent_id") || strings.EqualFold(name, "session_id")
+func statesIdentity(name []byte) bool {
+	return bytes.EqualFold(name, []byte("agent_id")) || bytes.EqualFold(name, []byte("session_id"))
 }
 
 // WithoutIdentity returns params without what the caller states as its identity in _meta,
@@ -66,7 +66,9 @@ func WithoutIdentity(params json.RawMessage) json.RawMessage {
 	if !mayHave(params, "_m") && !bytes.Contains(params, []byte("_M")) {
 		return params
 	}
-	forged := false
+	if !claimsIdentity(params) {
+		return params
+	}
 	edits := make(map[string]json.RawMessage)
 	for name, meta := range rawjson.Members(params) {
 		if !strings.EqualFold(name, "_meta") {
@@ -74,23 +76,33 @@ func WithoutIdentity(params json.RawMessage) json.RawMessage {
 		}
 		own := make(map[string]json.RawMessage)
 		for member := range rawjson.Members(meta) {
-			if statesIdentity(member) {
+			if statesIdentity([]byte(member)) {
 				own[member] = nil
 			}
 		}
-		if edits[name] = meta; len(own) == 0 {
-			continue
-		}
-		forged = true
-		if meta = rawjson.Edit(meta, own); string(meta) == "{}" {
-			meta = nil
+		if len(own) > 0 {
+			if meta = rawjson.Edit(meta, own); string(meta) == "{}" {
+				meta = nil
+			}
 		}
 		edits[name] = meta
 	}
-	if !forged {
-		return params
-	}
 	return rawjson.Edit(params, edits)
+}
+
+// claimsIdentity reports whether the _meta of params has a member for [WithoutIdentity] to
+// remove. Hardly any has, so it costs no allocation.
+func claimsIdentity(params json.RawMessage) (claims bool) {
+	rawjson.Each(params, func(name []byte, meta json.RawMessage) bool {
+		if bytes.EqualFold(name, []byte("_meta")) {
+			rawjson.Each(meta, func(member []byte, _ json.RawMessage) bool {
+				claims = statesIdentity(member)
+				return !claims
+			})
+		}
+		return !claims
+	})
+	return claims
 }
 
 // notJSON reports whether err of a decoder means that a text is not JSON at all.

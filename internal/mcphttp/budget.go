@@ -33,9 +33,10 @@ func NewBudget(bytes int64) *Budget { return &Budget{left: bytes, freed: make(ch
 
 // Meter returns r with a body that counts against the budget as it is read. Reading
 // fails with ErrBudget if the budget is exhausted for two seconds. release
-// returns the bytes, or leaves that to the release of the last [HoldBody].
+// returns the bytes, or leaves that to the release of the last [HoldBody]. A body that is
+// known to be small is not counted.
 func (b *Budget) Meter(r *http.Request) (metered *http.Request, release func()) {
-	if r.Body == nil || r.Body == http.NoBody {
+	if r.Body == nil || r.Body == http.NoBody || 0 <= r.ContentLength && r.ContentLength <= smallBody {
 		return r, func() {}
 	}
 	m := &meter{budget: b, refs: 1}

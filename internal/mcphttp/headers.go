@@ -2,7 +2,6 @@ package mcphttp
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -53,8 +52,7 @@ func CheckHeaders(h http.Header, m *jsonrpc.Message) error {
 	if err != nil {
 		return fmt.Errorf("header %s: %w", NameHeader, err)
 	}
-	var inBody string
-	if err := json.Unmarshal(rawjson.Get(m.Params, member), &inBody); err != nil || inBody != name {
+	if inBody, ok := rawjson.Text(rawjson.Get(m.Params, member)); !ok || inBody != name {
 		return fmt.Errorf("header %s is %q, the body's %s %q", NameHeader, name, member, inBody)
 	}
 	return nil
@@ -108,7 +106,11 @@ func decodeValue(v string) (string, error) {
 // acceptsEvents reports whether the client takes an event stream as an answer. A
 // request without Accept takes anything (RFC 9110, 12.5.1).
 func acceptsEvents(h http.Header) bool {
-	accept := strings.ToLower(strings.Join(h["Accept"], ","))
+	values := h["Accept"]
+	if len(values) == 1 && strings.Contains(values[0], "text/event-stream") {
+		return true
+	}
+	accept := strings.ToLower(strings.Join(values, ","))
 	return accept == "" || strings.Contains(accept, "text/event-stream") ||
 		strings.Contains(accept, "text/*") || strings.Contains(accept, "*/*")
 }

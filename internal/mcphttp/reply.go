@@ -29,17 +29,19 @@ const (
 // Its methods may be called by many goroutines; a write takes at most 30 s.
 type Reply struct {
 	w       http.ResponseWriter
+	r       *http.Request
 	accepts bool // event streams
 
 	mu        sync.Mutex // held while writing, since every write has a deadline
 	events    *sse.Writer
 	done      bool
+	detaches  bool // see MayDetach
 	keepAlive *time.Timer
 }
 
 // NewReply returns the reply to r. Close must be called before the handler returns.
 func NewReply(w http.ResponseWriter, r *http.Request) *Reply {
-	p := &Reply{w: w, accepts: acceptsEvents(r.Header)}
+	p := &Reply{w: w, r: r, accepts: acceptsEvents(r.Header)}
 	if p.accepts {
 		p.mu.Lock()
 		p.keepAlive = time.AfterFunc(sse.KeepAlive, p.sendKeepAlive)
@@ -100,6 +102,9 @@ func (p *Reply) sendKeepAlive() {
 
 func (p *Reply) streamLocked() *sse.Writer {
 	if p.events == nil {
+		if p.detaches {
+			p.w.Header()["Connection"] = []string{"close"}
+		}
 		p.events = sse.NewWriter(p.w, cacheControl)
 	}
 	return p.events

@@ -36,12 +36,20 @@ func NewWriter(w http.ResponseWriter, cacheControl string) *Writer {
 // Event writes one event. appendData appends its data, which must have no line
 // break, to a buffer. Without flush the event may wait for the next one.
 func (w *Writer) Event(name string, appendData func([]byte) ([]byte, error), flush bool) error {
-	event := append(append(append(w.buf[:0], "event: "...), name...), "\ndata: "...)
-	event, err := appendData(event)
+	event, err := AppendEvent(w.buf[:0], name, appendData)
 	if err != nil {
 		return err
 	}
-	return w.write(append(event, "\n\n"...), flush)
+	return w.write(event, flush)
+}
+
+// AppendEvent appends one event, whose data appendData appends, to b.
+func AppendEvent(b []byte, name string, appendData func([]byte) ([]byte, error)) ([]byte, error) {
+	b, err := appendData(append(append(append(b, "event: "...), name...), "\ndata: "...))
+	if err != nil {
+		return nil, err
+	}
+	return append(b, "\n\n"...), nil
 }
 
 // Comment writes a line that clients skip, so that proxies see the stream alive.

@@ -1,0 +1,31 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/netip"
+	"strconv"
+
+	"github.com/exthost/exthost/internal/rawjson"
+)
+
+// Instance tells the clients of stateless requests apart: by what they call themselves and
+// by the machine they come from. It returns "" for one of this machine that states no name.
+func Instance(clientInfo json.RawMessage, remoteAddr string) string {
+	name, _ := rawjson.Text(rawjson.Get(clientInfo, "name")) // a malformed clientInfo says nothing
+	version, _ := rawjson.Text(rawjson.Get(clientInfo, "version"))
+	from := ""
+	if at, err := netip.ParseAddrPort(remoteAddr); err == nil && !at.Addr().Unmap().IsLoopback() {
+		from = at.Addr().String()
+	}
+	if name == "" && from == "" {
+		return ""
+	}
+	client := strconv.AppendQuote(make([]byte, 0, 128), name)
+	for _, part := range []string{version, from} {
+		client = strconv.AppendQuote(append(client, ' '), part)
+	}
+	sum := sha256.Sum256(client)
+	return "client " + hex.EncodeToString(sum[:16])
+}
