@@ -9,7 +9,6 @@ import (
 )
 
 func main() {
-	process.Reenter()
 	process.CloseOnExecAll()
 	process.Conceal()
 	os.Exit(cli.Run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

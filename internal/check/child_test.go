@@ -13,12 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
 func TestMain(m *testing.M) {
-	process.Reenter()
 	processtest.Main(m, map[string]processtest.Verb{"native": native})
 }
 

@@ -17,11 +17,6 @@ import (
 	"sync/atomic"
 )
 
-// CookieVar is the variable in the environment of each child that descendants inherit until
-// they clear it. Its value is one mark, which begins with [ID]. If a host runs inside an
-// extension of another host, it is one mark per host, outermost first, separated by blanks.
-const CookieVar = "EXTHOST_COOKIE"
-
 // ID begins the marks of all children of this process.
 var ID = newID()
 

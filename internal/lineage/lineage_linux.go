@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // own is this process, as it was before it started the first child.
@@ -129,7 +131,7 @@ func (p process) hasCookie() bool {
 	defer f.Close()
 	environ, _ := io.ReadAll(io.LimitReader(f, maxEnviron))
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if marks, ok := bytes.CutPrefix(kv, []byte(CookieVar+"=")); ok {
+		if marks, ok := bytes.CutPrefix(kv, []byte(sweep.CookieVar+"=")); ok {
 			return bytes.Contains(marks, []byte(ID))
 		}
 	}

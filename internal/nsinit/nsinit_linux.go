@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/exthost/exthost/internal/confine"
 	"github.com/exthost/exthost/internal/limited"
+	"github.com/exthost/exthost/internal/resident"
 )
 
 // Name is the argv[0] of an init. The number is the version of its arguments and reports.
@@ -122,7 +122,8 @@ func run(host *os.File, args []string) {
 	releaseStdio()
 	sendReport(host, Report{})
 	go func() {
-		_, _ = io.Copy(io.Discard, host) // ends with the host
+		resident.Unmap() // not on the thread of the child, whose sandbox may hide /proc
+		awaitEnd(int(host.Fd()))
 		unix.Exit(1)
 	}()
 	status := int(reapUntil(child))
@@ -218,6 +219,16 @@ func releaseStdio() {
 	defer null.Close()
 	for fd := range 3 {
 		_ = unix.Dup3(int(null.Fd()), fd, 0)
+	}
+}
+
+// awaitEnd returns when the host has ended, which says nothing. It reads without package io, for which
+// the kernel would map some hundred KiB of the program again.
+func awaitEnd(host int) {
+	for word := make([]byte, 1); ; {
+		if n, err := unix.Read(host, word); n == 0 || err != nil && err != unix.EINTR {
+			return
+		}
 	}
 }
 

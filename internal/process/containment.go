@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,10 +11,8 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/lineage"
+	"github.com/exthost/exthost/internal/sweep"
 )
-
-// cookieVar is the variable that identifies the descendants of a child.
-const cookieVar = lineage.CookieVar
 
 // containments counts those of this process, whose marks differ.
 var containments atomic.Uint64
@@ -31,7 +28,7 @@ type Containment struct {
 	outerMarks string // the marks of this process itself, each followed by a blank
 	hostMark   string // prefix of the mark of each child
 	lastChild  atomic.Uint64
-	looks      *looks // of the sweeps of all children
+	looks      *sweep.Looks // of the sweeps of all children
 
 	closing  chan struct{}  // closed with closed
 	watchers sync.WaitGroup // of guardians; none starts after closed
@@ -43,13 +40,13 @@ type Containment struct {
 	children    map[int]uint64
 }
 
-// Contain returns a containment. program is the exthost executable, which must call
-// [Reenter]; it runs as the guardian from the start of the first child on. "" means no
+// Contain returns a containment. program is the exthost executable, which
+// runs as the guardian from the start of the first child on, see package guard; "" means no
 // guardian. The caller must call Close when all children have ended.
 func Contain(program string) *Containment {
 	c := &Containment{program: program, hostMark: fmt.Sprintf("%s-%d.", lineage.ID, containments.Add(1)),
-		looks: hostLooks(), closing: make(chan struct{}), children: make(map[int]uint64)}
-	if around := os.Getenv(cookieVar); around != "" {
+		looks: sweep.NewLooks(), closing: make(chan struct{}), children: make(map[int]uint64)}
+	if around := os.Getenv(sweep.CookieVar); around != "" {
 		c.outerMarks = around + " "
 	}
 	return c
@@ -57,7 +54,7 @@ func Contain(program string) *Containment {
 
 // Contained reports whether this process descends from a child of a host, and so ends with
 // that host.
-func Contained() bool { return os.Getenv(cookieVar) != "" }
+func Contained() bool { return os.Getenv(sweep.CookieVar) != "" }
 
 // initProgram is the executable for the init of a pid namespace; "" for none.
 func (c *Containment) initProgram() string {
@@ -193,9 +190,9 @@ func (h *containedChild) environ(env []string) []string {
 		return env
 	}
 	out := make([]string, 0, len(env)+1)
-	out = append(out, cookieVar+"="+h.c.outerMarks+h.mark)
+	out = append(out, sweep.CookieVar+"="+h.c.outerMarks+h.mark)
 	for _, kv := range env {
-		if !strings.HasPrefix(kv, cookieVar+"=") {
+		if !strings.HasPrefix(kv, sweep.CookieVar+"=") {
 			out = append(out, kv)
 		}
 	}
@@ -207,7 +204,7 @@ func (h *containedChild) attach(pid int) {
 	if h == nil {
 		return
 	}
-	h.pid, h.start = pid, startTime(pid)
+	h.pid, h.start = pid, sweep.StartTime(pid)
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
 	h.c.children[pid] = h.start
@@ -226,7 +223,3 @@ func (h *containedChild) release() {
 	delete(h.c.children, h.pid)
 	h.c.guardian.notify("-", h.pid, h.start)
 }
-
-// errNotGuardian is the error of a process that was started as a guardian but does not
-// call Reenter. It must not start further guardians.
-var errNotGuardian = errors.New("this program was started as one and does not know how")

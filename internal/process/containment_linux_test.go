@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/limited"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 func contained(c *Containment) func(*Spec) { return func(s *Spec) { s.Containment = c } }
@@ -86,102 +86,6 @@ func TestX3UncontainedDaemonSurvives(t *testing.T) {
 		t.Fatal("the daemon is dead")
 	}
 	killOrphan(t, daemon)
-}
-
-// A pid may be reused between the scan and the kill, and so may the pid of a leader.
-func TestX3StrangersAreSpared(t *testing.T) {
-	processtest.Leaks(t)
-	stranger := start(t, "out ready; hang", nil)
-	stranger.expect("ready")
-	began := startTime(stranger.PID())
-	for _, q := range []*sweeper{
-		{mark: []byte("host.1"), known: map[int]uint64{stranger.PID(): began - 1}},               // session of another process
-		{mark: []byte("host.1"), known: map[int]uint64{stranger.PID(): began}, since: began + 1}, // too young
-	} {
-		q.sweep(patience)
-	}
-	var q sweeper
-	if err := q.kill(procStat{pid: stranger.PID(), start: began - 1}); err != nil {
-		t.Error(err)
-	}
-	if err := stranger.Stop(t.Context(), 0); err != nil || stranger.Exit().Signal != "SIGTERM" {
-		t.Errorf("%v, exit: %v", err, stranger.Exit()) // a SIGKILL would have come first
-	}
-}
-
-// Of a session that is older than the child, only the marked process is killed.
-func TestX3OlderSessionIsSpared(t *testing.T) {
-	processtest.Leaks(t)
-	user := shell(t, `read go; EXTHOST_COOKIE=host.1 sh -c 'echo $$; exec sleep 3600' & wait; echo spared; read go`, limited.Limits{})
-	began := startTime(user.PID())
-	younger := func() uint64 { p := start(t, "eof", nil); p.Stdin.Close(); defer p.ended(); return startTime(p.PID()) }
-	for younger() <= began { // until the clock of the system has ticked
-	}
-	if _, err := user.Stdin.WriteString("go\n"); err != nil {
-		t.Fatal(err)
-	}
-	member := user.pid()
-	q := sweeper{mark: []byte("host.1"), since: began + 1, known: make(map[int]uint64)}
-	q.sweep(patience)
-	user.expect("spared")
-	if alive(member) {
-		t.Error("the marked one lives")
-	}
-}
-
-// X3: a process in an exec has no environment for a moment, and must not escape by that.
-func TestX3NobodyEscapesByExec(t *testing.T) {
-	processtest.Leaks(t)
-	blank := shell(t, `exec env -i sh -c 'echo ready; read go; EXTHOST_COOKIE=host.1; export EXTHOST_COOKIE; exec sleep 3600'`, limited.Limits{})
-	blank.expect("ready")
-	q := sweeper{mark: []byte("host.1"), known: make(map[int]uint64), since: startTime(blank.PID())}
-	if q.scan(true) != 0 || q.unreadable == 0 {
-		t.Errorf("blank: %d", q.unreadable)
-	}
-	if _, err := blank.Stdin.WriteString("go\n"); err != nil {
-		t.Fatal(err)
-	}
-	for timeout, dead := time.After(patience), false; !dead; { // the mark appears after a moment
-		q.sweep(patience)
-		select {
-		case <-blank.Done():
-			dead = true
-		case <-timeout:
-			t.Fatal("it lives")
-		default:
-		}
-	}
-	if exit := blank.ended(); exit.Signal != "SIGKILL" {
-		t.Errorf("it ended by %v", exit)
-	}
-}
-
-func TestMarks(t *testing.T) {
-	processtest.Leaks(t)
-	for _, test := range []struct {
-		environ, mark string
-		want          bool
-	}{
-		{"EXTHOST_COOKIE=a.1", "a.1", true},
-		{"EXTHOST_COOKIE=a.1", "a.", true},
-		{"EXTHOST_COOKIE=a.12", "a.1", false},
-		{"EXTHOST_COOKIE=b.7 a.1", "a.1", true},
-		{"EXTHOST_COOKIE=b.7 a.1", "b.", true},
-		{"EXTHOST_COOKIE=ba.1", "a.", false},
-		{"XEXTHOST_COOKIE=a.1", "a.1", false},
-		{"X=EXTHOST_COOKIE=a.1", "a.1", false},
-		{"LONG=" + strings.Repeat("x", 100<<10), "a.1", false},
-	} {
-		p := start(t, "out ready; hang", func(s *Spec) { s.Env = append([]string{test.environ}, s.Env...) })
-		p.expect("ready")
-		var r procReader
-		marks, blank := r.marks(p.PID())
-		if got := hasMark(marks, []byte(test.mark)); got != test.want || blank {
-			t.Errorf("%.30q has mark %q: %t, blank %t", test.environ, test.mark, got, blank)
-		}
-		p.Kill()
-		p.ended()
-	}
 }
 
 // A guardian that is killed while children run is replaced at once, not only at the start of
@@ -378,8 +282,9 @@ func reports(t *testing.T, c *Containment, lack string) {
 
 // BenchmarkSweep measures the sweep for a child without descendants.
 func BenchmarkSweep(b *testing.B) {
-	b.ReportMetric(float64(len(pids())), "processes")
-	h := &containedChild{c: contain(b), mark: "host.1", pid: os.Getpid(), start: startTime(os.Getpid())}
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	b.ReportMetric(float64(len(processes)), "processes")
+	h := &containedChild{c: contain(b), mark: "host.1", pid: os.Getpid(), start: sweep.StartTime(os.Getpid())}
 	for b.Loop() {
 		h.sweep()
 	}

@@ -1,25 +1,19 @@
 package process
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"runtime/debug"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/exthost/exthost/internal/nsinit"
+	"github.com/exthost/exthost/internal/guard"
+	"github.com/exthost/exthost/internal/limited"
+	"github.com/exthost/exthost/internal/sweep"
 )
-
-// guardianName is the argv[0] of the guardian, which [Reenter] recognizes and ps shows. The
-// number is the version of the protocol on the lifeline.
-const guardianName = "exthost-guardian-1"
 
 const (
 	// sendTimeout bounds a write to the guardian, which reads all the time.
@@ -28,9 +22,6 @@ const (
 	readyTimeout = 500 * time.Millisecond
 	// closeTimeout bounds the wait of Close for the guardian's sweep.
 	closeTimeout = 2 * time.Second
-	// finalSweepLimit bounds the guardian's sweep after the end of the host: a process
-	// in uninterruptible sleep cannot be killed.
-	finalSweepLimit = time.Minute
 )
 
 // guardian is the host's side of the guardian process. Containment.mu must be held for
@@ -49,9 +40,6 @@ type guardian struct {
 // leaders. It does not wait: the guardian reads the lines on the lifeline once it runs.
 // The caller must call watch.
 func startGuardian(program, host string, leaders map[int]uint64) (*guardian, error) {
-	if os.Args[0] == guardianName || os.Args[0] == nsinit.Name {
-		return nil, errNotGuardian // avoids an endless chain of guardians
-	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -68,9 +56,9 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		return nil, err
 	}
 	defer ready.Close()
-	proc, err := os.StartProcess(program, []string{guardianName, "of", strconv.Itoa(os.Getpid())}, &os.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1", "GOTRACEBACK=none"},
-		Files: []*os.File{null, null, null, life, ready},
+	proc, err := os.StartProcess(program, []string{guard.Name, "of", strconv.Itoa(os.Getpid())}, &os.ProcAttr{
+		Dir: "/", Env: guard.Environ(),
+		Files: []*os.File{null, null, null, guard.Lifeline: life, guard.Ready: ready},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -79,7 +67,7 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		return nil, err
 	}
 	g := &guardian{proc: proc, lifeline: lifeline, readyPipe: isReady, began: time.Now(), readyKnown: make(chan struct{}), done: make(chan struct{})}
-	g.send("host %s %d\n", host, startTime(os.Getpid()))
+	g.send("host %s %d\n", host, sweep.StartTime(os.Getpid()))
 	for pid, start := range leaders {
 		g.notify("+", pid, start)
 	}
@@ -155,46 +143,29 @@ func (g *guardian) close() {
 // sweep at the end of the host.
 func (g *guardian) resume() { _ = g.proc.Signal(unix.SIGCONT) }
 
-// Reenter must be the first call in main of the exthost program. In a process that was
-// started as a guardian, it runs that and does not return.
-func Reenter() {
-	switch os.Args[0] {
-	case guardianName:
-		Conceal()
-		runGuardian(os.NewFile(3, "lifeline"), os.NewFile(4, "ready"))
-	default:
-		return
-	}
-	unix.Exit(0)
+// sweepWait bounds the time that the reaping of a child waits for its descendants to end.
+const sweepWait = time.Second
+
+// sweep kills the descendants of the child, which must be dead and not reaped.
+func (h *containedChild) sweep() {
+	q := sweep.Sweeper{Mark: []byte(h.mark), Known: map[int]uint64{h.pid: h.start}, Since: h.start, Looks: h.c.looks}
+	q.Sweep(sweepWait)
 }
 
-// runGuardian is the guardian. It records the children until the lifeline ends, and then
-// kills their descendants. It ignores the signals that are sent to whole groups of
-// processes, because the guardian must outlive the host.
-func runGuardian(lifeline, ready *os.File) {
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP)
-	debug.SetGCPercent(10)
-	debug.FreeOSMemory()
-	q := sweeper{known: make(map[int]uint64)}
-	for lines := bufio.NewScanner(lifeline); lines.Scan(); {
-		f := strings.Fields(lines.Text())
-		if len(f) != 3 {
-			continue
-		}
-		pid, _ := strconv.Atoi(f[1])
-		start, _ := strconv.ParseUint(f[2], 10, 64)
-		switch f[0] {
-		case "host":
-			q.mark, q.since = []byte(f[1]), start
-			_, _ = ready.Write([]byte{1})
-			ready.Close()
-		case "+":
-			q.known[pid] = start
-		case "-":
-			delete(q.known, pid)
-		}
+func (c *Containment) sweepAll() {
+	q := sweep.Sweeper{Mark: []byte(c.hostMark), Since: sweep.StartTime(os.Getpid()), Known: make(map[int]uint64)}
+	q.Sweep(sweepWait)
+}
+
+// support returns the kinds of containment that work without a guardian, and those that do
+// not.
+func support() (holds, lacks []string) {
+	holds = append(holds, HoldsGroup)
+	if sweep.StartTime(os.Getpid()) == 0 {
+		return holds, append(lacks, HoldsSweep+": /proc cannot be read")
 	}
-	if len(q.mark) > 0 {
-		q.sweep(finalSweepLimit)
+	if limited.Late() {
+		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right after it")
 	}
+	return append(holds, HoldsSweep), lacks
 }

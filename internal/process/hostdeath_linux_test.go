@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,8 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/exthost/exthost/internal/guard"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // tree is a script: $1 nested shells, of which each also starts a program. All print their
@@ -97,7 +100,7 @@ func TestK1HostKilled(t *testing.T) {
 	processtest.Leaks(t)
 	rounds, limit := stormtest.Sized(3, 200), stormtest.Sized(patience, time.Second)
 	neighbour := start(t, "out ready; hang", func(s *Spec) {
-		s.Env = append(s.Env, cookieVar+"=another.1 host.2")
+		s.Env = append(s.Env, sweep.CookieVar+"=another.1 host.2")
 	})
 	neighbour.expect("ready")
 	var longest time.Duration
@@ -226,7 +229,7 @@ func (h *testHost) guardian() int {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 			// The guardian ignores signals before it reports that it is ready.
-			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guardianName, h.Process.Pid) && ignores(status, unix.SIGTSTP) {
+			if string(cmdline) == fmt.Sprintf("%s\x00of\x00%d\x00", guard.Name, h.Process.Pid) && ignores(status, unix.SIGTSTP) {
 				return pid
 			}
 		}
@@ -286,17 +289,28 @@ func gone(t *testing.T, pids []int, limit time.Duration) time.Duration {
 // orphans reaps the dead orphans that this process has adopted, and returns the running
 // ones.
 func orphans(t *testing.T) (living []int) {
-	var r procReader
 	for _, pid := range pids() {
-		s, ok := r.stat(pid)
-		if !ok || s.parent != os.Getpid() || strings.Contains(string(r.read(pid, "environ")), "another.1 host.2") {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		_, after, _ := strings.Cut(string(stat), ") ") // the name of none of them has that
+		if f := strings.Fields(after); len(f) < 2 || f[1] != strconv.Itoa(os.Getpid()) || strings.Contains(string(environ), "another.1 host.2") {
 			continue
 		}
-		if !s.dead {
+		if after[0] != 'Z' && after[0] != 'X' {
 			living = append(living, pid)
 			continue
 		}
 		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
 	return living
+}
+
+// pids returns the processes of the system.
+func pids() (all []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		all = append(all, pid)
+	}
+	return all
 }

@@ -12,7 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Reenter() // the test binary is also the guardian
 	processtest.Main(m, verbs)
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 func init() {
@@ -244,8 +245,7 @@ func TestDying(t *testing.T) {
 	if !p.Dying() {
 		t.Error("it has been collected")
 	}
-	var r procReader
-	if s, ok := r.stat(os.Getpid()); !ok || s.exiting {
-		t.Errorf("we ourselves: %+v", s)
+	if sweep.Dying(os.Getpid()) {
+		t.Error("we ourselves")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/exthost/exthost/internal/sweep"
 )
 
 // reap waits for the exit of the child, kills its process group and its descendants, and
@@ -49,18 +51,14 @@ func (p *Process) Dying() bool {
 	if p.reaped {
 		return true
 	}
-	var r procReader
-	s, ok := r.stat(p.proc.Pid)
-	return !ok || s.dead || s.exiting
+	return sweep.Dying(p.proc.Pid)
 }
 
 // Stopped reports whether a signal such as SIGSTOP, or a debugger, has stopped the child.
 func (p *Process) Stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var r procReader
-	s, ok := r.stat(p.proc.Pid)
-	return !p.reaped && ok && s.stopped
+	return !p.reaped && sweep.Stopped(p.proc.Pid)
 }
 
 // exited reports whether the child has exited, or cannot be waited for.

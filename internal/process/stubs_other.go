@@ -31,12 +31,9 @@ type guardian struct {
 	began time.Time
 }
 
-// looks exist on Linux only.
-type looks struct{}
-
-func hostLooks() *looks { return nil }
-
-func startGuardian(string, string, map[int]uint64) (*guardian, error) { return nil, errNotGuardian }
+func startGuardian(string, string, map[int]uint64) (*guardian, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (*guardian) isUp() bool                 { return false }
 func (*guardian) ended() bool                { return true }
@@ -44,13 +41,8 @@ func (*guardian) notify(string, int, uint64) {}
 func (*guardian) watch()                     {}
 func (*guardian) close()                     {}
 
-// Reenter does nothing on this system.
-func Reenter() {}
-
 // Conceal does nothing on this system.
 func Conceal() {}
-
-func startTime(int) uint64 { return 0 }
 
 func (*containedChild) sweep() {}
 func (*Containment) sweepAll() {}

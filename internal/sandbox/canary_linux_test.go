@@ -31,7 +31,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.Reenter()
 	if name := os.Getenv("CANARY"); name != "" {
 		maps.Copy(attacks, attributes)
 		maps.Copy(attacks, networks)

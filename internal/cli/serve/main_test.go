@@ -6,16 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/exthost/exthost/internal/process"
 )
 
 var update = flag.Bool("update", false, "write the greeting into the file that it is compared with")
-
-func TestMain(m *testing.M) {
-	process.Reenter()
-	os.Exit(m.Run())
-}
 
 const kitManifest = `
 [plugin]

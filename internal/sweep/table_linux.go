@@ -1,4 +1,4 @@
-package process
+package sweep
 
 import (
 	"bytes"
@@ -6,34 +6,32 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/exthost/exthost/internal/limited"
 )
 
-// procStat is the part of /proc/pid/stat that identifies a process and its relations. pid
+// stat is the part of /proc/pid/stat that identifies a process and its relations. pid
 // and start together are unique.
-type procStat struct {
+type stat struct {
 	pid, parent, session int
 	start                uint64 // clock ticks since boot
 	dead, exiting        bool
 	stopped              bool // by a signal or a debugger
 
-	marks []byte // value of cookieVar, as [procReader.processes] found it
+	marks []byte // value of CookieVar, as [reader.processes] found it
 	blank bool   // the environment was empty: in the middle of an exec, it has to be read again
 }
 
 // exitingFlag is the flag of a task that is exiting (PF_EXITING).
 const exitingFlag = 0x4
 
-// procReader reads small files of /proc into one buffer.
-type procReader struct{ buf []byte }
+// reader reads small files of /proc into one buffer.
+type reader struct{ buf []byte }
 
 // maxEnviron bounds the part of an environment that is read.
 const maxEnviron = 8 << 20
 
 // read returns the content of /proc/pid/name, valid until the next call; nil if the process
 // is gone or may not be read.
-func (r *procReader) read(pid int, name string) []byte {
+func (r *reader) read(pid int, name string) []byte {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -61,7 +59,7 @@ func (r *procReader) read(pid int, name string) []byte {
 	}
 }
 
-func (r *procReader) stat(pid int) (s procStat, ok bool) {
+func (r *reader) stat(pid int) (s stat, ok bool) {
 	content := r.read(pid, "stat")
 	// Fields after the name, which may hold any character: state, parent, group,
 	// session, terminal, its group, flags, …, and the start time as the 20th.
@@ -70,7 +68,7 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 		return s, false
 	}
 	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	s = procStat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0,
+	s = stat{pid: pid, parent: number(1), session: number(3), dead: f[0][0] == 'Z' || f[0][0] == 'X', exiting: number(6)&exitingFlag != 0,
 		stopped: f[0][0] == 'T' || f[0][0] == 't'}
 	s.start, _ = strconv.ParseUint(string(f[19]), 10, 64)
 	return s, true
@@ -78,7 +76,7 @@ func (r *procReader) stat(pid int) (s procStat, ok bool) {
 
 // processes returns all processes but those of skip, with the marks of those that run and are
 // no older than since.
-func (r *procReader) processes(skip map[int]bool, since uint64) (all []procStat) {
+func (r *reader) processes(skip map[int]bool, since uint64) (all []stat) {
 	for _, pid := range pids() {
 		if skip[pid] {
 			continue
@@ -96,10 +94,10 @@ func (r *procReader) processes(skip map[int]bool, since uint64) (all []procStat)
 }
 
 // marks returns the marks in the environment of pid. blank reports an empty environment.
-func (r *procReader) marks(pid int) (marks []byte, blank bool) {
+func (r *reader) marks(pid int) (marks []byte, blank bool) {
 	environ := r.read(pid, "environ")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if marks, ok := bytes.CutPrefix(kv, []byte(cookieVar+"=")); ok {
+		if marks, ok := bytes.CutPrefix(kv, []byte(CookieVar+"=")); ok {
 			return bytes.Clone(marks), false
 		}
 	}
@@ -133,22 +131,23 @@ func pids() []int {
 	return all
 }
 
-// startTime returns the start time of pid, 0 if unknown.
-func startTime(pid int) uint64 {
-	r := procReader{buf: make([]byte, 1<<10)} // for one short file
+// StartTime returns the start time of pid in clock ticks since boot, 0 if unknown.
+func StartTime(pid int) uint64 {
+	r := reader{buf: make([]byte, 1<<10)} // for one short file
 	s, _ := r.stat(pid)
 	return s.start
 }
 
-// support returns the kinds of containment that work without a guardian, and those that do
-// not.
-func support() (holds, lacks []string) {
-	holds = append(holds, HoldsGroup)
-	if startTime(os.Getpid()) == 0 {
-		return holds, append(lacks, HoldsSweep+": /proc cannot be read")
-	}
-	if limited.Late() {
-		lacks = append(lacks, "limits from the first instruction on: tracing is forbidden, so they are set right after it")
-	}
-	return append(holds, HoldsSweep), lacks
+// Dying reports whether pid is exiting or has exited.
+func Dying(pid int) bool {
+	var r reader
+	s, ok := r.stat(pid)
+	return !ok || s.dead || s.exiting
+}
+
+// Stopped reports whether pid is stopped, by a signal or a debugger.
+func Stopped(pid int) bool {
+	var r reader
+	s, ok := r.stat(pid)
+	return ok && s.stopped
 }

@@ -1,4 +1,4 @@
-package process
+package sweep
 
 import (
 	"cmp"
@@ -11,22 +11,19 @@ import (
 	"github.com/exthost/exthost/internal/coalesce"
 )
 
-// sweeper finds and kills the descendants of dead children.
-type sweeper struct {
-	mark  []byte // in their environment; see hasMark
-	since uint64 // their earliest start time
-	looks *looks // of its full scans; nil: its own
+// Sweeper finds and kills the descendants of dead children.
+type Sweeper struct {
+	Mark  []byte // in their environment; one that ends with "." is any mark of that host
+	Since uint64 // their earliest start time
+	Looks *Looks // of its full scans; nil: its own
 
-	// known are the processes to kill, dead or alive, by pid and start time: first the
+	// Known are the processes to kill, dead or alive, by pid and start time: first the
 	// children, then the descendants that were found, and the leaders of their sessions.
-	known      map[int]uint64
+	Known      map[int]uint64
 	cleared    map[int]bool // not descendants, as of the last full scan
 	unreadable int          // of these, processes with an empty environment
-	proc       procReader
+	proc       reader
 }
-
-// sweepWait bounds the time that the reaping of a child waits for its descendants to end.
-const sweepWait = time.Second
 
 // emptyScans is the number of scans for new processes that must find none before the next
 // full scan. A process that keeps forking can escape a single scan.
@@ -39,8 +36,8 @@ const (
 	unreadablePause   = 2 * time.Millisecond
 )
 
-// sweep kills all descendants, including new ones, until none is left or limit has passed.
-func (q *sweeper) sweep(limit time.Duration) {
+// Sweep kills all descendants, including new ones, until none is left or limit has passed.
+func (q *Sweeper) Sweep(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for looks := 0; ; {
 		switch killed := q.scan(true); {
@@ -59,17 +56,17 @@ func (q *sweeper) sweep(limit time.Duration) {
 
 // sweepNew scans for new processes until there are none. It reports false after the
 // deadline.
-func (q *sweeper) sweepNew(deadline time.Time) bool {
+func (q *Sweeper) sweepNew(deadline time.Time) bool {
 	pause := 100 * time.Microsecond
 	for empty := 0; empty < emptyScans; {
 		if time.Now().After(deadline) {
 			return false
 		}
-		known := len(q.known)
+		known := len(q.Known)
 		if q.scan(false) == 0 {
 			empty++
 		}
-		if len(q.known) > known {
+		if len(q.Known) > known {
 			continue // scan again at once
 		}
 		time.Sleep(pause) // the end of processes that are not children cannot be awaited
@@ -81,13 +78,13 @@ func (q *sweeper) sweepNew(deadline time.Time) bool {
 // scan kills the descendants that it finds and returns their number. A scan that is not
 // full skips the processes that the last full scan cleared. Processes that may not be
 // killed do not count.
-func (q *sweeper) scan(full bool) (killed int) {
+func (q *Sweeper) scan(full bool) (killed int) {
 	suspects := q.candidates(full)
 	for first, more := true, true; more; first = false {
 		more = false
 		others := suspects[:0]
 		for _, s := range suspects {
-			if !q.related(s) && !(first && hasMark(s.marks, q.mark)) {
+			if !q.related(s) && !(first && hasMark(s.marks, q.Mark)) {
 				if first && s.blank {
 					q.unreadable++
 				}
@@ -110,9 +107,9 @@ func (q *sweeper) scan(full bool) (killed int) {
 
 // related reports whether s is known, is the child of a known process, or is in the session
 // of one. It finds processes that are exiting, which have no environment.
-func (q *sweeper) related(s procStat) bool {
+func (q *Sweeper) related(s stat) bool {
 	for _, pid := range []int{s.pid, s.parent, s.session} {
-		if _, known := q.known[pid]; known {
+		if _, known := q.Known[pid]; known {
 			return true
 		}
 	}
@@ -122,60 +119,60 @@ func (q *sweeper) related(s procStat) bool {
 // addKnown adds s and the leader of its session to known: no other process can enter a
 // session of a descendant. A process that is not a descendant may have got the mark, in a
 // session of the user; the leader of that session is older and so not added.
-func (q *sweeper) addKnown(s procStat) {
-	q.known[s.pid] = s.start
-	if s.session <= 1 || s.session == os.Getpid() || q.since == 0 {
+func (q *Sweeper) addKnown(s stat) {
+	q.Known[s.pid] = s.start
+	if s.session <= 1 || s.session == os.Getpid() || q.Since == 0 {
 		return
 	}
-	if leader, ok := q.proc.stat(s.session); ok && leader.start >= q.since && leader.start <= s.start {
-		q.known[s.session] = leader.start
+	if leader, ok := q.proc.stat(s.session); ok && leader.start >= q.Since && leader.start <= s.start {
+		q.Known[s.session] = leader.start
 	}
 }
 
 // candidates returns the running processes that are young enough and not cleared. It
 // forgets known processes whose pid was reused.
-func (q *sweeper) candidates(full bool) (all []procStat) {
-	var seen []procStat
+func (q *Sweeper) candidates(full bool) (all []stat) {
+	var seen []stat
 	if full {
 		q.cleared, q.unreadable = make(map[int]bool), 0
-		q.looks = cmp.Or(q.looks, &looks{since: q.since})
-		seen = q.looks.processes()
+		q.Looks = cmp.Or(q.Looks, &Looks{since: q.Since})
+		seen = q.Looks.processes()
 	} else {
-		seen = q.proc.processes(q.cleared, q.since)
+		seen = q.proc.processes(q.cleared, q.Since)
 	}
 	self := os.Getpid()
 	for _, s := range seen {
-		if start, known := q.known[s.pid]; known && s.start != start {
-			delete(q.known, s.pid)
+		if start, known := q.Known[s.pid]; known && s.start != start {
+			delete(q.Known, s.pid)
 		}
-		if !s.dead && s.pid != self && s.start >= q.since {
+		if !s.dead && s.pid != self && s.start >= q.Since {
 			all = append(all, s)
 		}
 	}
 	return all
 }
 
-// looks are looks at all processes of the system. Children that end together share them: each
+// Looks are looks at all processes of the system. Children that end together share them: each
 // would otherwise read all of /proc, where the others are.
-type looks struct {
+type Looks struct {
 	since  uint64 // marks of older processes are not read
-	shared coalesce.Shared[[]procStat]
+	shared coalesce.Shared[[]stat]
 }
 
-// hostLooks returns the looks for the children of this process.
-func hostLooks() *looks { return &looks{since: startTime(os.Getpid())} }
+// NewLooks returns the looks for the children of this process.
+func NewLooks() *Looks { return &Looks{since: StartTime(os.Getpid())} }
 
 // processes returns all processes as of now. The result is shared.
-func (l *looks) processes() []procStat {
-	return l.shared.Do(func() []procStat {
-		var r procReader
+func (l *Looks) processes() []stat {
+	return l.shared.Do(func() []stat {
+		var r reader
 		return r.processes(nil, l.since)
 	})
 }
 
 // kill sends SIGKILL to s. It opens a handle first and then compares the start time, so
 // that a reused pid is never killed.
-func (q *sweeper) kill(s procStat) error {
+func (q *Sweeper) kill(s stat) error {
 	p, err := os.FindProcess(s.pid)
 	if err != nil {
 		return nil
@@ -188,15 +185,4 @@ func (q *sweeper) kill(s procStat) error {
 		return err
 	}
 	return nil
-}
-
-// sweep kills the descendants of the child, which must be dead and not reaped.
-func (h *containedChild) sweep() {
-	q := sweeper{mark: []byte(h.mark), known: map[int]uint64{h.pid: h.start}, since: h.start, looks: h.c.looks}
-	q.sweep(sweepWait)
-}
-
-func (c *Containment) sweepAll() {
-	q := sweeper{mark: []byte(c.hostMark), since: startTime(os.Getpid()), known: make(map[int]uint64)}
-	q.sweep(sweepWait)
 }

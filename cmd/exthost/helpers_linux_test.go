@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// The init of a pid namespace and the guardian begin before the packages are initialised that a host needs
+// and they do not: an init would otherwise take five times as long to start its child, and both would have
+// three times the memory.
+func TestHelpersBeginEarly(t *testing.T) {
+	cmd := program(t.TempDir(), "version")
+	cmd.Env = append(cmd.Env, "GODEBUG=inittrace=1")
+	var trace strings.Builder
+	cmd.Stderr = &trace
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, helper := range []string{"guard", "nsinit"} {
+		before, _, found := strings.Cut(trace.String(), "init github.com/exthost/exthost/internal/"+helper+" ")
+		if !found {
+			t.Fatalf("%s has no init function:\n%s", helper, &trace)
+		}
+		for _, late := range []string{"regexp", "net", "crypto/rand", "log/slog", "google.golang.org/protobuf/proto", "github.com/santhosh-tekuri/jsonschema/v6", "cel.dev/cel-go/checker", "github.com/exthost/exthost/manifest"} {
+			if strings.Contains(before, "init "+late+" ") {
+				t.Errorf("%s is initialised before %s", late, helper)
+			}
+			if !strings.Contains(trace.String(), "init "+late+" ") {
+				t.Errorf("%s is not initialised at all", late)
+			}
+		}
+	}
+}
