@@ -31,7 +31,7 @@ var house = map[string]struct {
 	"internal/sandbox":      {[]string{"internal/confine", "internal/egress", "internal/regular", "manifest/sandbox"}, "says what a thread may touch; what runs there is not its matter"},
 	"internal/lineage":      {[]string{"internal/sweep"}, "compares processes; what is refused to whom is not its matter"},
 	"internal/peer":         {nil, "names a process; what it may is not its matter"},
-	"internal/process":      {[]string{"manifest/sandbox", "internal/confine", "internal/egress", "internal/guard", "internal/limited", "internal/lineage", "internal/nsinit", "internal/redact", "internal/sandbox", "internal/sweep"}, "process hygiene is not about extensions; a secret in the environment has a form"},
+	"internal/process":      {[]string{"manifest/sandbox", "internal/confine", "internal/egress", "internal/guard", "internal/limited", "internal/lineage", "internal/nsinit", "internal/redact", "internal/resident", "internal/sandbox", "internal/sweep"}, "process hygiene is not about extensions; a secret in the environment has a form"},
 	"internal/rawjson":      {nil, "edits bytes"},
 	"internal/nearest":      {nil, "compares words"},
 	"internal/literal":      {[]string{"internal/rawjson"}, "writes texts"},

@@ -285,7 +285,11 @@ func (r *run) welcome(ctx context.Context, h *exthost.Host, f front) {
 	}
 	r.shown.Set(r.level)
 	r.tellBefore()
-	if late && h.Ready(ctx) == nil {
+	if h.Ready(ctx) != nil {
+		return
+	}
+	process.Trim() // most of it serves the start alone
+	if late {
 		r.log.Info("all extensions have started or failed", "after", time.Since(r.began).Round(time.Millisecond).String(), "tools", len(h.Tools().Entries()))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/exthost/exthost"
@@ -64,7 +63,7 @@ func backgroundArgv(as string) ([]string, error) {
 
 // relay connects the client on stdio to the host of the directory.
 func (r *run) relay(ctx context.Context) error {
-	debug.FreeOSMemory() // there is one for each client, and most of what the start needed is garbage
+	process.Trim() // there is one for each client, and most of what the start needed is garbage
 	state, err := exthost.DefaultStateDir()
 	if err != nil {
 		return err
