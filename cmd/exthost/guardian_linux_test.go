@@ -144,7 +144,7 @@ func startedBy(dir, extension string) (pids []string) {
 
 // guardianOf waits for the guardian of the host pid, and until it is ready: it
 // ignores what ends hosts by then.
-func guardianOf(t *testing.T, pid int) string {
+func guardianOf(t testing.TB, pid int) string {
 	want := fmt.Appendf(nil, "exthost-guardian-1\x00of\x00%d\x00", pid)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -107,7 +107,7 @@ func (t *transcript) await(test *testing.T, text string) {
 }
 
 // startServe runs exthost serve on a free port until it says that it serves.
-func startServe(t *testing.T, dir string, args ...string) *served {
+func startServe(t testing.TB, dir string, args ...string) *served {
 	t.Helper()
 	s := &served{Cmd: program(dir, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...), stderr: &transcript{more: make(chan struct{}, 1)}, read: make(chan struct{})}
 	stderr, err := s.StderrPipe()
@@ -154,7 +154,7 @@ func (s *served) end(t *testing.T, sig os.Signal) int {
 	return s.ProcessState.ExitCode()
 }
 
-func (s *served) call(t *testing.T, tool, arguments string) string {
+func (s *served) call(t testing.TB, tool, arguments string) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{`+
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, arguments)
