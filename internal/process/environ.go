@@ -60,6 +60,7 @@ func Environ(host []string, p EnvPolicy) (env []string, report EnvReport) {
 			report.PassedSecrets = append(report.PassedSecrets, v.name())
 		}
 	}
+	env = make([]string, 0, len(vars)+len(p.Set)) // each child's is kept
 	for _, v := range vars {
 		env = append(env, v.kv) // not copied: the environments of many children share the string
 	}

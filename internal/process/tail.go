@@ -12,17 +12,24 @@ const tailLines = 20
 // usually allocates nothing.
 type tail struct {
 	mu   sync.Mutex
-	ring [tailLines][]byte
-	at   [tailLines]time.Time // when each line was read
-	n    int                  // lines added so far
+	ring []tailLine // at most tailLines; most children write less
+	n    int        // lines added so far
+}
+
+// tailLine is a line, and when it was read.
+type tailLine struct {
+	text []byte
+	at   time.Time
 }
 
 func (t *tail) add(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.ring) < tailLines {
+		t.ring = append(t.ring, tailLine{})
+	}
 	slot := &t.ring[t.n%tailLines]
-	*slot = append((*slot)[:0], line...)
-	t.at[t.n%tailLines] = time.Now()
+	slot.text, slot.at = append(slot.text[:0], line...), time.Now()
 	t.n++
 }
 
@@ -32,8 +39,8 @@ func (t *tail) lines(since time.Time) []string {
 	defer t.mu.Unlock()
 	var lines []string
 	for i := max(0, t.n-tailLines); i < t.n; i++ {
-		if t.at[i%tailLines].After(since) {
-			lines = append(lines, Escape(string(t.ring[i%tailLines])))
+		if l := t.ring[i%tailLines]; l.at.After(since) {
+			lines = append(lines, Escape(string(l.text)))
 		}
 	}
 	return lines
