@@ -112,30 +112,41 @@ func TestCallAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkIdle shows what an idle Go extension costs the host.
+// BenchmarkIdle shows what an idle Go extension costs the host: by how much a host with 120 of them is larger
+// than one with 20, so that what any host needs does not count.
 func BenchmarkIdle(b *testing.B) {
-	const extensions = 50
-	f := newFolder(b)
-	for i := range extensions {
-		f.add(fmt.Sprintf("idle%d", i), benchManifest)
-	}
-	warm := newFolder(b).add("warm", benchManifest).open(exthost.Options{}) // what a first one loads
-	if err := warm.Ready(deadline(b)); err != nil {
-		b.Fatal(err)
+	const few, more = 20, 100
+	small, large := newFolder(b), newFolder(b)
+	for i := range few + more {
+		if i < few {
+			small.add(fmt.Sprintf("idle%d", i), benchManifest)
+		}
+		large.add(fmt.Sprintf("idle%d", i), benchManifest)
 	}
 	for b.Loop() {
-		memory, goroutines := anonymous(b), runtime.NumGoroutine()
-		h := f.open(exthost.Options{})
-		if err := h.Ready(deadline(b)); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(anonymous(b)-memory)/extensions, "B/extension")
-		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/extensions, "goroutines/extension")
-		if err := h.Close(); err != nil {
-			b.Fatal(err)
-		}
+		memory, stacks, goroutines := idle(b, small)
+		memory2, stacks2, goroutines2 := idle(b, large)
+		b.ReportMetric(float64(memory2-memory)/more, "B/extension")
+		b.ReportMetric(float64(stacks2-stacks)/more, "stack-B/extension")
+		b.ReportMetric(float64(goroutines2-goroutines)/more, "goroutines/extension")
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// idle returns what this process counts while a host of f is idle: anonymous memory, stacks of goroutines
+// among it, and goroutines.
+func idle(b *testing.B, f *folder) (memory, stacks, goroutines int) {
+	h := f.open(exthost.Options{})
+	if err := h.Ready(deadline(b)); err != nil {
+		b.Fatal(err)
+	}
+	memory, goroutines = anonymous(b), runtime.NumGoroutine()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if err := h.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return memory, int(m.StackInuse), goroutines
 }
 
 // anonymous is this process's anonymous resident memory in bytes.
