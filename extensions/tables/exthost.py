@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 9c5ad85a2eb1590a4b7d8f4e9919666d7ba44b713022b3f398ef0d43cca9dc28: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 ae84836ae572e7354eb0fc43da943f6c581bd1251b9010b90d14cc0731c777b5: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -11,12 +11,14 @@
     run()
 
 A tool's schema comes from its type hints, its description from the docstring. Plain functions run in threads, `async`
-ones in an event loop, all concurrently. Output of the program goes to stderr, where the host logs it: stdin and stdout
+ones in an event loop, all concurrently; quick functions share a thread. Output of the program goes to stderr, where the host logs it: stdin and stdout
 carry the protocol. See Context, hook, policy and setup for the rest.
 """
 import base64
+import collections
 import collections.abc
 import contextlib
+import contextvars
 import dataclasses
 import datetime
 import decimal
@@ -40,6 +42,9 @@ __all__ = ["Cancelled", "Context", "Extension", "Host", "Image", "Raw", "ToolErr
 
 PROTOCOL_VERSION = 1
 DRAIN_SECONDS = 2.5  # in which running calls may still answer after the host has closed stdin
+QUICK_SECONDS = 0.00025  # a function that takes longer gets a thread for each call, which takes about as long
+LARGE = 65536  # characters of a result that is written in pieces, since each copy of it takes time
+LATE_SECONDS = 0.001  # after which an answer is written, even if more are about to be ready
 
 PARSE_ERROR, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32601, -32602, -32603
 
@@ -101,15 +106,11 @@ class Context:
     def __init__(self, extension, params):
         self.host = extension.host
         self.meta = {}  # agent_id and session_id, where the manifest has [context] passthrough = true
-        self._send = extension._send
-        self._meta = params.get("_meta") if isinstance(params.get("_meta"), dict) else {}
-        self._cancelled = threading.Event()
+        self.cancelled = False  # whether the caller has given up and no longer waits for the result
+        self._extension = extension
+        self._meta = params.get("_meta")
+        self._awaken = None  # an event, once somebody waits
         self._task = None  # of an async handler
-
-    @property
-    def cancelled(self):
-        """Whether the caller has given up and no longer waits for the result."""
-        return self._cancelled.is_set()
 
     def check(self):
         """Raise Cancelled if the caller has given up."""
@@ -118,24 +119,32 @@ class Context:
 
     def wait(self, seconds):
         """Sleep, and raise Cancelled as soon as the caller gives up. For plain functions; async ones await."""
-        self._cancelled.wait(seconds)
+        with self._extension._lock:
+            if self._awaken is None:
+                self._awaken = threading.Event()
+            if self.cancelled:
+                self._awaken.set()
+        self._awaken.wait(seconds)
         self.check()
 
     def progress(self, done, total=None, message=None):
         """Send the progress of the call, in any unit. Progress also keeps a long call from timing out."""
-        if "progressToken" in self._meta:
+        if isinstance(self._meta, dict) and "progressToken" in self._meta:
             params = {"progressToken": self._meta["progressToken"], "progress": done, "total": total, "message": message}
             self._notify("notifications/progress", params)
 
     def log(self, level, message):
         """Send a message to the caller: level is debug, info, warning or error. For the operator, use logging."""
-        self._notify("notifications/message", {"level": level, "data": message, "_meta": self._meta or None})
+        self._notify("notifications/message", {"level": level, "data": message, "_meta": self._meta if isinstance(self._meta, dict) and self._meta else None})
 
     def _notify(self, method, params):
-        self._send({"method": method, "params": {k: v for k, v in params.items() if v is not None}})
+        self._extension._send({"method": method, "params": {k: v for k, v in params.items() if v is not None}})
 
     def _cancel(self):
-        self._cancelled.set()
+        with self._extension._lock:
+            self.cancelled = True
+            if self._awaken:
+                self._awaken.set()
         if self._task:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
@@ -152,6 +161,8 @@ _decoder = json.JSONDecoder()
 _patient = json.JSONDecoder(parse_int=_long_int)
 _exact = json.JSONDecoder(parse_int=_long_int, parse_float=decimal.Decimal)
 _blank = re.compile(r"[ \t\r\n]*")
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_quote = json.encoder.encode_basestring
 
 
 def _value(text, at, decoder):
@@ -193,7 +204,7 @@ def _members(text, decoder=_decoder):
 def _encode(value):
     """Return the JSON text of a value: also of Raw, decimals, dataclasses, enums, dates, paths and sets."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _encoder.encode(value)
     except TypeError:
         return _encode_any(value)
 
@@ -416,12 +427,13 @@ def _object_schema(properties, required, more=False):
 
 def _read_members(members, optional, values, at, more=False):
     prefix = at + "." if at else ""
-    missing = [prefix + n for n in members if n not in values and n not in optional]
-    if missing:
-        raise _Mismatch(f"{', '.join(missing)} is missing")
-    unknown = [prefix + n for n in values if n not in members]
-    if unknown and not more:
-        raise _Mismatch(f"there is no {', '.join(unknown)}; there is {', '.join(members) or 'nothing to state'}")
+    if values.keys() != members.keys():
+        missing = [prefix + n for n in members if n not in values and n not in optional]
+        if missing:
+            raise _Mismatch(f"{', '.join(missing)} is missing")
+        unknown = [prefix + n for n in values if n not in members]
+        if unknown and not more:
+            raise _Mismatch(f"there is no {', '.join(unknown)}; there is {', '.join(members) or 'nothing to state'}")
     return {n: members[n].read(v, prefix + n) if n in members else v for n, v in values.items()}
 
 
@@ -466,6 +478,13 @@ class _Handler:
         except Exception as error:
             raise TypeError(f"{what}: a type hint cannot be resolved: {error}; define its types at the top of a module") from None
         self.context = next((name for name in self.signature.parameters if self.hints.get(name) is Context), None)
+        self.took = 0.0  # seconds, the latest call
+        self.in_threads = 0  # of how many calls each gets a thread, before one shares the reader's again
+        self.penalty = 16  # what in_threads becomes when a call was slow
+
+    def was_slow(self):
+        """Have the next calls run in threads of their own: the more, the more often the function is slow."""
+        self.in_threads, self.penalty = self.penalty, min(2 * self.penalty, 4096)
 
     def bind(self, context, *args, **kwargs):
         """Return a function without parameters that makes the call."""
@@ -522,7 +541,7 @@ class _Tool(_Handler):
             return _type(hint).schema
         return None
 
-    def prepare(self, context, params, params_text):
+    def prepare(self, context, params, line):
         """Return a function that makes the call, with the arguments converted to the types of the hints."""
         arguments = params.get("arguments")
         if arguments is None:
@@ -530,25 +549,30 @@ class _Tool(_Handler):
         if not isinstance(arguments, dict):
             raise _Mismatch(f"the arguments have to be an object, they are {_kind(arguments)}")
         if (self.exact or self.raw) and "arguments" in params:
+            params_text = _members(line)["params"][1]
             members = _members(_members(params_text)["arguments"][1], _exact if self.exact else _decoder)
             arguments = {k: Raw(text) if k in self.raw else v for k, (v, text) in members.items()}
-        arguments = dict(arguments)
-        meta = arguments.pop("_meta", None) if "_meta" not in self.members else None
-        context.meta = meta if isinstance(meta, dict) else {}
+        if "_meta" in arguments and "_meta" not in self.members:
+            arguments = dict(arguments)
+            meta = arguments.pop("_meta")
+            context.meta = meta if isinstance(meta, dict) else {}
         if self.takes_all:
             return self.bind(context, **arguments)
         return self.bind(context, **_read_members(self.members, self.optional, arguments, "", self.more))
 
 
 def _result(value):
-    """Return the CallToolResult of a tool's return value, as JSON text."""
+    """Return the CallToolResult of a tool's return value as JSON text, or as pieces of it if it is large."""
     if isinstance(value, Raw):
         return value.text
     if value is None:
         return '{"content":[]}'
     if isinstance(value, list) and any(isinstance(x, Image) for x in value):
         return '{"content":[' + ",".join(map(_block, value)) + "]}"
-    if isinstance(value, (str, Image)):
+    if isinstance(value, str):
+        pieces = '{"content":[{"type":"text","text":', _quote(value), "}]}"
+        return pieces if len(value) > LARGE else "".join(pieces)
+    if isinstance(value, Image):
         return '{"content":[' + _block(value) + "]}"
     text = _encode(value)
     if text.startswith("{"):
@@ -559,7 +583,7 @@ def _result(value):
 def _block(value):
     if isinstance(value, Image):
         return _encode({"type": "image", "data": base64.b64encode(value.data).decode(), "mimeType": value.mime_type})
-    return _encode({"type": "text", "text": value if isinstance(value, str) else _encode(value)})
+    return '{"type":"text","text":' + _quote(value if isinstance(value, str) else _encode(value)) + "}"
 
 
 def _failure(message):
@@ -578,10 +602,11 @@ class Extension:
         self._tools, self._hooks = {}, {}
         self._policy = self._setup = None
         self._calls = {}  # by the text of the request's id
-        self._lock = threading.Lock()  # guards _calls
+        self._draining = False
+        self._lock = threading.Lock()  # guards _draining, and who waits in a Context
         self._idle = threading.Condition(self._lock)
         self._writing = threading.Lock()
-        self._write = None
+        self._write = self._reader = None
         self._loop = self._loop_thread = None  # started by the first async handler
 
     def tool(self, function=None, *, name=None, title=None, description=None, read_only=None, idempotent=None,
@@ -647,92 +672,98 @@ class Extension:
     def serve(self, source, sink, version=""):
         """Serve a host that writes to source and reads from sink, binary files. Return whether all calls have ended."""
         self.version, self._write = version, sink.write
-        for line in source:
-            try:
-                self._receive(line)
-            except Exception:
-                logging.getLogger("exthost").exception("a line of the host could not be handled")
+        self._reader = _Reader(self, source)
+        self._reader.run()
         return self._drain()
 
     def _drain(self):
         end = time.monotonic() + DRAIN_SECONDS
         with self._idle:
+            self._draining = True
             while self._calls and time.monotonic() < end:
                 self._idle.wait(max(0, end - time.monotonic()))
-            ended = not self._calls
-            for context in self._calls.values():
-                context._cancel()
-        if self._loop and ended:
+            left = list(self._calls.values())
+        for context in left:
+            context._cancel()
+        if self._loop and not left:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join()
-        return ended
+        return not left
 
     def _send(self, message):
-        self._send_text('{"jsonrpc":"2.0",' + _encode(message)[1:])
+        self._write_line([_bytes('{"jsonrpc":"2.0",' + _one_line(_encode(message))[1:] + "\n")])
 
-    def _send_text(self, text):
-        data = text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text  # a Raw may contain some
-        with self._writing, contextlib.suppress(OSError):  # a host that has ended closes stdin too
-            self._write(data.encode("utf-8", "backslashreplace") + b"\n")  # writes half a surrogate pair as \udc00, valid JSON
-
-    def _answer(self, id_text, result):
-        self._send_text('{"jsonrpc":"2.0","id":' + id_text + ',"result":' + result + "}")
-
-    def _refuse(self, id_text, code, message, data=None):
-        error = {"code": code, "message": message}
-        if data is not None:
-            error["data"] = data
-        self._send_text('{"jsonrpc":"2.0","id":' + id_text + ',"error":' + _encode(error) + "}")
+    def _write_line(self, pieces):
+        """Write one line or several."""
+        with self._writing:
+            try:
+                for piece in pieces:
+                    self._write(piece)
+            except OSError:
+                pass  # a host that has ended closes stdin too
 
     def _receive(self, line):
+        """Handle a line. Return whether another thread reads from now on."""
+        try:
+            text = line.decode("utf-8")
+            message, end = _decoder.scan_once(text, 0)
+            id = message["id"]
+            method, params = message["method"], message["params"]
+            if end != len(text) or type(id) is not int or id == 0 or type(method) is not str:  # 0 may be written -0
+                raise ValueError
+        except (StopIteration, LookupError, TypeError, ValueError, RecursionError):
+            return self._receive_any(line)
+        return self._request(str(id), method, params if isinstance(params, dict) else {}, text)
+
+    def _receive_any(self, line):
+        """Handle a line of which it matters how its members are written, or that is no request."""
         try:
             text = line.decode("utf-8")
             if not text.strip():
-                return
+                return None
             message = _members(text)
         except (ValueError, RecursionError) as error:
-            return self._refuse("null", PARSE_ERROR, f"not a JSON object: {error}")
-        method, params = message.get("method", (None,))[0], message.get("params", (None, "{}"))
-        id_text = message["id"][1] if "id" in message else None
+            return self._reader.answer(_error("null", PARSE_ERROR, f"not a JSON object: {error}"))
+        method, params = message.get("method", (None,))[0], message.get("params", ({}, "{}"))
         if not isinstance(method, str):
             return None  # an answer, though nothing was requested
         if not isinstance(params[0], dict):
             params = {}, "{}"
-        if id_text is None:
-            return self._notified(method, params)
-        return self._request(id_text, method, *params)
-
-    def _notified(self, method, params):
-        if method != "notifications/cancelled":
-            return
-        request_id = _members(params[1]).get("requestId")
-        with self._lock:
+        if "id" in message:
+            return self._request(message["id"][1], method, params[0], text)
+        if method == "notifications/cancelled":
+            request_id = _members(params[1]).get("requestId")
             context = self._calls.get(request_id and request_id[1])
-        if context:
-            context._cancel()
+            if context:
+                context._cancel()
+        return None
 
-    def _request(self, id_text, method, params, params_text):
+    def _request(self, id_text, method, params, line):
         if method == "tools/call":
-            return self._call_tool(id_text, params, params_text)
-        if method == "ping" or method == "shutdown":  # after shutdown the host closes stdin
-            return self._answer(id_text, "{}")
-        if method == "initialize":
-            return self._initialize(id_text, params)
-        if method == "tools/list":
-            return self._answer(id_text, _encode({"tools": self._descriptors()}))
+            return self._call_tool(id_text, params, line)
         if method == "governance/decide" and self._policy:
             return self._handle(id_text, self._policy, params, {"decision": "allow"})
         if method.startswith("hooks/") and method[6:] in self._hooks:
             return self._handle(id_text, self._hooks[method[6:]], params, None)
-        return self._refuse(id_text, METHOD_NOT_FOUND, f"method not found: {method}")
+        return self._reader.answer(self._respond(id_text, method, params))
+
+    def _respond(self, id_text, method, params):
+        """Return the answer to a request that no handler gets."""
+        if method == "ping" or method == "shutdown":  # after shutdown the host closes stdin
+            return _answer(id_text, "{}")
+        if method == "initialize":
+            return self._initialize(id_text, params)
+        if method == "tools/list":
+            return _answer(id_text, _encode({"tools": self._descriptors()}))
+        return _error(id_text, METHOD_NOT_FOUND, f"method not found: {method}")
 
     def _descriptors(self):
         return [t.descriptor for t in self._tools.values()]
 
     def _initialize(self, id_text, params):
         if params.get("protocol_version", PROTOCOL_VERSION) > PROTOCOL_VERSION:
-            return self._refuse(id_text, INVALID_PARAMS, f"this extension speaks version {PROTOCOL_VERSION} of the protocol, "
-                                                         f"the host {params['protocol_version']}")
+            return _error(id_text, INVALID_PARAMS, f"this extension speaks version {PROTOCOL_VERSION} of the protocol, "
+                                                   f"the host {params['protocol_version']}")
         self.host = Host(params.get("agent_version", ""), params.get("extension_id", ""), params.get("protocol_version", PROTOCOL_VERSION),
                          params.get("capabilities") or {}, params.get("config") or {}, pathlib.Path(params.get("state_dir") or "."))
         if self._setup:
@@ -744,21 +775,23 @@ class Extension:
                     call()
             except Exception as error:
                 traceback.print_exc()
-                return self._refuse(id_text, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+                return _error(id_text, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
         offer = {"protocol_version": PROTOCOL_VERSION, "tools": self._descriptors(), "hooks": list(self._hooks)}
         if self.version:
             offer["server_version"] = self.version
-        return self._answer(id_text, _encode(offer))
+        return _answer(id_text, _encode(offer))
 
-    def _call_tool(self, id_text, params, params_text):
+    def _call_tool(self, id_text, params, line):
         name = params.get("name")
-        if not isinstance(name, str) or name not in self._tools:
-            return self._refuse(id_text, INVALID_PARAMS, f"there is no tool {name}" if isinstance(name, str) else "tools/call needs a name")
-        tool, context = self._tools[name], Context(self, params)
+        tool = self._tools.get(name) if isinstance(name, str) else None
+        if tool is None:
+            said = f"there is no tool {name}" if isinstance(name, str) else "tools/call needs a name"
+            return self._reader.answer(_error(id_text, INVALID_PARAMS, said))
+        context = Context(self, params)
         try:
-            call = tool.prepare(context, params, params_text)
+            call = tool.prepare(context, params, line)
         except _Mismatch as mismatch:
-            return self._answer(id_text, _failure(f"The arguments do not fit: {mismatch}."))
+            return self._reader.answer(_answer(id_text, _failure(f"The arguments do not fit: {mismatch}.")))
         return self._start(id_text, context, tool, call, _result)
 
     def _handle(self, id_text, handler, params, default):
@@ -766,47 +799,33 @@ class Extension:
         return self._start(id_text, context, handler, handler.bind(context, params), lambda v: _encode(default if v is None else v))
 
     def _start(self, id_text, context, handler, call, encode):
-        with self._lock:
-            self._calls[id_text] = context
-
-        def attempt(get):
-            try:
-                return self._answer, (encode(get()),)
-            except Cancelled:
-                return self._failed(handler, "cancelled")
-            except ToolError as error:
-                if error.code is None:
-                    return self._failed(handler, str(error))
-                return self._refuse, (error.code, str(error), error.data)
-            except _asyncio().CancelledError:
-                return self._failed(handler, "cancelled")
-            except BaseException as error:  # sys.exit in one tool must not end the others
-                sys.stderr.write("".join("E! " + x + "\n" for x in traceback.format_exc().splitlines()))
-                return self._failed(handler, f"{type(error).__name__}: {error}")
-
-        def settle(get):
-            outcome, arguments = attempt(get)
-            outcome(id_text, *arguments)
-            with self._idle:
-                self._calls.pop(id_text, None)
-                self._idle.notify_all()
-
+        self._calls[id_text] = context
         if handler.is_async:
             loop = self._event_loop()
 
             def begin():
                 context._task = loop.create_task(call())
-                context._task.add_done_callback(lambda task: settle(task.result))
+                context._task.add_done_callback(lambda task: self._settle(id_text, handler, task.result, encode))
                 if context.cancelled:  # before the task was set
                     context._task.cancel()
             loop.call_soon_threadsafe(begin)
-        else:
-            threading.Thread(target=settle, args=(call,), name=handler.what, daemon=True).start()
+            return None
+        if handler.in_threads == 0:
+            return self._reader.call(id_text, handler, call, encode)
+        handler.in_threads -= 1
+        threading.Thread(target=self._settle, args=(id_text, handler, call, encode), name=handler.what, daemon=True).start()
+        return None
 
-    def _failed(self, handler, message):
-        if isinstance(handler, _Tool):
-            return self._answer, (_failure(message),)
-        return self._refuse, (INTERNAL_ERROR, message)
+    def _settle(self, id_text, handler, call, encode):
+        """Make a call and write its answer."""
+        self._write_line(_outcome(id_text, handler, call, encode))
+        self._settled(id_text)
+
+    def _settled(self, id_text):
+        self._calls.pop(id_text, None)
+        if self._draining:
+            with self._idle:
+                self._idle.notify_all()
 
     def _event_loop(self):
         if self._loop is None:
@@ -818,6 +837,174 @@ class Extension:
             self._loop_thread = threading.Thread(target=serve, name="event loop", daemon=True)
             self._loop_thread.start()
         return self._loop
+
+
+def _outcome(id_text, handler, call, encode):
+    """Make a call and return its answer."""
+    began = time.perf_counter()
+    try:
+        try:
+            try:
+                value = call()
+            finally:
+                handler.took = time.perf_counter() - began
+            return _answer(id_text, encode(value))
+        except ToolError as error:
+            if error.code is not None:
+                return _error(id_text, error.code, str(error), error.data)
+            message = str(error)
+    except Cancelled:
+        message = "cancelled"
+    except BaseException as error:  # sys.exit in one tool must not end the others
+        message = _explain(error) if not handler.is_async or not isinstance(error, _asyncio().CancelledError) else "cancelled"
+    return _answer(id_text, _failure(message)) if isinstance(handler, _Tool) else _error(id_text, INTERNAL_ERROR, message)
+
+
+def _explain(error):
+    """Write an unexpected error to stderr and return its text."""
+    with contextlib.suppress(Exception):
+        sys.stderr.write("".join("E! " + x + "\n" for x in traceback.format_exc().splitlines()))
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # of the error's own __str__
+        return type(error).__name__
+
+
+def _answer(id_text, result):
+    """Return the pieces of the line that answers a request. result is JSON text, or pieces of it."""
+    if isinstance(result, str) and len(result) <= LARGE:
+        return [_bytes('{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (id_text, _one_line(result)))]
+    pieces = (result,) if isinstance(result, str) else result
+    return [_bytes('{"jsonrpc":"2.0","id":%s,"result":' % id_text), *(_bytes(_one_line(piece)) for piece in pieces), b"}\n"]
+
+
+def _error(id_text, code, message, data=None):
+    error = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return [_bytes('{"jsonrpc":"2.0","id":%s,"error":%s}\n' % (id_text, _one_line(_encode(error))))]
+
+
+def _one_line(text):
+    return text.replace("\n", " ").replace("\r", " ") if "\n" in text or "\r" in text else text  # a Raw may contain some
+
+
+def _bytes(text):
+    return text.encode("utf-8", "backslashreplace")  # writes half a surrogate pair as \udc00, valid JSON
+
+
+class _Reader:
+    """Reads the lines of the host and handles them, in one thread at a time.
+
+    That thread makes the calls of quick functions itself, because to hand a call to another thread takes longer than the
+    call. When a function turns out slow, another thread takes over the reading. It looks for that every 5 ms while there
+    are calls: each of them has a number, and one that is still under way at the second look is slow.
+    """
+
+    def __init__(self, extension, source):
+        self.extension, self.read_some = extension, getattr(source, "read1", source.read)
+        self.role = threading.Lock()  # held by the thread that reads, except while it is in a function of the author
+        self.role.acquire()
+        self.alone = True  # before the first call: the thread that calls run reads, and there is no other
+        self.lines = collections.deque()  # received, not handled
+        self.parts = []  # of a line whose end has not been received
+        self.ready, self.since = [], 0.0  # pieces of answers to write, and when the first of them became ready
+        self.number, self.handler = 0, None  # of the latest call
+        self.ended = threading.Event()
+        self.resting = True  # whether the other thread waits for the next call without looking
+        self.wake = threading.Event()
+
+    def run(self):
+        """Serve until the host has closed its end. The author's functions run in other threads than this one."""
+        self.read()
+        self.ended.wait()
+
+    def read(self):
+        while True:
+            while self.lines:
+                try:
+                    if self.extension._receive(self.lines.popleft()):
+                        return
+                except Exception:
+                    logging.getLogger("exthost").exception("a line of the host could not be handled")
+            self.flush()
+            chunk = self.read_some(65536)
+            if not chunk and not self.parts:
+                break
+            *lines, rest = chunk.split(b"\n") if chunk else (b"", b"")  # the last line need not end with a newline
+            if lines:
+                lines[0] = b"".join((*self.parts, lines[0]))
+                self.lines.extend(lines)
+                self.parts = []
+            if rest:
+                self.parts.append(rest)
+        self.ended.set()
+        self.wake.set()
+
+    def answer(self, line):
+        """Keep an answer, which is written with those to the other lines that have been received."""
+        if not self.ready:
+            self.since = time.perf_counter()
+        elif time.perf_counter() - self.since > LATE_SECONDS:
+            self.flush()
+        self.ready += line
+
+    def flush(self):
+        if self.ready:
+            large = max(map(len, self.ready)) > LARGE
+            self.extension._write_line(self.ready if large else [b"".join(self.ready)])
+            self.ready.clear()
+
+    def call(self, id_text, handler, call, encode):
+        """Make a call and keep its answer to write. Return whether another thread reads from now on."""
+        if self.alone:
+            self.alone = False
+            threading.Thread(target=self.resume, args=(id_text, handler, call, encode), name="reader", daemon=True).start()
+            threading.Thread(target=self.look, name="reader", daemon=True).start()
+            return True
+        self.handler = handler
+        self.number += 1
+        self.role.release()
+        if self.resting:
+            self.resting = False
+            self.wake.set()
+        began = time.perf_counter()
+        line = contextvars.Context().run(_outcome, id_text, handler, call, encode)
+        if not self.role.acquire(False):
+            self.extension._write_line(line)
+            self.extension._settled(id_text)
+            return True
+        if handler.took > QUICK_SECONDS and handler.took > (time.perf_counter() - began) / 2:  # not in the encoding of a large result
+            handler.was_slow()
+        elif handler.penalty > 16:
+            handler.penalty -= 1
+        self.answer(line)
+        self.extension._settled(id_text)
+        return False
+
+    def resume(self, *call):
+        if not self.call(*call):
+            self.read()
+
+    def look(self):
+        """Take over the reading when a call is slow, in a loop that waits without looking while there are no calls."""
+        idle = 0
+        while not self.ended.is_set():
+            number = self.number
+            time.sleep(0.005)
+            if self.number != number:
+                idle = 0
+            elif self.role.acquire(False):
+                self.handler.was_slow()
+                threading.Thread(target=self.look, name="reader", daemon=True).start()
+                self.flush()
+                return self.read()
+            elif (idle := idle + 1) > 10:
+                self.wake.clear()
+                self.resting = True
+                if self.number == number and self.role.locked() and not self.ended.is_set():
+                    self.wake.wait()
+                self.resting = False
 
 
 # --- the process ---------------------------------------------------------------------------------------------------
@@ -849,9 +1036,9 @@ class _Sink:
         self.file = file
 
     def write(self, data):
-        data = memoryview(data)
-        while data:
-            data = data[self.file.write(data):]
+        written = self.file.write(data)
+        while written < len(data):
+            written += self.file.write(memoryview(data)[written:])
 
 
 class _LevelFormatter(logging.Formatter):

@@ -15,18 +15,19 @@ import (
 // Load describes the calls of a benchmark.
 type Load struct {
 	Name     string
-	Up, Down int // bytes of payload in a call and in its answer
-	Callers  int // concurrent callers
-	Calls    int // per turn, of all callers together
+	Up, Down int           // bytes of payload in a call and in its answer
+	Callers  int           // concurrent callers
+	Calls    int           // per turn, of all callers together
+	Longest  time.Duration // ends a turn before its calls are made; 0 is no bound
 }
 
 // The loads of every comparison.
 var (
-	Sequential = Load{"sequential/100B", 100, 100, 1, 10_000}
-	Callers16  = Load{"callers16/100B", 100, 100, 16, 40_000}
-	Callers64  = Load{"callers64/100B", 100, 100, 64, 40_000}
-	BigResult  = Load{"sequential/1MiB-result", 100, 1 << 20, 1, 100}
-	BigBoth    = Load{"sequential/1MiB-both-ways", 1 << 20, 1 << 20, 1, 100}
+	Sequential = Load{Name: "sequential/100B", Up: 100, Down: 100, Callers: 1, Calls: 10_000}
+	Callers16  = Load{Name: "callers16/100B", Up: 100, Down: 100, Callers: 16, Calls: 40_000}
+	Callers64  = Load{Name: "callers64/100B", Up: 100, Down: 100, Callers: 64, Calls: 40_000}
+	BigResult  = Load{Name: "sequential/1MiB-result", Up: 100, Down: 1 << 20, Callers: 1, Calls: 100}
+	BigBoth    = Load{Name: "sequential/1MiB-both-ways", Up: 1 << 20, Down: 1 << 20, Callers: 1, Calls: 100}
 )
 
 // Loads returns all loads.
@@ -38,6 +39,33 @@ type Way struct {
 	Call func() error
 }
 
+// Result is what the calls of a way took.
+type Result struct {
+	Name string
+	P50  time.Duration
+	Rate float64 // calls per second, of all callers together
+}
+
+// Measure lets the ways take turns and returns the medians for each. It fails at the first
+// error.
+func (l Load) Measure(tb testing.TB, turns int, ways ...Way) []Result {
+	tb.Helper()
+	p50 := make([][]time.Duration, len(ways))
+	rate := make([][]float64, len(ways))
+	for range turns {
+		for i, w := range ways {
+			took, total := l.turn(tb, w)
+			p50[i] = append(p50[i], median(took))
+			rate[i] = append(rate[i], float64(len(took))/total.Seconds())
+		}
+	}
+	results := make([]Result, len(ways))
+	for i, w := range ways {
+		results[i] = Result{w.Name, median(p50[i]), median(rate[i])}
+	}
+	return results
+}
+
 const turns = 9
 
 // Compare reports the medians of p50 and of calls per second for each way, and their ratios
@@ -45,52 +73,47 @@ const turns = 9
 func (l Load) Compare(b *testing.B, ways ...Way) {
 	b.Helper()
 	for b.Loop() {
-		p50 := make([][]time.Duration, len(ways))
-		rate := make([][]float64, len(ways))
-		for range turns {
-			for i, w := range ways {
-				median, total := l.turn(b, w)
-				p50[i] = append(p50[i], median)
-				rate[i] = append(rate[i], float64(l.Calls)/total.Seconds())
-			}
-		}
-		for i, w := range ways {
-			b.ReportMetric(float64(median(p50[i])), w.Name+"-p50-ns")
-			b.ReportMetric(median(rate[i]), w.Name+"-calls/s")
-			for j, before := range ways[:i] {
-				b.ReportMetric(float64(median(p50[i]))/float64(median(p50[j])), w.Name+"/"+before.Name+"-p50")
-				b.ReportMetric(median(rate[i])/median(rate[j]), w.Name+"/"+before.Name+"-calls/s")
+		results := l.Measure(b, turns, ways...)
+		for i, r := range results {
+			b.ReportMetric(float64(r.P50), r.Name+"-p50-ns")
+			b.ReportMetric(r.Rate, r.Name+"-calls/s")
+			for _, before := range results[:i] {
+				b.ReportMetric(float64(r.P50)/float64(before.P50), r.Name+"/"+before.Name+"-p50")
+				b.ReportMetric(r.Rate/before.Rate, r.Name+"/"+before.Name+"-calls/s")
 			}
 		}
 	}
 	b.ReportMetric(0, "ns/op") // meaningless for several ways
 }
 
-// turn makes the calls of one turn and returns the median and the total time.
-func (l Load) turn(b *testing.B, w Way) (p50, total time.Duration) {
+// turn makes the calls of one turn and returns what each took, and the total time.
+func (l Load) turn(tb testing.TB, w Way) (took []time.Duration, total time.Duration) {
 	var left atomic.Int64
 	left.Store(int64(l.Calls))
-	took := make([][]time.Duration, l.Callers)
+	each := make([][]time.Duration, l.Callers)
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
 	start := time.Now()
-	for i := range took {
+	for i := range each {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 && failed.Load() == nil {
 				t := time.Now()
+				if l.Longest > 0 && t.Sub(start) > l.Longest {
+					return
+				}
 				if err := w.Call(); err != nil {
 					failed.Store(&err)
 				}
-				took[i] = append(took[i], time.Since(t))
+				each[i] = append(each[i], time.Since(t))
 			}
 		})
 	}
 	wg.Wait()
 	total = time.Since(start)
 	if err := failed.Load(); err != nil {
-		b.Fatalf("%s: %v", w.Name, *err)
+		tb.Fatalf("%s: %v", w.Name, *err)
 	}
-	return median(slices.Concat(took...)), total
+	return slices.Concat(each...), total
 }
 
 func median[T cmp.Ordered](list []T) T {

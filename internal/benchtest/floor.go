@@ -58,6 +58,15 @@ func discard(r io.Reader, buf []byte, n int) error {
 // stdin and stdout.
 func Start(tb testing.TB, script string) (in, out *os.File) {
 	tb.Helper()
+	path, env := processtest.Script(tb, script)
+	cmd := exec.Command(path)
+	cmd.Env = env
+	return StartCommand(tb, cmd)
+}
+
+// StartCommand runs a child until the benchmark ends, and returns its stdin and stdout.
+func StartCommand(tb testing.TB, cmd *exec.Cmd) (in, out *os.File) {
+	tb.Helper()
 	inR, in, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -66,9 +75,7 @@ func Start(tb testing.TB, script string) (in, out *os.File) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	path, env := processtest.Script(tb, script)
-	cmd := exec.Command(path)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, inR, outW, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, os.Stderr
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -86,7 +93,7 @@ func Start(tb testing.TB, script string) (in, out *os.File) {
 
 // Floor starts the floor's child and returns the way of calling it. A single caller reads
 // its answers itself; several callers share one reader.
-func (l Load) Floor(b *testing.B) Way {
+func (l Load) Floor(b testing.TB) Way {
 	b.Helper()
 	f := &floor{load: l, frame: bytes.Repeat([]byte("x"), l.Up), buf: make([]byte, chunk), answers: make(chan struct{}, l.Callers)}
 	f.in, f.out = Start(b, fmt.Sprintf("floor %d %d", l.Up, l.Down))

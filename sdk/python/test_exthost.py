@@ -1,4 +1,5 @@
 """python3 -m unittest, in this directory."""
+import contextvars
 import dataclasses
 import decimal
 import enum
@@ -25,7 +26,7 @@ class Conversation:
     """A host at the other end of an extension that is served in a thread."""
 
     def __init__(self, test, extension):
-        self.test, self.answers = test, queue.Queue()
+        self.test, self.answers, self.written = test, queue.Queue(), b""
         source, sink = os.pipe()
         self.pipe = os.fdopen(sink, "wb", buffering=0)
         self.ended = []
@@ -40,7 +41,10 @@ class Conversation:
         test.addCleanup(self.close)
 
     def write(self, data):
-        self.answers.put(data.decode("utf-8"))
+        self.written += data
+        *lines, self.written = self.written.split(b"\n")
+        for line in lines:
+            self.answers.put(line.decode("utf-8") + "\n")
 
     def say(self, text):
         self.pipe.write(text.encode("utf-8", "surrogatepass") + b"\n")
@@ -209,13 +213,13 @@ class Calls(unittest.TestCase):
         self.assertIn('"isError":true', c.ask("tools/call", '{"name":"f","arguments":[1]}'))
 
     def test_results(self):
-        values = {"text": "a\nb", "none": None, "object": {"n": 12345678901234567890}, "point": Point(1), "list": [1, decimal.Decimal("1.10")],
+        values = {"text": "a\nb", "long": "é\n" * exthost.LARGE, "none": None, "object": {"n": 12345678901234567890}, "point": Point(1), "list": [1, decimal.Decimal("1.10")],
                   "raw": exthost.Raw('{"content":[], "later": 1.10}'), "image": [exthost.Image(b"\0"), "seen"]}
         for name, value in values.items():
             self.x.tool(lambda value=value: value, name=name, input_schema={"type": "object"})
         c = self.serve()
         for name, want in [
-            ("text", '{"content":[{"type":"text","text":"a\\nb"}]}'), ("none", '{"content":[]}'),
+            ("text", '{"content":[{"type":"text","text":"a\\nb"}]}'), ("long", '{"content":[{"type":"text","text":"' + "é\\n" * exthost.LARGE + '"}]}'), ("none", '{"content":[]}'),
             ("object", '{"content":[{"type":"text","text":"{\\"n\\":12345678901234567890}"}],"structuredContent":{"n":12345678901234567890}}'),
             ("point", '{"content":[{"type":"text","text":"{\\"x\\":1,\\"y\\":0.0}"}],"structuredContent":{"x":1,"y":0.0}}'),
             ("list", '{"content":[{"type":"text","text":"[1,1.10]"}]}'), ("raw", '{"content":[], "later": 1.10}'),
@@ -233,13 +237,17 @@ class Calls(unittest.TestCase):
         self.x.tool(fail(SystemExit(3)), name="exits")
         self.x.tool(lambda: float("nan"), name="nan")
         self.x.tool(lambda: object(), name="object")
+        self.x.tool(fail(exthost.ToolError("no", code=-32001, data=object())), name="data")
+        class Wordless(Exception):
+            def __str__(self): raise ValueError
+        self.x.tool(fail(Wordless()), name="wordless")
         stderr, sys.stderr = sys.stderr, io.StringIO()
         self.addCleanup(setattr, sys, "stderr", stderr)
         c = self.serve()
         self.assertIn('{"content":[{"type":"text","text":"it rains"}],"isError":true}', c.ask("tools/call", {"name": "rains"}))
         self.assertIn('"error":{"code":-32001,"message":"no","data":[1]}', c.ask("tools/call", {"name": "refuses"}))
         self.assertIn("KeyError: 'k'", c.ask("tools/call", {"name": "crashes"}))
-        for name in ("exits", "nan", "object"):
+        for name in ("exits", "nan", "object", "data", "wordless"):
             self.assertIn('"isError":true', c.ask("tools/call", {"name": name}))
         self.assertIn('"code":-32602', c.ask("tools/call", {"name": "missing"}))
         self.assertIn('"code":-32602', c.ask("tools/call", {}))
@@ -278,6 +286,56 @@ class Calls(unittest.TestCase):
         self.assertEqual(sorted(a["id"] for a in answers), list(range(50)))
         for a in answers:
             self.assertEqual(a["result"]["content"][0]["text"], str(a["id"]))
+
+    def test_a_quick_function_that_turns_slow_holds_nobody_up(self):
+        started = threading.Event()
+        @self.x.tool
+        def once(wait: bool, ctx: exthost.Context):
+            if wait:
+                started.set()
+                ctx.wait(PATIENCE)
+            return ctx.cancelled
+        @self.x.tool
+        def other(): return "other"
+        c = self.serve()
+        for _ in range(3):
+            for _ in range(50):
+                self.assertIn("false", c.ask("tools/call", {"name": "once", "arguments": {"wait": False}}))
+            c.say('{"jsonrpc":"2.0","id":"slow","method":"tools/call","params":{"name":"once","arguments":{"wait":true}}}')
+            self.assertTrue(started.wait(PATIENCE))
+            self.assertIn('"text":"other"', c.ask("tools/call", {"name": "other"}))
+            c.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}')
+            self.assertEqual(c.hear(), '{"jsonrpc":"2.0","id":"slow","result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}')
+            started.clear()
+
+    def test_calls_share_nothing_but_a_thread(self):
+        said = contextvars.ContextVar("said", default="nothing")
+        threads = set()
+        @self.x.tool
+        def say(text: str):
+            threads.add(threading.current_thread())
+            before = said.get()
+            said.set(text)
+            return before
+        c = self.serve()
+        for text in ("one", "two", "three"):
+            self.assertIn('"text":"nothing"', c.ask("tools/call", {"name": "say", "arguments": {"text": text}}))
+        self.assertNotIn(c.thread, threads)  # which may be the main thread: what runs there must not depend on chance
+
+    def test_answers_that_are_ready_are_written_at_once(self):
+        late, exthost.LATE_SECONDS = exthost.LATE_SECONDS, PATIENCE
+        self.addCleanup(setattr, exthost, "LATE_SECONDS", late)
+        quick, exthost.QUICK_SECONDS = exthost.QUICK_SECONDS, PATIENCE
+        self.addCleanup(setattr, exthost, "QUICK_SECONDS", quick)
+        @self.x.tool
+        def f(n: int): return n
+        lines = ['{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"f","arguments":{"n":%d}}}\n' % (i, i) for i in range(1, 101)]
+        writes = []
+        class Sink:
+            def write(self, data): writes.append(data)
+        self.assertTrue(self.x.serve(io.BytesIO("".join(lines).encode()), Sink()))
+        self.assertEqual([json.loads(line)["id"] for line in b"".join(writes).splitlines()], list(range(1, 101)))
+        self.assertLess(len(writes), 100)
 
     def test_progress_and_log(self):
         @self.x.tool
