@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 360bc67a84b6a22975652b0b463c9a0c5f1db88ab13bb0c9eab3eb20b930a89d: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 dbd209a3d6a47b97bb1535b01d5f0438c9ee21b5c5cca31516302184010c7a78: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -20,6 +20,8 @@ import { inspect } from "node:util";
 
 const PROTOCOL_VERSION = 1;
 const DRAIN_MS = 2500; // in which running calls may still answer after the host has closed stdin
+const LATE_MS = 1; // after which an answer is written, even if more are about to be ready
+const MUCH = 64 << 10; // characters, at which answers are written
 const PARSE_ERROR = -32700, METHOD_NOT_FOUND = -32601, INVALID_PARAMS = -32602, INTERNAL_ERROR = -32603;
 
 /**
@@ -53,6 +55,8 @@ export class Image {
 
 const MARK = randomUUID(); // prefix of strings that stand for a BigInt or a Raw; no other string begins with it
 const LONG_NUMBER = /\d{16}/;
+const ONE_LINE = /[\r\n]/g;
+const REQUEST = /^\{"jsonrpc":"2\.0","id":(0|[1-9]\d{0,14}),"method":"[\w/]+","params":\{/; // as the host writes it
 
 /** Returns the index after the string that begins at start. A regular expression would overflow the stack on a long one. */
 function endOfString(text, start) {
@@ -125,11 +129,22 @@ function membersOf(text) {
   return members;
 }
 
+/** Reports whether JSON.stringify alone writes a value as encode has to. */
+function isPlain(v, depth = 0) {
+  if (typeof v === "string" || typeof v === "boolean" || v === null) return true;
+  if (typeof v === "number") return Number.isFinite(v);
+  if (v === undefined) return depth > 0; // a member that is left out
+  if (typeof v !== "object" || depth > 100 || "toJSON" in v) return false;
+  if (Array.isArray(v)) return v.every((item) => isPlain(item, depth + 1));
+  return Object.getPrototypeOf(v) === Object.prototype && Object.values(v).every((item) => isPlain(item, depth + 1));
+}
+
 /** Returns the JSON text of a value, which may contain BigInts and Raws. */
 function encode(value) {
+  if (isPlain(value)) return JSON.stringify(value);
   const raws = [];
   const text = JSON.stringify(value, function replace(key, v) {
-    if (typeof v === "bigint" || v instanceof Raw) return MARK + (raws.push(String(v)) - 1);
+    if (typeof v === "bigint" || v instanceof Raw) return MARK + (raws.push(String(v).replace(ONE_LINE, " ")) - 1);
     if (typeof v === "number" && !Number.isFinite(v)) throw new TypeError(`JSON has no ${v}`);
     if (v instanceof Map) return Object.fromEntries(v);
     if (v instanceof Set) return [...v];
@@ -146,15 +161,17 @@ const block = (v) => v instanceof Image ? { type: "image", data: Buffer.from(v.d
 
 /** Returns the CallToolResult of a tool's return value, as JSON text. */
 function resultOf(value) {
-  if (value instanceof Raw) return value.text;
+  if (typeof value === "string") return `{"content":[{"type":"text","text":${JSON.stringify(value)}}]}`;
+  if (value instanceof Raw) return String(value).replace(ONE_LINE, " ");
   if (value === undefined || value === null) return '{"content":[]}';
-  if (value instanceof Image || typeof value === "string") return encode({ content: [block(value)] });
+  if (value instanceof Image) return encode({ content: [block(value)] });
   if (Array.isArray(value) && value.some((v) => v instanceof Image)) return encode({ content: value.map(block) });
   const json = encode(value);
   if (!json.startsWith("{")) return encode({ content: [text(json)] });
   return encode({ content: [text(json)], structuredContent: new Raw(json) });
 }
 
+const isObject = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 const failure = (message) => encode({ content: [text(message)], isError: true });
 
 /** Reports whether s is a schema, not the properties of one. */
@@ -171,20 +188,29 @@ function schemaOf(given) {
   return { type: "object", properties, ...(required.length && { required }), additionalProperties: false };
 }
 
-/** Returns the first fault of the top-level arguments, for the model, or undefined. A host has checked them completely. */
-function mismatch(schema, values) {
-  if (typeof values !== "object" || values === null || Array.isArray(values)) return "they are not an object";
-  const known = Object.keys(schema.properties ?? {});
-  const missing = (schema.required ?? []).filter((name) => !(name in values));
-  if (missing.length) return `${missing.join(", ")} is missing`;
-  const unknown = Object.keys(values).filter((name) => !known.includes(name));
-  if (unknown.length && schema.additionalProperties === false) return `there is no ${unknown.join(", ")}; there is ${known.join(", ") || "nothing to state"}`;
-  for (const [name, v] of Object.entries(values)) {
-    const wanted = [schema.properties?.[name]?.type ?? []].flat();
-    const is = v === null ? "null" : Array.isArray(v) ? "array" : typeof v === "bigint" || Number.isInteger(v) ? "integer" : typeof v;
-    if (wanted.length && !wanted.includes(is) && !(is === "integer" && wanted.includes("number"))) return `${name} has to be ${wanted.join(" or ")}, it is ${is}`;
-  }
-  return undefined;
+/**
+ * Returns a function that returns the first fault of the top-level arguments, for the model, or undefined. A host has checked
+ * them completely.
+ */
+function checkerOf(schema) {
+  const types = new Map(Object.entries(schema.properties ?? {}).map(([name, property]) => [name, [property?.type ?? []].flat()]));
+  const required = schema.required ?? [];
+  const closed = schema.additionalProperties === false;
+  const isUnknown = (name) => !types.has(name);
+  return (values) => {
+    const isMissing = (name) => !Object.hasOwn(values, name);
+    if (required.some(isMissing)) return `${required.filter(isMissing).join(", ")} is missing`;
+    const names = Object.keys(values);
+    if (closed && names.some(isUnknown)) return `there is no ${names.filter(isUnknown).join(", ")}; there is ${[...types.keys()].join(", ") || "nothing to state"}`;
+    for (const name of names) {
+      const wanted = types.get(name) ?? [];
+      const v = values[name];
+      if (!wanted.length || typeof v === "string" && wanted.includes("string")) continue;
+      const is = v === null ? "null" : Array.isArray(v) ? "array" : typeof v === "bigint" || Number.isInteger(v) ? "integer" : typeof v;
+      if (!wanted.includes(is) && !(is === "integer" && wanted.includes("number"))) return `${name} has to be ${wanted.join(" or ")}, it is ${is}`;
+    }
+    return undefined;
+  };
 }
 
 /** The text of an unexpected error with its causes: "fetch failed" alone does not say why. */
@@ -199,18 +225,35 @@ function explain(error) {
 
 /** The context of a call, and messages to its caller. */
 class Context {
-  #extension; #envelope; #params;
-  constructor(extension, params, text, signal) {
+  #extension; #envelope; #line; #controller;
+  cancelled = false;
+  constructor(extension, params, line) {
     this.#extension = extension;
     this.#envelope = params._meta ?? {};
-    this.#params = text;
-    this.signal = signal;
+    this.#line = line;
     this.host = extension.host;
     this.meta = params.arguments?._meta ?? {};
   }
 
+  /** Aborts when the caller gives up. It is made for who asks: most calls do not. */
+  get signal() {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.cancelled) this.#controller.abort();
+    }
+    return this.#controller.signal;
+  }
+
+  cancel() {
+    this.cancelled = true;
+    this.#controller?.abort();
+  }
+
   /** The arguments as they were sent. */
-  get arguments() { return new Raw(membersOf(this.#params).get("arguments") ?? "{}"); }
+  get arguments() {
+    const params = membersOf(this.#line).get("params");
+    return new Raw((params && membersOf(params).get("arguments")) ?? "{}");
+  }
 
   progress(done, total, message) {
     const token = this.#envelope.progressToken;
@@ -227,7 +270,7 @@ export class Extension {
   #tools = new Map();
   #hooks = new Map();
   #policy; #setup; #write; #version;
-  #calls = new Map(); // AbortControllers by the text of the request's id
+  #calls = new Map(); // the contexts of those that have not ended, by the text of the request's id
   #idle = () => {};
   host = { version: "", extensionId: "", capabilities: {}, config: {}, stateDir: "" };
 
@@ -239,7 +282,7 @@ export class Extension {
     const hints = { readOnlyHint: readOnly, idempotentHint: idempotent, destructiveHint: destructive, openWorldHint: openWorld };
     const annotations = Object.values(hints).some((v) => v !== undefined) ? hints : undefined;
     const schema = schemaOf(input ?? {});
-    this.#tools.set(name, { handler, schema, descriptor: { name, title, description, input_schema: schema, output_schema: outputSchema, annotations } });
+    this.#tools.set(name, { handler, check: checkerOf(schema), descriptor: { name, title, description, input_schema: schema, output_schema: outputSchema, annotations } });
   };
 
   hook = (point, handler) => {
@@ -260,7 +303,9 @@ export class Extension {
   run = async (version) => {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
-    await this.serve(process.stdin, write, version);
+    const lines = collect(write);
+    await this.serve(process.stdin, lines.write, version);
+    lines.flush();
     await new Promise((resolve) => write("", resolve)); // until all output is written
     process.exit(0); // even with open timers and sockets of the author
   };
@@ -268,13 +313,14 @@ export class Extension {
   serve = async (source, write, version) => {
     this.#write = write;
     this.#version = version;
-    for await (const line of linesOf(source)) {
+    const receive = (line) => {
       try {
         this.#receive(line);
       } catch (error) {
         console.error("a line of the host could not be handled:", error);
       }
-    }
+    };
+    await eachLine(source, receive);
     await this.#drain();
   };
 
@@ -288,13 +334,28 @@ export class Extension {
 
   send(method, params) { this.#write(encode({ jsonrpc: "2.0", method, params }) + "\n"); }
 
-  #answer(id, result) { this.#write(`{"jsonrpc":"2.0","id":${id},"result":${result.replace(/[\r\n]/g, " ")}}\n`); }
+  #answer(id, result) { this.#write(`{"jsonrpc":"2.0","id":${id},"result":${result}}\n`); }
 
   #refuse(id, code, message, data) {
     this.#write(encode({ jsonrpc: "2.0", id: new Raw(id), error: { code, message, data } }) + "\n");
   }
 
   #receive(line) {
+    const request = REQUEST.exec(line);
+    if (request && !LONG_NUMBER.test(line)) {
+      let message;
+      try {
+        message = JSON.parse(line);
+      } catch { /* said below */ }
+      if (message && String(message.id) === request[1] && isObject(message.params) && typeof message.method === "string") {
+        return this.#request(request[1], message.method, message.params, line);
+      }
+    }
+    return this.#receiveAny(line);
+  }
+
+  /** Handles a line of which it matters how its members are written, or that is no request. */
+  #receiveAny(line) {
     if (!line.trim()) return undefined;
     let members, method, params;
     try {
@@ -305,17 +366,15 @@ export class Extension {
       return this.#refuse(members?.get("id") ?? "null", PARSE_ERROR, `not a JSON object: ${error.message}`);
     }
     if (typeof method !== "string") return undefined; // an answer, though nothing was requested
-    const isObject = typeof params === "object" && params !== null && !Array.isArray(params);
-    const text = isObject ? members.get("params") ?? "{}" : "{}";
     const id = members.get("id");
-    if (id !== undefined) return this.#request(id, method, isObject ? params : {}, text);
-    if (method === "notifications/cancelled") this.#calls.get(membersOf(text).get("requestId"))?.abort();
+    if (id !== undefined) return this.#request(id, method, isObject(params) ? params : {}, line);
+    if (method === "notifications/cancelled" && isObject(params)) this.#calls.get(membersOf(members.get("params")).get("requestId"))?.cancel();
     return undefined;
   }
 
-  #request(id, method, params, text) {
+  #request(id, method, params, line) {
     switch (method) {
-      case "tools/call": return this.#callTool(id, params, text);
+      case "tools/call": return this.#callTool(id, params, line);
       case "ping":
       case "shutdown": return this.#answer(id, "{}"); // after shutdown the host closes stdin
       case "initialize": return this.#initialize(id, params);
@@ -326,7 +385,7 @@ export class Extension {
     const handler = hook ?? (method === "governance/decide" ? this.#policy : undefined);
     if (!handler) return this.#refuse(id, METHOD_NOT_FOUND, `method not found: ${method}`);
     const otherwise = hook ? null : { decision: "allow" };
-    return this.#start(id, params, text, (ctx) => handler(params, ctx), (v) => encode(v ?? otherwise));
+    return this.#start(id, params, new Context(this, params, line), handler, (v) => encode(v ?? otherwise));
   }
 
   #descriptors() { return [...this.#tools.values()].map((t) => t.descriptor); }
@@ -350,23 +409,37 @@ export class Extension {
     }));
   }
 
-  #callTool(id, params, text) {
+  #callTool(id, params, line) {
     const tool = this.#tools.get(params.name);
     if (!tool) return this.#refuse(id, INVALID_PARAMS, typeof params.name === "string" ? `there is no tool ${params.name}` : "tools/call needs a name");
-    const given = params.arguments ?? {};
-    const { _meta, ...values } = given;
-    const wrong = mismatch(tool.schema, typeof given === "object" && !Array.isArray(given) ? values : null);
+    let values = params.arguments ?? {};
+    if (isObject(values) && Object.hasOwn(values, "_meta")) {
+      const { _meta, ...rest } = values;
+      values = rest;
+    }
+    const wrong = isObject(values) ? tool.check(values) : "they are not an object";
     if (wrong) return this.#answer(id, failure(`The arguments do not fit: ${wrong}.`));
-    return this.#start(id, params, text, (ctx) => tool.handler(values, ctx), resultOf, failure);
+    return this.#start(id, values, new Context(this, params, line), tool.handler, resultOf, failure);
   }
 
-  async #start(id, params, text, call, encodeResult, encodeFailure) {
-    const controller = new AbortController();
-    this.#calls.set(id, controller);
+  /** Calls a handler and answers: at once, or when its promise settles. */
+  #start(id, values, context, handler, encodeResult, encodeFailure) {
+    let result;
     try {
-      this.#answer(id, encodeResult(await call(new Context(this, params, text, controller.signal))));
+      result = handler(values, context);
+      if (typeof result?.then !== "function") return this.#answer(id, encodeResult(result));
     } catch (error) {
-      this.#fail(id, error, controller.signal.aborted, encodeFailure);
+      return this.#fail(id, error, false, encodeFailure);
+    }
+    this.#calls.set(id, context);
+    return this.#settle(id, result, context, encodeResult, encodeFailure);
+  }
+
+  async #settle(id, promise, context, encodeResult, encodeFailure) {
+    try {
+      this.#answer(id, encodeResult(await promise));
+    } catch (error) {
+      this.#fail(id, error, context.cancelled, encodeFailure);
     } finally {
       this.#calls.delete(id);
       this.#idle();
@@ -384,20 +457,47 @@ export class Extension {
 
 // --- the process ----------------------------------------------------------------------------------------------------
 
-/** Yields the lines of a stream of bytes; the last one need not end with a newline. */
-async function* linesOf(source) {
-  let parts = [];
-  for await (const chunk of source) {
-    let start = 0;
-    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
-      parts.push(chunk.subarray(start, end));
-      yield Buffer.concat(parts).toString("utf8");
-      parts = [];
-      start = end + 1;
-    }
-    if (start < chunk.length) parts.push(chunk.subarray(start));
+/** Calls receive with each line of a stream of bytes; the last one need not end with a newline. */
+async function eachLine(source, receive) {
+  let parts = []; // of a line whose end has not been received
+  const take = (chunk) => {
+    const end = chunk.lastIndexOf(10);
+    if (end < 0) return void parts.push(chunk);
+    const whole = Buffer.concat([...parts, chunk.subarray(0, end)]);
+    parts = end + 1 < chunk.length ? [chunk.subarray(end + 1)] : [];
+    for (const line of whole.toString("utf8").split("\n")) receive(line);
+    return undefined;
+  };
+  if (typeof source.on === "function") { // a stream: events take less time than its iterator
+    await new Promise((resolve, reject) => source.on("data", take).on("end", resolve).on("close", resolve).on("error", reject));
+  } else {
+    for await (const chunk of source) take(chunk);
   }
-  if (parts.length) yield Buffer.concat(parts).toString("utf8");
+  if (parts.length) receive(Buffer.concat(parts).toString("utf8"));
+}
+
+/** Collects the lines that are written: those that are ready together are written at once, and none is late. */
+function collect(write) {
+  let held = "", since = 0, scheduled = false;
+  const flush = () => {
+    const lines = held;
+    held = "";
+    if (lines) write(lines);
+  };
+  const flushLater = () => {
+    scheduled = false;
+    flush();
+  };
+  const add = (line) => {
+    if (!held) since = performance.now();
+    held += line;
+    if (held.length > MUCH || (scheduled && performance.now() - since > LATE_MS)) flush();
+    else if (!scheduled) {
+      scheduled = true;
+      process.nextTick(flushLater);
+    }
+  };
+  return { write: add, flush };
 }
 
 let wire;

@@ -122,6 +122,21 @@ describe("tools", () => {
     assert.equal(await host.hear(), '{"jsonrpc":"2.0","id":1e2,"result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}');
   });
 
+  test("a call that was cancelled before it asked", async () => {
+    const x = new Extension();
+    let go;
+    x.tool("late", "", {}, async (_, ctx) => {
+      await new Promise((resolve) => { go = resolve; });
+      return `${ctx.signal.aborted}`;
+    });
+    const host = serve(x);
+    host.say('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"late","arguments":{}}}');
+    host.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}');
+    assert.equal(await host.ask("ping"), result("{}"));
+    go();
+    assert.match(await host.hear(), /"text":"true"/);
+  });
+
   test("progress, log and meta", async () => {
     const x = new Extension();
     x.tool("work", "", {}, (args, ctx) => {
@@ -254,6 +269,18 @@ describe("the process", () => {
       run();`, CALL, CALL.replace('"f"', '"f","arguments":{"hang":true}').replace('"id":1', '"id":2'));
     assert.equal(code, 0);
     assert.match(out, /^.*"text":"late".*\n$/);
+  });
+
+  test("many calls at once are all answered", async () => {
+    const calls = Array.from({ length: 500 }, (_, i) => `{"jsonrpc":"2.0","id":${i},"method":"tools/call","params":{"name":"${i % 3 ? "now" : "later"}","arguments":{"n":${i}}}}`);
+    const { out } = await talk(`
+      import { run, tool } from SDK;
+      tool("now", "", { n: {} }, ({ n }) => n);
+      tool("later", "", { n: {} }, async ({ n }) => n);
+      run();`, ...calls);
+    const answers = out.trim().split("\n").map((line) => JSON.parse(line));
+    assert.deepEqual(answers.map((a) => a.id).sort((a, b) => a - b), calls.map((_, i) => i));
+    for (const a of answers) assert.equal(a.result.content[0].text, String(a.id));
   });
 
   test("a large answer leaves whole", async () => {
