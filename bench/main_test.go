@@ -1,44 +1,129 @@
-// Package bench_test compares a call of a Go extension with a gRPC round trip of
-// go-plugin and with the floor. It is a module of its own so that go-plugin and
-// gRPC are no dependencies of exthost. Run it with
+// Package bench_test compares a call of an extension with a call by the means that a user
+// would otherwise pick, each from outside: libraries over pipes, and gateways over HTTP. It
+// is a module of its own so that those are no dependencies of exthost. Its tables are in
+// docs/performance.md; this prints them anew:
 //
-//	go test -run '^$' -bench . -benchtime 1x
+//	go test -run '^$' -bench . -benchtime 1x -timeout 30m | grep '^|'
 package bench_test
 
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/exthost/exthost/internal/benchtest"
 	"github.com/exthost/exthost/internal/process/processtest"
 )
 
+const (
+	turns    = 5
+	turnTime = time.Second / 2 // some ways are slow
+)
+
 func TestMain(m *testing.M) {
-	processtest.Main(m, map[string]processtest.Verb{
-		"floor":     benchtest.FloorVerb,
-		"extension": func(string) { os.Exit(extension().Main()) },
-		"grpc":      func(string) { servePlugin() },
-	})
+	if _, child := os.LookupEnv(processtest.ScriptVar); child {
+		processtest.Main(m, map[string]processtest.Verb{
+			"floor":     benchtest.FloorVerb,
+			"engine":    func(string) { serveEngine() },
+			"extension": func(string) { os.Exit(extension().Main()) },
+			"plugin":    servePlugin,
+			"mcp-go":    func(string) { serveMCPGo() },
+			"go-sdk":    func(string) { serveGoSDK() },
+			"http":      serveGoSDKOverHTTP,
+		})
+	}
+	code := m.Run()
+	printTables()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
 }
 
-// Benchmark lets the floor, Host.Call and go-plugin take turns.
-func Benchmark(b *testing.B) {
-	for _, l := range benchtest.Loads() {
+// loads are those of a comparison, with turns that end in time.
+func loads() []benchtest.Load {
+	list := benchtest.Loads()
+	for i := range list {
+		list[i].Longest = turnTime
+	}
+	return list
+}
+
+// ways are those of calling a child over pipes, the floor first.
+func ways(tb testing.TB, l benchtest.Load) []benchtest.Way {
+	return []benchtest.Way{
+		l.Floor(tb),
+		{Name: "the smallest engine of JSON-RPC", Call: engineCall(tb, l)},
+		{Name: "**exthost**, `Host.Call`", Call: hostCall(tb, l)},
+		{Name: "go-plugin, net/rpc", Call: netRPCCall(tb, l)},
+		{Name: "go-plugin, gRPC", Call: grpcCall(tb, l)},
+		{Name: "mcp-go", Call: mcpGoCall(tb, l)},
+		{Name: "go-sdk", Call: goSDKCall(tb, l)},
+	}
+}
+
+// BenchmarkLibraries lets the ways of calling a child over pipes take turns.
+func BenchmarkLibraries(b *testing.B) {
+	for _, l := range loads() {
 		b.Run(l.Name, func(b *testing.B) {
-			l.Compare(b, l.Floor(b),
-				benchtest.Way{Name: "call", Call: hostCall(b, l)},
-				benchtest.Way{Name: "grpc", Call: pluginCall(b, l)})
+			all := ways(b, l)
+			for b.Loop() {
+				libraries.add(l, l.Measure(b, turns, all...))
+			}
 		})
+	}
+}
+
+// BenchmarkGateways lets gateways take turns, for each client and each revision of MCP.
+func BenchmarkGateways(b *testing.B) {
+	for _, c := range clients {
+		for _, l := range []benchtest.Load{benchtest.Sequential, benchtest.Callers64} {
+			l.Calls, l.Longest = 4000, turnTime
+			b.Run(c.name+"/"+l.Name, func(b *testing.B) {
+				var all []benchtest.Way
+				for _, s := range servers {
+					if c.revision == modern && !s.modern {
+						continue
+					}
+					if url, tool := s.start(b, c.revision); url != "" {
+						all = append(all, benchtest.Way{Name: s.name, Call: c.calls(b, l, url, tool)})
+					}
+				}
+				for b.Loop() {
+					gateways.addClient(c.name, l, l.Measure(b, turns, all...))
+				}
+			})
+		}
 	}
 }
 
 // TestWaysAnswer makes one call of each kind under each load.
 func TestWaysAnswer(t *testing.T) {
-	for _, l := range benchtest.Loads() {
-		for name, call := range map[string]func() error{"call": hostCall(t, l), "grpc": pluginCall(t, l)} {
-			if err := call(); err != nil {
-				t.Errorf("%s, %s: %v", l.Name, name, err)
+	for _, l := range loads() {
+		for _, w := range ways(t, l) {
+			if err := w.Call(); err != nil {
+				t.Errorf("%s, %s: %v", l.Name, w.Name, err)
 			}
 		}
+	}
+}
+
+// TestGatewaysAnswer makes one call of each kind through each gateway.
+func TestGatewaysAnswer(t *testing.T) {
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			for _, c := range clients {
+				if c.revision == modern && !s.modern {
+					continue
+				}
+				url, tool := s.start(t, c.revision)
+				if url == "" {
+					t.Skipf("NOT TESTED: %s names no program", tbxarkVar)
+				}
+				if err := c.calls(t, benchtest.Sequential, url, tool)(); err != nil {
+					t.Errorf("%s: %v", c.name, err)
+				}
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"net/rpc"
 	"os/exec"
 	"testing"
 
@@ -35,27 +36,46 @@ func (*service) UnaryCall(_ context.Context, r *grpc_testing.SimpleRequest) (*gr
 	return &grpc_testing.SimpleResponse{Payload: &grpc_testing.Payload{Body: make([]byte, r.ResponseSize)}}, nil
 }
 
-// servePlugin is the child.
-func servePlugin() {
-	plugin.Serve(&plugin.ServeConfig{
-		HandshakeConfig: handshake,
-		Plugins:         plugin.PluginSet{"bench": &service{}},
-		GRPCServer:      plugin.DefaultGRPCServer,
-		Logger:          hclog.NewNullLogger(),
-	})
+// Request asks the plugin of net/rpc for so many bytes. That package wants the name exported.
+type Request struct {
+	Text []byte
+	Size int
 }
 
-// pluginCall returns the round trip to a plugin that makes the load.
-func pluginCall(tb testing.TB, l benchtest.Load) func() error {
+// rpcService is a plugin of net/rpc.
+type rpcService struct{}
+
+func (s *rpcService) Server(*plugin.MuxBroker) (any, error)                     { return s, nil }
+func (*rpcService) Client(_ *plugin.MuxBroker, client *rpc.Client) (any, error) { return client, nil }
+
+// Write returns as many bytes as it is asked for.
+func (*rpcService) Write(r Request, out *[]byte) error {
+	*out = make([]byte, r.Size)
+	return nil
+}
+
+var plugins = plugin.PluginSet{"grpc": &service{}, "netrpc": &rpcService{}}
+
+// servePlugin is the child.
+func servePlugin(kind string) {
+	c := &plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugin.PluginSet{kind: plugins[kind]}, Logger: hclog.NewNullLogger()}
+	if kind == "grpc" {
+		c.GRPCServer = plugin.DefaultGRPCServer
+	}
+	plugin.Serve(c)
+}
+
+// dispense starts a plugin and returns its client.
+func dispense(tb testing.TB, kind string) any {
 	tb.Helper()
-	path, env := processtest.Script(tb, "grpc")
+	path, env := processtest.Script(tb, "plugin "+kind)
 	cmd := exec.Command(path)
 	cmd.Env = env
 	client := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  handshake,
-		Plugins:          plugin.PluginSet{"bench": &service{}},
+		Plugins:          plugin.PluginSet{kind: plugins[kind]},
 		Cmd:              cmd,
-		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
+		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC, plugin.ProtocolNetRPC},
 		Logger:           hclog.NewNullLogger(),
 	})
 	tb.Cleanup(client.Kill)
@@ -63,14 +83,36 @@ func pluginCall(tb testing.TB, l benchtest.Load) func() error {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	raw, err := protocol.Dispense("bench")
+	raw, err := protocol.Dispense(kind)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	request := &grpc_testing.SimpleRequest{Payload: &grpc_testing.Payload{Body: make([]byte, l.Up)}, ResponseSize: int32(l.Down)}
+	return raw
+}
+
+// grpcCall returns the call over gRPC that makes the load.
+func grpcCall(tb testing.TB, l benchtest.Load) func() error {
+	tb.Helper()
+	client := dispense(tb, "grpc").(grpc_testing.TestServiceClient)
+	r := &grpc_testing.SimpleRequest{Payload: &grpc_testing.Payload{Body: make([]byte, l.Up)}, ResponseSize: int32(l.Down)}
 	return func() error {
-		r, err := raw.(grpc_testing.TestServiceClient).UnaryCall(tb.Context(), request)
-		if err == nil && len(r.Payload.Body) != l.Down {
+		got, err := client.UnaryCall(tb.Context(), r)
+		if err == nil && len(got.Payload.Body) != l.Down {
+			err = errSize
+		}
+		return err
+	}
+}
+
+// netRPCCall returns the call over net/rpc that makes the load.
+func netRPCCall(tb testing.TB, l benchtest.Load) func() error {
+	tb.Helper()
+	client := dispense(tb, "netrpc").(*rpc.Client)
+	r := Request{make([]byte, l.Up), l.Down}
+	return func() error {
+		var out []byte
+		err := client.Call("Plugin.Write", r, &out)
+		if err == nil && len(out) != l.Down {
 			err = errSize
 		}
 		return err
