@@ -84,7 +84,7 @@ func pipes(t testing.TB) (a, b *ndjson.Transport) {
 // order and then closes while calls are in flight.
 func TestStorm(t *testing.T) {
 	near, far := pipes(t)
-	peer := serve(t, far, jsonrpc.Options{MaxHandlers: 1000, Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
+	peer := serve(t, far, jsonrpc.Options{MaxHandlers: 10_000, Handle: func(_ context.Context, m *jsonrpc.Message) (json.RawMessage, error) {
 		for range rand.IntN(100) {
 			runtime.Gosched() // let others overtake
 		}
