@@ -73,8 +73,11 @@ func (t *Tasks) addFrom(c *dispatch.Call, params, result json.RawMessage) {
 // own leaves in a list the tasks that the caller is known to have begun. The ids of
 // others would be enough to read the tasks that nobody is known to have begun.
 func (t *Tasks) own(c *dispatch.Call, result json.RawMessage) json.RawMessage {
-	var list []json.RawMessage
-	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil || json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
+	if c.Request.Method != protocol.MethodTasksList || c.Request.Session == nil {
+		return result
+	}
+	var list []json.RawMessage // allocated here, not for every call
+	if json.Unmarshal(rawjson.Get(result, "tasks"), &list) != nil {
 		return result
 	}
 	own := slices.DeleteFunc(slices.Clone(list), func(item json.RawMessage) bool {
