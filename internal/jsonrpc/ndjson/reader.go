@@ -16,6 +16,7 @@ import (
 // that while it joins the parts of a long line.
 type reader struct {
 	r         io.ReadCloser
+	pipe      pipe // r, if it is one
 	max       int
 	small     []byte // the buffer for short lines
 	parts     []part // the beginning of a line that is longer than the biggest buffer
@@ -49,7 +50,7 @@ const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
 type part struct{ buf, text []byte }
 
 func (l *reader) init(r io.ReadCloser, max int) {
-	l.r, l.max = r, max
+	l.r, l.pipe.end, l.max = r, r, max
 	l.small = make([]byte, smallBuffer)
 	l.buf = l.small
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
@@ -87,13 +88,20 @@ func (l *reader) line() (line []byte, shared, ok bool, err error) {
 // be preempted, and one of megabytes would block the whole program when a garbage
 // collection is about to start.
 func (l *reader) join(last []byte) []byte {
-	whole := make([]byte, 0, l.partBytes+len(last))
+	texts := make([][]byte, 0, len(l.parts)+1)
 	for _, p := range l.parts {
-		whole = append(whole, p.text...)
+		texts = append(texts, p.text)
+	}
+	whole := bytes.Join(append(texts, last), nil)
+	l.releaseParts()
+	return whole
+}
+
+func (l *reader) releaseParts() {
+	for _, p := range l.parts {
 		releaseBuffer(p.buf)
 	}
 	l.parts, l.partBytes = nil, 0
-	return append(whole, last...)
 }
 
 // fill reads once. It adds a newline to a last line that has none.
@@ -136,6 +144,7 @@ func (l *reader) makeRoom() {
 	switch {
 	case l.end < len(l.buf):
 	case len(l.buf) == biggestBuffer:
+		l.pipe.widen()
 		l.parts = append(l.parts, part{l.buf, l.buf[l.start:l.end]})
 		l.partBytes += l.end - l.start
 		l.buf, l.start, l.scanned, l.end = bigBuffer(biggestBuffer), 0, 0, 0
@@ -147,10 +156,7 @@ func (l *reader) makeRoom() {
 // discard frees the buffers of a line that will not be read to its end. The reader may
 // live on long after that.
 func (l *reader) discard() {
-	for _, p := range l.parts {
-		releaseBuffer(p.buf)
-	}
-	l.parts, l.partBytes = nil, 0
+	l.releaseParts()
 	l.start, l.scanned, l.end = 0, 0, 0
 	l.moveTo(l.small)
 }
@@ -189,6 +195,9 @@ func (l *reader) moveTo(buf []byte) {
 }
 
 func (l *reader) close() (err error) {
-	l.once.Do(func() { err = l.r.Close() })
+	l.once.Do(func() {
+		err = l.r.Close()
+		l.pipe.close()
+	})
 	return err
 }

@@ -16,7 +16,7 @@ import (
 const (
 	maxUnwritten    = 4 << 20     // bytes waiting for the pipe above which Write blocks
 	maxBatch        = 6 << 10     // bytes of frames that wait for more
-	maxKeptBuffer   = 256 << 10   // larger buffers are not kept for the next write
+	maxKeptBuffer   = 256 << 10   // larger buffers are not kept by one writer for its next write
 	maxInlineWrites = 8           // writes by one caller for others before a goroutine takes over
 	readGrace       = time.Second // reading goes on this long after a failed write
 )
@@ -26,6 +26,7 @@ const (
 // does not take at once; it exists only while bytes wait.
 type writer struct {
 	w         io.WriteCloser
+	pipe      pipe // w, if it is one
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
@@ -55,7 +56,7 @@ type sink interface {
 }
 
 func (w *writer) init(wc io.WriteCloser, timeout time.Duration, closeRead func() error) {
-	w.w, w.timeout, w.closeRead = wc, timeout, closeRead
+	w.w, w.pipe.end, w.timeout, w.closeRead = wc, wc, timeout, closeRead
 	w.sink = newSink(wc)
 }
 
@@ -67,7 +68,7 @@ func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error
 		w.mu.Unlock()
 		return err
 	}
-	buf, err := jsonrpc.Append(w.buf, m)
+	buf, err := jsonrpc.Append(withRoom(w.buf, m), m)
 	if err != nil {
 		w.mu.Unlock()
 		return err
@@ -136,6 +137,11 @@ func (w *writer) writeInline() error {
 			return nil
 		}
 		n, err := w.sink.try(b)
+		if err == nil && n < len(b) && len(b) > maxKeptBuffer && w.pipe.widen() {
+			var more int
+			more, err = w.sink.try(b[n:])
+			n += more
+		}
 		w.written(n)
 		switch {
 		case err != nil && round == 0 && n > 0:
@@ -158,16 +164,14 @@ func (w *writer) writeInline() error {
 func (w *writer) nextBatch() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	spare := kept(w.writing)
+	w.writing = spare
 	if len(w.buf) == 0 || w.err != nil {
 		w.busy = false
 		w.wake()
 		return nil
 	}
-	spare := w.writing
-	if cap(spare) > maxKeptBuffer {
-		spare = nil
-	}
-	w.writing, w.buf = w.buf, spare[:0]
+	w.writing, w.buf = w.buf, spare
 	w.unwritten, w.frames = len(w.writing), 0
 	return w.writing
 }
@@ -290,6 +294,7 @@ func (w *writer) close() error {
 	}
 	w.mu.Unlock()
 	err := w.w.Close()
+	w.pipe.close()
 	w.wg.Wait()
 	return err
 }
