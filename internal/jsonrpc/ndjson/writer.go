@@ -42,6 +42,7 @@ type writer struct {
 	unwritten int    // bytes of writing that the pipe has not taken
 	busy      bool   // a writer is active and will look at buf again
 	batching  bool   // busy, and the writer waits for more frames
+	batch     uint64 // counts the waits; the number of the latest
 	err       error  // why no more can be written
 	progress  chan struct{}
 	readTimer *time.Timer
@@ -88,8 +89,10 @@ func (w *writer) write(ctx context.Context, m *jsonrpc.Message, hold bool) error
 	w.busy = true
 	w.batching = arrived > 1 && !full
 	batches := w.batching
+	w.batch++
+	batch := w.batch
 	w.mu.Unlock()
-	if batches && !w.waitForBatch() {
+	if batches && !w.waitForBatch(batch) {
 		return nil
 	}
 	return w.writeInline()
@@ -103,14 +106,18 @@ func (w *writer) complete(arrived int) bool {
 }
 
 // waitForBatch yields once, so that callers whose answers arrived together can add their
-// next frames to the same write. It reports whether this goroutine still has to write.
-func (w *writer) waitForBatch() bool {
+// next frames to the same write. It reports whether this goroutine still has to write:
+// another one may have written this batch, and a third may wait for the next. Its frames
+// are not this goroutine's, and neither is their error.
+func (w *writer) waitForBatch(batch uint64) bool {
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine := w.batching
+	if !w.batching || w.batch != batch {
+		return false
+	}
 	w.batching = false
-	return mine
+	return true
 }
 
 // flushHeld writes the answers held back. Only the reading goroutine may call it.

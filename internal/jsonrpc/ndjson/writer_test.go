@@ -343,3 +343,56 @@ func TestHalfOfWhatArrivedIsABatch(t *testing.T) {
 		written = now
 	}
 }
+
+// endingSink takes a number of writes and then none.
+type endingSink struct {
+	left  int
+	taken map[string]bool // the ids of the frames
+}
+
+func (s *endingSink) try(b []byte) (int, error) {
+	if s.left--; s.left < 0 {
+		return 0, syscall.EPIPE
+	}
+	for line := range strings.Lines(string(b)) {
+		if m, err := jsonrpc.Decode([]byte(line)); err == nil {
+			s.taken[string(m.ID)] = true
+		}
+	}
+	return len(b), nil
+}
+
+func (s *endingSink) write([]byte, time.Duration) (int, error) { return 0, syscall.EPIPE }
+
+// TestTakenFramesAreWritten has many callers write in batches to a peer that ends: whose frame
+// was taken is not told that it was not, or the call would be made again.
+func TestTakenFramesAreWritten(t *testing.T) {
+	for round := range 300 {
+		l, _ := osPipe(t, Options{})
+		s := &endingSink{left: 5 + round%20, taken: make(map[string]bool)}
+		l.out.sink = s
+		l.out.arrived.Store(8)
+		var mu sync.Mutex
+		unsent := make(map[string]error)
+		var callers sync.WaitGroup
+		for caller := range 8 {
+			callers.Go(func() {
+				for i := range 50 {
+					id := caller*1000 + i + 1
+					if err := l.Write(t.Context(), request(id, 10)); err != nil && !jsonrpc.Written(err) {
+						mu.Lock()
+						unsent[fmt.Sprint(id)] = err
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		callers.Wait()
+		l.Close()
+		for id, err := range unsent {
+			if s.taken[id] {
+				t.Fatalf("round %d: frame %s was taken, and its caller was told: %v", round, id, err)
+			}
+		}
+	}
+}
