@@ -107,8 +107,8 @@ func TestCallAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if got > 6 {
-		t.Errorf("a call makes %.0f allocations, want at most 6", got)
+	if got > 5 {
+		t.Errorf("a call makes %.0f allocations, want at most 5", got)
 	}
 }
 

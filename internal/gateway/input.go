@@ -9,6 +9,7 @@ import (
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/protocol"
+	"github.com/exthost/exthost/runtime"
 )
 
 // maxRounds is how often one call may be answered with input requests.
@@ -23,7 +24,7 @@ func (g *Gateway) InputRounds(next dispatch.Deliver) dispatch.Deliver {
 		if err := refuseStaleAnswers(c.Instance, params); err != nil {
 			return nil, err
 		}
-		roots := configuredRoots(c)
+		roots := runtime.RootsResult(c.Target.Base().Spec.Roots) // as the operator states them; nil: the caller is asked
 		round := withRoots(params, roots)
 		for range maxRounds {
 			result, err := next(ctx, c, round)

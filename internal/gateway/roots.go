@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/exthost/exthost/internal/dispatch"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
-	"github.com/exthost/exthost/runtime"
 )
 
 // Roots that the operator states are the host's answer to every roots/list of a server. A
@@ -26,12 +24,6 @@ const maxRootsKeys = 64
 type answered struct {
 	Keys  []string        `json:"keys"`  // of the host's answers
 	State json.RawMessage `json:"state"` // of the server; null when it had none
-}
-
-// configuredRoots returns the result of roots/list that the operator states for the server of
-// c; nil when the caller is asked.
-func configuredRoots(c *dispatch.Call) json.RawMessage {
-	return runtime.RootsResult(c.Target.Base().Spec.Roots)
 }
 
 // rootsKeys returns the keys of the input requests in result that ask for roots, and whether

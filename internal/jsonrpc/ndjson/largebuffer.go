@@ -30,7 +30,8 @@ func kept(buf []byte) []byte {
 		return buf[:0]
 	}
 	if cap(buf) <= maxUnwritten {
-		largeBuffers.Put(&buf)
+		large := buf // allocated here, not for every buffer
+		largeBuffers.Put(&large)
 	}
 	return nil
 }
