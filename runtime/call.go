@@ -183,6 +183,9 @@ func (c *child) abandoned(ctx context.Context, id uint64, method string, cause e
 		params := mustJSON(map[string]any{"requestId": id, "reason": cause.Error()})
 		_ = c.conn.Notify(ctx, protocol.MethodCancelled, params) // best effort
 	}
+	if c.handshake.Load() == nil { // one that is not answered ends the run, and only then it is known how to ping
+		return
+	}
 	switch ping, _ := c.dialect.ping(); {
 	case method == ping || !c.owesAll():
 	case c.traits.mayIgnoreCanceled:
