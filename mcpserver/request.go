@@ -83,11 +83,6 @@ func (s *Server) notify(ctx context.Context, session *protocol.Session, m *jsonr
 	}
 }
 
-type implementation struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-}
-
 func (s *Server) describe(ctx context.Context, session *protocol.Session) (d protocol.Description, err error) {
 	d.Capabilities, d.Instructions = s.options.Capabilities, s.options.Instructions
 	if describer, ok := s.backend.(Describer); ok {
@@ -96,7 +91,7 @@ func (s *Server) describe(ctx context.Context, session *protocol.Session) (d pro
 		}
 	}
 	if d.ServerInfo == nil {
-		d.ServerInfo, err = json.Marshal(implementation{Name: s.options.Name, Version: s.options.Version})
+		d.ServerInfo, err = json.Marshal(map[string]string{"name": s.options.Name, "version": s.options.Version})
 	}
 	return d, err
 }
