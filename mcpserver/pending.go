@@ -261,16 +261,18 @@ func (p *pendingRequest) suspendLocked() error {
 		p.cancel(errTooManyPending)
 		return errTooManyPending
 	}
-	early := p.early
+	early, first := p.early, p.done == nil
 	p.early, p.write = nil, nil
+	if first {
+		p.done = make(chan struct{})
+	}
 	if err := early(p.questions()); err != nil { // the client is gone
 		p.expiry.Stop()
-		p.server.pending.remove(p)
+		if p.server.pending.remove(p) && first {
+			p.done = nil
+		} // else it has read the questions, in spite of the error, and comes for the outcome
 		p.cancel(errNoInput)
 		return errNoInput
-	}
-	if p.done == nil {
-		p.done = make(chan struct{})
 	}
 	return nil
 }

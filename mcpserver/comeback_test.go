@@ -1,0 +1,63 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/protocol"
+)
+
+// backendFunc is a backend of one function.
+type backendFunc func(ctx context.Context, c *protocol.Call) (json.RawMessage, error)
+
+func (backendFunc) Attach(context.Context, *protocol.Session) error { return nil }
+
+func (f backendFunc) Do(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+	return f(ctx, c)
+}
+
+// A client may have read its question, and come back, although the write of it has failed at its
+// last bytes. Then it gets the outcome of the call, which has ended.
+func TestClientComesBackAfterAFailedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(backendFunc(func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+			return c.Client.Call(ctx, "roots/list", nil)
+		}), Options{})
+		defer s.Close()
+		session := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"roots":{}}`)}
+		came := make(chan error, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		first := &requestPeer{write: func(context.Context, *jsonrpc.Message) error { return nil }}
+		first.early = func(result json.RawMessage) error {
+			state, _ := rawjson.Text(rawjson.Get(result, "requestState"))
+			p := s.pending.get(state)
+			if !s.pending.remove(p) {
+				t.Error("the client cannot come back")
+			}
+			go func() {
+				_, err := p.resume(ctx, first.write, nil)
+				came <- err
+			}()
+			return errors.New("the last bytes were not written")
+		}
+		_, err := s.doWithInput(t.Context(), session, &jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, first)
+		if err != errAnsweredEarly {
+			t.Errorf("the request itself: %v", err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-came:
+			if protocol.KindOf(err) != protocol.Canceled {
+				t.Errorf("the outcome: %v", err)
+			}
+		default:
+			t.Error("the client waits for an outcome that nobody has")
+		}
+	})
+}
