@@ -61,3 +61,46 @@ func TestClientComesBackAfterAFailedWrite(t *testing.T) {
 		}
 	})
 }
+
+// A backend that panics ends its request alone, as net/http has it. A client that it has asked
+// something then gets an error, and does not wait.
+func TestPanicEndsACallThatHasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(backendFunc(func(ctx context.Context, c *protocol.Call) (json.RawMessage, error) {
+			_, _ = c.Client.Call(ctx, "roots/list", nil)
+			panic("of the backend")
+		}), Options{})
+		defer s.Close()
+		session := &protocol.Session{Version: protocol.MCP20260728, Capabilities: json.RawMessage(`{"roots":{}}`)}
+		asked := make(chan json.RawMessage, 1)
+		peer := &requestPeer{write: func(context.Context, *jsonrpc.Message) error { return nil },
+			early: func(result json.RawMessage) error { asked <- result; return nil }}
+		go func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic is lost")
+				}
+			}()
+			_, _ = s.doWithInput(t.Context(), session, &jsonrpc.Message{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{}`)}, peer)
+		}()
+		state, _ := rawjson.Text(rawjson.Get(<-asked, "requestState"))
+		p := s.pending.get(state)
+		if !s.pending.remove(p) {
+			t.Fatal("the client cannot come back")
+		}
+		came := make(chan error, 1)
+		go func() {
+			_, err := p.resume(t.Context(), peer.write, json.RawMessage(`{"q1":{}}`))
+			came <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-came:
+			if protocol.KindOf(err) != protocol.ExtensionError {
+				t.Errorf("the outcome: %v", err)
+			}
+		default:
+			t.Error("the client waits for an outcome that never comes")
+		}
+	})
+}

@@ -70,6 +70,7 @@ type inputRequest struct {
 var (
 	errNoInput        = protocol.Errorf(protocol.Canceled, "the client did not come back with an answer")
 	errTooManyPending = protocol.Errorf(protocol.Overloaded, "too many calls wait for input of their clients")
+	errPanicked       = protocol.Errorf(protocol.ExtensionError, "the call broke off inside the server; its log says where")
 	errAnsweredEarly  = errors.New("mcpserver: the client's request was answered before its call had ended")
 )
 
@@ -98,11 +99,19 @@ func (s *Server) doWithInput(ctx context.Context, session *protocol.Session, m *
 
 // run makes the call. The error is errAnsweredEarly when other requests of the client take
 // the outcome.
-func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer) (json.RawMessage, error) {
-	result, err := p.server.do(ctx, p.session, m, peer)
+func (p *pendingRequest) run(ctx context.Context, m *jsonrpc.Message, peer *requestPeer) (result json.RawMessage, err error) {
+	err = errPanicked // net/http goes on after a panic
+	defer func() { result, err = p.end(result, err) }()
+	result, err = p.server.do(ctx, p.session, m, peer)
 	if err != nil && context.Cause(ctx) == errTooManyPending {
 		err = errTooManyPending
 	}
+	return result, err
+}
+
+// end ends the call with its outcome, and returns that unless other requests of the client
+// take it.
+func (p *pendingRequest) end(result json.RawMessage, err error) (json.RawMessage, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
