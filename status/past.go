@@ -36,7 +36,7 @@ type Point struct {
 	Errors     int64     `json:"errors"`                 // of Calls: any other error, of the caller too
 	ToolErrors int64     `json:"tool_errors"`            // of Calls: the tool ran and reports a failure
 	Latency    *Latency  `json:"latency,omitempty"`      // nil when no call reached an instance
-	Memory     int64     `json:"memory_bytes,omitempty"` // of the host and its processes; 0 without a sample, which is taken every 10 s
+	Memory     int64     `json:"memory_bytes,omitempty"` // of the host and its processes, asked for every 10 s, by an idle host once a minute; 0 without a sample
 	Busy       int64     `json:"in_flight,omitempty"`    // calls in flight and queued at the time of that sample
 }
 
