@@ -24,7 +24,7 @@ type Source struct {
 	Withheld []string
 }
 
-// Catalog is an immutable, sorted set of tools. It is safe for concurrent use.
+// Catalog is an immutable, sorted set of tools, the zero value an empty one. It is safe for concurrent use.
 type Catalog struct {
 	generation uint64
 	all        *list                                // sorted by Name

@@ -22,6 +22,14 @@ type list struct {
 	views      [4]atomic.Pointer[encoded] // by View.index
 }
 
+// all returns the entries; none of a list that there is not.
+func (l *list) all() []*Entry {
+	if l == nil {
+		return nil
+	}
+	return l.entries
+}
+
 // descriptor returns e as it is listed.
 func (l *list) descriptor(e *Entry) json.RawMessage {
 	if l.extension == "" {

@@ -109,3 +109,20 @@ func TestListIsKept(t *testing.T) {
 		t.Error("a page between pages is kept")
 	}
 }
+
+// The zero value is a catalog without tools.
+func TestZeroCatalog(t *testing.T) {
+	var zero Catalog
+	if n := len(zero.Entries()) + len(zero.Extension("x")); n > 0 {
+		t.Errorf("%d entries", n)
+	}
+	for _, extension := range []string{"", "x"} {
+		if names, pages := listing(t, &zero, extension, View{}, nil); len(names) > 0 || pages != 1 {
+			t.Errorf("%q: %q on %d pages", extension, names, pages)
+		}
+	}
+	empty, _ := NewCatalog(1, nil, &zero)
+	if next, _ := NewCatalog(2, []Source{manyTools(1)}, empty); !zero.SameList(empty) || empty.SameList(next) {
+		t.Error("which lists are the same")
+	}
+}

@@ -46,16 +46,11 @@ func (c *Catalog) WithheldOf(extension string) []string {
 }
 
 // Entries returns all tools, sorted by Name. The slice must not be modified.
-func (c *Catalog) Entries() []*Entry { return c.all.entries }
+func (c *Catalog) Entries() []*Entry { return c.all.all() }
 
 // Extension returns the tools of one extension, sorted by Tool. The slice must not be
 // modified.
-func (c *Catalog) Extension(id string) []*Entry {
-	if l := c.lists[id]; l != nil {
-		return l.entries
-	}
-	return nil
-}
+func (c *Catalog) Extension(id string) []*Entry { return c.lists[id].all() }
 
 // Bounds of a page. A page holds at least one tool.
 const (
