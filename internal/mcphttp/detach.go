@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -30,8 +31,8 @@ func (p *Reply) MayDetach() bool {
 
 // Detach is [Reply.Answer] with status 200 while the handler goes on: net/http would complete the
 // answer only when the handler returns. Detach takes the connection from the server, and the client
-// opens another one for its next request. [Reply.MayDetach] comes first. The context of the request then no longer ends when the
-// client disconnects. The handler must not return before Detach.
+// opens another one for its next request. [Reply.MayDetach] comes first. The context of the request then no longer ends
+// when the client disconnects; a write that goes on when it ends is cut. The handler must not return before Detach.
 func (p *Reply) Detach(m *jsonrpc.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,6 +47,7 @@ func (p *Reply) Detach(m *jsonrpc.Message) error {
 	p.closeLocked()
 	defer linger(conn)
 	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	defer context.AfterFunc(p.r.Context(), func() { _ = conn.SetWriteDeadline(time.Now()) })() // the server cannot close conn
 	if p.events != nil {
 		err = writeLastEvent(out.Writer, m)
 	} else {

@@ -2,12 +2,17 @@ package mcphttp
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // detached serves requests with a handler that sends some messages, detaches, and returns when
@@ -84,5 +89,39 @@ func TestDetachIsForHTTP1(t *testing.T) {
 	}
 	if NewReply(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(""))).MayDetach() {
 		t.Error("a recorder can be detached from")
+	}
+}
+
+// A client that does not read holds a detached answer no longer than the server runs, which does not know
+// the connection any more.
+func TestDetachEndsWithTheServer(t *testing.T) {
+	running, stop := context.WithCancel(t.Context())
+	detached := make(chan error, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := NewReply(w, r)
+		defer p.Close()
+		_ = p.MayDetach()
+		detached <- p.Detach(&jsonrpc.Message{ID: answer.ID, Result: rawjson.Quote(strings.Repeat("x", 32<<20))})
+	}))
+	s.Config.BaseContext = func(net.Listener) context.Context { return running }
+	s.Start()
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	select {
+	case err := <-detached:
+		if err == nil {
+			t.Error("an answer of which a part was not read is complete")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the answer is still being written")
 	}
 }
