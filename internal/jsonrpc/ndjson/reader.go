@@ -16,7 +16,6 @@ import (
 // that while it joins the parts of a long line.
 type reader struct {
 	r         io.ReadCloser
-	pipe      pipe // r, if it is one
 	max       int
 	small     []byte // the buffer for short lines
 	parts     []part // the beginning of a line that is longer than the biggest buffer
@@ -50,7 +49,7 @@ const biggestBuffer = smallBuffer << (2 * len(bigBuffers))
 type part struct{ buf, text []byte }
 
 func (l *reader) init(r io.ReadCloser, max int) {
-	l.r, l.pipe.end, l.max = r, r, max
+	l.r, l.max = r, max
 	l.small = make([]byte, smallBuffer)
 	l.buf = l.small
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Time{}) == nil {
@@ -144,7 +143,6 @@ func (l *reader) makeRoom() {
 	switch {
 	case l.end < len(l.buf):
 	case len(l.buf) == biggestBuffer:
-		l.pipe.widen()
 		l.parts = append(l.parts, part{l.buf, l.buf[l.start:l.end]})
 		l.partBytes += l.end - l.start
 		l.buf, l.start, l.scanned, l.end = bigBuffer(biggestBuffer), 0, 0, 0
@@ -195,9 +193,6 @@ func (l *reader) moveTo(buf []byte) {
 }
 
 func (l *reader) close() (err error) {
-	l.once.Do(func() {
-		err = l.r.Close()
-		l.pipe.close()
-	})
+	l.once.Do(func() { err = l.r.Close() })
 	return err
 }

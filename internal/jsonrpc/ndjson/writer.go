@@ -26,7 +26,6 @@ const (
 // does not take at once; it exists only while bytes wait.
 type writer struct {
 	w         io.WriteCloser
-	pipe      pipe // w, if it is one
 	sink      sink
 	timeout   time.Duration
 	closeRead func() error
@@ -57,7 +56,7 @@ type sink interface {
 }
 
 func (w *writer) init(wc io.WriteCloser, timeout time.Duration, closeRead func() error) {
-	w.w, w.pipe.end, w.timeout, w.closeRead = wc, wc, timeout, closeRead
+	w.w, w.timeout, w.closeRead = wc, timeout, closeRead
 	w.sink = newSink(wc)
 }
 
@@ -144,11 +143,6 @@ func (w *writer) writeInline() error {
 			return nil
 		}
 		n, err := w.sink.try(b)
-		if err == nil && n < len(b) && len(b) > maxKeptBuffer && w.pipe.widen() {
-			var more int
-			more, err = w.sink.try(b[n:])
-			n += more
-		}
 		w.written(n)
 		switch {
 		case err != nil && round == 0 && n > 0:
@@ -301,7 +295,6 @@ func (w *writer) close() error {
 	}
 	w.mu.Unlock()
 	err := w.w.Close()
-	w.pipe.close()
 	w.wg.Wait()
 	return err
 }
