@@ -80,6 +80,7 @@ func (p *Reply) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closeLocked()
+	p.w, p.r, p.events = nil, nil, nil // the runtime keeps a stopped timer, and so p, for a while
 }
 
 func (p *Reply) closeLocked() {
