@@ -51,9 +51,10 @@ type clientSession struct {
 
 // idleState ends an HTTP session that is idle for too long.
 type idleState struct {
-	streams int         // open GET streams, which keep the session alive
-	since   time.Time   // end of the last request or stream
-	expiry  *time.Timer // runs while the session is idle; nil for other sessions
+	streams int           // open GET streams, which keep the session alive
+	since   time.Time     // end of the last request or stream
+	limit   time.Duration // of the time since then
+	expiry  *time.Timer   // looks whether that is over; nil for other sessions
 }
 
 var (
@@ -150,18 +151,12 @@ func (c *clientSession) finish() {
 	c.settleLocked()
 }
 
-// settleLocked wakes wait and restarts the expiry if the session has become idle.
+// settleLocked notes the end of a request or stream, and wakes wait after the last request.
 func (c *clientSession) settleLocked() {
-	if c.running > 0 {
-		return
-	}
-	if c.drained != nil {
+	c.idle.since, c.idle.limit = time.Now(), c.server.options.SessionIdle
+	if c.running == 0 && c.drained != nil {
 		close(c.drained)
 		c.drained = nil
-	}
-	if c.idle.expiry != nil && c.idle.streams == 0 && !c.ended {
-		c.idle.since = time.Now()
-		c.idle.expiry.Reset(c.server.options.SessionIdle)
 	}
 }
 
@@ -173,14 +168,19 @@ func (c *clientSession) idleSince() (since time.Time, ok bool) {
 	return c.idle.since, c.idle.expiry != nil && c.running == 0 && c.idle.streams == 0 && !c.ended
 }
 
-// expire ends an idle session. A session that has become busy restarts the timer
-// when it is idle again.
+// expire ends a session that has been idle for too long, and looks again later otherwise. To
+// restart its timer at the end of each request would wake a thread.
 func (c *clientSession) expire() {
 	c.mu.Lock()
-	idle := c.running == 0 && c.idle.streams == 0
-	c.ended = c.ended || idle
+	left := c.server.options.SessionIdle
+	if c.running == 0 && c.idle.streams == 0 {
+		left = c.idle.limit - time.Since(c.idle.since)
+	}
+	if c.ended = c.ended || left <= 0; !c.ended {
+		c.idle.expiry.Reset(left)
+	}
 	c.mu.Unlock()
-	if idle {
+	if left <= 0 {
 		c.end(errEnded)
 	}
 }

@@ -171,8 +171,8 @@ func (e *endpoint) openSession(ctx context.Context, params json.RawMessage) (*cl
 	})
 	result, err := c.initialize(ctx, params) // may wait for the extension to start
 	c.mu.Lock()
-	c.idle.since = time.Now()
-	c.idle.expiry = time.AfterFunc(min(unusedTimeout, e.options.SessionIdle), c.expire)
+	c.idle.since, c.idle.limit = time.Now(), min(unusedTimeout, e.options.SessionIdle)
+	c.idle.expiry = time.AfterFunc(c.idle.limit, c.expire)
 	c.mu.Unlock()
 	e.sessions.add(c)
 	if err == nil && e.closing.Err() != nil { // Close may have run before add
