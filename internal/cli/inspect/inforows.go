@@ -80,7 +80,10 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 func (i *extensionInfo) runningRows(row func(name string, values ...string), now time.Time) {
 	row("processes", i.processes(now)...)
 	row("held by", i.held)
-	row("restarts", i.restarts(now))
+	if i.Restarts > 0 {
+		row("restarts", strconv.Itoa(i.Restarts))
+	}
+	row("health", i.health(now))
 	if i.Transport != "" { // a policy without a process has none
 		row("calls", i.callsMade())
 	}
@@ -130,12 +133,9 @@ func (i *extensionInfo) processes(now time.Time) (lines []string) {
 	return lines
 }
 
-// restarts is the number of restarts, and when the next is due.
-func (i *extensionInfo) restarts(now time.Time) string {
+// health is what is wrong with the instances, and when that may change.
+func (i *extensionInfo) health(now time.Time) string {
 	words := []string{}
-	if i.Restarts > 0 {
-		words = append(words, strconv.Itoa(i.Restarts))
-	}
 	for _, one := range i.Instances {
 		words = append(words, hosts.Prospects(one, now)...)
 	}
