@@ -10,7 +10,9 @@ import (
 // use in turn.
 var largeBuffers sync.Pool
 
-// withRoom returns buf, or a large buffer with the same content, with room for m.
+// withRoom returns buf, or a large buffer with the same content, with room for m. It at least
+// doubles a buffer that many frames fill while the peer does not read: each of them would
+// otherwise copy all that wait.
 func withRoom(buf []byte, m *jsonrpc.Message) []byte {
 	need := len(buf) + len(m.Params) + len(m.Result) + len(m.Error) + len(m.Method) + len(m.ID) + 64
 	if need <= maxKeptBuffer || need <= cap(buf) {
@@ -18,7 +20,7 @@ func withRoom(buf []byte, m *jsonrpc.Message) []byte {
 	}
 	large, ok := largeBuffers.Get().(*[]byte)
 	if !ok || cap(*large) < need {
-		made := make([]byte, 0, need)
+		made := make([]byte, 0, max(need, min(2*cap(buf), maxUnwritten)))
 		large = &made
 	}
 	return append((*large)[:0], buf...)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,28 @@ func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.buf) + w.unwritten
+}
+
+// TestBlockedPeerCostsNoCopies queues many small frames for a peer that does not read. What
+// that allocates is in proportion to what waits.
+func TestBlockedPeerCostsNoCopies(t *testing.T) {
+	l, _ := osPipe(t, Options{})
+	if err := l.Write(t.Context(), request(1, 2<<20)); err != nil { // more than the pipe takes
+		t.Fatal(err)
+	}
+	m := request(2, 1000)
+	largeBuffers = sync.Pool{} // a buffer of another test may be as large as is needed
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for l.out.queued() <= maxUnwritten {
+		if err := l.Write(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 8*maxUnwritten {
+		t.Errorf("allocated %d bytes for at most %d that wait", got, maxUnwritten)
+	}
 }
 
 // TestNoTornFrames cancels writers at random while the peer reads slowly. Accepted frames
