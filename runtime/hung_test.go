@@ -213,6 +213,20 @@ func TestLiteHungWithImpatientCallers(t *testing.T) {
 	}
 }
 
+// A call that has just taken the slot is not taken for the one before it, which may have been
+// sent long ago.
+func TestSlotForgetsTheCallBefore(t *testing.T) {
+	s := slot{token: make(chan struct{}, 1)}
+	s.token <- struct{}{}
+	s.start()
+	s.since = time.Now().Add(-time.Hour)
+	s.release()
+	s.token <- struct{}{} // the next call, before it starts
+	if got := s.patience(time.Minute); got != time.Minute {
+		t.Errorf("another call waits for %v", got)
+	}
+}
+
 // Every command is killed with its call; the next call has a new one.
 func TestExecHung(t *testing.T) {
 	processtest.Leaks(t)

@@ -20,7 +20,7 @@ type slot struct {
 
 	mu     sync.Mutex
 	failed chan *protocol.Error // for the call in flight: takes why it fails; nil without a call
-	since  time.Time            // when the latest call was sent
+	since  time.Time            // when that call was sent; zero without a call
 }
 
 // failCall fails the call in flight because of a line that is not its answer. A child that
@@ -79,7 +79,7 @@ func (s *slot) start() chan *protocol.Error {
 
 func (s *slot) release() {
 	s.mu.Lock()
-	s.failed = nil
+	s.failed, s.since = nil, time.Time{} // the next call has the token a moment before it starts
 	s.mu.Unlock()
 	<-s.token
 }
