@@ -145,7 +145,7 @@ func (c *Conn) abandoned(s *state, pc *pendingCall, cause error) {
 			break
 		}
 	}
-	s.abandoned[pc.id] = abandonedCall{pc.o.Owner, pc.sent, time.Now()}
+	s.abandoned[pc.id] = abandonedCall{pc.o.Owner, pc.o.Standing, pc.sent, time.Now()}
 	if c.o.Abandoned != nil {
 		id, method := pc.id, pc.method
 		c.enqueue(s, &s.replies, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })

@@ -84,14 +84,14 @@ func (s *state) answered(id uint64, standing bool) {
 // countUnmatched counts an answer that no call waits for. It reports whether the answer
 // is unsolicited, that is, not the late answer to an abandoned call.
 func (s *state) countUnmatched(id uint64, ours bool) (unmatched bool) {
-	_, late := s.abandoned[id]
+	a, late := s.abandoned[id]
 	switch {
 	case !ours || id >= s.nextID:
 		s.stats.Unknown++
 	case late:
 		delete(s.abandoned, id)
 		s.stats.Late++
-		s.answered(id, false)
+		s.answered(id, a.standing)
 		return false
 	default:
 		s.stats.Duplicate++

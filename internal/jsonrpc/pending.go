@@ -33,9 +33,10 @@ type pendingCall struct {
 
 // abandonedCall is a call that ended without an answer. The peer may still answer it.
 type abandonedCall struct {
-	owner any
-	sent  time.Time
-	since time.Time
+	owner    any
+	standing bool
+	sent     time.Time
+	since    time.Time
 }
 
 // abandonedGrace is the time for which an abandoned call counts as running. There is no

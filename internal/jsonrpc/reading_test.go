@@ -279,7 +279,7 @@ func TestStandingCall(t *testing.T) {
 		_, err := c.Call(listening, "listen", nil, &jsonrpc.CallOptions{Standing: true})
 		standing <- err
 	}()
-	peer.next()
+	listen := peer.next()
 	lendReading(t, c, peer)
 	done := call(t.Context(), c, "{}", nil)
 	peer.answer(peer.next())
@@ -289,5 +289,14 @@ func TestStandingCall(t *testing.T) {
 	cancel()
 	if err := <-standing; !errors.Is(err, context.Canceled) {
 		t.Errorf("standing call: %v", err)
+	}
+	peer.answer(listen) // many a server answers when the subscription has ended
+	done = call(t.Context(), c, "{}", nil)
+	peer.answer(peer.next())
+	if got := <-done; got.err != nil {
+		t.Error(got.err)
+	}
+	if s := c.Stats(); s.Late != 1 || s.OutOfOrder {
+		t.Errorf("an answer to a standing call says nothing about the order: %+v", s)
 	}
 }
