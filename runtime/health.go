@@ -147,8 +147,10 @@ func (c *child) ping(limit time.Duration, calls int) {
 	defer c.health.end()
 	for misses := 0; misses < maxMisses; c.health.miss(d, misses) {
 		before := c.life()
-		switch {
-		case c.answersPing(limit) || c.conn.Stats().Answered != d.answered:
+		switch err := c.sendPing(limit); {
+		case errors.Is(err, jsonrpc.ErrClosed): // something else ends the run
+			return
+		case !errors.Is(err, context.DeadlineExceeded) || c.conn.Stats().Answered != d.answered:
 			c.recovers(d, misses)
 			return
 		case c.life() == before:
@@ -175,11 +177,14 @@ func (c *child) recovers(d *doubt, missed int) {
 	}
 }
 
-// answersPing pings the child and reports whether it answered, or ended.
-func (c *child) answersPing(limit time.Duration) bool {
+// sendPing pings the child. The limit holds also for the writing: a child that reads little by
+// little would otherwise never miss a ping that waits behind large requests.
+func (c *child) sendPing(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
 	method, params := c.dialect.ping()
-	_, err := c.conn.Call(context.Background(), method, params, &jsonrpc.CallOptions{Timeout: limit}) // the end of the connection ends it too
-	return !errors.Is(err, jsonrpc.ErrTimeout)
+	_, err := c.conn.Call(ctx, method, params, nil)
+	return err
 }
 
 // life returns a count that changes when the child writes a message. Lines that are no

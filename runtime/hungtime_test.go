@@ -3,9 +3,11 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -20,9 +22,11 @@ import (
 
 // fakeWire is a transport in memory to a peer that is a function.
 type fakeWire struct {
-	mu     sync.Mutex              // one write at a time
-	peer   func(m jsonrpc.Message) // takes what is written
-	lines  chan string             // that the peer writes
+	mu     sync.Mutex                   // one write at a time
+	peer   func(m jsonrpc.Message)      // takes what is written
+	full   func(m jsonrpc.Message) bool // there is no room for m; nil: there always is
+	log    *slog.Logger                 // of the run; nil discards
+	lines  chan string                  // that the peer writes
 	closed chan struct{}
 	close  func()
 }
@@ -42,7 +46,15 @@ func (w *fakeWire) Read() (jsonrpc.Message, error) {
 	}
 }
 
-func (w *fakeWire) Write(_ context.Context, m jsonrpc.Message) error {
+func (w *fakeWire) Write(ctx context.Context, m jsonrpc.Message) error {
+	if w.full != nil && w.full(m) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.closed:
+			return jsonrpc.ErrClosed
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.peer(m)
@@ -85,7 +97,7 @@ type silentRun struct {
 }
 
 func runFake(t *testing.T, w *fakeWire, o manifest.Options, version string) *silentRun {
-	s := &Spec{ID: "x", Manifest: &manifest.Manifest{Transport: manifest.Transport{MCPVersion: version}}, Options: o, Logger: discarding()}
+	s := &Spec{ID: "x", Manifest: &manifest.Manifest{Transport: manifest.Transport{MCPVersion: version}}, Options: o, Logger: cmp.Or(w.log, discarding())}
 	var d dialect = &native{spec: s}
 	if version != "" {
 		d = newMCP(s)
@@ -202,6 +214,47 @@ func TestHungIsReplacedInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHungWithoutRoomForAPing has a child that reads so little that a ping cannot be written
+// before the requests that wait. It is replaced all the same.
+func TestHungWithoutRoomForAPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeWire()
+		fakePeer(w, func(jsonrpc.Message) {})
+		w.full = func(m jsonrpc.Message) bool { return m.Method == protocol.MethodPing }
+		o := (&manifest.Runtime{}).Resolve(manifest.Transport{})
+		o.MaxInFlight = 1000
+		r := runFake(t, w, o, "")
+		r.callers(16, 0)
+		fault := <-r.ended
+		if took := time.Since(r.began); fault.Kind != protocol.CallTimeout || took.Round(10*time.Millisecond) != time.Minute {
+			t.Errorf("ended after %v with %v", took, fault)
+		}
+	})
+}
+
+// TestEndIsNoAnswer has children end after they have missed a ping. The log does not say that
+// they answer again.
+func TestEndIsNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFakeWire()
+		fakePeer(w, func(jsonrpc.Message) {})
+		o := (&manifest.Runtime{}).Resolve(manifest.Transport{})
+		o.HealthInterval = time.Second
+		var log logBuffer
+		w.log = slog.New(slog.NewTextHandler(&log, nil))
+		r := runFake(t, w, o, "")
+		time.Sleep(2500 * time.Millisecond) // within the second ping
+		r.endpoint.Kill()
+		if fault := <-r.ended; fault.Kind != protocol.ChildExited {
+			t.Error(fault)
+		}
+		wantContains(t, log.String(), "it missed a ping")
+		if strings.Contains(log.String(), "answers again") {
+			t.Error(log.String())
+		}
+	})
 }
 
 // TestBusyIsNotReplaced has a child that works on one call at a time, and answers each just
