@@ -35,6 +35,7 @@ type doubt struct {
 	calls    int    // in a row without an answer; 0: the pings come of health_interval
 	answered uint64 // answers of the child
 	taken    int    // bytes that it had read from its stdin
+	read     uint64 // bytes of its output that the host had read
 	missed   int    // pings in a row; guarded by health.mu
 }
 
@@ -136,24 +137,31 @@ func (c *child) suspect(limit time.Duration, calls int) {
 	}
 }
 
+// newDoubt returns a doubt that begins now.
+func (c *child) newDoubt(calls int) *doubt {
+	stats := c.conn.Stats()
+	return &doubt{since: time.Now(), calls: calls, answered: stats.Answered, taken: c.taken(), read: stats.BytesIn}
+}
+
 // ping pings the child until it answers anything or has missed maxMisses pings, which ends
-// the run. A ping is not missed if the child wrote messages meanwhile; but a child that does
-// not answer within max_call_timeout, the longest that any call may take, ends too.
+// the run. A ping is not missed if the child wrote messages meanwhile, or is in the middle of
+// one; but a child that does not answer within max_call_timeout, the longest that any call may
+// take, ends too. Lines that are no messages do not count: a thread of its own may write them.
 func (c *child) ping(limit time.Duration, calls int) {
-	d := &doubt{since: time.Now(), calls: calls, answered: c.conn.Stats().Answered, taken: c.taken()}
+	d := c.newDoubt(calls)
 	if method, _ := c.dialect.ping(); method == "" || !c.health.begin(d) {
 		return
 	}
 	defer c.health.end()
 	for misses := 0; misses < maxMisses; c.health.miss(d, misses) {
-		before := c.life()
+		before := c.conn.Stats().Signs
 		switch err := c.sendPing(limit); {
 		case errors.Is(err, jsonrpc.ErrClosed): // something else ends the run
 			return
 		case !errors.Is(err, context.DeadlineExceeded) || c.conn.Stats().Answered != d.answered:
 			c.recovers(d, misses)
 			return
-		case c.life() == before:
+		case c.conn.Stats().Signs == before:
 			if misses++; misses == 1 {
 				c.spec.Logger.Warn("extension does not answer: it missed a ping", "timeout", limit, "calls_unanswered", calls, "state", c.culprit(d))
 			}
@@ -185,11 +193,4 @@ func (c *child) sendPing(limit time.Duration) error {
 	method, params := c.dialect.ping()
 	_, err := c.conn.Call(ctx, method, params, nil)
 	return err
-}
-
-// life returns a count that changes when the child writes a message. Lines that are no
-// messages do not count: a thread of its own may write them.
-func (c *child) life() uint64 {
-	stats := c.conn.Stats()
-	return stats.BytesIn - stats.Wasted
 }

@@ -79,6 +79,8 @@ func TestHungIsReplaced(t *testing.T) {
 		"stops when two calls are in flight":     {script: "init echo; read; answer; read; read; hang"},
 		"answers out of order, then stops":       {script: "init echo; read; read; last; last; hang"},
 		"writes lines that are no frames":        {script: "init echo; mumble"},
+		"writes a line that is none, endlessly":  {script: "init echo; spin"},
+		"writes empty lines as fast as it can":   {script: "init echo; blank"},
 		"its callers leave early":                {script: "init echo; eof", deadline: 5 * time.Millisecond},
 		"MCP":                                    {script: legacyHello + "hang", version: protocol.MCP20251125},
 		"MCP, reads":                             {script: legacyHello + "eof", version: protocol.MCP20251125},
@@ -103,7 +105,11 @@ func TestHungIsReplaced(t *testing.T) {
 				}
 				r := start(t, s)
 				kinds := r.callUntilEnd(callers, c.deadline, `{"name":"echo"}`)
-				wantContains(t, r.end(protocol.CallTimeout).Error(), "missed 2 pings of ")
+				fault := r.end(protocol.CallTimeout)
+				wantContains(t, fault.Error(), "missed 2 pings of ")
+				if strings.Contains(fault.Error(), "the host has not read") {
+					t.Errorf("it blames the host, which reads: %v", fault)
+				}
 				if kinds[protocol.CallTimeout] == 0 {
 					t.Errorf("the callers got %v", kinds)
 				}
@@ -170,7 +176,7 @@ func TestCulprit(t *testing.T) {
 	}
 	c := func(r *trial) *child { return r.Instance.(*StdioRuntime).child.Load() }
 	begin := func(r *trial) *doubt {
-		d := &doubt{since: time.Now(), calls: 1, taken: c(r).taken()}
+		d := c(r).newDoubt(1)
 		go call(r)
 		_ = r.Notify(context.Background(), "notifications/x", nil)
 		return d

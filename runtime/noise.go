@@ -108,20 +108,20 @@ func (l *processTransport) WriteLater(ctx context.Context, m jsonrpc.Message) er
 type tappedTransport struct {
 	jsonrpc.Transport
 	tap  *wiretap.Wire
-	read atomic.Uint64 // bytes of messages
+	read atomic.Uint64 // messages
 }
 
 func (t *tappedTransport) Read() (jsonrpc.Message, error) {
 	m, err := t.Transport.Read()
 	if err == nil {
-		t.read.Add(uint64(len(m.Raw)))
+		t.read.Add(1)
 		t.tap.Show(0, false, m.Raw)
 	}
 	return m, err
 }
 
 // Traffic returns the counts so far.
-func (t *tappedTransport) Traffic() jsonrpc.Traffic { return jsonrpc.Traffic{BytesIn: t.read.Load()} }
+func (t *tappedTransport) Traffic() jsonrpc.Traffic { return jsonrpc.Traffic{Signs: t.read.Load()} }
 
 func (t *tappedTransport) Write(ctx context.Context, m jsonrpc.Message) error {
 	showSent(t.tap, 0, m)

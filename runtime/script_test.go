@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 		"orphan": orphan,
 		"pings":  stdin.pings,
 		"mumble": stdin.mumble,
+		"spin":   stdin.spin,
+		"blank":  func(string) { writeEndless("\n") },
 		"mcp":    serveMCP,
 
 		"parrot":  stdin.parrot,
@@ -149,6 +151,14 @@ func (s *scriptStdin) mumble(string) {
 	}
 }
 
+// spin answers every request with a part of a line that is no frame, as progress is shown to
+// people.
+func (s *scriptStdin) spin(string) {
+	for s.read() {
+		fmt.Print("\r|")
+	}
+}
+
 // until reads requests up to one for method, and drops the others.
 func (s *scriptStdin) until(method string) {
 	for s.read() {
@@ -199,6 +209,15 @@ func writeBytes(n string) {
 	chunk := bytes.Repeat([]byte("x"), 1<<20)
 	for ; count > 0; count -= len(chunk) {
 		if _, err := os.Stdout.Write(chunk[:min(count, len(chunk))]); err != nil {
+			os.Exit(98)
+		}
+	}
+}
+
+// writeEndless writes text until nobody reads it any more.
+func writeEndless(text string) {
+	for chunk := []byte(strings.Repeat(text, 4096)); ; {
+		if _, err := os.Stdout.Write(chunk); err != nil {
 			os.Exit(98)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
@@ -26,7 +25,6 @@ func TestStallStorm(t *testing.T) {
 		s.Options.CallTimeout = patience
 		r := start(t, s)
 		c := r.Instance.(*StdioRuntime).child.Load()
-		d := &doubt{since: time.Now(), calls: 1}
 		var left atomic.Int64
 		left.Store(int64(stormtest.Sized(1000, 300_000)))
 		var once sync.Once
@@ -36,7 +34,7 @@ func TestStallStorm(t *testing.T) {
 				for left.Add(-1) >= 0 && !t.Failed() {
 					_, err := r.Call(context.Background(), &Request{Method: protocol.MethodToolsCall, Params: json.RawMessage(`{"name":"echo","arguments":{}}`)})
 					if err != nil {
-						once.Do(func() { explainStall(t, r, c.culprit(d), err) })
+						once.Do(func() { explainStall(t, r, c.culprit(c.newDoubt(1)), err) })
 					}
 				}
 			})

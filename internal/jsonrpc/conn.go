@@ -213,7 +213,7 @@ func (c *Conn) Stats() (stats Stats) {
 	})
 	if t, ok := c.t.(interface{ Traffic() Traffic }); ok {
 		n := t.Traffic()
-		stats.Noise, stats.Wasted, stats.BytesIn, stats.BytesOut = n.Noise, n.Wasted, n.BytesIn, n.BytesOut
+		stats.Noise, stats.Signs, stats.BytesIn, stats.BytesOut = n.Noise, n.Signs, n.BytesIn, n.BytesOut
 	}
 	return stats
 }

@@ -89,7 +89,7 @@ type Stats struct {
 	Invalid   uint64 // answers that could not be used
 	Dropped   uint64 // notifications and refusals lost to a full queue
 	Noise     uint64 // lines that were not JSON-RPC
-	Wasted    uint64 // of BytesIn, bytes of lines that were no messages
+	Signs     uint64 // of life: messages that were read, and reads of the middle of one
 	BytesIn   uint64
 	BytesOut  uint64
 

@@ -43,7 +43,6 @@ type Batcher interface {
 	FlushHeld()
 }
 
-// Traffic counts the bytes of a transport, the lines that are not JSON-RPC, and the bytes
-// of these and of empty lines. A [Transport] with a method Traffic adds these counts to
-// [Stats].
-type Traffic struct{ Noise, Wasted, BytesIn, BytesOut uint64 }
+// Traffic counts the bytes of a transport, the lines that are not JSON-RPC, and the signs of
+// life; see [Stats], to which a [Transport] with a method Traffic adds these counts.
+type Traffic struct{ Noise, Signs, BytesIn, BytesOut uint64 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/rawjson"
 )
 
 // reader splits a stream into lines. It holds little more than one line, or twice
@@ -128,6 +129,16 @@ func (l *reader) fill() error {
 		}
 	}
 	return io.ErrNoProgress
+}
+
+// inObject reports whether the line that has not been read to its end begins as an object does.
+func (l *reader) inObject() bool {
+	begin := l.buf[l.start:l.end]
+	if len(l.parts) > 0 {
+		begin = l.parts[0].text
+	}
+	i := rawjson.SkipSpace(begin, 0)
+	return i < len(begin) && begin[i] == '{'
 }
 
 func (l *reader) makeRoom() {

@@ -57,7 +57,7 @@ type Transport struct {
 	out         writer
 	noise       func(line []byte, err error) error
 	noiseTotal  atomic.Uint64 // lines that are not JSON-RPC
-	wastedTotal atomic.Uint64 // bytes of lines without a message
+	signs       atomic.Uint64 // of life; see [jsonrpc.Stats]
 	noiseInRow  int           // lines that are not JSON-RPC since the last message
 	wastedBytes int           // bytes of lines without a message since the last pause
 }
@@ -118,6 +118,7 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 		}
 		if err == nil {
 			t.noiseInRow = 0
+			t.signs.Add(1)
 			return m, nil
 		}
 		t.noiseInRow++
@@ -132,7 +133,6 @@ func (t *Transport) Read() (jsonrpc.Message, error) {
 // countWasted counts the latest line, which is no message. After many bytes of such lines it
 // pauses the reader.
 func (t *Transport) countWasted() {
-	t.wastedTotal.Add(uint64(t.in.lineBytes))
 	if t.wastedBytes += t.in.lineBytes; t.wastedBytes >= maxWaste {
 		t.wastedBytes = 0
 		time.Sleep(noisePause)
@@ -158,6 +158,9 @@ func (t *Transport) fill() error {
 	t.out.flushHeld()
 	err := t.in.fill()
 	t.out.arrived.Store(int32(t.in.arrived))
+	if err == nil && t.in.arrived == 0 && t.in.inObject() {
+		t.signs.Add(1)
+	}
 	return err
 }
 
@@ -202,7 +205,7 @@ func (t *Transport) Interrupt() { _ = t.in.deadline.SetReadDeadline(time.Unix(1,
 
 // Traffic returns the counts so far.
 func (t *Transport) Traffic() jsonrpc.Traffic {
-	return jsonrpc.Traffic{Noise: t.noiseTotal.Load(), Wasted: t.wastedTotal.Load(), BytesIn: t.in.total.Load(), BytesOut: t.out.total.Load()}
+	return jsonrpc.Traffic{Noise: t.noiseTotal.Load(), Signs: t.signs.Load(), BytesIn: t.in.total.Load(), BytesOut: t.out.total.Load()}
 }
 
 // Backlog is what waits between the two ends of a connection, in bytes. -1: the system does

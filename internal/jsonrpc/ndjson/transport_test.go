@@ -233,15 +233,30 @@ func TestWasteIsHeldUp(t *testing.T) {
 	}
 }
 
-// TestWastedBytes counts the bytes of lines that are no messages, with their endings.
-func TestWastedBytes(t *testing.T) {
-	waste := "noise\r\n\n  \n" + strings.Repeat("x", 3*biggestBuffer) + "\n"
-	l := readingTransport(strings.NewReader(waste+answer(1, "0")+"\n"), Options{Noise: func([]byte, error) error { return nil }})
-	if _, err := l.Read(); err != nil {
-		t.Fatal(err)
-	}
-	if n := l.Traffic(); n.Wasted != uint64(len(waste)) {
-		t.Errorf("%d bytes wasted of %d", n.Wasted, len(waste))
+// TestSigns counts the signs of life of a peer: a message, and each read of the middle of one,
+// but no lines that are no messages, with or without an end.
+func TestSigns(t *testing.T) {
+	long := answer(2, `"`+strings.Repeat("x", 2*biggestBuffer)+`"`) + "\n"
+	for _, test := range []struct {
+		reads []string
+		want  uint64
+		more  bool // or more: the buffers grow
+	}{
+		{[]string{"noise\r\n\n  \n" + strings.Repeat("x", 3*biggestBuffer) + "\n"}, 0, false},
+		{[]string{"\r|", "\r/", "\r-"}, 0, false},
+		{[]string{answer(1, "0") + "\n" + answer(2, "0") + "\n"}, 2, false},
+		{[]string{" {", `"jsonrpc"`, `:"2.0","id":1,`, "\"result\":0}\n"}, 4, false},
+		{[]string{long[:10], long[10 : 2*biggestBuffer], long[2*biggestBuffer:]}, 4, true},
+	} {
+		var stream []io.Reader
+		for _, read := range test.reads {
+			stream = append(stream, strings.NewReader(read))
+		}
+		l := readingTransport(io.MultiReader(stream...), Options{Noise: func([]byte, error) error { return nil }})
+		_, err := readAll(l)
+		if n := l.Traffic().Signs; err != io.EOF || n < test.want || n > test.want && !test.more {
+			t.Errorf("%.20q: %d signs, want %d; %v", test.reads, n, test.want, err)
+		}
 	}
 }
 
