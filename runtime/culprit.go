@@ -16,10 +16,15 @@ func (c *child) backlog() (b ndjson.Backlog, ok bool) {
 }
 
 // taken returns the number of bytes that the child has read from its stdin, as far as the
-// system tells.
-func (c *child) taken() int {
-	b, _ := c.backlog()
-	return int(c.conn.Stats().BytesOut) - max(b.Unread, 0)
+// system tells, and never more. It returns less if a caller writes at that moment, so it looks
+// several times.
+func (c *child) taken() (most int) {
+	for range 3 {
+		sent := int(c.conn.Stats().BytesOut) // before what is in the pipe
+		b, _ := c.backlog()
+		most = max(most, sent-max(b.Unread, 0))
+	}
+	return most
 }
 
 // culprit says which side of a silent connection has stopped, and since when: the child's
@@ -42,7 +47,7 @@ func (c *child) culprit(d *doubt) string {
 	switch {
 	case b.Output > 0 && c.conn.Stats().BytesIn == d.read: // else there is just more of it than the host takes at once
 		return fmt.Sprintf("%d bytes of its output wait in the pipe, which the host has not read", b.Output)
-	case waits > 0 && c.taken() == d.taken:
+	case waits > 0 && c.taken() <= d.taken:
 		return fmt.Sprintf("it has stopped reading its stdin, where %d bytes of requests wait, and has answered nothing for %v", waits, quiet)
 	case b.Unread < 0 && b.Unsent == 0:
 		return ""

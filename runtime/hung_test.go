@@ -192,6 +192,31 @@ func TestCulprit(t *testing.T) {
 	r := child("init echo; hang")
 	wantContains(t, c(r).culprit(begin(r)), "it has stopped reading its stdin, where ", " bytes of requests wait")
 
+	// Whatever is written meanwhile, it has not read more than it has.
+	r = child("init echo; hang")
+	before := c(r).taken()
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 300 { // which fit into the pipe
+				_ = r.Notify(context.Background(), "notifications/x", nil)
+			}
+		})
+	}
+	written := make(chan struct{})
+	go func() { writers.Wait(); close(written) }()
+	for writing := true; writing; {
+		select {
+		case <-written:
+			writing = false
+		default:
+		}
+		if now := c(r).taken(); now > before {
+			t.Fatalf("it has read %d bytes, then %d without reading", before, now)
+		}
+	}
+	eventually(t, func() bool { return c(r).taken() == before })
+
 	r = child("init echo; eof")
 	d := begin(r)
 	eventually(t, func() bool { b, _ := c(r).backlog(); return b.Unread == 0 && c(r).taken() > d.taken })
