@@ -206,6 +206,33 @@ func TestGuardianKilledAsTheHostCloses(t *testing.T) {
 	}
 }
 
+// A guardian that does not read holds up the start of its host for one write, however many
+// children it is told of.
+func TestGuardianThatDoesNotRead(t *testing.T) {
+	processtest.Leaks(t)
+	idle := writeFile(t, filepath.Join(t.TempDir(), "idle"), "#!/bin/sh\nexec sleep 3600\n", 0o755)
+	leaders := make(map[int]uint64)
+	for pid := range 20_000 { // whose lines fill the pipe several times
+		leaders[pid] = 12345678901
+	}
+	ended := make(chan error, 1)
+	go func() {
+		g, err := startGuardian(idle, "host.", leaders)
+		if err == nil {
+			g.watch()
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it is being told of the children")
+	}
+}
+
 // A program that is not a guardian is recognized, and children start without one.
 func TestNoGuardian(t *testing.T) {
 	processtest.Leaks(t)

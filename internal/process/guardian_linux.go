@@ -49,9 +49,9 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 	if err != nil {
 		return nil, err
 	}
-	defer life.Close()
 	isReady, ready, err := os.Pipe()
 	if err != nil {
+		life.Close()
 		lifeline.Close()
 		return nil, err
 	}
@@ -61,6 +61,7 @@ func startGuardian(program, host string, leaders map[int]uint64) (*guardian, err
 		Files: []*os.File{null, null, null, guard.Lifeline: life, guard.Ready: ready},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
+	life.Close() // or writes to a guardian that has ended would wait for room
 	if err != nil {
 		lifeline.Close()
 		isReady.Close()
@@ -117,13 +118,14 @@ func (g *guardian) notify(what string, pid int, start uint64) {
 }
 
 // send writes a line, which is short enough for an atomic write to a pipe. It kills a
-// guardian that does not read, which is then replaced; a stopped guardian is resumed
-// first. After close it does nothing.
+// guardian that does not read, which is then replaced, and writes nothing to it any more; a
+// stopped guardian is resumed first. After close it does nothing.
 func (g *guardian) send(format string, args ...any) {
 	g.resume()
 	_ = g.lifeline.SetWriteDeadline(time.Now().Add(sendTimeout))
 	if _, err := fmt.Fprintf(g.lifeline, format, args...); err != nil && !errors.Is(err, os.ErrClosed) {
 		_ = g.proc.Kill()
+		g.lifeline.Close() // once it is killed: it would sweep otherwise
 	}
 }
 
