@@ -7,9 +7,9 @@ import (
 )
 
 // Trim gives back what the start of this process needed and its work does not: garbage, and the pages of
-// the program that are not used any more, see [resident.Unmap]. It takes some milliseconds, in which calls
+// the program that are not used any more, see [resident.UnmapProgram]. It takes some milliseconds, in which calls
 // are answered more slowly, so it is for the end of a start.
 func Trim() {
 	debug.FreeOSMemory()
-	resident.Unmap()
+	resident.UnmapProgram()
 }
