@@ -27,7 +27,7 @@ type CallOptions struct {
 	Standing bool
 	// OnMessage takes the peer's notifications and answers its requests that belong
 	// to this call. It runs in the caller's goroutine, in order, before Call returns
-	// the answer. ctx ends when the call fails. At most 256 messages wait; further
+	// the answer. ctx ends when the call fails. At most 256 messages wait, and about 16 MiB; further
 	// notifications are dropped and counted, further requests are refused. Nil drops
 	// and refuses all.
 	OnMessage func(ctx context.Context, m *Message) (json.RawMessage, error)
@@ -148,7 +148,7 @@ func (c *Conn) abandoned(s *state, pc *pendingCall, cause error) {
 	s.abandoned[pc.id] = abandonedCall{pc.o.Owner, pc.o.Standing, pc.sent, time.Now()}
 	if c.o.Abandoned != nil {
 		id, method := pc.id, pc.method
-		c.enqueue(s, &s.replies, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })
+		c.enqueue(s, &s.replies, 0, func(ctx context.Context) { c.o.Abandoned(ctx, id, method, cause) })
 	}
 }
 

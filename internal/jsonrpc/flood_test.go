@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,56 @@ func TestCallerIsNotHeldUp(t *testing.T) {
 		<-w.fromConn
 		if got := <-done; !errors.Is(got.err, context.DeadlineExceeded) || got.took > 100*time.Millisecond+2*tick {
 			t.Errorf("%v after %v", got.err, got.took)
+		}
+	})
+}
+
+// TestLongMessagesWaitInBounds has messages wait that are so long that few of them may.
+func TestLongMessagesWaitInBounds(t *testing.T) {
+	pad := strings.Repeat("x", maxWaiting/4)
+	for name, frame := range map[string]string{
+		"notifications": `{"jsonrpc":"2.0","method":"water","params":"` + pad + `"}`,
+		"of a call":     `{"jsonrpc":"2.0","method":"progress","params":"t","pad":"` + pad + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			busy := func(ctx context.Context, _ *Message) { <-ctx.Done() }
+			bubble(t, Options{Token: byProgressToken, Notified: busy}, func(t *testing.T, c *Conn, w *wire) {
+				ctx, cancel := context.WithCancel(t.Context())
+				done := call(ctx, c, "{}", &CallOptions{Token: "t", OnMessage: func(ctx context.Context, m *Message) (json.RawMessage, error) {
+					busy(ctx, m)
+					return nil, nil
+				}})
+				<-w.fromConn
+				for range 10 { // of which the first is taken out at once, and four wait
+					w.say(t, "%s", frame)
+					synctest.Wait()
+				}
+				if n := c.Stats().Dropped; n != 5 {
+					t.Errorf("%d dropped", n)
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
+}
+
+// TestRefusalKeepsNoRequest refuses long requests of a peer that does not read.
+func TestRefusalKeepsNoRequest(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, c *Conn, w *wire) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		frame := long(`{"jsonrpc":"2.0","id":1,"method":"water","params":"all"}`, 1<<20)
+		const n = 100
+		for range n {
+			w.say(t, "%s", frame)
+			synctest.Wait()
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > n<<20/2 {
+			t.Errorf("%d refusals keep %d bytes", n, kept)
 		}
 	})
 }

@@ -188,8 +188,9 @@ func (c *Conn) deliverToCall(m *Message) (found bool) {
 		}
 		pc.extend(time.Now())
 		switch {
-		case pc.inboxReady != nil && len(pc.inbox) < maxInbox:
+		case pc.inboxReady != nil && len(pc.inbox) < maxInbox && pc.waiting < maxWaiting:
 			pc.inbox = append(pc.inbox, *m)
+			pc.waiting += len(m.Raw)
 			select {
 			case pc.inboxReady <- struct{}{}:
 			default: // a signal is pending already
@@ -218,7 +219,7 @@ func (c *Conn) notify(m *Message) {
 		return
 	}
 	c.update(func(s *state) {
-		c.enqueue(s, &s.notified, func(ctx context.Context) { c.o.Notified(ctx, m) })
+		c.enqueue(s, &s.notified, len(m.Raw), func(ctx context.Context) { c.o.Notified(ctx, m) })
 	})
 }
 

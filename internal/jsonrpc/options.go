@@ -26,8 +26,8 @@ type Options struct {
 	Inline bool
 
 	// Notified takes the notifications of the peer that belong to no call, one at a
-	// time and in order, on its own goroutine. At most 1024 wait; further ones are
-	// dropped and counted. Nil drops all.
+	// time and in order, on its own goroutine. At most 1024 wait, and about 16 MiB;
+	// further ones are dropped and counted. Nil drops all.
 	Notified func(ctx context.Context, n *Message)
 
 	// Token returns the [CallOptions].Token of the call that an incoming request or
@@ -64,9 +64,10 @@ type Options struct {
 
 const (
 	defaultHandlers = 64
-	maxQueue        = 1024 // jobs waiting in a queue
-	maxInbox        = 256  // messages waiting for one call
-	maxAbandoned    = 4096 // abandoned ids remembered
+	maxQueue        = 1024     // jobs waiting in a queue
+	maxInbox        = 256      // messages waiting for one call
+	maxWaiting      = 16 << 20 // bytes waiting in a queue or for one call, beyond which no message is added
+	maxAbandoned    = 4096     // abandoned ids remembered
 
 	// Unsolicited messages are all but answers to calls, requests that belong to a
 	// call, and requests that are handled inline. Their rate is limited, so that the

@@ -25,6 +25,7 @@ type pendingCall struct {
 
 	// Guarded by Conn.mu.
 	inbox     []Message
+	waiting   int       // bytes in inbox
 	sent      time.Time // zero without a time limit
 	deadline  time.Time // zero: none
 	limit     time.Time // latest value of deadline
@@ -180,7 +181,7 @@ func (c *Conn) Quiet() (d time.Duration) {
 func (c *Conn) serveInbox(ctx context.Context, pc *pendingCall) {
 	for {
 		var inbox []Message
-		c.update(func(*state) { inbox, pc.inbox = pc.inbox, nil })
+		c.update(func(*state) { inbox, pc.inbox, pc.waiting = pc.inbox, nil, 0 })
 		if len(inbox) == 0 {
 			return
 		}

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,12 +36,13 @@ func (c *Conn) reject(m *Message, reason *Error) {
 // refuse answers a request with an error, without blocking the reader. A message
 // without an id gets no answer and counts as dropped.
 func (c *Conn) refuse(id json.RawMessage, reason *Error) {
+	id = bytes.Clone(id) // or it would keep the whole request in memory
 	c.update(func(s *state) {
 		if id == nil {
 			s.stats.Dropped++
 			return
 		}
-		c.enqueue(s, &s.replies, func(ctx context.Context) {
+		c.enqueue(s, &s.replies, len(id), func(ctx context.Context) {
 			_ = c.t.Write(ctx, Message{ID: id, Error: rawError(reason), Bare: c.o.Bare}) // as in reply
 		})
 	})
@@ -50,16 +52,18 @@ func (c *Conn) refuse(id json.RawMessage, reason *Error) {
 // while there are jobs.
 type queue struct {
 	jobs    []func(context.Context)
+	waiting int // bytes that the jobs keep
 	running bool
 }
 
-// enqueue adds a job to a queue, inside update, and reports whether there was room.
-func (c *Conn) enqueue(s *state, l *queue, job func(context.Context)) bool {
-	if s.endErr != nil || len(l.jobs) >= maxQueue {
+// enqueue adds a job that keeps so many bytes to a queue, inside update, and reports whether there was room.
+func (c *Conn) enqueue(s *state, l *queue, size int, job func(context.Context)) bool {
+	if s.endErr != nil || len(l.jobs) >= maxQueue || l.waiting >= maxWaiting {
 		s.stats.Dropped++
 		return false
 	}
 	l.jobs = append(l.jobs, job)
+	l.waiting += size
 	if !l.running {
 		l.running = true
 		c.wg.Go(func() { c.runQueue(l) })
@@ -72,7 +76,7 @@ func (c *Conn) enqueue(s *state, l *queue, job func(context.Context)) bool {
 func (c *Conn) Settle(ctx context.Context) {
 	done := make(chan struct{})
 	c.update(func(s *state) {
-		if !s.replies.running || !c.enqueue(s, &s.replies, func(context.Context) { close(done) }) {
+		if !s.replies.running || !c.enqueue(s, &s.replies, 0, func(context.Context) { close(done) }) {
 			close(done)
 		}
 	})
@@ -87,7 +91,7 @@ func (c *Conn) runQueue(l *queue) {
 	for {
 		var jobs []func(context.Context)
 		c.update(func(*state) {
-			jobs, l.jobs = l.jobs, nil
+			jobs, l.jobs, l.waiting = l.jobs, nil, 0
 			l.running = len(jobs) > 0
 		})
 		if len(jobs) == 0 {
