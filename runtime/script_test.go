@@ -144,10 +144,13 @@ func (s *scriptStdin) pings(method string) {
 	}
 }
 
-// mumble answers every request with a line that is no frame.
+// mumble answers every request with a line that is no frame. It passes over notifications: so
+// many lines in a row end a connection.
 func (s *scriptStdin) mumble(string) {
 	for s.read() {
-		fmt.Println("WARN the pool is exhausted")
+		if rawjson.Get(s.pending[len(s.pending)-1], "id") != nil {
+			fmt.Println("WARN the pool is exhausted")
+		}
 	}
 }
 
