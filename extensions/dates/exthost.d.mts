@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 a3f5fe67026efcde4ee60baf9214958150ef45a08ed99e82acaf4dc1daa12157: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 aa804a19877b2eae6cc4219592c24d3f52ee2ad7d1a06c9473deae70f4bcd2e7: exthost init --update-sdk replaces it
 /** The parameters that the host sends when it opens the connection. */
 export interface Host {
   readonly version: string;
@@ -121,8 +121,11 @@ export class Extension {
   setup(handler: (host: Host) => Awaitable<void>): void;
   /** Serves the host on stdin and stdout until it closes the connection, then ends the process. */
   run(version?: string): Promise<void>;
-  /** Serves a host that writes to source; write gets each line for the host. */
-  serve(source: AsyncIterable<Uint8Array>, write: (line: string) => unknown, version?: string): Promise<void>;
+  /**
+   * Serves a host that writes to source; write gets each line for the host. A write that keeps lines sends them when flush
+   * is called.
+   */
+  serve(source: AsyncIterable<Uint8Array>, write: (line: string) => unknown, version?: string, flush?: () => void): Promise<void>;
 }
 
 export const tool: Extension["tool"];

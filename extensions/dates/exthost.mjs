@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 dbd209a3d6a47b97bb1535b01d5f0438c9ee21b5c5cca31516302184010c7a78: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 76f26469096f3e54c4202aa3ad5d0e03efb497136eaf5e7224c4f9465fc68be1: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -269,7 +269,7 @@ class Context {
 export class Extension {
   #tools = new Map();
   #hooks = new Map();
-  #policy; #setup; #write; #version;
+  #policy; #setup; #write; #flush; #version;
   #calls = new Map(); // the contexts of those that have not ended, by the text of the request's id
   #idle = () => {};
   host = { version: "", extensionId: "", capabilities: {}, config: {}, stateDir: "" };
@@ -304,14 +304,15 @@ export class Extension {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
     const lines = collect(write);
-    await this.serve(process.stdin, lines.write, version);
+    await this.serve(process.stdin, lines.write, version, lines.flush);
     lines.flush();
     await new Promise((resolve) => write("", resolve)); // until all output is written
     process.exit(0); // even with open timers and sockets of the author
   };
 
-  serve = async (source, write, version) => {
+  serve = async (source, write, version, flush = () => {}) => {
     this.#write = write;
+    this.#flush = flush;
     this.#version = version;
     const receive = (line) => {
       try {
@@ -332,7 +333,10 @@ export class Extension {
     });
   }
 
-  send(method, params) { this.#write(encode({ jsonrpc: "2.0", method, params }) + "\n"); }
+  send(method, params) {
+    this.#write(encode({ jsonrpc: "2.0", method, params }) + "\n");
+    this.#flush(); // the handler may go on without a pause, and progress keeps its call from timing out
+  }
 
   #answer(id, result) { this.#write(`{"jsonrpc":"2.0","id":${id},"result":${result}}\n`); }
 

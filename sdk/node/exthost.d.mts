@@ -120,8 +120,11 @@ export class Extension {
   setup(handler: (host: Host) => Awaitable<void>): void;
   /** Serves the host on stdin and stdout until it closes the connection, then ends the process. */
   run(version?: string): Promise<void>;
-  /** Serves a host that writes to source; write gets each line for the host. */
-  serve(source: AsyncIterable<Uint8Array>, write: (line: string) => unknown, version?: string): Promise<void>;
+  /**
+   * Serves a host that writes to source; write gets each line for the host. A write that keeps lines sends them when flush
+   * is called.
+   */
+  serve(source: AsyncIterable<Uint8Array>, write: (line: string) => unknown, version?: string, flush?: () => void): Promise<void>;
 }
 
 export const tool: Extension["tool"];

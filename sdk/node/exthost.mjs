@@ -268,7 +268,7 @@ class Context {
 export class Extension {
   #tools = new Map();
   #hooks = new Map();
-  #policy; #setup; #write; #version;
+  #policy; #setup; #write; #flush; #version;
   #calls = new Map(); // the contexts of those that have not ended, by the text of the request's id
   #idle = () => {};
   host = { version: "", extensionId: "", capabilities: {}, config: {}, stateDir: "" };
@@ -303,14 +303,15 @@ export class Extension {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
     const lines = collect(write);
-    await this.serve(process.stdin, lines.write, version);
+    await this.serve(process.stdin, lines.write, version, lines.flush);
     lines.flush();
     await new Promise((resolve) => write("", resolve)); // until all output is written
     process.exit(0); // even with open timers and sockets of the author
   };
 
-  serve = async (source, write, version) => {
+  serve = async (source, write, version, flush = () => {}) => {
     this.#write = write;
+    this.#flush = flush;
     this.#version = version;
     const receive = (line) => {
       try {
@@ -331,7 +332,10 @@ export class Extension {
     });
   }
 
-  send(method, params) { this.#write(encode({ jsonrpc: "2.0", method, params }) + "\n"); }
+  send(method, params) {
+    this.#write(encode({ jsonrpc: "2.0", method, params }) + "\n");
+    this.#flush(); // the handler may go on without a pause, and progress keeps its call from timing out
+  }
 
   #answer(id, result) { this.#write(`{"jsonrpc":"2.0","id":${id},"result":${result}}\n`); }
 

@@ -230,21 +230,67 @@ describe("the process", () => {
   const sdk = fileURLToPath(new URL("exthost.mjs", import.meta.url));
   const CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"f"}}';
 
-  /** Runs a program as a host starts it, tells it lines and closes its stdin. */
-  function talk(program, ...lines) {
+  /** Starts a program as a host does. said grows; once hears the output when it has a text. */
+  function start(program) {
     const dir = mkdtempSync(join(tmpdir(), "exthost-"));
     const path = join(dir, "main.mjs");
     writeFileSync(path, program.replace("SDK", JSON.stringify(sdk)));
     const child = spawn(process.execPath, [path], { env: { ...process.env, EXTHOST_PROTOCOL_VERSION: "1" } });
     const said = { out: "", err: "" };
-    child.stdout.on("data", (data) => { said.out += data; });
     child.stderr.on("data", (data) => { said.err += data; });
-    child.stdin.end(lines.map((line) => `${line}\n`).join(""));
-    return new Promise((resolve) => child.on("close", (code) => {
+    const closed = new Promise((resolve) => child.on("close", (code) => {
       rmSync(dir, { recursive: true });
       resolve({ code, ...said });
     }));
+    let heard = () => {};
+    child.stdout.on("data", (data) => {
+      said.out += data;
+      heard();
+    });
+    return {
+      closed,
+      say: (...lines) => child.stdin.write(lines.map((line) => `${line}\n`).join("")),
+      end: () => child.stdin.end(),
+      hear: (text) => new Promise((resolve) => {
+        heard = () => { if (said.out.includes(text)) resolve(); };
+        closed.then(resolve);
+        heard();
+      }),
+      release: () => writeFileSync(join(dir, "go"), ""),
+    };
   }
+
+  /** Runs a program, tells it lines and closes its stdin. */
+  function talk(program, ...lines) {
+    const child = start(program);
+    child.say(...lines);
+    child.end();
+    return child.closed;
+  }
+
+  /** A function that lets nothing else in its process run until the test releases it, and says whether it has. */
+  const HOLD = `
+      import { existsSync } from "node:fs";
+      function hold() {
+        let left = 2000;
+        while (!existsSync(new URL("go", import.meta.url)) && left--) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+        return left >= 0 ? "released" : "left alone";
+      }`;
+
+  test("progress is not held back by the function that sends it", async () => {
+    const child = start(`${HOLD}
+      import { run, tool } from SDK;
+      tool("f", "", {}, (_, ctx) => {
+        ctx.progress(1);
+        return hold();
+      });
+      run();`);
+    child.say(CALL.replace('"f"', '"f","_meta":{"progressToken":"p"}'));
+    await child.hear("notifications/progress");
+    child.release();
+    child.end();
+    assert.match((await child.closed).out, /"text":"released"/);
+  });
 
   test("nothing but the protocol is on stdout", async () => {
     const { code, out, err } = await talk(`
