@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 76f26469096f3e54c4202aa3ad5d0e03efb497136eaf5e7224c4f9465fc68be1: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 45b3b141631e9e57d1dc2cca58dfce6ad472dc8e803c29b8f3dec812712f9d5c: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -271,6 +271,7 @@ export class Extension {
   #hooks = new Map();
   #policy; #setup; #write; #flush; #version;
   #calls = new Map(); // the contexts of those that have not ended, by the text of the request's id
+  #slow = new Set(); // handlers that have kept this thread for more than LATE_MS the last time
   #idle = () => {};
   host = { version: "", extensionId: "", capabilities: {}, config: {}, stateDir: "" };
 
@@ -430,13 +431,26 @@ export class Extension {
   #start(id, values, context, handler, encodeResult, encodeFailure) {
     let result;
     try {
-      result = handler(values, context);
+      result = this.#call(handler, values, context);
       if (typeof result?.then !== "function") return this.#answer(id, encodeResult(result));
     } catch (error) {
       return this.#fail(id, error, false, encodeFailure);
     }
     this.#calls.set(id, context);
     return this.#settle(id, result, context, encodeResult, encodeFailure);
+  }
+
+  /** Calls a handler. Answers that are ready do not wait for one that was slow the last time. */
+  #call(handler, values, context) {
+    const wasSlow = this.#slow.has(handler);
+    if (wasSlow) this.#flush();
+    const began = performance.now();
+    try {
+      return handler(values, context);
+    } finally {
+      const isSlow = performance.now() - began > LATE_MS;
+      if (isSlow !== wasSlow) this.#slow[isSlow ? "add" : "delete"](handler);
+    }
   }
 
   async #settle(id, promise, context, encodeResult, encodeFailure) {

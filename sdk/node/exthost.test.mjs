@@ -292,6 +292,26 @@ describe("the process", () => {
     assert.match((await child.closed).out, /"text":"released"/);
   });
 
+  test("an answer is not held back by a function that is known as slow", async () => {
+    const call = (id, how) => CALL.replace("1", id).replace('"f"', `"f","arguments":{"how":"${how}"}`);
+    const child = start(`${HOLD}
+      import { run, tool } from SDK;
+      tool("g", "", {}, () => "quick");
+      tool("f", "", { how: {} }, ({ how }) => {
+        if (how === "hold") return hold();
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
+        return how;
+      });
+      run();`);
+    child.say(call(1, "slowly"));
+    await child.hear("slowly");
+    child.say(CALL.replace("1", 2).replace('"f"', '"g"'), call(3, "hold"));
+    await child.hear("quick");
+    child.release();
+    child.end();
+    assert.match((await child.closed).out, /"text":"released"/);
+  });
+
   test("nothing but the protocol is on stdout", async () => {
     const { code, out, err } = await talk(`
       import { run, tool } from SDK;
