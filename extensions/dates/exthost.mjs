@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 45b3b141631e9e57d1dc2cca58dfce6ad472dc8e803c29b8f3dec812712f9d5c: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 54a9555a36020d67d12c7a00a958cd220977fd55ed340c54b10a0133b10756da: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -305,6 +305,7 @@ export class Extension {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
     const lines = collect(write);
+    process.once("exit", lines.flush); // also of a process that the author's code ends
     await this.serve(process.stdin, lines.write, version, lines.flush);
     lines.flush();
     await new Promise((resolve) => write("", resolve)); // until all output is written

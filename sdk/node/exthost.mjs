@@ -304,6 +304,7 @@ export class Extension {
     if (isatty(0)) console.warn(`This is an extension of exthost, which starts it and speaks to it over stdin. Try: exthost check ${dirname(process.argv[1])}`);
     const write = claimStdout();
     const lines = collect(write);
+    process.once("exit", lines.flush); // also of a process that the author's code ends
     await this.serve(process.stdin, lines.write, version, lines.flush);
     lines.flush();
     await new Promise((resolve) => write("", resolve)); // until all output is written

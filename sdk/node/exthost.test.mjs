@@ -312,6 +312,15 @@ describe("the process", () => {
     assert.match((await child.closed).out, /"text":"released"/);
   });
 
+  test("an answer that is ready outlives its process", async () => {
+    const { out } = await talk(`
+      import { run, tool } from SDK;
+      tool("f", "", {}, () => "told");
+      tool("g", "", {}, () => process.exit(1));
+      run();`, CALL, CALL.replace("1", 2).replace('"f"', '"g"'));
+    assert.match(out, /"text":"told"/);
+  });
+
   test("nothing but the protocol is on stdout", async () => {
     const { code, out, err } = await talk(`
       import { run, tool } from SDK;
