@@ -214,12 +214,16 @@ function checkerOf(schema) {
 
 /** The text of an unexpected error with its causes: "fetch failed" alone does not say why. */
 function explain(error) {
-  let message = String(error);
-  for (let cause = error?.cause, n = 0; cause && n < 5; cause = cause.cause, n++) {
-    const reason = cause.message || cause.code || String(cause); // an AggregateError may have no message
-    if (!message.includes(reason)) message += `: ${reason}`;
+  try {
+    let message = String(error);
+    for (let cause = error?.cause, n = 0; cause && n < 5; cause = cause.cause, n++) {
+      const reason = cause.message || cause.code || String(cause); // an AggregateError may have no message
+      if (!message.includes(reason)) message += `: ${reason}`;
+    }
+    return message;
+  } catch { // whatever may be thrown, and not all of it is a text
+    return "an error without a text";
   }
-  return message;
 }
 
 /** The context of a call, and messages to its caller. */
@@ -465,8 +469,14 @@ export class Extension {
   }
 
   #fail(id, error, cancelled, encodeFailure) {
-    const expected = error instanceof ToolError;
-    if (expected && error.code !== undefined) return this.#refuse(id, error.code, error.message, error.data);
+    let expected = error instanceof ToolError;
+    if (expected && error.code !== undefined) {
+      try {
+        return this.#refuse(id, error.code, error.message, error.data);
+      } catch (unwritable) { // its data has no JSON form
+        [error, expected] = [unwritable, false];
+      }
+    }
     if (!expected && !cancelled) console.error(error);
     const message = cancelled ? "cancelled" : expected ? error.message : explain(error);
     return encodeFailure ? this.#answer(id, encodeFailure(message)) : this.#refuse(id, INTERNAL_ERROR, message);
@@ -530,10 +540,10 @@ function claimStdout() {
   const levels = { trace: "D", debug: "D", log: "I", info: "I", warn: "W", error: "E" };
   for (const [method, level] of Object.entries(levels)) {
     console[method] = (...values) => {
-      const said = values.map((v) => (typeof v === "string" ? v : inspect(v))).join(" ");
       try {
+        const said = values.map((v) => (typeof v === "string" ? v : inspect(v))).join(" ");
         writeSync(2, said.split("\n").map((line) => `${level}! ${line}\n`).join(""));
-      } catch { /* a full or closed stderr must not end the program */ }
+      } catch { /* a full or closed stderr, or a value that cannot be shown, must not end the program */ }
     };
   }
   return wire;

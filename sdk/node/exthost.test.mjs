@@ -112,6 +112,23 @@ describe("tools", () => {
     assert.match(await host.ask("tools/call"), /"code":-32602/);
   });
 
+  test("failures that have no form to write", async (t) => {
+    quiet(t);
+    const circular = {};
+    circular.itself = circular;
+    const hostile = { get stack() { throw new Error("no"); }, get cause() { throw new Error("no"); } };
+    const failures = { data: new ToolError("no", { code: 1, data: circular }), bare: Object.create(null), symbol: Symbol("s"), hostile, cause: new Error("e", { cause: { message: Symbol("s") } }) };
+    const x = new Extension();
+    for (const [name, error] of Object.entries(failures)) {
+      x.tool(`${name}_now`, "", {}, () => { throw error; });
+      x.tool(`${name}_later`, "", {}, async () => { throw error; });
+    }
+    const host = serve(x);
+    for (const name of Object.keys(failures)) {
+      for (const when of ["now", "later"]) assert.match(await host.call(`${name}_${when}`), /"isError":true/);
+    }
+  });
+
   test("a slow call holds nobody up and is cancelled", async () => {
     const x = new Extension();
     x.tool("wait", "", {}, (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))));
