@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 f6b505eb2c4764d2ad9b528191469ba29c230ac6669aa9f99ce4f33e93edade0: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 972e8c3852ba813b0d0104139acc62b64dde6bbaf11b7761a89e579e918dd191: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -16,7 +16,7 @@ import { randomUUID } from "node:crypto";
 import { writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { isatty } from "node:tty";
-import { inspect } from "node:util";
+import { format } from "node:util";
 
 const PROTOCOL_VERSION = 1;
 const DRAIN_MS = 2500; // in which running calls may still answer after the host has closed stdin
@@ -542,8 +542,7 @@ function claimStdout() {
   for (const [method, level] of Object.entries(levels)) {
     console[method] = (...values) => {
       try {
-        const said = values.map((v) => (typeof v === "string" ? v : inspect(v))).join(" ");
-        writeSync(2, said.split("\n").map((line) => `${level}! ${line}\n`).join(""));
+        writeSync(2, format(...values).split("\n").map((line) => `${level}! ${line}\n`).join(""));
       } catch { /* a full or closed stderr, or a value that cannot be shown, must not end the program */ }
     };
   }

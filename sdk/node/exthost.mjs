@@ -15,7 +15,7 @@ import { randomUUID } from "node:crypto";
 import { writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { isatty } from "node:tty";
-import { inspect } from "node:util";
+import { format } from "node:util";
 
 const PROTOCOL_VERSION = 1;
 const DRAIN_MS = 2500; // in which running calls may still answer after the host has closed stdin
@@ -541,8 +541,7 @@ function claimStdout() {
   for (const [method, level] of Object.entries(levels)) {
     console[method] = (...values) => {
       try {
-        const said = values.map((v) => (typeof v === "string" ? v : inspect(v))).join(" ");
-        writeSync(2, said.split("\n").map((line) => `${level}! ${line}\n`).join(""));
+        writeSync(2, format(...values).split("\n").map((line) => `${level}! ${line}\n`).join(""));
       } catch { /* a full or closed stderr, or a value that cannot be shown, must not end the program */ }
     };
   }

@@ -345,13 +345,14 @@ describe("the process", () => {
       tool("f", "", {}, () => {
         console.log("żółw", { a: 1 });
         console.error("two\\nlines");
+        console.warn("%d of %s:", 1, "two", new Map());
         process.stdout.write("plain\\n");
         setInterval(() => {}, 1000);
         return "told";
       });
       run();`, CALL);
     assert.deepEqual([code, out], [0, '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"told"}]}}\n']);
-    for (const said of ["I! at import\n", "I! żółw { a: 1 }\n", "E! two\nE! lines\n", "plain\n"]) assert.ok(err.includes(said), err);
+    for (const said of ["I! at import\n", "I! żółw { a: 1 }\n", "E! two\nE! lines\n", "W! 1 of two: Map(0) {}\n", "plain\n"]) assert.ok(err.includes(said), err);
   });
 
   test("calls in flight are answered after the end, and one that hangs keeps nothing", async () => {
