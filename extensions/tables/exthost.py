@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 ae84836ae572e7354eb0fc43da943f6c581bd1251b9010b90d14cc0731c777b5: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 5605378263428886963b1f4d12f475b37f402b0ebfbb781499e3f5f39e914820: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -788,11 +788,7 @@ class Extension:
             said = f"there is no tool {name}" if isinstance(name, str) else "tools/call needs a name"
             return self._reader.answer(_error(id_text, INVALID_PARAMS, said))
         context = Context(self, params)
-        try:
-            call = tool.prepare(context, params, line)
-        except _Mismatch as mismatch:
-            return self._reader.answer(_answer(id_text, _failure(f"The arguments do not fit: {mismatch}.")))
-        return self._start(id_text, context, tool, call, _result)
+        return self._start(id_text, context, tool, lambda: tool.prepare(context, params, line)(), _result)
 
     def _handle(self, id_text, handler, params, default):
         context = Context(self, params)
@@ -803,8 +799,11 @@ class Extension:
         if handler.is_async:
             loop = self._event_loop()
 
+            async def attempt():
+                return await call()
+
             def begin():
-                context._task = loop.create_task(call())
+                context._task = loop.create_task(attempt())
                 context._task.add_done_callback(lambda task: self._settle(id_text, handler, task.result, encode))
                 if context.cancelled:  # before the task was set
                     context._task.cancel()
@@ -853,6 +852,8 @@ def _outcome(id_text, handler, call, encode):
             if error.code is not None:
                 return _error(id_text, error.code, str(error), error.data)
             message = str(error)
+        except _Mismatch as mismatch:
+            message = f"The arguments do not fit: {mismatch}."
     except Cancelled:
         message = "cancelled"
     except BaseException as error:  # sys.exit in one tool must not end the others

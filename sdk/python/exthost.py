@@ -787,11 +787,7 @@ class Extension:
             said = f"there is no tool {name}" if isinstance(name, str) else "tools/call needs a name"
             return self._reader.answer(_error(id_text, INVALID_PARAMS, said))
         context = Context(self, params)
-        try:
-            call = tool.prepare(context, params, line)
-        except _Mismatch as mismatch:
-            return self._reader.answer(_answer(id_text, _failure(f"The arguments do not fit: {mismatch}.")))
-        return self._start(id_text, context, tool, call, _result)
+        return self._start(id_text, context, tool, lambda: tool.prepare(context, params, line)(), _result)
 
     def _handle(self, id_text, handler, params, default):
         context = Context(self, params)
@@ -802,8 +798,11 @@ class Extension:
         if handler.is_async:
             loop = self._event_loop()
 
+            async def attempt():
+                return await call()
+
             def begin():
-                context._task = loop.create_task(call())
+                context._task = loop.create_task(attempt())
                 context._task.add_done_callback(lambda task: self._settle(id_text, handler, task.result, encode))
                 if context.cancelled:  # before the task was set
                     context._task.cancel()
@@ -852,6 +851,8 @@ def _outcome(id_text, handler, call, encode):
             if error.code is not None:
                 return _error(id_text, error.code, str(error), error.data)
             message = str(error)
+        except _Mismatch as mismatch:
+            message = f"The arguments do not fit: {mismatch}."
     except Cancelled:
         message = "cancelled"
     except BaseException as error:  # sys.exit in one tool must not end the others

@@ -254,6 +254,31 @@ class Calls(unittest.TestCase):
         for line in sys.stderr.getvalue().splitlines():
             self.assertTrue(line.startswith("E! "), line)
 
+    def test_arguments_that_the_types_of_the_author_refuse(self):
+        @dataclasses.dataclass
+        class Positive:
+            n: int
+            def __post_init__(self):
+                if self.n < 0: raise ValueError("n is negative")
+        @self.x.tool
+        def positive(of: Positive): return of.n
+        @self.x.tool
+        def number(n: float): return n
+        @self.x.tool
+        def unhashable(s: typing.Set[dict]): return len(s)
+        @self.x.tool(input_schema={"type": "object"})
+        async def narrow(a): return a
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        self.addCleanup(setattr, sys, "stderr", stderr)
+        c = self.serve()
+        for name, arguments, want in [
+            ("positive", '{"of":{"n":-1}}', "ValueError: n is negative"), ("positive", '{"of":{}}', "The arguments do not fit: of.n is missing."),
+            ("number", '{"n":1%s}' % ("0" * 400), "OverflowError: "), ("unhashable", '{"s":[{}]}', "TypeError: "), ("narrow", '{"b":1}', "TypeError: "),
+        ]:
+            answer = json.loads(c.ask("tools/call", '{"name":"%s","arguments":%s}' % (name, arguments)))
+            self.assertTrue(answer["result"]["isError"])
+            self.assertTrue(answer["result"]["content"][0]["text"].startswith(want), answer)
+
     def test_a_slow_call_holds_nobody_up(self):
         started = threading.Event()
         @self.x.tool
