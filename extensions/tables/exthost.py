@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 5605378263428886963b1f4d12f475b37f402b0ebfbb781499e3f5f39e914820: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 37c0196501b7fa649b2d291b4923e6172f659374db9ad5aaef938978f3ae18d6: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -831,8 +831,10 @@ class Extension:
             loop = self._loop = _asyncio().new_event_loop()
 
             def serve():
-                loop.run_forever()
-                loop.close()
+                while not loop.is_closed():
+                    with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose result it is too
+                        loop.run_forever()
+                        loop.close()
             self._loop_thread = threading.Thread(target=serve, name="event loop", daemon=True)
             self._loop_thread.start()
         return self._loop

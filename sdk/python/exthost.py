@@ -830,8 +830,10 @@ class Extension:
             loop = self._loop = _asyncio().new_event_loop()
 
             def serve():
-                loop.run_forever()
-                loop.close()
+                while not loop.is_closed():
+                    with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose result it is too
+                        loop.run_forever()
+                        loop.close()
             self._loop_thread = threading.Thread(target=serve, name="event loop", daemon=True)
             self._loop_thread.start()
         return self._loop

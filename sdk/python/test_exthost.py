@@ -279,6 +279,18 @@ class Calls(unittest.TestCase):
             self.assertTrue(answer["result"]["isError"])
             self.assertTrue(answer["result"]["content"][0]["text"].startswith(want), answer)
 
+    def test_an_async_function_that_exits_ends_no_other(self):
+        @self.x.tool
+        async def leave(): sys.exit(3)
+        @self.x.tool
+        async def stay(): return "here"
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        self.addCleanup(setattr, sys, "stderr", stderr)
+        c = self.serve()
+        for _ in range(2):
+            self.assertIn("SystemExit: 3", c.ask("tools/call", {"name": "leave"}))
+            self.assertIn('"text":"here"', c.ask("tools/call", {"name": "stay"}))
+
     def test_a_slow_call_holds_nobody_up(self):
         started = threading.Event()
         @self.x.tool
