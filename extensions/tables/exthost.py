@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 37c0196501b7fa649b2d291b4923e6172f659374db9ad5aaef938978f3ae18d6: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 ecf4504dcfc7d5018ee1d6a068c55aea20d69e83c1aaaa2d92c3c8e9fa805922: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -663,6 +663,8 @@ class Extension:
                   os.path.dirname(os.path.abspath(sys.argv[0])), file=sys.stderr)
         source, sink = _claim_wire()
         _log_to_stderr()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_note_fork)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host accepts JSON that nests 1000 deep
         if not self.serve(source, sink, version):
             with contextlib.suppress(Exception):
@@ -849,6 +851,8 @@ def _outcome(id_text, handler, call, encode):
                 value = call()
             finally:
                 handler.took = time.perf_counter() - began
+                if _forked:
+                    _end_child(sys.exc_info()[1])
             return _answer(id_text, encode(value))
         except ToolError as error:
             if error.code is not None:
@@ -861,6 +865,27 @@ def _outcome(id_text, handler, call, encode):
     except BaseException as error:  # sys.exit in one tool must not end the others
         message = _explain(error) if not handler.is_async or not isinstance(error, _asyncio().CancelledError) else "cancelled"
     return _answer(id_text, _failure(message)) if isinstance(handler, _Tool) else _error(id_text, INTERNAL_ERROR, message)
+
+
+_forked = False  # whether this process is a child that a function of the author has forked
+
+
+def _note_fork():
+    global _forked
+    _forked = True
+
+
+def _end_child(error):
+    """End a forked child that returns from the function that has forked it: its parent answers the call, and reads on."""
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit) and isinstance(error.code, (int, type(None))):
+        code = error.code or 0
+    elif error is not None:
+        _explain(error)
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _explain(error):

@@ -499,6 +499,28 @@ class Process(unittest.TestCase):
         for said in ("before the import", "at import", "żółw", "raw", "half a line", "child", "W! two\nW! lines", "I! told"):
             self.assertIn(said, err)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "the system has no fork")
+    def test_a_forked_child_neither_answers_nor_reads(self):
+        source = """
+            import os, sys
+            from exthost import tool, run
+            @tool
+            def f(how: str):
+                child = os.fork()
+                if child:
+                    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                if how == "exit": sys.exit(3)
+                if how == "raise": raise ValueError("the child fails")
+                return "the child"
+            run()
+        """
+        hows = ["exit", "raise", "return"] * 10
+        lines = ['{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"f","arguments":{"how":"%s"}}}' % call for call in enumerate(hows, 1)]
+        code, out, err = self.talk(source, *lines)
+        answers = sorted((json.loads(line)["id"], json.loads(line)["result"]["content"][0]["text"]) for line in out.splitlines())
+        self.assertEqual((code, answers), (0, list(enumerate(["3", "1", "0"] * 10, 1))))
+        self.assertIn("ValueError: the child fails", err)
+
     def test_calls_in_flight_are_answered_after_the_end(self):
         source = """
             import time
