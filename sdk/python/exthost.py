@@ -797,6 +797,15 @@ class Extension:
 
     def _start(self, id_text, context, handler, call, encode):
         self._calls[id_text] = context
+        try:
+            return self._begin(id_text, context, handler, call, encode)
+        except Exception as error:  # the system has no thread left, or no descriptor for an event loop
+            self._reader.answer(_failed(id_text, handler, _explain(error)))
+            self._settled(id_text)
+            return None
+
+    def _begin(self, id_text, context, handler, call, encode):
+        """Make a call, or have it made. Return whether another thread reads from now on."""
         if handler.is_async:
             loop = self._event_loop()
 
@@ -829,15 +838,20 @@ class Extension:
 
     def _event_loop(self):
         if self._loop is None:
-            loop = self._loop = _asyncio().new_event_loop()
+            loop = _asyncio().new_event_loop()
 
             def serve():
                 while not loop.is_closed():
                     with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a task, whose result it is too
                         loop.run_forever()
                         loop.close()
-            self._loop_thread = threading.Thread(target=serve, name="event loop", daemon=True)
-            self._loop_thread.start()
+            thread = threading.Thread(target=serve, name="event loop", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                loop.close()
+                raise
+            self._loop, self._loop_thread = loop, thread
         return self._loop
 
 
@@ -863,6 +877,10 @@ def _outcome(id_text, handler, call, encode):
         message = "cancelled"
     except BaseException as error:  # sys.exit in one tool must not end the others
         message = _explain(error) if not handler.is_async or not isinstance(error, _asyncio().CancelledError) else "cancelled"
+    return _failed(id_text, handler, message)
+
+
+def _failed(id_text, handler, message):
     return _answer(id_text, _failure(message)) if isinstance(handler, _Tool) else _error(id_text, INTERNAL_ERROR, message)
 
 
@@ -985,9 +1003,13 @@ class _Reader:
     def call(self, id_text, handler, call, encode):
         """Make a call and keep its answer to write. Return whether another thread reads from now on."""
         if self.alone:
-            self.alone = False
-            threading.Thread(target=self.resume, args=(id_text, handler, call, encode), name="reader", daemon=True).start()
             threading.Thread(target=self.look, name="reader", daemon=True).start()
+            self.alone = False
+            try:
+                threading.Thread(target=self.resume, args=(id_text, handler, call, encode), name="reader", daemon=True).start()
+            except RuntimeError:
+                self.alone = True
+                raise
             return True
         self.handler = handler
         self.number += 1
@@ -1022,8 +1044,12 @@ class _Reader:
             if self.number != number:
                 idle = 0
             elif self.role.acquire(False):
+                try:
+                    threading.Thread(target=self.look, name="reader", daemon=True).start()
+                except RuntimeError:  # the system has no thread left: the slow call holds the others up until it has
+                    self.role.release()
+                    continue
                 self.handler.was_slow()
-                threading.Thread(target=self.look, name="reader", daemon=True).start()
                 self.flush()
                 return self.read()
             elif (idle := idle + 1) > 10:

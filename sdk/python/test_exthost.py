@@ -345,6 +345,42 @@ class Calls(unittest.TestCase):
             self.assertEqual(c.hear(), '{"jsonrpc":"2.0","id":"slow","result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}')
             started.clear()
 
+    def test_no_thread_is_left(self):
+        real, left = threading.Thread.start, [0]
+        refused = threading.Semaphore(0)
+        def start(thread):
+            if left[0] <= 0:
+                refused.release()
+                raise RuntimeError("can't start new thread")
+            left[0] -= 1
+            real(thread)
+        stderr, sys.stderr = sys.stderr, io.StringIO()
+        self.addCleanup(setattr, sys, "stderr", stderr)
+        @self.x.tool
+        def wait(ctx: exthost.Context): ctx.wait(PATIENCE)
+        @self.x.tool
+        def quick(): return "quick"
+        @self.x.tool
+        async def awaited(): return "awaited"
+        c = self.serve()
+        threading.Thread.start = start
+        self.addCleanup(setattr, threading.Thread, "start", real)
+        self.assertIn("can't start new thread", c.ask("tools/call", {"name": "awaited"}))
+        for left[0] in (0, 1):
+            self.assertIn("can't start new thread", c.ask("tools/call", {"name": "quick"}))
+        left[0] = 2
+        self.assertIn('"text":"quick"', c.ask("tools/call", {"name": "quick"}))
+        while refused.acquire(False): pass
+        c.say('{"jsonrpc":"2.0","id":"slow","method":"tools/call","params":{"name":"wait"}}')
+        self.assertTrue(refused.acquire(timeout=PATIENCE))  # nobody could take over
+        left[0] = 100
+        self.assertIn('"text":"quick"', c.ask("tools/call", {"name": "quick"}))
+        self.assertIn('"text":"awaited"', c.ask("tools/call", {"name": "awaited"}))
+        left[0] = 0
+        self.assertIn("can't start new thread", c.ask("tools/call", {"name": "wait"}))
+        c.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}')
+        self.assertIn('"id":"slow"', c.hear())
+
     def test_calls_share_nothing_but_a_thread(self):
         said = contextvars.ContextVar("said", default="nothing")
         threads = set()
