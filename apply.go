@@ -37,6 +37,9 @@ func (r *reloads) apply(ctx context.Context, next *snapshot.Plan, c *status.Chan
 		return fmt.Errorf("the reload was given up: %w", err)
 	}
 	r.h.adopt(next)
+	if len(c.Policies) > 0 && (now.Policies.Pipeline.MayHide() || next.Policies.Pipeline.MayHide()) {
+		r.h.life.announce.Add() // clients may see other tools than before, though extensions offer the same
+	}
 	r.retire(next)
 	r.retirePipeline(now.Policies.Pipeline, next.Policies.Pipeline)
 	for u, err := range unit.StartEach(ctx, r.h.opts.toStart(after)) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +89,30 @@ func TestPolicyHidesTools(t *testing.T) {
 	}
 	if _, err := h.Call(deadline(t), "ext_x_die", nil); protocol.KindOf(err) != protocol.Rejected {
 		t.Errorf("called anyway: %v", err)
+	}
+}
+
+// A client hears of a list that is another one because policies have changed.
+func TestReloadOfWhatPoliciesHide(t *testing.T) {
+	processtest.Leaks(t)
+	access := func(tool string) governance.Spec {
+		return governance.Spec{Name: "access", Builtin: "access", Category: governance.Authorization, Required: true,
+			Config: map[string]any{"rules": []any{map[string]any{"effect": "deny", "tools": []any{tool}}}}}
+	}
+	var next atomic.Pointer[config.Config]
+	h, cfg := governed(t, exthost.Options{Reread: func() (*config.Config, error) { return next.Load(), nil }})
+	client := newRecorder()
+	if err := h.Attach(deadline(t), &protocol.Session{ID: "s", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	for _, specs := range [][]governance.Spec{{access("ext_x_die")}, {access("ext_x_greet")}, nil} {
+		c := *cfg
+		c.Plugins = specs
+		next.Store(&c)
+		if done := reload(t, h); !slices.Equal(done.Policies, []string{"access"}) {
+			t.Errorf("changed policies: %q", done.Policies)
+		}
+		wait(t, client.on, protocol.MethodToolsListChanged)
 	}
 }
 
