@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 69909b9bf732e382f6ecd4b562e6fe0370425343fb11c5b5682f3c62200817f2: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 3556aedb518dd2cc569176d7b3b8dc32b302031bb65b822b7a7545c1eb64c821: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -664,7 +664,7 @@ class Extension:
         source, sink = _claim_wire()
         _log_to_stderr()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_note_fork)
+            os.register_at_fork(after_in_child=self._note_fork)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host accepts JSON that nests 1000 deep
         if not self.serve(source, sink, version):
             with contextlib.suppress(Exception):
@@ -677,6 +677,12 @@ class Extension:
         self._reader = _Reader(self, source)
         self._reader.run()
         return self._drain()
+
+    def _note_fork(self):
+        """Prepare a child process that a function of the author has forked."""
+        global _forked
+        _forked = True
+        self._writing = threading.Lock()  # a thread that the child does not have may hold the other one
 
     def _drain(self):
         end = time.monotonic() + DRAIN_SECONDS
@@ -886,11 +892,6 @@ def _failed(id_text, handler, message):
 
 
 _forked = False  # whether this process is a child that a function of the author has forked
-
-
-def _note_fork():
-    global _forked
-    _forked = True
 
 
 def _end_child(error):

@@ -663,7 +663,7 @@ class Extension:
         source, sink = _claim_wire()
         _log_to_stderr()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_note_fork)
+            os.register_at_fork(after_in_child=self._note_fork)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))  # the host accepts JSON that nests 1000 deep
         if not self.serve(source, sink, version):
             with contextlib.suppress(Exception):
@@ -676,6 +676,12 @@ class Extension:
         self._reader = _Reader(self, source)
         self._reader.run()
         return self._drain()
+
+    def _note_fork(self):
+        """Prepare a child process that a function of the author has forked."""
+        global _forked
+        _forked = True
+        self._writing = threading.Lock()  # a thread that the child does not have may hold the other one
 
     def _drain(self):
         end = time.monotonic() + DRAIN_SECONDS
@@ -885,11 +891,6 @@ def _failed(id_text, handler, message):
 
 
 _forked = False  # whether this process is a child that a function of the author has forked
-
-
-def _note_fork():
-    global _forked
-    _forked = True
 
 
 def _end_child(error):

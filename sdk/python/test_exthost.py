@@ -557,6 +557,25 @@ class Process(unittest.TestCase):
         self.assertEqual((code, answers), (0, list(enumerate(["3", "1", "0"] * 10, 1))))
         self.assertIn("ValueError: the child fails", err)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "the system has no fork")
+    def test_a_child_that_is_forked_during_a_write_can_write(self):
+        source = """
+            import os, exthost
+            @exthost.tool
+            def f(ctx: exthost.Context):
+                with exthost._default._writing:
+                    child = os.fork()
+                    if not child:
+                        ctx.log("info", "the child")
+                        os._exit(0)
+                os.waitpid(child, 0)
+                return "done"
+            exthost.run()
+        """
+        code, out, _ = self.talk(source, self.CALL)
+        self.assertEqual((code, len(out.splitlines())), (0, 2), out)
+        self.assertIn('"data":"the child"', out)
+
     def test_calls_in_flight_are_answered_after_the_end(self):
         source = """
             import time
