@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 aa804a19877b2eae6cc4219592c24d3f52ee2ad7d1a06c9473deae70f4bcd2e7: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 d440f0b165275bae37bbdfadd3bb21ed0b313a7cb1d8698e0cdb6f442baa6079: exthost init --update-sdk replaces it
 /** The parameters that the host sends when it opens the connection. */
 export interface Host {
   readonly version: string;
@@ -119,7 +119,10 @@ export class Extension {
   policy(handler: (exchange: Exchange, ctx: Context) => Awaitable<Decision | null | void>): void;
   /** Sets a handler that runs before the first call. An exception makes the start fail and is shown to the operator. */
   setup(handler: (host: Host) => Awaitable<void>): void;
-  /** Serves the host on stdin and stdout until it closes the connection, then ends the process. */
+  /**
+   * Serves the host on stdin and stdout until it closes the connection, then ends the process. Programs that the extension
+   * starts must not inherit these two.
+   */
   run(version?: string): Promise<void>;
   /**
    * Serves a host that writes to source; write gets each line for the host. A write that keeps lines sends them when flush

@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 3556aedb518dd2cc569176d7b3b8dc32b302031bb65b822b7a7545c1eb64c821: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 22c1cc5cca3e646bd26f4dd006d4ba9546c75b30148845f08b1c602ff9e7d10b: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -11,8 +11,8 @@
     run()
 
 A tool's schema comes from its type hints, its description from the docstring. Plain functions run in threads, `async`
-ones in an event loop, all concurrently; quick functions share a thread. Output of the program goes to stderr, where the host logs it: stdin and stdout
-carry the protocol. See Context, hook, policy and setup for the rest.
+ones in an event loop, all concurrently; quick functions share a thread. Output of the program goes to stderr, where the
+host logs it: stdin and stdout carry the protocol. See Context, hook, policy and setup for the rest.
 """
 import base64
 import collections

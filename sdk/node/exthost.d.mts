@@ -118,7 +118,10 @@ export class Extension {
   policy(handler: (exchange: Exchange, ctx: Context) => Awaitable<Decision | null | void>): void;
   /** Sets a handler that runs before the first call. An exception makes the start fail and is shown to the operator. */
   setup(handler: (host: Host) => Awaitable<void>): void;
-  /** Serves the host on stdin and stdout until it closes the connection, then ends the process. */
+  /**
+   * Serves the host on stdin and stdout until it closes the connection, then ends the process. Programs that the extension
+   * starts must not inherit these two.
+   */
   run(version?: string): Promise<void>;
   /**
    * Serves a host that writes to source; write gets each line for the host. A write that keeps lines sends them when flush

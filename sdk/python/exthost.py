@@ -10,8 +10,8 @@
     run()
 
 A tool's schema comes from its type hints, its description from the docstring. Plain functions run in threads, `async`
-ones in an event loop, all concurrently; quick functions share a thread. Output of the program goes to stderr, where the host logs it: stdin and stdout
-carry the protocol. See Context, hook, policy and setup for the rest.
+ones in an event loop, all concurrently; quick functions share a thread. Output of the program goes to stderr, where the
+host logs it: stdin and stdout carry the protocol. See Context, hook, policy and setup for the rest.
 """
 import base64
 import collections
