@@ -1,4 +1,4 @@
-// exthost SDK 0.1.0, sha256 972e8c3852ba813b0d0104139acc62b64dde6bbaf11b7761a89e579e918dd191: exthost init --update-sdk replaces it
+// exthost SDK 0.1.0, sha256 98b4c26e1d8ff6ba311cc0143d7d9b3786ff451cb33cc6d25a2db251cb10110b: exthost init --update-sdk replaces it
 /**
  * The author's side of exthost's native protocol in one file: Node.js 18 or newer, nothing else.
  *
@@ -412,7 +412,7 @@ export class Extension {
       await this.#setup?.(this.host);
     } catch (error) {
       console.error(error);
-      return this.#refuse(id, INTERNAL_ERROR, String(error));
+      return this.#refuse(id, INTERNAL_ERROR, explain(error));
     }
     return this.#answer(id, encode({
       protocol_version: PROTOCOL_VERSION, server_version: this.#version, tools: this.#descriptors(), hooks: [...this.#hooks.keys()],

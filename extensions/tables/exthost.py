@@ -1,4 +1,4 @@
-# exthost SDK 0.1.0, sha256 22c1cc5cca3e646bd26f4dd006d4ba9546c75b30148845f08b1c602ff9e7d10b: exthost init --update-sdk replaces it
+# exthost SDK 0.1.0, sha256 7dc4c692120a6808ea7d464bc77f32c8b0c9c679ab85753bbc7051ac65d22bb9: exthost init --update-sdk replaces it
 """The author's side of exthost's native protocol in one file: Python 3.9 or newer, nothing else.
 
     from exthost import run, tool
@@ -782,8 +782,7 @@ class Extension:
                 else:
                     call()
             except Exception as error:
-                traceback.print_exc()
-                return _error(id_text, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+                return _error(id_text, INTERNAL_ERROR, _explain(error))
         offer = {"protocol_version": PROTOCOL_VERSION, "tools": self._descriptors(), "hooks": list(self._hooks)}
         if self.version:
             offer["server_version"] = self.version

@@ -411,7 +411,7 @@ export class Extension {
       await this.#setup?.(this.host);
     } catch (error) {
       console.error(error);
-      return this.#refuse(id, INTERNAL_ERROR, String(error));
+      return this.#refuse(id, INTERNAL_ERROR, explain(error));
     }
     return this.#answer(id, encode({
       protocol_version: PROTOCOL_VERSION, server_version: this.#version, tools: this.#descriptors(), hooks: [...this.#hooks.keys()],

@@ -190,11 +190,11 @@ describe("the rest of the protocol", () => {
   test("setup", async (t) => {
     quiet(t);
     const x = new Extension();
-    x.setup(async (host) => { if (!host.config.k) throw new Error("no config"); });
+    x.setup(async (host) => { if (!host.config.k) throw new Error("no config", { cause: new Error("no file") }); });
     const host = serve(x);
     assert.match(await host.ask("initialize", '{"agent_version":"0.9.0","extension_id":"me","protocol_version":1,"config":{"k":12345678901234567890},"state_dir":"/s"}'), /"server_version":"1.2.3"/);
     assert.deepEqual(x.host, { version: "0.9.0", extensionId: "me", capabilities: {}, config: { k: 12345678901234567890n }, stateDir: "/s" });
-    assert.match(await host.ask("initialize"), /"message":"Error: no config"/);
+    assert.match(await host.ask("initialize"), /"message":"Error: no config: no file"/);
     assert.match(await host.ask("initialize", { protocol_version: 2 }), /"error"/);
   });
 });

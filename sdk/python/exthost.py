@@ -781,8 +781,7 @@ class Extension:
                 else:
                     call()
             except Exception as error:
-                traceback.print_exc()
-                return _error(id_text, INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+                return _error(id_text, INTERNAL_ERROR, _explain(error))
         offer = {"protocol_version": PROTOCOL_VERSION, "tools": self._descriptors(), "hooks": list(self._hooks)}
         if self.version:
             offer["server_version"] = self.version

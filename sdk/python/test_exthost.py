@@ -444,9 +444,12 @@ class Calls(unittest.TestCase):
 
     def test_setup(self):
         seen = []
+        class Wordless(Exception):
+            def __str__(self): raise ValueError
         @self.x.setup
         async def start(host):
             if not host.config: raise ValueError("no config")
+            if "wordless" in host.config: raise Wordless
             seen.append(host)
         c = self.serve()
         self.assertIn('"server_version":"1.2.3"', c.ask("initialize", '{"agent_version":"0.9.0","extension_id":"me","protocol_version":1,"config":{"k":12345678901234567890},"state_dir":"/s"}'))
@@ -454,6 +457,9 @@ class Calls(unittest.TestCase):
         stderr, sys.stderr = sys.stderr, io.StringIO()
         self.addCleanup(setattr, sys, "stderr", stderr)
         self.assertIn('"message":"ValueError: no config"', c.ask("initialize", {}))
+        self.assertIn('"message":"Wordless"', c.ask("initialize", {"config": {"wordless": True}}))
+        for line in sys.stderr.getvalue().splitlines():
+            self.assertTrue(line.startswith("E! "), line)
         self.assertIn('"error"', c.ask("initialize", {"protocol_version": 2}))
 
 
