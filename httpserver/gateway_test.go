@@ -123,9 +123,39 @@ func serveGateway(child string) {
 // serveLeast is a minimal gateway in front of a child with the official SDK: it reads a
 // call from HTTP, writes it to the child, and returns the result.
 func serveLeast(string) {
+	conn := startChild("echo-official")
+	first, _ := jsonrpc.Decode([]byte(initialize))
+	hello := ask(conn, first.Method, first.Params)
+	answer(func(body []byte) []byte {
+		m, err := jsonrpc.Decode(body)
+		switch {
+		case err != nil || m.ID == nil:
+			return nil
+		case m.Method == "initialize":
+			return hello
+		}
+		return ask(conn, m.Method, m.Params)
+	})
+}
+
+// serveBare makes the same call of a native child for each request, without a look at it: what
+// net/http and the pipes take of a call.
+func serveBare(string) {
+	conn, params := startChild("echo"), json.RawMessage(`{"name":"echo",`+benchArguments+`}`)
+	answer(func([]byte) []byte { return ask(conn, "tools/call", params) })
+}
+
+// serveFixed answers each request with the same result: what net/http takes of a call.
+func serveFixed(string) {
+	result := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}}`)
+	answer(func([]byte) []byte { return result })
+}
+
+// startChild starts a child that lives as long as this process.
+func startChild(script string) *jsonrpc.Conn {
 	exe, _ := os.Executable()
 	child := exec.Command(exe)
-	child.Env = processtest.Env("echo-official")
+	child.Env = processtest.Env(script)
 	in, err := child.StdinPipe()
 	if err != nil {
 		panic(err)
@@ -137,18 +167,22 @@ func serveLeast(string) {
 	if err != nil {
 		panic(err)
 	}
-	ctx := context.Background()
 	conn := jsonrpc.NewConn(ndjson.New(out, in, ndjson.Options{}), jsonrpc.Options{})
-	go conn.Serve(ctx)
-	exchange := func(m *jsonrpc.Message) []byte {
-		result, err := conn.Call(ctx, m.Method, m.Params, nil)
-		if err != nil {
-			panic(err)
-		}
-		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":%s}`, result)
+	go conn.Serve(context.Background())
+	return conn
+}
+
+// ask returns the response to a request with the id 1.
+func ask(conn *jsonrpc.Conn, method string, params json.RawMessage) []byte {
+	result, err := conn.Call(context.Background(), method, params, nil)
+	if err != nil {
+		panic(err)
 	}
-	first, _ := jsonrpc.Decode([]byte(initialize))
-	hello := exchange(&first)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"result":%s}`, result)
+}
+
+// answer serves HTTP: each body gets the response that respond returns, or none.
+func answer(respond func(body []byte) []byte) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -156,17 +190,13 @@ func serveLeast(string) {
 	fmt.Println(l.Addr())
 	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		m, err := jsonrpc.Decode(body)
-		if err != nil || m.ID == nil {
+		response := respond(body)
+		if response == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		if m.Method == "initialize" {
-			_, _ = w.Write(hello)
-			return
-		}
-		_, _ = w.Write(exchange(&m))
+		_, _ = w.Write(response)
 	}))
 }
 

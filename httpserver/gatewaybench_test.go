@@ -170,7 +170,9 @@ func gatewayLoads() []benchtest.Load {
 
 // BenchmarkGateway compares a call through the host with a call of the official SDK's
 // server over HTTP, in both revisions of MCP. The minimal gateway is the lower bound for a
-// gateway in front of that SDK's stdio server, which is slower than its HTTP server.
+// gateway in front of that SDK's stdio server, which is slower than its HTTP server. The
+// bare gateway in front of a native child is the lower bound for any gateway on net/http,
+// and the fixed answer that for any server.
 func BenchmarkGateway(b *testing.B) {
 	for _, revision := range []struct {
 		name, direct string
@@ -178,9 +180,11 @@ func BenchmarkGateway(b *testing.B) {
 	}{{"2025-11-25", "official", dialCaller}, {"2026-07-28", "official stateless", dialModern}} {
 		for _, l := range gatewayLoads() {
 			b.Run(revision.name+"/"+l.Name, func(b *testing.B) {
-				direct, least := run(b, revision.direct), run(b, "least")
+				direct, fixed, bare, least := run(b, revision.direct), run(b, "fixed"), run(b, "bare"), run(b, "least")
 				native, official := run(b, "gateway echo"), run(b, "gateway echo-official")
 				l.Compare(b, way(b, "direct", l.Callers, revision.connect, direct.addr, "/mcp", "echo"),
+					way(b, "fixed", l.Callers, dialModern, fixed.addr, "/mcp", "echo"),
+					way(b, "bare", l.Callers, dialModern, bare.addr, "/mcp", "echo"),
 					way(b, "native", l.Callers, revision.connect, native.addr, "/mcp", "ext_x_echo"),
 					way(b, "least", l.Callers, dialCaller, least.addr, "/mcp", "echo"),
 					way(b, "official", l.Callers, revision.connect, official.addr, "/mcp", "ext_x_echo"))

@@ -22,7 +22,7 @@ import (
 
 // verbs are the steps of scripted children.
 var verbs = map[string]processtest.Verb{
-	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial, "least": serveLeast,
+	"peer": servePeer, "official": serveOfficial, "gateway": serveGateway, "echo": echoNative, "echo-official": echoOfficial, "least": serveLeast, "bare": serveBare, "fixed": serveFixed,
 }
 
 // servePeer is an MCP server on stdin and stdout with four tools: say returns its text,

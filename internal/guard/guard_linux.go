@@ -41,7 +41,7 @@ const sweepLimit = time.Minute
 // A process with that name is a guardian, and nothing else. It runs here, because the packages of a
 // host would leave it five times the memory that it needs; see package nsinit.
 func init() {
-	if os.Args[0] == Name {
+	if len(os.Args) > 0 && os.Args[0] == Name {
 		run(Lifeline, Ready)
 		unix.Exit(0)
 	}

@@ -25,7 +25,7 @@ const Name = "exthost-init-4"
 // five times as long to initialise as an init needs to start its child: Go initialises a package as soon
 // as those that it imports are, and this one imports little.
 func init() {
-	if os.Args[0] == Name {
+	if len(os.Args) > 0 && os.Args[0] == Name {
 		run(os.NewFile(3, "host"), os.Args[1:])
 		unix.Exit(0)
 	}
