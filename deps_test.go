@@ -78,7 +78,7 @@ var house = map[string]struct {
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
 	"governance/results":       {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":         {[]string{"governance", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact", "internal/regular", "internal/rotate"}, "records; who reads it needs no host"},
-	"config":                   {[]string{"discovery", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular"}, "decodes the option structs of the workers, and has policies judge their own"},
+	"config":                   {[]string{"discovery", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/words"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/exposure": {[]string{"internal/ownership", "internal/strict"}, "looks who may read files, and reports it at their keys"},
 	"config/internal/hidden":   {nil, "replaces values in texts"},
 	"config/internal/edit":     {[]string{"internal/strict"}, "changes lists in texts"},
@@ -86,6 +86,9 @@ var house = map[string]struct {
 	"sdk":                      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/jsonrpc/ndjson"}, "the author's side of the wire"},
 	"sdk/python":               {nil, "a file to embed"},
 	"sdk/node":                 {nil, "files to embed"},
+
+	"config/internal/overrides": {[]string{"internal/strict"}, "makes trees; what a key means is not its matter"},
+	"config/internal/words":     {[]string{"manifest"}, "judges a word"},
 
 	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
 	"governance/internal/settings":   {[]string{"governance", "internal/nearest", "internal/strict"}, "decodes what operators state for a policy"},

@@ -1,17 +1,14 @@
 package config
 
 import (
-	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/exthost/exthost/config/internal/exposure"
+	"github.com/exthost/exthost/config/internal/words"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
@@ -33,7 +30,7 @@ func (f *finisher) checkExtensions(e *Extensions) {
 	f.checkRuntime("extensions.defaults", e.Defaults)
 	for _, id := range slices.Sorted(maps.Keys(e.Entries)) {
 		path, entry := strict.Join("extensions.entries", id), e.Entries[id]
-		if err := validateFullID(id); err != nil {
+		if err := words.FullID(id); err != nil {
 			f.fail(path, "", "%v", err)
 		}
 		f.checkNames(path+".env", slices.Sorted(maps.Keys(entry.Env)))
@@ -53,25 +50,10 @@ func (f *finisher) checkRuntime(path string, r manifest.Runtime) {
 
 func (f *finisher) checkIDs(path string, ids []string) {
 	for i, id := range ids {
-		if err := validateFullID(id); err != nil {
+		if err := words.FullID(id); err != nil {
 			f.fail(strict.Index(path, i), "", "%v", err)
 		}
 	}
-}
-
-var serverName = regexp.MustCompile(`^[a-z0-9_-]+$`)
-
-// validateFullID accepts an extension's id, and OWNER.SERVER for a server of a
-// sidecar.
-func validateFullID(id string) error {
-	owner, server, sidecar := strings.Cut(id, ".")
-	if err := manifest.ValidateID(owner); err != nil {
-		return err
-	}
-	if sidecar && !serverName.MatchString(server) {
-		return fmt.Errorf("%q is not the name of a server of %q: it has a-z, 0-9, _ and -", server, owner)
-	}
-	return nil
 }
 
 // checkNames checks names of environment variables.
@@ -84,7 +66,7 @@ func (f *finisher) checkNames(path string, names []string) {
 }
 
 func (f *finisher) checkServer(s *Server) {
-	if problem := badListen(s.Listen); problem != "" {
+	if problem := words.Listen(s.Listen); problem != "" {
 		f.fail("server.listen", "such as 127.0.0.1:7800", "%q %s", s.Listen, problem)
 	}
 	f.checkAuth(s.Auth)
@@ -115,7 +97,7 @@ func (f *finisher) checkHeaders(names []string) {
 		f.fail("governance.headers", "", "%d headers are more than %d", len(names), maxHeaders)
 	}
 	for i, name := range names {
-		if !headerName.MatchString(name) {
+		if !words.Header(name) {
 			f.fail(strict.Index("governance.headers", i), "such as X-Api-Key", "%q is not a header's name", name)
 		}
 	}
@@ -172,23 +154,6 @@ func checkSecrets(f *finisher) {
 	exposure.Report(f.report, f.decoder.Positions, append(exposure.Files(f.owners, files), exposure.Network(listen)...))
 }
 
-// badListen returns the error in a host:port, "" for none.
-func badListen(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "is not host:port"
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "has no port from 0 to 65535"
-	} else if strconv.FormatUint(n, 10) != port {
-		return "has a port written in an odd way"
-	}
-	if strings.ContainsAny(host, "/ \t@") {
-		return "has no usable host"
-	}
-	return ""
-}
-
 func (f *finisher) finishDestination(name string, d *Destination) {
 	path := strict.Join("destinations", name)
 	if err := manifest.ValidateID(name); err != nil {
@@ -215,14 +180,12 @@ func (f *finisher) finishDestination(name string, d *Destination) {
 		"instances": d.Instances != manifest.InstancesPerSession, "new_privileges": d.NewPrivileges})
 	f.checkURL(path+".url", d.URL)
 	for header := range d.Headers {
-		if !headerName.MatchString(header) {
+		if !words.Header(header) {
 			f.fail(strict.Join(path+".headers", header), "", "%q is not a header's name", header)
 		}
 	}
 	d.Instances = ""
 }
-
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func (f *finisher) checkStdioDestination(path string, d *Destination) {
 	f.only(path, "type sse and http", map[string]bool{"url": d.URL != "", "headers": d.Headers != nil})
@@ -232,7 +195,7 @@ func (f *finisher) checkStdioDestination(path string, d *Destination) {
 	f.checkNames(path+".env", slices.Sorted(maps.Keys(d.Env)))
 	for header, name := range d.EnvFromHeaders {
 		at := strict.Join(path+".env_from_headers", header)
-		if !headerName.MatchString(header) {
+		if !words.Header(header) {
 			f.fail(at, "", "%q is not a header's name", header)
 		}
 		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization"}, strings.ToLower(header)) {
@@ -259,14 +222,7 @@ func (f *finisher) only(path, kind string, stated map[string]bool) {
 }
 
 func (f *finisher) checkURL(path, raw string) {
-	if strings.Contains(raw, "${") {
-		return // unknown until the destination's secrets are read
-	}
-	u, err := url.Parse(raw)
-	switch {
-	case raw == "":
-		f.fail(path, "such as https://example.com/sse; or a command for type stdio", "a url is needed")
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		f.fail(path, "such as https://example.com/sse", "not an http or https address")
+	if problem, hint := words.URL(raw); problem != "" {
+		f.fail(path, hint, "%s", problem)
 	}
 }

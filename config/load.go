@@ -77,8 +77,7 @@ func (r Refused) Diagnostics() []protocol.Diagnostic { return r }
 
 func (l *loader) run() {
 	l.files()
-	l.layer(l.variables())
-	l.layer(l.flags())
+	overridden(l)
 	noteSafe(l)
 	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL, owners: l.owners}
 	f.finish()
