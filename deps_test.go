@@ -78,17 +78,20 @@ var house = map[string]struct {
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
 	"governance/results":       {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":         {[]string{"governance", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact", "internal/regular", "internal/rotate"}, "records; who reads it needs no host"},
-	"config":                   {[]string{"discovery", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/words"}, "decodes the option structs of the workers, and has policies judge their own"},
+	"config":                   {[]string{"discovery", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/exposure": {[]string{"internal/ownership", "internal/strict"}, "looks who may read files, and reports it at their keys"},
-	"config/internal/hidden":   {nil, "replaces values in texts"},
+	"config/internal/hidden":   {[]string{"internal/secrets"}, "replaces values in texts"},
 	"config/internal/edit":     {[]string{"internal/strict"}, "changes lists in texts"},
 	"internal/dirlock":         {nil, "locks a directory"},
 	"sdk":                      {[]string{"protocol", "internal/jsonrpc", "internal/rawjson", "internal/jsonrpc/ndjson"}, "the author's side of the wire"},
 	"sdk/python":               {nil, "a file to embed"},
 	"sdk/node":                 {nil, "files to embed"},
 
-	"config/internal/overrides": {[]string{"internal/strict"}, "makes trees; what a key means is not its matter"},
-	"config/internal/words":     {[]string{"manifest"}, "judges a word"},
+	"config/internal/overrides":  {[]string{"internal/strict"}, "makes trees; what a key means is not its matter"},
+	"config/internal/references": {[]string{"internal/secrets", "internal/strict"}, "finds texts; who may have the secrets is not its matter"},
+	"config/internal/words":      {[]string{"manifest"}, "judges a word"},
+	"internal/secrets":           {nil, "reads references; where the values are is not its matter"},
+	"internal/secrets/given":     {[]string{"config", "discovery", "internal/secrets", "internal/strict", "manifest", "protocol", "runtime"}, "puts values into what is started; where they come from is not its matter"},
 
 	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},
 	"governance/internal/settings":   {[]string{"governance", "internal/nearest", "internal/strict"}, "decodes what operators state for a policy"},
@@ -102,8 +105,8 @@ var house = map[string]struct {
 	"internal/stats":                 {[]string{"governance", "hooks", "internal/broadcast", "internal/display", "internal/latency", "internal/rawjson", "internal/redact", "protocol", "runtime", "status", "supervisor"}, "counts what the status shows"},
 	"internal/diagnostics":           {[]string{"protocol"}, "keeps diagnostics, whosever they are"},
 	"internal/offers":                {[]string{"internal/atomicfile", "internal/process", "internal/rawjson", "internal/regular", "protocol", "runtime", "tools"}, "knows specs and handshakes, and no units"},
-	"internal/unit":                  {[]string{"internal/sandbox", "config", "discovery", "hooks", "internal/coalesce", "internal/offers", "internal/ownership", "internal/permit", "internal/process", "internal/redact", "internal/regular", "internal/stats", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools", "internal/limited"}, "runs and supervises one thing; knows no host"},
-	"internal/permit":                {[]string{"config", "discovery", "internal/consent", "internal/process", "manifest", "protocol"}, "decides what may start; how it starts is not its matter"},
+	"internal/unit":                  {[]string{"internal/sandbox", "config", "discovery", "hooks", "internal/coalesce", "internal/offers", "internal/ownership", "internal/permit", "internal/process", "internal/redact", "internal/regular", "internal/stats", "internal/wiretap", "manifest", "protocol", "runtime", "status", "supervisor", "tools", "internal/limited", "internal/secrets", "internal/secrets/given"}, "runs and supervises one thing; knows no host"},
+	"internal/permit":                {[]string{"config", "discovery", "internal/consent", "internal/process", "manifest", "protocol", "internal/secrets", "internal/secrets/given"}, "decides what may start; how it starts is not its matter"},
 	"internal/consent":               {[]string{"config", "discovery", "internal/atomicfile", "internal/ownership", "internal/process", "internal/regular", "manifest", "protocol"}, "compares files with what was agreed to; who asks is not its matter"},
 	"internal/lockfile":              {[]string{"internal/atomicfile", "internal/dirlock", "internal/literal", "internal/regular", "internal/strict", "manifest", "protocol"}, "reads and writes one file; what it locks is not its matter"},
 	"internal/store":                 {[]string{"internal/atomicfile", "internal/ownership", "internal/regular"}, "keeps trees of files; where they come from is not its matter"},
@@ -116,10 +119,10 @@ var house = map[string]struct {
 	"internal/packages/program":      {[]string{"internal/display", "internal/process"}, "runs a program for an answer"},
 	"internal/packages/registrytest": {nil, "imitates registries for tests"},
 	"internal/starts":                {[]string{"internal/rawjson", "internal/unit", "manifest", "protocol", "runtime", "tools"}, "watches units; calls none"},
-	"internal/bridge":                {[]string{"config", "discovery", "internal/envfile", "internal/offers", "internal/ownership", "internal/process", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "a destination is a unit"},
-	"internal/policies":              {[]string{"config", "discovery", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "internal/below", "internal/display", "internal/glob", "internal/nearest", "internal/permit", "internal/process", "internal/rawjson", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "the process of a policy is a unit"},
+	"internal/bridge":                {[]string{"config", "discovery", "internal/envfile", "internal/offers", "internal/ownership", "internal/process", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools", "internal/secrets/given", "internal/strict"}, "a destination is a unit"},
+	"internal/policies":              {[]string{"config", "discovery", "governance", "governance/approval", "governance/audit", "governance/builtin", "governance/mcppolicy", "governance/nativepolicy", "governance/pins", "governance/results", "internal/below", "internal/display", "internal/glob", "internal/nearest", "internal/permit", "internal/process", "internal/rawjson", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools", "internal/secrets/given"}, "the process of a policy is a unit"},
 	"internal/watch":                 {[]string{"config", "discovery", "internal/nearest", "internal/offers", "manifest", "protocol", "runtime", "status"}, "asks its host through an interface"},
-	"internal/snapshot":              {[]string{"config", "discovery", "governance/results", "hooks", "internal/bridge", "internal/display", "internal/mcpext", "internal/permit", "internal/policies", "internal/rawjson", "internal/unit", "internal/watch", "manifest", "protocol", "runtime", "status", "tools"}, "holds units, policies and tools; calls none"},
+	"internal/snapshot":              {[]string{"config", "discovery", "governance/results", "hooks", "internal/bridge", "internal/display", "internal/mcpext", "internal/permit", "internal/policies", "internal/rawjson", "internal/unit", "internal/watch", "manifest", "protocol", "runtime", "status", "tools", "internal/secrets/given"}, "holds units, policies and tools; calls none"},
 	"internal/dispatch":              {[]string{"governance", "governance/pins", "governance/results", "hooks", "internal/bridge", "internal/inflight", "internal/nearest", "internal/policies", "internal/rawjson", "internal/redact", "internal/snapshot", "internal/starts", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "supervisor", "tools"}, "carries a call; knows no sessions"},
 	"internal/gateway":               {[]string{"governance", "internal/dispatch", "internal/display", "internal/inflight", "internal/mcpext", "internal/owners", "internal/rawjson", "internal/snapshot", "internal/stats", "internal/unit", "manifest", "protocol", "runtime", "status", "tools"}, "puts sessions before dispatch; reaches the host through an interface"},
 	"httpserver/internal/caller":     {[]string{"internal/lineage", "internal/peer"}, "names a process; what it may is not its matter"},
@@ -197,8 +200,9 @@ func TestHouse(t *testing.T) {
 }
 
 // heavy are modules that a Go program gets only when it asks for them: by
-// exthost.PolicyKinds, or by mounting the HTTP server.
-var heavy = []string{"cel.dev", "github.com/antlr4-go", "google.golang.org", "github.com/prometheus", "github.com/spf13"}
+// exthost.PolicyKinds, by mounting the HTTP server, or by a store of secrets.
+var heavy = []string{"cel.dev", "github.com/antlr4-go", "google.golang.org", "github.com/prometheus", "github.com/spf13",
+	"filippo.io", "github.com/zalando", "github.com/godbus"}
 
 // TestLibraryIsLight holds what an embedding program links against that list.
 func TestLibraryIsLight(t *testing.T) {

@@ -2,6 +2,7 @@ package exthost
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -53,6 +54,10 @@ type Options struct {
 	// Packages knows the files of the packages that extensions run. Default: an extension that
 	// runs one has to state an absolute path.
 	Packages Packages
+	// Secrets returns the store of the secrets that configurations and manifests refer to as
+	// secret://NAME. It is called for every reload, with what the configuration states, and may
+	// ignore that. Default: what is given a secret does not run.
+	Secrets func(*config.Config) Secrets
 	// Start selects the extensions that are started; the others are listed and stay
 	// stopped. Default: all.
 	Start func(id string) bool
@@ -102,6 +107,17 @@ type Packages interface {
 	// its own names of them. A tool with another descriptor, and one without, is held back until
 	// the operator accepts it. Nil: none are locked, and none is held back for that.
 	Tools(c *discovery.Candidate) map[string]string
+}
+
+// Secrets is a store of secrets. Its methods may be called by many goroutines at once.
+type Secrets = interface {
+	// Lookup returns the value of a secret. It is asked before each start of a process and each
+	// connection that is given the secret, and must return when ctx ends. The error says why the
+	// secret cannot be had and what to do next; it never quotes a value.
+	Lookup(ctx context.Context, name string) (string, error)
+	// Check is asked when an extension or a destination is found. It returns why a secret cannot be
+	// had, as far as that is known without asking a user or another program; nil when it may be there.
+	Check(name string) error
 }
 
 // Mode changes how a host runs, for tools that look at extensions or try them.

@@ -21,6 +21,7 @@ type Config struct {
 	Hooks        []manifest.HookSpec `json:"hooks"`                    // commands at points of the agent loop
 	Destinations Destinations        `json:"destinations" list:"name"` // MCP servers bridged to HTTP, by name
 	Server       Server              `json:"server"`                   // the HTTP front
+	Secrets      Secrets             `json:"secrets"`                  // where the secrets are that secret://NAME refers to
 	Audit        Audit               `json:"audit"`                    // the record of what passed
 	Log          Log                 `json:"log"`                      // the host's log
 
@@ -30,6 +31,9 @@ type Config struct {
 
 	// Variables are the names of the environment variables that the files refer to.
 	Variables []string `json:"-"`
+
+	// SecretUses are the references to secrets. [Load] sets them.
+	SecretUses []SecretUse `json:"-"`
 
 	// Project is what the directory's files add. [Load] sets it.
 	Project Project `json:"-"`
@@ -240,8 +244,9 @@ func Default() *Config {
 			Env:           Env{Mode: EnvFilter},
 			Sandbox:       Sandbox{Default: sandbox.Off},
 		},
-		Server: Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
-		Audit:  Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},
-		Log:    Log{Level: "info", Format: "auto", MaxSize: 64 << 20, Keep: 5},
+		Server:  Server{Listen: "127.0.0.1:7800", Metrics: true, MaxBody: 16 << 20, ListWait: manifest.Duration(25 * time.Second), IdleExit: manifest.Duration(10 * time.Minute)},
+		Secrets: Secrets{Provider: SecretsAge, Timeout: manifest.Duration(30 * time.Second)},
+		Audit:   Audit{MaxSize: 64 << 20, Keep: 5, Anchor: manifest.Duration(time.Minute)},
+		Log:     Log{Level: "info", Format: "auto", MaxSize: 64 << 20, Keep: 5},
 	}
 }

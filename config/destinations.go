@@ -40,6 +40,9 @@ type Destination struct {
 	// Unset names the variables of these values that the host does not have, with their
 	// places. The secrets_file may still state them. [Load] sets it.
 	Unset []string `json:"-"`
+
+	// ProjectSecrets says that a project's file states the secrets_file. [Load] sets it.
+	ProjectSecrets bool `json:"-"`
 }
 
 // SetDefaults sets d to a destination that states nothing. Type stays empty, because

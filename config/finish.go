@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/references"
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/governance/builtin"
 	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 )
@@ -156,4 +158,63 @@ func (f *finisher) finishHook(path string, h *manifest.HookSpec) {
 		h.Event = string(event)
 	}
 	f.settle(path, "", h.Command)
+}
+
+// finishSecrets fills in where secrets are kept. userDir is that of the user's configuration.
+func (f *finisher) finishSecrets(userDir string) {
+	s, path := &f.cfg.Secrets, "secrets"
+	f.only(path, "provider age and file", map[string]bool{"path": s.Path != "" && s.Provider != SecretsAge && s.Provider != SecretsFile})
+	f.only(path, "provider age", map[string]bool{"identity": s.Identity != "" && s.Provider != SecretsAge})
+	f.only(path, "provider command", map[string]bool{"command": s.Command != nil && s.Provider != SecretsCommand})
+	switch {
+	case s.Provider == SecretsCommand && (len(s.Command) == 0 || s.Command[0] == ""):
+		f.fail(path+".command", `such as [op, read, "op://vault/{name}/password"]`, "provider command needs a command")
+	case s.Provider == SecretsCommand:
+		s.Dir = f.settle(path+".command", "", s.Command)
+	case s.Provider == SecretsFile && s.Path == "":
+		f.fail(path+".path", "such as /run/secrets", "provider file needs a path")
+	case s.Provider == SecretsAge && userDir != "":
+		s.Path = cmp.Or(s.Path, filepath.Join(userDir, "secrets", "secrets.age"))
+		s.Identity = cmp.Or(s.Identity, filepath.Join(filepath.Dir(s.Path), "identity"))
+	}
+	if s.Timeout <= 0 {
+		f.fail(path+".timeout", "", "without a limit an answer that does not come would never be given up")
+	}
+}
+
+// noteSecrets notes the references to secrets, and reports those that do not count.
+func noteSecrets(l *loader) {
+	c := l.cfg
+	found := references.Find(c)
+	for _, id := range slices.Sorted(maps.Keys(c.Extensions.Entries)) {
+		for _, text := range c.Extensions.Entries[id].FileEnv {
+			names, _ := secrets.Names(text) // the extension's start reports what is wrong
+			found = append(found, references.Found{Key: strict.Join("extensions.entries", id) + ".env_file", Names: names})
+		}
+	}
+	for _, f := range found {
+		project := l.ofProject(f.Key)
+		if project && f.Policy && f.Wrong == "" {
+			f.Wrong = NotOfProject
+		}
+		if f.Wrong != "" {
+			pos, _ := l.decoder.Positions.At(f.Key)
+			l.report.Add(pos, "", "%s: %s", f.Key, f.Wrong)
+		}
+		for _, name := range f.Names {
+			c.SecretUses = append(c.SecretUses, SecretUse{f.Key, name, project})
+		}
+	}
+	for name, d := range c.Destinations {
+		d.ProjectSecrets = l.ofProject(strict.Join("destinations", name) + ".secrets_file")
+		c.Destinations[name] = d
+	}
+}
+
+// ofProject reports whether a project's file states the key, or what the key belongs to.
+func (l *loader) ofProject(key string) bool {
+	pos, _ := l.decoder.Positions.At(key)
+	file, err := filepath.Abs(pos.File)
+	_, ofProject := l.cfg.Project.Files[file]
+	return err == nil && pos.File != "" && ofProject
 }

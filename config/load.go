@@ -48,7 +48,7 @@ type Flag struct {
 func Load(o LoadOptions) (*Config, *Origins, []protocol.Diagnostic) {
 	l := newLoader(o)
 	l.run()
-	l.cfg.hidden = hidden.Of(l.asked, secret)
+	l.cfg.hidden = hidden.Of(l.asked, hidden.Secret)
 	for i, d := range l.report.Diagnostics {
 		l.report.Diagnostics[i].Message = l.cfg.hidden.Text(d.Message)
 	}
@@ -81,6 +81,7 @@ func (l *loader) run() {
 	noteSafe(l)
 	f := finisher{cfg: l.cfg, report: l.report, decoder: l.decoder, checkCEL: l.options.CheckCEL, owners: l.owners}
 	f.finish()
+	f.finishSecrets(l.userDir())
 	f.noteUnset(l.unset)
 	for _, file := range f.readEnvFiles() {
 		l.note(file)
@@ -92,6 +93,7 @@ func (l *loader) run() {
 	}
 	noteProject(l)
 	confine(l.cfg, l.decoder.Positions, l.report)
+	noteSecrets(l)
 	l.report.Sort(l.read)
 }
 

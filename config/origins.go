@@ -1,9 +1,7 @@
 package config
 
 import (
-	"regexp"
-	"strings"
-
+	"github.com/exthost/exthost/config/internal/hidden"
 	"github.com/exthost/exthost/internal/strict"
 )
 
@@ -32,7 +30,7 @@ type Setting struct {
 // order of the schema.
 func (c *Config) Settings(o *Origins) []Setting {
 	var settings []Setting
-	for _, leaf := range strict.Leaves(c, secret) {
+	for _, leaf := range strict.Leaves(c, hidden.Secret) {
 		if origin := o.Of(leaf.Path); leaf.Value != nil || origin != "default" {
 			settings = append(settings, Setting{leaf.Path, c.hidden.Tree(leaf.Value), origin})
 		}
@@ -43,16 +41,5 @@ func (c *Config) Settings(o *Origins) []Setting {
 // Redacted returns c as a file would state it, with every secret replaced by "***", or by
 // the reference to the variable that it came from.
 func (c *Config) Redacted() map[string]any {
-	return c.hidden.Tree(strict.Plain(c, secret)).(map[string]any)
-}
-
-var (
-	secretKey = regexp.MustCompile(`(?i)((^|[_-])(token|key|secret|passwd|pwd|credentials?|pat|auth|api_?key|bearer|session|authorization|cookie)$|password|secret|credential|private_key)`)
-	// secretValue matches tokens of known issuers, PEM keys and URLs with a password.
-	secretValue = regexp.MustCompile(`(?i)\b(sk-|sk_live_|gh[pousr]_|github_pat_|xox[abeprs]-|glpat-|npm_|AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,}|\beyJ[A-Za-z0-9_-]{10,}\.|\bbearer +\S{8,}|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]*:[^/\s@]+@`)
-)
-
-// secret reports whether a value must be masked.
-func secret(key, value string) bool {
-	return secretKey.MatchString(key) || secretValue.MatchString(value) && !strings.HasPrefix(value, "${")
+	return c.hidden.Tree(strict.Plain(c, hidden.Secret)).(map[string]any)
 }

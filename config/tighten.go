@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/exthost/exthost/config/internal/hidden"
+	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/manifest/sandbox"
@@ -26,6 +28,7 @@ type guard struct {
 	destinations    Destinations
 	server          Server
 	audit           Audit
+	secrets         Secrets
 	safe            []string
 	positions       strict.Positions
 }
@@ -47,7 +50,7 @@ func (l *loader) guard() *guard {
 	g := &guard{
 		allowlist: slices.Clone(c.Extensions.Allowlist), pass: slices.Clone(c.Extensions.Env.Pass), mode: c.Extensions.Env.Mode, trust: c.Extensions.Trust, minAge: c.Extensions.MinReleaseAge,
 		isolate: c.Extensions.Defaults.Isolate, sandbox: c.Extensions.Sandbox.Default, entries: make(map[string]guardedEntry), headers: slices.Clone(c.Governance.Headers),
-		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
+		destinations: maps.Clone(c.Destinations), server: c.Server, audit: c.Audit, secrets: c.Secrets, safe: c.Extensions.SafeDirectories, positions: maps.Clone(l.decoder.Positions),
 	}
 	for _, list := range []*[]string{&g.server.Auth.OAuth.Scopes, &g.server.AllowedOrigins, &g.server.AllowedHosts} {
 		*list = slices.Clone(*list)
@@ -79,6 +82,12 @@ func (l *loader) keep(g *guard) {
 		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "%s: ignored, because a project's file cannot say whose files count", key)
 		x.SafeDirectories = g.safe
 		l.restore(g, key)
+	}
+	if !reflect.DeepEqual(l.cfg.Secrets, g.secrets) {
+		l.cfg.Secrets = g.secrets
+		pos, _ := l.decoder.Positions.At("secrets")
+		l.report.Warn(pos, "state it in the user's file, or in one of --config FILE", "secrets: ignored, because a project's file cannot say where the user's secrets are")
+		l.restore(g, "secrets")
 	}
 	if g.mode == EnvAllowlist {
 		if x.Env.Mode != g.mode {
@@ -191,7 +200,7 @@ func (l *loader) keepEntry(g *guard, id string) {
 // hasSecrets reports whether an extension is given any.
 func (e *guardedEntry) hasSecrets() bool {
 	for name, value := range e.env {
-		if secret(name, value) {
+		if hidden.Secret(name, value) || secrets.Refers(value) {
 			return true
 		}
 	}

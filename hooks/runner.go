@@ -81,6 +81,10 @@ type Command struct {
 
 	Sandbox *sandbox.Policy             // confines its processes; nil confines nothing
 	Permit  func(context.Context) error // is asked before each run, whose failure its error is; nil permits all
+
+	// Resolve returns Env, with the variables of the event, as a run gets it: with the values of
+	// secrets. The failure of the run is its error. Nil: Env as it is.
+	Resolve func(ctx context.Context, env []string) ([]string, error)
 }
 
 // Handler returns the handler that runs c. It fails when c can never run: the program is
@@ -103,7 +107,7 @@ func (r *Runner) Handler(c Command) (Handler, error) {
 	if err := CheckMatcher(c.Matcher); err != nil {
 		return Handler{}, err
 	}
-	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox, permit: c.Permit}
+	cmd := &command{runner: r, dir: c.Dir, sandbox: c.Sandbox, permit: c.Permit, resolve: c.Resolve}
 	c.Name = cmp.Or(c.Name, string(c.Point))
 	cmd.log = r.o.Logger.With("hook", c.Name)
 	cmd.env = environment(c.Env)
@@ -134,6 +138,7 @@ type command struct {
 
 	sandbox *sandbox.Policy
 	permit  func(context.Context) error
+	resolve func(ctx context.Context, env []string) ([]string, error)
 }
 
 // The variables that describe the event to a command.
@@ -180,9 +185,15 @@ func (c *command) run(ctx context.Context, e *Event) (*Reply, error) {
 
 // execute runs the command once and waits for its end.
 func (c *command) execute(ctx context.Context, e *Event) (*commandResult, error) {
+	env := append(slices.Clip(c.env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool)
+	if c.resolve != nil {
+		var err error
+		if env, err = c.resolve(ctx, env); err != nil {
+			return nil, err
+		}
+	}
 	proc, err := process.Start(ctx, process.Spec{
-		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment, Sandbox: c.sandbox,
-		Env: append(slices.Clip(c.env), eventVar+"="+string(e.Point), sessionVar+"="+e.Session, toolVar+"="+e.Tool),
+		Path: c.argv[0], Args: c.argv[1:], Dir: c.dir, Containment: c.runner.o.Containment, Sandbox: c.sandbox, Env: env,
 		StderrLine: func(l process.Line) {
 			c.log.Debug(l.Text, "event", string(e.Point))
 		},

@@ -23,8 +23,12 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 	if fault := e.spec.permitted(ctx); fault != nil {
 		return nil, fault
 	}
+	given, fault := e.spec.resolved(ctx)
+	if fault != nil {
+		return nil, fault
+	}
 	proc, err := process.Start(ctx, process.Spec{
-		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: e.spec.Env,
+		Path: argv[0], Args: argv[1:], Dir: workDir(&e.spec), Env: given.Env,
 		Limits: limited.Limits(e.spec.Options.Limits), Containment: e.spec.Containment, Isolate: e.spec.Options.Isolate == manifest.IsolatePID,
 		NewPrivileges: e.spec.NewPrivileges, Sandbox: e.spec.Sandbox, StderrLine: func(l process.Line) { logStderr(e.spec.Logger, l) },
 	})
@@ -44,7 +48,7 @@ func (e *ExecRuntime) execute(ctx context.Context, argv []string, stdin []byte) 
 		proc.Stdin.Close()
 	}()
 	out := proc.CollectStdout(e.spec.Options.MaxLineBytes)
-	fault := e.await(ctx, proc, out.Overflow)
+	fault = e.await(ctx, proc, out.Overflow)
 	data, complete := out.End(drainGrace)
 	<-written
 	e.showEnd(proc, data, fault)

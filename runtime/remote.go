@@ -47,8 +47,12 @@ type transport interface {
 var _ endpoint = (*remote)(nil)
 
 // dial prepares the connection. Nothing is sent before run.
-func dial(_ context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
-	o, err := clientOptions(s)
+func dial(ctx context.Context, s *Spec, d dialect) (*child, *protocol.Error) {
+	given, fault := s.resolved(ctx)
+	if fault != nil {
+		return nil, fault
+	}
+	o, err := clientOptions(given)
 	if err != nil {
 		return nil, protocol.Errorf(protocol.ManifestInvalid, "%w", err)
 	}

@@ -54,8 +54,13 @@ type Spec struct {
 	// starts none. It must have the same command line and environment as the Spec.
 	Standby *Standby
 
-	// Secret is called with each new token that is read from transport.token_file. May
-	// be nil.
+	// Resolve returns the spec with the values of secrets in place of references to them, and
+	// tells their values to Secret. It is called before each start of a process and each
+	// connection, whose failure its error is. Nil: there are no references.
+	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
+
+	// Secret is called with each new token that is read from transport.token_file, and with the
+	// values of secrets before a process or a server gets them. May be nil.
 	Secret func(value string)
 
 	// Older asks an MCP server that speaks legacy and modern versions for a session of the older one.
@@ -169,6 +174,27 @@ func New(s Spec) (Instance, error) {
 		return newExec(s), nil
 	}
 	return nil, protocol.Errorf(protocol.ManifestInvalid, "transport kind %q has no runtime", t.Kind)
+}
+
+// Resolved returns s with the values of secrets in place of references to them; s itself where
+// there are none. The error is a *protocol.Error.
+func (s *Spec) Resolved(ctx context.Context) (*Spec, error) {
+	out, fault := s.resolved(ctx)
+	if fault != nil {
+		return nil, fault
+	}
+	return out, nil
+}
+
+func (s *Spec) resolved(ctx context.Context) (*Spec, *protocol.Error) {
+	if s.Resolve == nil {
+		return s, nil
+	}
+	out, err := s.Resolve(ctx, s)
+	if err != nil {
+		return nil, faultOf(err, protocol.SpawnFailed)
+	}
+	return out, nil
 }
 
 // withExtension sets the extension's id on err and returns err.

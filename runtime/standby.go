@@ -103,6 +103,13 @@ func (b *Standby) take() *idleProcess {
 	return p
 }
 
+// Drop stops the process that is ready, so that the next one is started as things are now.
+func (b *Standby) Drop(ctx context.Context) {
+	if p := b.take(); p != nil {
+		p.end(ctx, b.spec.Options.ShutdownGrace)
+	}
+}
+
 // PID returns the process id, 0 when there is no process.
 func (b *Standby) PID() int {
 	if b == nil {

@@ -45,6 +45,10 @@ type idleProcess struct {
 }
 
 func startProcess(ctx context.Context, s *Spec) (*idleProcess, *protocol.Error) {
+	s, fault := s.resolved(ctx)
+	if fault != nil {
+		return nil, fault
+	}
 	argv, err := CommandLine(s)
 	if err != nil {
 		return nil, SpawnFailed(err)

@@ -13,12 +13,19 @@ import (
 type instance struct{ *Service }
 
 // NewInstance returns a run of the policy s that has not been started, for the
-// PolicyKinds.GRPC of exthost.Options. Of p it uses Env, Logger and Containment.
+// PolicyKinds.GRPC of exthost.Options. Of p it uses Env, Resolve, Logger and Containment.
 func NewInstance(s governance.Spec, p runtime.Spec) interface {
 	runtime.Instance
 	governance.Policy
 } {
-	return instance{New(Options{Spec: s, Env: p.Env, Logger: p.Logger, Containment: p.Containment})}
+	resolve := func(ctx context.Context) ([]string, error) {
+		given, err := p.Resolved(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return given.Env, nil
+	}
+	return instance{New(Options{Spec: s, Env: p.Env, Resolve: resolve, Logger: p.Logger, Containment: p.Containment})}
 }
 
 // Call implements [runtime.Instance]. It refuses every method: a host asks such a

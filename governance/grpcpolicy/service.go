@@ -39,6 +39,8 @@ type Options struct {
 	// Spec.Env included. The four variables of the protocol are added and replace others of
 	// the same name.
 	Env []string
+	// Resolve returns Env as a start gets it: with the values of secrets. Default: Env.
+	Resolve func(ctx context.Context) ([]string, error)
 	// Logger receives stdout and stderr of the process, one record per line. Default:
 	// discarded.
 	Logger *slog.Logger

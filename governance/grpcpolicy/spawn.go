@@ -14,7 +14,11 @@ import (
 // spawn starts the process and passes it the path of its socket.
 func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, error) {
 	spec := &s.o.Spec
-	env := withPluginEnv(s.o.Env, map[string]string{
+	env, err := s.environ(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env = withPluginEnv(env, map[string]string{
 		"MCPV_PLUGIN_SOCKET":   socket,
 		"MCPD_PLUGIN_SOCKET":   socket,
 		"MCPV_PLUGIN_NAME":     spec.Name,
@@ -22,7 +26,6 @@ func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, e
 	})
 	dir := spec.Cwd
 	if dir == "" {
-		var err error
 		if dir, err = os.Getwd(); err != nil {
 			return nil, runtime.SpawnFailed(err)
 		}
@@ -41,6 +44,14 @@ func (s *Service) spawn(ctx context.Context, socket string) (*process.Process, e
 	}
 	s.proc.Store(p)
 	return p, nil
+}
+
+// environ returns the environment that the operator states, for one start.
+func (s *Service) environ(ctx context.Context) ([]string, error) {
+	if s.o.Resolve == nil {
+		return s.o.Env, nil
+	}
+	return s.o.Resolve(ctx)
 }
 
 // withPluginEnv returns env with the variables of the protocol.

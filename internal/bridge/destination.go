@@ -48,12 +48,14 @@ func New(env *unit.Env, cfg *config.Config, name string, c config.Destination, w
 	d := &Destination{Config: c, Source: offers.SourceOf(&spec), sessionEnv: make(map[string]map[string]string)}
 	events := wire(d)
 	if err != nil {
-		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%w", err)
+		d.unusable = protocol.Errorf(protocol.ConfigInvalid, "%s", protocol.Reason(err))
 	} else {
 		permit := env.Permits.Configured(cfg, &spec.Manifest.Transport)
 		spec.Permit, events.Admit = permit, permit.And(events.Admit)
 		if c.Type == config.DestinationStdio && len(c.EnvFromHeaders) == 0 {
-			d.standby = runtime.NewStandby(spec)
+			kept := spec
+			kept.Secret = func(value string) { unit.Learn(d.Unit, value) }
+			d.standby = runtime.NewStandby(kept)
 		}
 	}
 	offered := events.Offered
@@ -143,6 +145,7 @@ func (d *Destination) Refill(ctx context.Context) {
 
 // Restart implements [unit.Runner].
 func (d *Destination) Restart(ctx context.Context) error {
+	d.standby.Drop(ctx)
 	if err := d.Start(ctx); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/exthost/exthost/internal/envfile"
 	"github.com/exthost/exthost/internal/ownership"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/secrets/given"
+	"github.com/exthost/exthost/internal/strict"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
@@ -54,7 +56,34 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		return s, report, nil, refused
 	}
 	s.Env, report = env.Child(cfg, &s, stated)
+	if err := give(env, cfg, &s, d, secret); err != nil {
+		s.Env = nil // so that it is another one once it can be used
+		return s, report, nil, err
+	}
 	return s, report, slices.Collect(maps.Values(secret)), nil
+}
+
+// give has s refer to the secrets that d states. A project's file states none: it would choose
+// who gets them.
+func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destination, secret map[string]string) error {
+	path := strict.Join("destinations", s.ID) + "."
+	stated, variables := given.Stated{}, slices.Concat(slices.Collect(maps.Keys(secret)), slices.Collect(maps.Keys(d.Env)))
+	for name, text := range secret {
+		stated[path+"secrets_file ("+name+")"] = text
+	}
+	names, err := stated.Names()
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 && d.ProjectSecrets {
+		return errors.New(path + "secrets_file: " + config.NotOfProject)
+	}
+	for _, use := range cfg.SecretUses {
+		if use.Project && strings.HasPrefix(use.Key, path) {
+			return errors.New(use.Key + ": " + config.NotOfProject)
+		}
+	}
+	return given.Give(s, env.Secrets(cfg), stated.With(given.OfTransport(path, &manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers}, nil)), variables...)
 }
 
 // maxConnections is how many instances a destination has at most, unless

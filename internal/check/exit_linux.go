@@ -24,12 +24,16 @@ func terminate(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }
 // orphans runs the extension without containment, makes one call if allowed, closes stdin
 // and returns the names of the processes left in its session.
 func (s *subject) orphans(ctx context.Context) ([]string, error) {
-	argv, err := runtime.CommandLine(&s.spec)
+	spec, err := s.spec.Resolved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	argv, err := runtime.CommandLine(spec)
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = rawclient.WorkDir(&s.spec), s.spec.Env, &syscall.SysProcAttr{Setsid: true}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = rawclient.WorkDir(spec), spec.Env, &syscall.SysProcAttr{Setsid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ import (
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/consent"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -120,11 +122,19 @@ func (r *Rules) allows(cfg *config.Config, c *discovery.Candidate) error {
 	return r.Consent.Allows(c)
 }
 
-// Ungranted returns the variables of environ that c asks for, that look like secrets and that
-// nobody has granted c.
+// Ungranted returns the secrets that c asks for and that nobody has granted c: variables of environ
+// that look like secrets, and references to stored ones.
 func Ungranted(k Consent, environ []string, cfg *config.Config, c *discovery.Candidate) (names []string) {
-	if k == nil || len(c.Manifest.Requires.Env) == 0 {
+	if k == nil {
 		return nil
+	}
+	for _, name := range given.Asked(cfg, c) {
+		if name = secrets.Scheme + name; !k.Granted(c, name) {
+			names = append(names, name)
+		}
+	}
+	if len(c.Manifest.Requires.Env) == 0 {
+		return names
 	}
 	entry, host := cfg.Extensions.Entries[c.ID], process.Lookup(environ)
 	for _, name := range c.Manifest.Requires.Env {

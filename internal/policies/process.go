@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
@@ -15,6 +17,7 @@ import (
 	"github.com/exthost/exthost/governance/mcppolicy"
 	"github.com/exthost/exthost/governance/nativepolicy"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/runtime"
@@ -149,5 +152,5 @@ func newSpec(env *unit.Env, cfg *config.Config, s governance.Spec) (runtime.Spec
 	}
 	var report process.EnvReport
 	spec.Env, report = env.Child(cfg, &spec, t.Env)
-	return spec, report, nil
+	return spec, report, given.Give(&spec, env.Secrets(cfg), given.OfTransport("", &manifest.Transport{Env: t.Env}, nil), slices.Collect(maps.Keys(t.Env))...)
 }

@@ -57,7 +57,10 @@ func New(o Options) *Client { return &Client{o: o, lastID: 1000} }
 // Start starts the process and reads its stdout until it ends. It sends nothing. The
 // caller calls Stop, or Reap when the process has ended.
 func (c *Client) Start(ctx context.Context) error {
-	spec := c.o.Spec
+	spec, err := c.o.Spec.Resolved(ctx)
+	if err != nil {
+		return err
+	}
 	argv, err := runtime.CommandLine(spec)
 	if err != nil {
 		return err

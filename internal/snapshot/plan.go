@@ -20,6 +20,7 @@ import (
 	"github.com/exthost/exthost/internal/bridge"
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/policies"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/unit"
 	"github.com/exthost/exthost/internal/watch"
 	"github.com/exthost/exthost/manifest"
@@ -105,12 +106,23 @@ func (p *Plan) Units() (list []unit.Runner) {
 // extensions that lack one. Sorted, each once.
 func (p *Plan) Variables() []string {
 	names := slices.Concat(p.Config.Variables, p.Config.Extensions.Env.Pass)
-	for x := range p.Ordered {
-		names = append(names, stated(x.Candidate.Manifest)...)
+	secrets := p.Config.Secrets.Provider == config.SecretsEnv // each of which is a variable
+	add := func(c *discovery.Candidate) {
+		if names = append(names, stated(c.Manifest)...); secrets {
+			names = append(names, given.Asked(p.Config, c)...)
+		}
 	}
-	for _, c := range p.Skipped {
-		if c.Manifest != nil {
-			names = append(names, stated(c.Manifest)...)
+	for x := range p.Ordered {
+		add(&x.Candidate)
+	}
+	for i := range p.Skipped {
+		if p.Skipped[i].Manifest != nil {
+			add(&p.Skipped[i])
+		}
+	}
+	for _, use := range p.Config.SecretUses {
+		if secrets {
+			names = append(names, use.Name)
 		}
 	}
 	slices.Sort(names)
@@ -265,7 +277,7 @@ func needRestart(before, after *config.Config) []string {
 		key           string
 		before, after any
 	}{
-		{"server", before.Server, after.Server}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit},
+		{"server", before.Server, after.Server}, {"log", before.Log, after.Log}, {"audit", before.Audit, after.Audit}, {"secrets", before.Secrets, after.Secrets},
 	} {
 		if !reflect.DeepEqual(s.before, s.after) {
 			list = append(list, s.key)

@@ -11,6 +11,7 @@ import (
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/redact"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/wiretap"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -28,11 +29,21 @@ type Env struct {
 	Redactor    *redact.Redactor     // masks the secrets of all units
 	Tap         *wiretap.Hub
 	Permits     permit.Rules // decide what may start
+	// Stored returns the store of secrets that a configuration states. Nil: there is none.
+	Stored func(*config.Config) given.Store
 	// SecretsChanged is called when a unit has other secrets than before.
 	SecretsChanged func()
 	// Command returns the command line that is run in place of an extension's own. Nil:
 	// the extension's own.
 	Command func(id string, argv []string) []string
+}
+
+// Secrets returns the store of secrets of cfg; nil without one.
+func (e *Env) Secrets(cfg *config.Config) given.Store {
+	if e.Stored == nil {
+		return nil
+	}
+	return e.Stored(cfg)
 }
 
 // Child returns the environment of a unit's processes: the host's without variables that

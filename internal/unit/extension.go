@@ -57,7 +57,11 @@ func NewExtension(env *Env, cfg *config.Config, c discovery.Candidate, runner *h
 	}
 	spec, report, err := env.Spec(cfg, c)
 	if err != nil {
-		return nil, []protocol.Diagnostic{{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}}
+		d := protocol.Diagnostic{Level: protocol.LevelError, Code: string(protocol.KindOf(err)), Extension: c.ID, Path: c.Path, Message: err.Error()}
+		if d.Code == discovery.CodeRequirement { // a secret is missing, as a variable may be
+			d.Level, d.Message = protocol.LevelWarn, protocol.Reason(err)
+		}
+		return nil, []protocol.Diagnostic{d}
 	}
 	x := &Extension{Source: offers.SourceOf(&spec), declared: sync.OnceValue(func() []protocol.Tool { return runtime.Declared(c.Manifest) })}
 	of := events(x)

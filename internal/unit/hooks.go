@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -29,6 +30,17 @@ func HookHandler(s *manifest.HookSpec, n int) hooks.Handler {
 	return h
 }
 
+// resolveEnv returns the environment of a hook's command with the values of secrets.
+func (x *Extension) resolveEnv(ctx context.Context, env []string) ([]string, error) {
+	s := *x.Spec
+	s.Env = env
+	out, err := s.Resolved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return out.Env, nil
+}
+
 // addCommands resolves the commands of the hooks in the manifest. env is their
 // environment.
 func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []protocol.Diagnostic, err error) {
@@ -44,7 +56,7 @@ func (x *Extension) addCommands(runner *hooks.Runner, env []string) (diags []pro
 				Message: "its hook of " + spec.Event + " is dropped: the manifest does not declare it", Hint: "if it is welcome, add it to [capabilities]"})
 			continue
 		}
-		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env, Sandbox: x.Spec.Sandbox, Permit: x.Spec.Permit}
+		command := hooks.Command{Handler: HookHandler(spec, i), Argv: spec.Command, Dir: c.Dir, Env: env, Sandbox: x.Spec.Sandbox, Permit: x.Spec.Permit, Resolve: x.resolveEnv}
 		command.Extension = c.ID
 		command.Priority += c.Manifest.Plugin.Priority
 		handler, err := runner.Handler(command)

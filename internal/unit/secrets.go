@@ -11,27 +11,38 @@ import (
 	"github.com/exthost/exthost/protocol"
 )
 
-// secrets are the values that a unit was given and nobody may see.
-type secrets struct {
+// ownSecrets are the values that a unit was given and nobody may see.
+type ownSecrets struct {
 	values []string // from the environment, the headers and the options
 	always bool     // there may be more later
 
 	mu     sync.Mutex // guards tokens
-	tokens []string   // read from transport.token_file, the latest last
+	tokens []string   // read from transport.token_file and from the store of secrets, the latest last
 }
 
-// keptTokens is how many tokens of a unit are masked: the current one and earlier ones,
-// which a server may still quote.
-const keptTokens = 4
+// keptTokens is how many such values of a unit are masked: the current ones and earlier ones,
+// which a process or a server may still quote.
+const keptTokens = 256
 
-// addToken takes a token that was read from transport.token_file.
-func (s *secrets) addToken(token string) {
+// addToken takes a value, and reports whether it is new.
+func (s *ownSecrets) addToken(token string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.tokens) == keptTokens {
+	known := slices.Index(s.tokens, token)
+	if known >= 0 {
+		s.tokens = slices.Delete(s.tokens, known, known+1)
+	} else if len(s.tokens) == keptTokens {
 		s.tokens = slices.Delete(s.tokens, 0, 1)
 	}
 	s.tokens = append(s.tokens, token)
+	return known < 0
+}
+
+// Learn has a secret masked that u is given from now on.
+func Learn(u *Unit, value string) {
+	if u.secrets.addToken(value) {
+		u.Env.SecretsChanged()
+	}
 }
 
 // tellSecrets logs the names of the secrets that a start is given. It is not inlined: the stack

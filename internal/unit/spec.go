@@ -15,6 +15,7 @@ import (
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
@@ -79,6 +80,11 @@ func (e *Env) Spec(cfg *config.Config, c discovery.Candidate) (runtime.Spec, pro
 		env[permit.Variable] = dir
 	}
 	s.Env, report = e.Child(cfg, &s, env)
+	stated := cfg.Extensions.Environ(c.ID)
+	if err := given.Give(&s, e.Secrets(cfg), given.OfEntry(cfg, c.ID).With(given.OfTransport("transport.", &c.Manifest.Transport, stated)),
+		slices.Concat(slices.Collect(maps.Keys(stated)), slices.Collect(maps.Keys(c.Manifest.Transport.Env)))...); err != nil {
+		return s, report, err
+	}
 	if e.Command != nil && s.Manifest.Transport.Kind == manifest.KindStdio {
 		if s.Manifest, err = e.replaceCommand(&s); err != nil {
 			return s, report, protocol.Errorf(protocol.SpawnFailed, "%w", err)

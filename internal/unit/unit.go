@@ -14,6 +14,7 @@ import (
 
 	"github.com/exthost/exthost/discovery"
 	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/secrets"
 	"github.com/exthost/exthost/internal/stats"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
@@ -38,7 +39,7 @@ type Unit struct {
 	group     *supervisor.Group[*Instance]
 	handshake atomic.Pointer[runtime.Handshake] // of the latest instance, or the known offer before the first
 	crash     atomic.Pointer[status.Crash]      // the latest
-	secrets   secrets
+	secrets   ownSecrets
 	trial     *trial
 	succession
 	instances
@@ -101,8 +102,9 @@ func New(env *Env, o Options) *Unit {
 		Env: env, report: o.Report, events: o.Events, trial: newTrial(), succession: succession{stopped: make(chan struct{})},
 	}
 	t := o.Spec.Manifest.Transport
-	u.secrets.values = slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets)
-	u.secrets.always = o.MasksAlways || t.TokenFile != ""
+	u.secrets.values = slices.DeleteFunc(slices.Concat(process.Secrets(o.Spec.Env), headerSecrets(t), o.Secrets), secrets.Refers) // whose values are learned
+	u.secrets.always = o.MasksAlways || t.TokenFile != "" || o.Spec.Resolve != nil
+	o.Spec.Secret = func(value string) { Learn(u, value) }
 	u.group = supervisor.NewGroup(func(key string) (*Instance, error) { return newInstance(u, &o, key, false) }, groupOptions(u, &o, func(e supervisor.Event) { observe(u, e) }))
 	u.Legacy = newLegacyGroup(u, &o)
 	u.Phase = &Phase{id: u.ID(), transport: t, onDemand: onDemand(u.Spec), runs: u.instances.all, slots: func() []supervisor.SlotStatus { return append(u.group.Status(), u.Legacy.slots()...) }}
@@ -120,7 +122,6 @@ func newInstance(u *Unit, o *Options, key string, legacy bool) (*Instance, error
 	if o.Prepare != nil {
 		o.Prepare(&s, key)
 	}
-	s.Secret = func(token string) { u.secrets.addToken(token); u.Env.SecretsChanged() }
 	s.ToolsChanged, s.Tap = func() { i.offered(true) }, u.Env.Tap.Wire(u.ID())
 	if o.Incoming != nil {
 		s.Incoming = func(ctx context.Context, method string, params json.RawMessage, notify bool) (json.RawMessage, error) {

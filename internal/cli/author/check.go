@@ -130,7 +130,7 @@ func openFor(ctx context.Context, c *console.Console, dir string, confined bool)
 	cfg, of := config.Default(), loaded.Extensions
 	cfg.Log, cfg.Extensions.SearchPaths = loaded.Log, []string{abs}
 	cfg.Extensions.IgnoreDirs, cfg.Extensions.Env, cfg.Extensions.Defaults, cfg.Extensions.Entries = of.IgnoreDirs, of.Env, of.Defaults, of.Entries
-	cfg.Extensions.Sandbox = of.Sandbox
+	cfg.Extensions.Sandbox, cfg.Secrets, cfg.SecretUses = of.Sandbox, loaded.Secrets, loaded.SecretUses
 	if confined {
 		cfg.Extensions.Sandbox.Default = sandbox.Strict
 	}

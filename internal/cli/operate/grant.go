@@ -14,6 +14,8 @@ import (
 	"github.com/exthost/exthost/internal/cli/hosts"
 	"github.com/exthost/exthost/internal/cli/trust"
 	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secrets/given"
 )
 
 // Grant is exthost grant.
@@ -23,9 +25,10 @@ func Grant(c *console.Console) *cobra.Command {
 		Use:   "grant ID NAME...",
 		Short: "Give an extension secrets that its manifest asks for",
 		Long: "Give an extension variables of the host that look like secrets and that requires.env of its\n" +
-			"manifest names. exthost trust grants those that it shows; other variables need no grant. With\n" +
-			"--revoke the extension loses them, from its next start on; without a NAME all of them.",
-		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github --revoke",
+			"manifest names, and stored secrets that its manifest, or a configuration of this directory,\n" +
+			"refers to as secret://NAME. exthost trust grants those that it shows; other variables need no\n" +
+			"grant. With --revoke the extension loses them, from its next start on; without a NAME all of them.",
+		Example: "  exthost grant github GITHUB_TOKEN\n  exthost grant github secret://github\n  exthost grant github --revoke",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) == 1 && !revoke {
 				return console.Usagef("exthost grant --help", "an ID and the NAME of a variable are needed")
@@ -54,10 +57,13 @@ func grant(ctx context.Context, c *console.Console, id string, names []string, r
 	if n < 0 {
 		return &console.Error{Code: console.ExitNotFound, Text: "there is no extension " + id, Hint: "exthost list"}
 	}
-	asked := found[n].Manifest.Requires.Env
+	asked := slices.Clone(found[n].Manifest.Requires.Env)
+	for _, name := range given.Asked(cfg, &found[n]) {
+		asked = append(asked, secrets.Scheme+name)
+	}
 	for _, name := range names {
 		if !slices.Contains(asked, name) && !revoke {
-			return console.Usagef("exthost info "+id, "%s does not ask for %s in requires.env; extensions.entries.%s.env_pass gives it nonetheless", id, name, id)
+			return console.Usagef("exthost info "+id, "%s does not ask for %s; extensions.entries.%s gives it nonetheless: env_pass a variable, env a stored secret", id, name, id)
 		}
 	}
 	k, err := hosts.Consent(config.Default())

@@ -19,6 +19,8 @@ import (
 	"github.com/exthost/exthost/internal/permit"
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/sandbox"
+	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -133,7 +135,11 @@ func (i *Item) describe(cfg *config.Config, c *discovery.Candidate) {
 	for _, h := range m.Hooks {
 		i.runs = append(i.runs, fmt.Sprintf("%s (hook %s)", line(h.Command), h.Event))
 	}
-	if names := secretNames(m); len(names) > 0 {
+	names := secretNames(m)
+	for _, name := range given.Asked(cfg, c) {
+		names = append(names, secrets.Scheme+name)
+	}
+	if len(names) > 0 {
 		i.asks = append(i.asks, "gets the secrets "+strings.Join(names, ", "))
 	}
 	if table := cfg.Extensions.Entries[c.ID].Sandbox.Over(m.Sandbox, cfg.Extensions.Sandbox.Default); table != nil && m.Transport.URL == "" {

@@ -1,0 +1,34 @@
+package config
+
+import "github.com/exthost/exthost/manifest"
+
+// The values of Secrets.Provider.
+const (
+	SecretsAge     = "age"
+	SecretsKeyring = "keyring"
+	SecretsCommand = "command"
+	SecretsEnv     = "env"
+	SecretsFile    = "file"
+)
+
+// Secrets says where the secrets are that secret://NAME refers to.
+type Secrets struct {
+	Provider string            `json:"provider" jsonschema:"enum=age,enum=keyring,enum=command,enum=env,enum=file"` // an encrypted file, the keyring of the system, a program that prints a secret, variables of the host, or files; not in a project's file, as the whole section; default age
+	Path     string            `json:"path,omitempty" path:"true"`                                                  // age: the encrypted file; file: a directory with a file for each secret, or one file of NAME=value lines; default for age: secrets/secrets.age in the user's directory
+	Identity string            `json:"identity,omitempty" path:"true"`                                              // age: the file of the key, which the first exthost secret set makes; default: identity beside path
+	Command  manifest.Command  `json:"command,omitempty"`                                                           // command: argv, or one string of words; {name} stands for the name of the secret
+	Timeout  manifest.Duration `json:"timeout"`                                                                     // command and keyring: limit of one answer; default 30 s
+
+	// Dir is where Command runs: the directory of the file that states it. [Load] sets it.
+	Dir string `json:"-"`
+}
+
+// SecretUse is a reference to a secret.
+type SecretUse struct {
+	Key     string // whose value has it
+	Name    string // of the secret
+	Project bool   // a project's file states it, and so does not decide who gets the secret
+}
+
+// NotOfProject is why a reference of a project's file to a secret does not count.
+const NotOfProject = "a project's file cannot send the user's secrets to where it chooses; state this in the user's file, or in one of --config FILE"

@@ -1,0 +1,292 @@
+package exthost_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/protocol"
+)
+
+// vault is a store of secrets in memory.
+type vault struct {
+	mu     sync.Mutex
+	values map[string]string
+}
+
+func (v *vault) set(name, value string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.values[name] = value
+}
+
+// Lookup implements exthost.Secrets.
+func (v *vault) Lookup(_ context.Context, name string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.values[name], v.check(name)
+}
+
+// Check implements exthost.Secrets.
+func (v *vault) Check(name string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.check(name)
+}
+
+func (v *vault) check(name string) error {
+	if v.values[name] == "" {
+		return fmt.Errorf("the secret %s is not stored; set it", name)
+	}
+	return nil
+}
+
+func (v *vault) options() exthost.Options {
+	return exthost.Options{Secrets: func(*config.Config) exthost.Secrets { return v }}
+}
+
+// asking is the manifest of a child with a variable.
+func asking(name, value string) string {
+	return toolsOfChild + fmt.Sprintf("[transport]\ncommand = \"%%EXE%%\"\nenv = { %s = \"sdk\", %s = %q }\n", processtest.ScriptVar, name, value)
+}
+
+// A child gets the value of a secret at each start, the next one at the next start, and only what
+// refers to it.
+func TestStoredSecretsReachTheChild(t *testing.T) {
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"github": "f1rst-canary", "db": "p4ss-canary"}}
+	f := newFolder(t).add("given", child("sdk", "")).add("manifest", asking("DSN", "postgres://app:secret://db@host/app")).add("bare", child("sdk", ""))
+	f.entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}, FileEnv: map[string]string{"FILED": "Bearer secret://github"}}
+	o := v.options()
+	o.Environ = []string{"HOSTS=secret://github"} // of the host, which refers to nothing
+	h := f.open(o)
+	environ := func(id string) []string {
+		t.Helper()
+		got, err := h.Call(deadline(t), "ext_"+id+"_environ", map[string]any{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(got.Text(), "\n")
+	}
+	for id, want := range map[string][]string{
+		"given":    {"TOKEN=f1rst-canary", "FILED=Bearer f1rst-canary", "HOSTS=secret://github"},
+		"manifest": {"DSN=postgres://app:p4ss-canary@host/app"},
+	} {
+		for _, kv := range want {
+			if got := environ(id); !slices.Contains(got, kv) {
+				t.Errorf("%s: no %s in %q", id, kv, got)
+			}
+		}
+	}
+	if got := strings.Join(environ("bare"), " "); strings.Contains(got, "canary") {
+		t.Errorf("it has a secret that nobody gave it: %s", got)
+	}
+	v.set("github", "s3c0nd-canary")
+	if got := environ("given"); !slices.Contains(got, "TOKEN=f1rst-canary") {
+		t.Errorf("before a start: %q", got)
+	}
+	if err := h.Admin().Restart(deadline(t), "given"); err != nil {
+		t.Fatal(err)
+	}
+	if got := environ("given"); !slices.Contains(got, "TOKEN=s3c0nd-canary") {
+		t.Errorf("after a start: %q", got)
+	}
+}
+
+// A server elsewhere gets secrets in headers and in its address.
+func TestStoredSecretsReachTheServer(t *testing.T) {
+	processtest.Leaks(t)
+	server := remoteServer(t, "s3cr3t-canary")
+	v := &vault{values: map[string]string{"remote": "s3cr3t-canary", "lines": "a\nb"}}
+	f := newFolder(t)
+	f.add("header", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://remote\" }\n", server.URL))
+	f.add("variable", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer ${TOKEN}\" }\n", server.URL))
+	f.add("lines", fmt.Sprintf("[transport]\nurl = %q\nheaders = { Authorization = \"Bearer secret://lines\" }\n", server.URL))
+	f.entries["variable"] = config.Entry{Env: map[string]string{"TOKEN": "secret://remote"}}
+	h := f.open(v.options())
+	for _, id := range []string{"header", "variable"} {
+		if got, err := h.Call(deadline(t), "ext_"+id+"_upper", map[string]any{"text": "über"}); err != nil || got.Text() != "ÜBER" {
+			t.Errorf("%s: %s, %v; %+v", id, got, err, statusOf(t, h, id).Reason)
+		}
+	}
+	if s := statusOf(t, h, "lines"); !strings.Contains(s.Reason, "transport.headers.Authorization: the secret lines has several lines") {
+		t.Errorf("%s: %s", s.State, s.Reason)
+	}
+}
+
+// The server quotes the secret that it got, in an error.
+func TestStoredSecretsOfHeadersAreMasked(t *testing.T) {
+	processtest.Leaks(t)
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.URL.Query().Get("key")
+		http.Error(w, "who are you with "+got+"?", http.StatusUnauthorized)
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	v := &vault{values: map[string]string{"key": "k3y-canary"}}
+	h := newFolder(t).add("remote", fmt.Sprintf("[transport]\nkind = \"http\"\nurl = %q\n", server.URL+"/mcp?key=secret://key")).open(v.options())
+	s := statusOf(t, h, "remote")
+	if got != "k3y-canary" || !strings.Contains(s.Reason, "401") || strings.Contains(s.Reason, "canary") {
+		t.Errorf("the server got %q; %s: %s", got, s.State, s.Reason)
+	}
+}
+
+// A missing secret stops what needs it, and nothing else, with the key and the next step.
+func TestStoredSecretsThatAreMissing(t *testing.T) {
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{}}
+	f := newFolder(t).add("given", child("sdk", "")).add("bare", child("sdk", ""))
+	f.entries["given"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
+	cfg := f.config()
+	cfg.Destinations = destinations(t, "mcp", func(d *config.Destination) { d.Env["KEY"] = "secret://key" }).Destinations
+	h := f.openWith(cfg, v.options())
+	if s := statusOf(t, h, "given"); s.State != "skipped" || !strings.Contains(s.Reason, "extensions.entries.given.env.TOKEN: the secret github is not stored; set it") {
+		t.Errorf("%s: %s", s.State, s.Reason)
+	}
+	if s := statusOf(t, h, "bare"); s.State != "ready" {
+		t.Errorf("the other one is %s: %s", s.State, s.Reason)
+	}
+	if s := destinationStatus(t, h); s.State != "failed" || !strings.Contains(s.Reason, "destinations.d.env.KEY: the secret key is not stored; set it") {
+		t.Errorf("%s: %s", s.State, s.Reason)
+	}
+	v.set("github", "f1rst-canary")
+	v.set("key", "k3y-canary")
+	if _, err := h.Admin().Reload(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	if s := statusOf(t, h, "given"); s.State != "ready" {
+		t.Errorf("after a reload it is %s: %s", s.State, s.Reason)
+	}
+	s, _ := connect(t, h, "a", nil)
+	if got := environOf(t, h, s); !slices.Contains(got, "KEY=k3y-canary") {
+		t.Errorf("after a reload: %q", got)
+	}
+}
+
+// A client's header is no reference, whatever it says.
+func TestStoredSecretsAreNotForClients(t *testing.T) {
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"key": "k3y-canary"}}
+	h := openDestination(t, "mcp", func(d *config.Destination) {
+		d.Env["KEY"], d.EnvFromHeaders = "secret://key", map[string]string{"X-Name": "NAME"}
+	}, v.options())
+	s, _ := connect(t, h, "a", map[string]string{"NAME": "secret://key"})
+	if got := environOf(t, h, s); !slices.Contains(got, "KEY=k3y-canary") || !slices.Contains(got, "NAME=secret://key") {
+		t.Errorf("%q", got)
+	}
+}
+
+// Command lines are read by others, so that no secret may be in them. A program without a store
+// runs nothing that needs one.
+func TestStoredSecretsThatAreRefused(t *testing.T) {
+	processtest.Leaks(t)
+	const server = "[transport]\nprotocol = \"mcp\"\ncommand = \"%EXE%\"\nargs = [\"--token\", \"${TOKEN}\"]\n"
+	f := newFolder(t).add("shown", server).add("broken", asking("TOKEN", "secret://a/b"))
+	f.entries["shown"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
+	h := f.open((&vault{values: map[string]string{"github": "canary"}}).options())
+	for id, want := range map[string]string{"shown": "others on this machine could read", "broken": "transport.env.TOKEN: secret://a/… is no reference"} {
+		if s := statusOf(t, h, id); s.State != "skipped" || !strings.Contains(s.Reason, want) {
+			t.Errorf("%s is %s: %s", id, s.State, s.Reason)
+		}
+	}
+	f = newFolder(t).add("given", asking("TOKEN", "secret://github"))
+	if s := statusOf(t, f.open(exthost.Options{}), "given"); s.State != "skipped" || !strings.Contains(s.Reason, "set Secrets of its exthost.Options") {
+		t.Errorf("without a store it is %s: %s", s.State, s.Reason)
+	}
+}
+
+// grantsNone is the consent of a user who has agreed to run everything and granted nothing.
+type grantsNone struct{ granted []string }
+
+// Allows implements exthost.Consent.
+func (grantsNone) Allows(*discovery.Candidate) error { return nil }
+
+// AllowsConfigured implements exthost.Consent.
+func (grantsNone) AllowsConfigured(*config.Config) error { return nil }
+
+// Granted implements exthost.Consent.
+func (g grantsNone) Granted(c *discovery.Candidate, name string) bool {
+	return slices.Contains(g.granted, c.ID+" "+name)
+}
+
+// A manifest and a project's file get the user's secrets only where the user has granted them;
+// the user's own configuration needs no grant for an extension that it names itself.
+func TestStoredSecretsNeedAGrant(t *testing.T) {
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"github": "f1rst-canary"}}
+	f := newFolder(t)
+	for _, id := range []string{"asks", "granted", "mine", "projects"} {
+		manifest := child("sdk", "")
+		if id == "asks" || id == "granted" {
+			manifest = asking("TOKEN", "secret://github")
+		}
+		f.add(id, manifest)
+	}
+	f.entries["mine"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
+	f.entries["projects"] = config.Entry{Env: map[string]string{"TOKEN": "secret://github"}}
+	o := v.options()
+	o.Consent = grantsNone{[]string{"granted secret://github"}}
+	for _, ofDirectory := range []bool{false, true} {
+		cfg := f.config()
+		cfg.Project.SearchPaths = ofDirectory
+		cfg.SecretUses = []config.SecretUse{{Key: "extensions.entries.projects.env.TOKEN", Name: "github", Project: true}}
+		h := f.openWith(cfg, o)
+		for id, want := range map[string]bool{"asks": false, "granted": true, "mine": !ofDirectory, "projects": false} {
+			s := statusOf(t, h, id)
+			if want && s.State != "ready" || !want && !strings.Contains(s.Reason, "was not granted: secret://github") {
+				t.Errorf("found by the directory: %v: %s is %s: %s", ofDirectory, id, s.State, s.Reason)
+			}
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A process prints the secrets that it was given, also one of several lines, and dies: what the host says of that
+// has none.
+func TestStoredSecretsOnStderrReachNobody(t *testing.T) {
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"github": "hunter2-canary-value", "key": "-----BEGIN X-----\nMIIcanary+line/one==\nMIIcanary+line/two==\n"}}
+	w := &witness{seen: make(map[string]*bytes.Buffer)}
+	f := newFolder(t)
+	f.write("early/run.sh", "echo trouble with \"$TOKEN\" >&2\necho \"$KEY\" >&2\necho no frame $TOKEN\nexit 3\n")
+	f.add("early", toolsOfChild+"[transport]\ncommand = \"sh\"\nargs = [\"./run.sh\"]\nenv = { TOKEN = \"secret://github\", KEY = \"secret://key\" }\n")
+	o := v.options()
+	o.Logger = slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := f.open(o)
+	_, err := h.Call(deadline(t), "ext_early_echo", json.RawMessage(`{}`))
+	answer, _ := json.Marshal(err)
+	w.saw("the caller", err, string(answer))
+	for r := range h.Admin().Logs(deadline(t), exthost.LogFilter{Level: slog.LevelDebug}) {
+		w.saw("the journal", fmt.Sprintf("%+v", r))
+	}
+	text, _ := json.Marshal(h.Admin().Status())
+	w.saw("the operator", string(text))
+	for _, who := range []string{"the log", "the journal", "the operator", "the caller"} {
+		w.mu.Lock()
+		seen := w.seen[who]
+		w.mu.Unlock()
+		if seen == nil || who != "the caller" && !strings.Contains(seen.String(), "trouble with ***") {
+			t.Errorf("%s is not put to the test: %s", who, seen)
+		}
+		if seen != nil && strings.Contains(seen.String(), "canary") {
+			t.Errorf("%s saw a secret: %s", who, seen)
+		}
+	}
+	if protocol.KindOf(err) == "" {
+		t.Errorf("the call: %v", err)
+	}
+}
