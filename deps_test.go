@@ -91,6 +91,9 @@ var house = map[string]struct {
 	"config/internal/references": {[]string{"internal/secrets", "internal/strict"}, "finds texts; who may have the secrets is not its matter"},
 	"config/internal/words":      {[]string{"manifest"}, "judges a word"},
 	"internal/secrets":           {nil, "reads references; where the values are is not its matter"},
+	"internal/secrets/stored":    {[]string{"internal/display", "internal/envfile", "internal/ownership", "internal/process", "internal/secrets"}, "finds values; who gets them is not its matter"},
+	"internal/secrets/agefile":   {[]string{"internal/atomicfile", "internal/dirlock", "internal/ownership", "internal/regular", "internal/secrets"}, "keeps values; alone links age"},
+	"internal/secrets/keystore":  {[]string{"internal/secrets"}, "keeps values; alone links the clients of keyrings"},
 	"internal/secrets/given":     {[]string{"config", "discovery", "internal/secrets", "internal/strict", "manifest", "protocol", "runtime"}, "puts values into what is started; where they come from is not its matter"},
 
 	"governance/celpolicy":           {[]string{"governance", "governance/internal/settings", "governance/internal/strictjson", "internal/rawjson", "protocol"}, "a policy without a process, apart for what it links"},

@@ -64,6 +64,19 @@ func (r Rule) Readable(path string) *Refused {
 	return r.refusal(path, info, func(f facts, _ user) problem { return judgeSecret(f) })
 }
 
+// Shared returns who else than this user owns or may use a file or directory, and whether its
+// mode says so; "" when it is this user's alone. Without modes, as on Windows, it is "".
+func Shared(info fs.FileInfo) (who string, byMode bool) {
+	f, ok := factsOf(info)
+	switch {
+	case ok && f.owner != self().id:
+		return "it belongs to " + userName(f.owner), false
+	case ok && f.mode.Perm()&0o077 != 0:
+		return fmt.Sprintf("others may use it (mode %04o)", f.mode.Perm()), true
+	}
+	return "", false
+}
+
 // Command returns why a command line must not run from dir, nil when it may: others may
 // change its program, unless that is found on PATH, or a file of dir that it names.
 func (r Rule) Command(dir string, argv []string) *Refused {

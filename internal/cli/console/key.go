@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -43,6 +44,31 @@ func (c *Console) ReadKey(ctx context.Context, prompt string) (key byte, err err
 		return 0, context.Canceled
 	}
 	return keys[0], nil
+}
+
+// ReadSecret shows the prompt and reads a line of the terminal, without showing it. What is typed
+// after the line, such as the rest of what was pasted, is dropped. The console must be
+// interactive. The error is [ErrNoAnswer] at the end of stdin and after Ctrl-C.
+func (c *Console) ReadSecret(prompt string) (string, error) {
+	in := c.In.(*os.File)
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	line, err := term.NewTerminal(readWriter{in, c.Err}, "").ReadPassword(prompt)
+	dropTyped(in)
+	_ = term.Restore(int(in.Fd()), before) // nothing could be done about an error
+	if err != nil {
+		fmt.Fprintln(c.Err)
+		return "", ErrNoAnswer
+	}
+	return line, nil
+}
+
+// readWriter is a terminal: what is typed, and what is shown.
+type readWriter struct {
+	io.Reader
+	io.Writer
 }
 
 // Yes asks whether to accept what was shown, and shows the answer. What is not yes is no, also the end of

@@ -88,7 +88,10 @@ func (s *session) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	packages.Editing, o.Packages = true, packages
+	packages.Editing, o.Packages, o.Secrets = true, packages, hosts.Secrets
+	if o.Consent, err = hosts.Grants(cfg); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, hosts.TrustFolder(context.WithoutCancel(ctx), c, abs)) }() // its author has run all of it
 	if err := s.builder.build(ctx); err != nil {
 		p.builds.print("%s%s", p.builds.paint(console.Red, "✗ "), console.SafeText(console.NearbyText(message(err))))

@@ -277,6 +277,15 @@ func Apply(ctx context.Context, c *console.Console, cfg *config.Config, did stri
 
 // Look opens a host that starts nothing and writes nothing, to see what is on disk.
 func Look(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
+	return look(ctx, c, cfg, Secrets)
+}
+
+// Examine is [Look] for a command that says what is missing: it asks for every secret.
+func Examine(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost.Host, error) {
+	return look(ctx, c, cfg, triedSecrets)
+}
+
+func look(ctx context.Context, c *console.Console, cfg *config.Config, secrets func(*config.Config) exthost.Secrets) (*exthost.Host, error) {
 	var decides exthost.Consent
 	k, err := Consent(cfg)
 	if err != nil {
@@ -285,7 +294,7 @@ func Look(ctx context.Context, c *console.Console, cfg *config.Config) (*exthost
 	if k != nil {
 		decides = k
 	}
-	return open(ctx, c, cfg, decides, exthost.Options{Start: none, Mode: exthost.Mode{Inspect: true}})
+	return open(ctx, c, cfg, decides, exthost.Options{Secrets: secrets, Start: none, Mode: exthost.Mode{Inspect: true}})
 }
 
 // none selects no extension.

@@ -103,6 +103,9 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 		return nil, err
 	}
 	o.Logger, o.PolicyKinds, o.Mode.Background = log, PolicyKinds, true
+	if o.Secrets == nil {
+		o.Secrets = Secrets
+	}
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func diagnose(ctx context.Context, c *console.Console, handshake bool) ([]findin
 	if handshake {
 		h, err = hosts.Open(ctx, c, cfg, exthost.Options{Mode: exthost.Mode{Inspect: true, StartLazy: true}})
 	} else {
-		h, err = hosts.Look(ctx, c, cfg)
+		h, err = hosts.Examine(ctx, c, cfg)
 	}
 	if err != nil {
 		return nil, err

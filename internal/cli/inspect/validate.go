@@ -93,7 +93,7 @@ func validateAll(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return err
 	}
-	h, err := hosts.Look(ctx, c, cfg)
+	h, err := hosts.Examine(ctx, c, cfg)
 	if err != nil {
 		return err
 	}

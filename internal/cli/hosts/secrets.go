@@ -1,0 +1,68 @@
+package hosts
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/exthost/exthost"
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/consent"
+	"github.com/exthost/exthost/internal/ownership"
+	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/secrets/agefile"
+	"github.com/exthost/exthost/internal/secrets/keystore"
+	"github.com/exthost/exthost/internal/secrets/stored"
+)
+
+// Secrets returns the store of secrets that the configuration states.
+func Secrets(cfg *config.Config) exthost.Secrets {
+	s := cfg.Secrets
+	switch s.Provider {
+	case config.SecretsKeyring:
+		return keystore.Store{Timeout: s.Timeout.Std()}
+	case config.SecretsCommand:
+		return stored.Command{Argv: s.Command, Dir: s.Dir, Env: os.Environ(), Timeout: s.Timeout.Std()}
+	case config.SecretsEnv:
+		return stored.Env{Environ: os.Environ()}
+	case config.SecretsFile:
+		return stored.File{Path: s.Path, Owners: ownership.Rule{Safe: cfg.Extensions.SafeDirectories}}
+	}
+	return agefile.Store{Path: s.Path, Identity: s.Identity}
+}
+
+// triedSecrets is [Secrets] for commands that say what is missing: also a keyring and a program
+// are asked for every secret.
+func triedSecrets(cfg *config.Config) exthost.Secrets { return tried{Secrets(cfg)} }
+
+type tried struct{ exthost.Secrets }
+
+// Check is Lookup without the value.
+func (t tried) Check(name string) error {
+	_, err := t.Lookup(context.Background(), name)
+	return err
+}
+
+// Grants is the consent to run everything, for what the user has named. Stored secrets still need
+// a grant, since what is named may be a server elsewhere. Nil when extensions.trust is off.
+func Grants(cfg *config.Config) (exthost.Consent, error) {
+	k, err := Consent(cfg)
+	if err != nil || k == nil {
+		return nil, err
+	}
+	return grants{k}, nil
+}
+
+type grants struct{ *consent.Consent }
+
+// Allows permits all.
+func (grants) Allows(*discovery.Candidate) error { return nil }
+
+// AllowsConfigured permits all.
+func (grants) AllowsConfigured(*config.Config) error { return nil }
+
+// Granted reports whether the user granted a stored secret. Variables need no grant.
+func (g grants) Granted(c *discovery.Candidate, name string) bool {
+	return !strings.HasPrefix(name, secrets.Scheme) || g.Consent.Granted(c, name)
+}

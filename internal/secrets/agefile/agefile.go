@@ -1,0 +1,194 @@
+// Package agefile keeps secrets in a file that is encrypted with age. The key to it is in a file of
+// its own, which belongs to the user alone.
+package agefile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"filippo.io/age"
+
+	"github.com/exthost/exthost/internal/atomicfile"
+	"github.com/exthost/exthost/internal/dirlock"
+	"github.com/exthost/exthost/internal/secrets"
+)
+
+// Store is a file of secrets and its key. Its methods may be called by many goroutines and
+// programs at once.
+type Store struct {
+	Path     string // of the encrypted file
+	Identity string // the file of the key
+}
+
+// errUnset is the error of a store without a place.
+var errUnset = errors.New("there is no directory of the user's configuration to keep it in; state secrets.path and secrets.identity")
+
+// version is that of the form of the file. Another one is refused: what it means is unknown.
+const version = 1
+
+// maxFile is the largest file that is read and written, in bytes.
+const maxFile = 16 << 20
+
+// content is what the file holds, as JSON. Values are bytes, so that none is changed by encoding.
+type content struct {
+	Version int               `json:"version"`
+	Secrets map[string][]byte `json:"secrets"`
+}
+
+// Lookup returns the value of a secret; the error is a [*secrets.Error].
+func (s Store) Lookup(_ context.Context, name string) (string, error) {
+	c, err := s.read()
+	if err != nil {
+		e := &secrets.Error{Message: fmt.Sprintf("the secret %s: %v", name, err)}
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			e.Message, e.Next = fmt.Sprintf("the secret %s: %s", name, refused.message), refused.next
+		}
+		return "", e
+	}
+	value, ok := c.Secrets[name]
+	if !ok {
+		return "", &secrets.Error{Message: fmt.Sprintf("the secret %s is not stored", name), Next: "exthost secret set " + name}
+	}
+	return string(value), nil
+}
+
+// Check is Lookup without the value.
+func (s Store) Check(name string) error {
+	_, err := s.Lookup(context.Background(), name)
+	return err
+}
+
+// Names returns the names of the secrets, sorted.
+func (s Store) Names() ([]string, error) {
+	c, err := s.read()
+	return slices.Sorted(maps.Keys(c.Secrets)), err
+}
+
+// Set stores the value of a secret, in place of an earlier one. The first makes the key.
+func (s Store) Set(name, value string) error {
+	return s.change(true, func(c *content) error {
+		c.Secrets[name] = []byte(value)
+		return nil
+	})
+}
+
+// Remove removes a secret. The error wraps [fs.ErrNotExist] where there is none.
+func (s Store) Remove(name string) error {
+	return s.change(false, func(c *content) error {
+		if _, ok := c.Secrets[name]; !ok {
+			return fs.ErrNotExist
+		}
+		delete(c.Secrets, name)
+		return nil
+	})
+}
+
+// change applies change to the file. Others that change it wait meanwhile, and readers see the
+// file before or after.
+func (s Store) change(create bool, change func(*content) error) error {
+	if s.Path == "" || s.Identity == "" {
+		return errUnset
+	}
+	for _, path := range []string{s.Path, s.Identity} {
+		if err := makeDirectory(filepath.Dir(path)); err != nil {
+			return err
+		}
+	}
+	unlock, err := dirlock.Lock(filepath.Dir(s.Path))
+	if err != nil {
+		return fmt.Errorf("%s is locked: %w", filepath.Dir(s.Path), err)
+	}
+	defer unlock()
+	c, err := s.read()
+	if err != nil {
+		return err
+	}
+	if err := change(&c); err != nil {
+		return err
+	}
+	to, err := s.recipients(create)
+	if err != nil {
+		return err
+	}
+	return s.write(c, to)
+}
+
+// read returns what the file holds; nothing when it does not exist.
+func (s Store) read() (content, error) {
+	c := content{Version: version, Secrets: map[string][]byte{}}
+	if s.Path == "" || s.Identity == "" {
+		return c, errUnset
+	}
+	data, err := readPrivate(s.Path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, err
+	}
+	keys, err := s.identities()
+	if err != nil {
+		return c, err
+	}
+	plain, err := age.Decrypt(bytes.NewReader(data), keys...)
+	if _, other := errors.AsType[*age.NoIdentityMatchError](err); other {
+		return c, fmt.Errorf("%s was encrypted for another key than that in %s", s.Path, s.Identity)
+	}
+	if err != nil { // which may quote the file
+		return c, fmt.Errorf("%s is not encrypted with age, or broken", s.Path)
+	}
+	text, err := io.ReadAll(plain)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("%s is no file of secrets, or broken", s.Path) // the cause may quote values
+	}
+	if c.Version != version {
+		return c, fmt.Errorf("%s has version %d, and this program knows %d", s.Path, c.Version, version)
+	}
+	return c, nil
+}
+
+func (s Store) write(c content, to []age.Recipient) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	w, err := age.Encrypt(&b, to...)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if b.Len() > maxFile {
+		return fmt.Errorf("%s would have more than %d MiB", s.Path, maxFile>>20)
+	}
+	s.sweep()
+	return atomicfile.WritePrivate(s.Path, b.Bytes())
+}
+
+// sweep removes what a write has left that was killed. It is called under the lock, so that
+// nobody writes.
+func (s Store) sweep() {
+	for _, path := range []string{s.Path, s.Identity} {
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*"))
+		for _, file := range left {
+			_ = os.Remove(file) // the next write tries it again
+		}
+	}
+}
