@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/config"
 	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -185,6 +188,39 @@ func TestStoredSecretsAreNotForClients(t *testing.T) {
 	s, _ := connect(t, h, "a", map[string]string{"NAME": "secret://key"})
 	if got := environOf(t, h, s); !slices.Contains(got, "KEY=k3y-canary") || !slices.Contains(got, "NAME=secret://key") {
 		t.Errorf("%q", got)
+	}
+}
+
+// The command of a hook has the environment of its extension, and a policy what its operator states.
+func TestStoredSecretsReachHooksAndPolicies(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sh is needed")
+	}
+	processtest.Leaks(t)
+	v := &vault{values: map[string]string{"github": "f1rst-canary"}}
+	f := newFolder(t).add("x", child("sdk", ""))
+	f.addHooks("guards", "[[hooks]]\nevent = \"PreToolUse\"\ncommand = [\"sh\", \"-c\", \"printf %s \\\"$TOKEN\\\" > hooked\"]\n")
+	f.entries["guards"] = config.Entry{Hooks: config.HooksAll, Env: map[string]string{"TOKEN": "secret://github"}}
+	guard := guardSpec(t, "guard", "guard")
+	guard.Cwd, guard.Env["TOKEN"] = f.dir, "secret://github"
+	guard.Cmd = []string{"sh", "-c", "printf %s \"$TOKEN\" > decided; exec \"$0\"", exe(t)}
+	cfg := f.config()
+	cfg.Plugins = []governance.Spec{guard}
+	h := f.openWith(cfg, v.options())
+	if err := greet(t, h, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"guards/hooked", "decided"} {
+		if got := read(t, filepath.Join(f.dir, name)); got != "f1rst-canary" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	v.set("github", "s3c0nd-canary") // which the next run of the hook has
+	if err := greet(t, h, "Ada"); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(f.dir, "guards/hooked")); got != "s3c0nd-canary" {
+		t.Errorf("the next run: %q", got)
 	}
 }
 
