@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 )
 
 // Write replaces the content of a file, or creates the file with mode 0644 less the umask.
@@ -50,6 +52,19 @@ func write(path string, data []byte, mode fs.FileMode) error {
 		return errors.Join(err, os.Remove(name))
 	}
 	return nil
+}
+
+// leftover is the end of the name of a file that a write makes: that of [rand.Text].
+var leftover = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+// Sweep removes what writes of path have left that were killed. Nobody may write path meanwhile.
+func Sweep(path string) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), "."+filepath.Base(path)+"-"); ok && leftover.MatchString(rest) {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name())) // the next sweep tries it again
+		}
+	}
 }
 
 // existing returns the file that path leads to, and what it is: nil for a new one.

@@ -136,3 +136,22 @@ func TestReadersSeeWholeContents(t *testing.T) {
 		}
 	}
 }
+
+// What a killed write has left is removed, and nothing else that has a similar name.
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", ".a-backup", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".ab-AAAAAAAAAAAAAAAAAAAAAAAAAA", ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atomicfile.Sweep(filepath.Join(dir, "a"))
+	left, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range left {
+		names = append(names, e.Name())
+	}
+	if want := ".a-AAAAAAAAAAAAAAAAAAAAAAAAAA.old .a-backup .ab-AAAAAAAAAAAAAAAAAAAAAAAAAA a"; err != nil || strings.Join(names, " ") != want {
+		t.Errorf("left: %q, %v", names, err)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -178,17 +177,8 @@ func (s Store) write(c content, to []age.Recipient) error {
 	if b.Len() > maxFile {
 		return fmt.Errorf("%s would have more than %d MiB", s.Path, maxFile>>20)
 	}
-	s.sweep()
-	return atomicfile.WritePrivate(s.Path, b.Bytes())
-}
-
-// sweep removes what a write has left that was killed. It is called under the lock, so that
-// nobody writes.
-func (s Store) sweep() {
-	for _, path := range []string{s.Path, s.Identity} {
-		left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*"))
-		for _, file := range left {
-			_ = os.Remove(file) // the next write tries it again
-		}
+	for _, path := range []string{s.Path, s.Identity} { // under the lock, so that nobody writes them
+		atomicfile.Sweep(path)
 	}
+	return atomicfile.WritePrivate(s.Path, b.Bytes())
 }
