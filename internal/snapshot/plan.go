@@ -106,9 +106,9 @@ func (p *Plan) Units() (list []unit.Runner) {
 // extensions that lack one. Sorted, each once.
 func (p *Plan) Variables() []string {
 	names := slices.Concat(p.Config.Variables, p.Config.Extensions.Env.Pass)
-	secrets := p.Config.Secrets.Provider == config.SecretsEnv // each of which is a variable
+	asVariables := p.Config.Secrets.Provider == config.SecretsEnv // each stored secret is a variable
 	add := func(c *discovery.Candidate) {
-		if names = append(names, stated(c.Manifest)...); secrets {
+		if names = append(names, stated(c.Manifest)...); asVariables {
 			names = append(names, given.Asked(p.Config, c)...)
 		}
 	}
@@ -120,8 +120,8 @@ func (p *Plan) Variables() []string {
 			add(&p.Skipped[i])
 		}
 	}
-	for _, use := range p.Config.SecretUses {
-		if secrets {
+	if asVariables {
+		for _, use := range p.Config.SecretUses {
 			names = append(names, use.Name)
 		}
 	}
