@@ -146,6 +146,7 @@ var house = map[string]struct {
 	"internal/process/processtest":   {nil, "asserts that nothing is left behind"},
 	"internal/benchtest":             {[]string{"internal/process/processtest"}, "the floor that benchmarks are held against"},
 	"internal/stormtest":             {nil, "sizes of tests, and the clock"},
+	"internal/stormtest/entries":     {nil, "what a killed process noted"},
 	"internal/jsonrpc/ndjson":        {[]string{"internal/jsonrpc", "internal/rawjson"}, "lines as messages"},
 	"internal/rawclient":             {[]string{"manifest", "protocol", "runtime", "internal/display", "internal/jsonrpc", "internal/process", "internal/rawjson", "internal/jsonrpc/ndjson", "internal/limited"}, "starts what the worker would start, and talks to it by hand"},
 	"manifest/internal/configschema": {nil, "checks a document"},

@@ -1,8 +1,6 @@
 package exthost_test
 
 import (
-	"bufio"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -64,26 +62,12 @@ func policyPID(h *exthost.Host, i int) int {
 func approved(t *testing.T, journal, approvals string) {
 	t.Helper()
 	approved := make(map[string]bool)
-	for _, nonce := range noncesOf(t, approvals) {
+	for _, nonce := range entriesOf(t, approvals) {
 		approved[nonce] = true
 	}
-	for _, nonce := range noncesOf(t, journal) {
+	for _, nonce := range entriesOf(t, journal) {
 		if !approved[nonce] {
 			t.Errorf("%s: %s was carried out, and never approved", journal, nonce)
 		}
 	}
-}
-
-// noncesOf are the lines of a journal.
-func noncesOf(t *testing.T, journal string) (list []string) {
-	f, err := os.Open(journal)
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		list = append(list, lines.Text())
-	}
-	return list
 }

@@ -1,7 +1,6 @@
 package exthost_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/exthost/exthost"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -135,17 +135,11 @@ func (c tally) String() string {
 // one that failed at most once, one that says it was never sent never.
 func (l *ledger) reconcile(t *testing.T, journal string) (count tally) {
 	t.Helper()
-	f, err := os.Open(journal)
-	if err != nil {
-		t.Error(err)
-		return count
-	}
-	defer f.Close()
 	ran := make(map[[2]int]int)
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for _, nonce := range entriesOf(t, journal) {
 		var caller, n int
-		if _, err := fmt.Sscanf(s.Text(), "%d.%d", &caller, &n); err != nil || caller >= len(l) || n >= len(l[caller]) {
-			t.Errorf("%s: %q was never called", journal, s.Text())
+		if _, err := fmt.Sscanf(nonce, "%d.%d", &caller, &n); err != nil || caller >= len(l) || n >= len(l[caller]) {
+			t.Errorf("%s: %q was never called", journal, nonce)
 			continue
 		}
 		ran[[2]int{caller, n}]++
@@ -159,6 +153,16 @@ func (l *ledger) reconcile(t *testing.T, journal string) (count tally) {
 		}
 	}
 	return count
+}
+
+// entriesOf returns the entries of a journal.
+func entriesOf(t *testing.T, journal string) []string {
+	t.Helper()
+	data, err := os.ReadFile(journal)
+	if err != nil {
+		t.Error(err)
+	}
+	return entries.Whole(string(data))
 }
 
 // storm has callers call extensions while processes are killed all the time.

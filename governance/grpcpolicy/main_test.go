@@ -20,6 +20,7 @@ import (
 
 	"github.com/exthost/exthost/governance/grpcpolicy/pluginv1"
 	"github.com/exthost/exthost/internal/process/processtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 //	configure=TEXT                            the error of Configure
 //	ready=N                                   the CheckReady call that succeeds; 0 is none
 //	die=RPC, hang=RPC                         calls at which it exits or hangs
-//	journal=FILE                              file of the allowed ids, one per line
+//	journal=FILE                              file of the allowed ids, as entries
 func plugin(words string) {
 	s := &server{journal: os.Stderr}
 	for _, word := range strings.Fields(words) {
@@ -190,7 +191,7 @@ func (s *server) approve(r *pluginv1.PluginHandleRequest) (*pluginv1.PluginHandl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.journal.WriteString(id + "\n"); err != nil {
+	if err := entries.Add(s.journal, id); err != nil {
 		return nil, err
 	}
 	return &pluginv1.PluginHandleResponse{Continue: true}, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/governance"
 	"github.com/exthost/exthost/internal/process/processtest"
 	"github.com/exthost/exthost/internal/stormtest"
+	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/protocol"
 )
 
@@ -99,8 +100,8 @@ func (l *victim) check(journal string) {
 		l.t.Error(err)
 	}
 	approved := make(map[string]bool)
-	for id := range strings.Lines(string(data)) {
-		approved[strings.TrimSpace(id)] = true
+	for _, id := range entries.Whole(string(data)) {
+		approved[id] = true
 	}
 	for _, id := range l.allowed {
 		if !approved[id] || strings.HasSuffix(id, "1") {

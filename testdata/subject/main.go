@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/exthost/exthost/internal/stormtest/entries"
 	"github.com/exthost/exthost/sdk"
 )
 
@@ -44,7 +45,7 @@ func good() *sdk.Extension {
 			Nonce  string `json:"nonce"`
 			Micros int    `json:"micros"`
 		}) (string, error) {
-			_, err := journal.WriteString(in.Nonce + "\n")
+			err := entries.Add(journal, in.Nonce)
 			time.Sleep(time.Duration(in.Micros) * time.Microsecond)
 			return in.Nonce, err
 		})
