@@ -54,8 +54,8 @@ func (e *Error) Error() string {
 
 // Refers reports whether a text has a reference, or what looks like one.
 func Refers(text string) bool {
-	before, _, after := next(text)
-	return before != text || after != ""
+	before, _, _ := next(text)
+	return before != text
 }
 
 // Names returns the names that a text refers to, in its order. The error is that of a reference
