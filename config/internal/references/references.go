@@ -40,12 +40,14 @@ func Find(cfg any) (found []Found) {
 	}
 	walk("", tree, func(key, text string) {
 		f := Found{Key: key, Policy: policy.MatchString(key)}
-		if key == token && secrets.Refers(text) {
+		switch {
+		case key == token && secrets.Refers(text):
 			f.Wrong = "a reference to a secret does not count here; state token_env or token_file"
-		} else if !f.Policy && !counts.MatchString(key) {
-			return
-		} else if f.Names, err = secrets.Names(text); err != nil {
-			f.Wrong = err.Error()
+		case f.Policy || counts.MatchString(key):
+			var wrong error
+			if f.Names, wrong = secrets.Names(text); wrong != nil {
+				f.Wrong = wrong.Error()
+			}
 		}
 		if f.Wrong != "" || f.Names != nil {
 			found = append(found, f)
