@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/exthost/exthost/internal/tojson"
 	"github.com/exthost/exthost/manifest/internal/configschema"
 )
 
@@ -13,7 +14,7 @@ import (
 // values laid over it, table by table, {} without either. The error lists the
 // values that do not match [config_schema].
 func (m *Manifest) MergeConfig(operator map[string]any) (json.RawMessage, error) {
-	raw, err := JSON(merge(m.Config, operator))
+	raw, err := tojson.Encode(merge(m.Config, operator))
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -44,7 +45,7 @@ func merge(base, top map[string]any) map[string]any {
 // config checks that [config] is valid JSON and matches [config_schema]. A missing
 // value is no error, because the operator may supply it.
 func (v *validator) config() {
-	raw, err := JSON(v.m.Config)
+	raw, err := tojson.Encode(v.m.Config)
 	if err != nil {
 		v.errorf("config", "", "config: %v", err)
 		return
@@ -71,7 +72,7 @@ func (m *Manifest) configSchema() (*configschema.Schema, error) {
 	if m.ConfigSchema == nil {
 		return nil, nil
 	}
-	raw, err := JSON(m.ConfigSchema)
+	raw, err := tojson.Encode(m.ConfigSchema)
 	if err != nil {
 		return nil, err
 	}

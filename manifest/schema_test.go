@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	reflector "github.com/invopop/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/exthost/exthost/internal/tojson"
 )
 
 var update = flag.Bool("update", false, "rewrite plugin.schema.json")
@@ -54,7 +56,7 @@ func againstSchema(t *testing.T, text string) error {
 	if _, err := toml.Decode(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := JSON(values)
+	raw, err := tojson.Encode(values)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/exthost/exthost/internal/process"
 	"github.com/exthost/exthost/internal/rawjson"
+	"github.com/exthost/exthost/internal/tojson"
 	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 )
@@ -158,7 +159,7 @@ func declaredOffer(m *manifest.Manifest) (o offer) {
 		if s.Annotations != nil {
 			d["annotations"] = s.Annotations
 		}
-		raw, err := manifest.JSON(d)
+		raw, err := tojson.Encode(d)
 		if err != nil { // a value without a JSON form, such as infinity
 			raw = emptyObject // the review drops it as a tool without a name
 		}

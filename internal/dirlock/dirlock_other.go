@@ -3,13 +3,28 @@
 // Package dirlock keeps two programs from changing the files of a directory at once.
 package dirlock
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
-var locked sync.Mutex
+// locked holds a token for each directory that is not locked.
+var locked sync.Map
 
-// Lock keeps other goroutines that lock a directory out until unlock. When two programs change a
-// file at the same time, the last change wins.
-func Lock(string) (unlock func(), err error) {
-	locked.Lock()
-	return locked.Unlock, nil
+// Lock is [Wait] without an end.
+func Lock(dir string) (unlock func(), err error) { return Wait(context.Background(), dir) }
+
+// Wait keeps other goroutines that lock the directory out until unlock, and waits for them until
+// ctx ends. When two programs change a file at the same time, the last change wins.
+func Wait(ctx context.Context, dir string) (unlock func(), err error) {
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	found, _ := locked.LoadOrStore(dir, free)
+	free = found.(chan struct{})
+	select {
+	case <-free:
+		return func() { free <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -4,6 +4,7 @@
 package dirlock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"time"
@@ -17,21 +18,33 @@ const (
 	lockTick     = 5 * time.Millisecond
 )
 
-// Lock keeps other programs that lock the directory out of it until unlock, and waits for them for
-// at most 5 s. The lock leaves no file and ends with the process.
+// Lock is [Wait] for at most 5 s.
 func Lock(dir string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	return Wait(ctx, dir)
+}
+
+// Wait keeps other programs that lock the directory out of it until unlock, and waits for them
+// until ctx ends. The lock leaves no file and ends with the process.
+func Wait(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	for began := time.Now(); ; time.Sleep(lockTick) {
+	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) || time.Since(began) > lockPatience {
-			f.Close()
-			return nil, err
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+			select {
+			case <-time.After(lockTick):
+				continue
+			case <-ctx.Done():
+			}
 		}
+		f.Close()
+		return nil, err
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/exthost/exthost/internal/egress"
+	"github.com/exthost/exthost/internal/outbound"
 )
 
 const (
@@ -34,7 +33,7 @@ type Client struct {
 
 	registries []*url.URL
 	http       *http.Client
-	proxies    sync.Map // addresses of the proxies in use
+	rules      outbound.Rules
 }
 
 // New returns a client of the registries with these addresses. The error names one that is
@@ -46,15 +45,13 @@ func New(registries ...string) (*Client, error) {
 		if err != nil || u.Host == "" {
 			return nil, errors.New("the registry is no address that begins with https://") // it may hold a password
 		}
-		if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		if u.Scheme != "https" && (u.Scheme != "http" || !outbound.Loopback(u.Hostname())) {
 			return nil, fmt.Errorf("the registry %s is not reached over https", place(u))
 		}
 		c.registries = append(c.registries, u)
 	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = c.proxy
-	t.DialContext = c.dial
-	c.http = &http.Client{Transport: t, Timeout: timeout, CheckRedirect: c.redirect}
+	c.rules.Exempt = c.known
+	c.http = &http.Client{Transport: c.rules.Transport(), Timeout: timeout, CheckRedirect: c.redirect}
 	return c, nil
 }
 
@@ -136,7 +133,7 @@ func (s *Status) Error() string {
 func (c *Client) authorize(req *http.Request) {
 	req.Header.Del("Authorization")
 	u := req.URL
-	if u.Scheme != "https" && !loopback(u.Hostname()) || strings.Contains(u.Path+"/", "/../") || strings.Contains(u.Path+"/", "/./") {
+	if u.Scheme != "https" && !outbound.Loopback(u.Hostname()) || strings.Contains(u.Path+"/", "/../") || strings.Contains(u.Path+"/", "/./") {
 		return
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Host), map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
@@ -198,33 +195,6 @@ func (c *Client) redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// proxy notes the address of a proxy, which may be private.
-func (c *Client) proxy(req *http.Request) (*url.URL, error) {
-	u, err := http.ProxyFromEnvironment(req)
-	if u != nil {
-		c.proxies.Store(u.Hostname(), true)
-	}
-	return u, err
-}
-
-// dial refuses a name that leads to a private address, by the address that is connected to.
-func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: 30 * time.Second}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if _, proxy := c.proxies.Load(host); !proxy && !c.known(address) {
-		d.Control = func(_, address string, _ syscall.RawConn) error {
-			if at, err := netip.ParseAddrPort(address); err != nil || !egress.Public(at.Addr()) {
-				return fmt.Errorf("%s has the private address %s", host, address)
-			}
-			return nil
-		}
-	}
-	return d.DialContext(ctx, network, address)
-}
-
 // known reports whether an address with a port is that of a registry of the user.
 func (c *Client) known(address string) bool {
 	for _, r := range c.registries {
@@ -237,10 +207,4 @@ func (c *Client) known(address string) bool {
 		}
 	}
 	return false
-}
-
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }

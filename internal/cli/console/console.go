@@ -31,6 +31,7 @@ type Console struct {
 	Output     string   // --output, -o
 
 	logFile io.Closer // closed by Close
+	closers []func()  // called by Close
 }
 
 // The values of the flags that take one of a few.
@@ -73,8 +74,14 @@ func (c *Console) CheckFlags() error {
 	return nil
 }
 
-// Close closes the log file.
+// OnClose has Close call f, before the log file is closed.
+func (c *Console) OnClose(f func()) { c.closers = append(c.closers, f) }
+
+// Close closes what the command has opened.
 func (c *Console) Close() {
+	for _, f := range c.closers {
+		f()
+	}
 	if c.logFile != nil {
 		c.logFile.Close()
 	}

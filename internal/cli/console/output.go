@@ -38,7 +38,7 @@ func (c *Console) Print(d Document) error {
 func (c *Console) print(d Document) error {
 	switch c.Output {
 	case "json":
-		return c.printJSON(d)
+		return printJSON(c.Out, d)
 	case "yaml":
 		return c.PrintYAML(map[string]any{"schema_version": schemaVersion, d.Kind: d.Value})
 	case "name":
@@ -54,7 +54,7 @@ func (c *Console) print(d Document) error {
 	return writeLines(c.Out, c.Layout(d.Wrap, d.Drop...).Grid(d.Rows))
 }
 
-func (c *Console) printJSON(d Document) error {
+func printJSON(w io.Writer, d Document) error {
 	value, err := encode(d.Value)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *Console) printJSON(d Document) error {
 	if err := json.Indent(&b, fmt.Appendf(nil, `{"schema_version":%d,%q:%s}`, schemaVersion, d.Kind, value), "", "  "); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(c.Out, SafeJSON(b.Bytes()))
+	_, err = fmt.Fprintln(w, SafeJSON(b.Bytes()))
 	return err
 }
 

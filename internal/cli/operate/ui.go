@@ -7,10 +7,7 @@ import (
 	"html"
 	"io/fs"
 	"os"
-	"os/exec"
-	goruntime "runtime"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,19 +64,9 @@ func signIn(r *hosts.Running) (url, token string, err error) {
 	return url, strings.TrimSpace(string(data)), err
 }
 
-// browserPatience is how long the program that opens the browser may take to fail.
-const browserPatience = 2 * time.Second
-
 // browse opens a page in the user's browser. The token is handed over in a file that only
 // this user can read: other users see the arguments of a program.
 func browse(ctx context.Context, url string) error {
-	opener := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[goruntime.GOOS]
-	if opener == nil {
-		opener = []string{"xdg-open"}
-		if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-			return errors.New("there is no display")
-		}
-	}
 	page, err := hosts.DashboardFile()
 	if err != nil {
 		return err
@@ -95,17 +82,5 @@ func browse(ctx context.Context, url string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	browser := exec.Command(opener[0], append(opener[1:], page)...)
-	if err := browser.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- browser.Wait() }()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(browserPatience): // the opener became the browser, which outlives this command
-	case <-ctx.Done():
-	}
-	return nil
+	return console.Browse(ctx, page)
 }

@@ -74,15 +74,42 @@ func (s Store) Names() ([]string, error) {
 
 // Set stores the value of a secret, in place of an earlier one. The first makes the key.
 func (s Store) Set(name, value string) error {
-	return s.change(true, func(c *content) error {
+	return s.change(dirlock.Lock, true, func(c *content) error {
 		c.Secrets[name] = []byte(value)
 		return nil
 	})
 }
 
+// Get returns the value of a secret. The error wraps [fs.ErrNotExist] where there is none.
+func (s Store) Get(name string) (string, error) {
+	c, err := s.read()
+	if err != nil {
+		return "", err
+	}
+	value, ok := c.Secrets[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return string(value), nil
+}
+
+// Update stores what change makes of the value of a secret; exists says whether there is one. No
+// other program changes the file meanwhile. Update waits until ctx ends for those that do.
+func (s Store) Update(ctx context.Context, name string, change func(value string, exists bool) (string, error)) error {
+	wait := func(dir string) (func(), error) { return dirlock.Wait(ctx, dir) }
+	return s.change(wait, true, func(c *content) error {
+		value, exists := c.Secrets[name]
+		next, err := change(string(value), exists)
+		if err == nil {
+			c.Secrets[name] = []byte(next)
+		}
+		return err
+	})
+}
+
 // Remove removes a secret. The error wraps [fs.ErrNotExist] where there is none.
 func (s Store) Remove(name string) error {
-	return s.change(false, func(c *content) error {
+	return s.change(dirlock.Lock, false, func(c *content) error {
 		if _, ok := c.Secrets[name]; !ok {
 			return fs.ErrNotExist
 		}
@@ -93,7 +120,7 @@ func (s Store) Remove(name string) error {
 
 // change applies change to the file. Others that change it wait meanwhile, and readers see the
 // file before or after.
-func (s Store) change(create bool, change func(*content) error) error {
+func (s Store) change(lock func(dir string) (unlock func(), err error), create bool, change func(*content) error) error {
 	if s.Path == "" || s.Identity == "" {
 		return errUnset
 	}
@@ -102,7 +129,7 @@ func (s Store) change(create bool, change func(*content) error) error {
 			return err
 		}
 	}
-	unlock, err := dirlock.Lock(filepath.Dir(s.Path))
+	unlock, err := lock(filepath.Dir(s.Path))
 	if err != nil {
 		return fmt.Errorf("%s is locked: %w", filepath.Dir(s.Path), err)
 	}

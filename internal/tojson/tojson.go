@@ -1,4 +1,5 @@
-package manifest
+// Package tojson encodes values that TOML and YAML files state as JSON.
+package tojson
 
 import (
 	"bytes"
@@ -9,10 +10,10 @@ import (
 	"time"
 )
 
-// JSON encodes a value that a file states ([config], a tool's input_schema):
+// Encode encodes a value that a file states, such as the input_schema of a tool:
 // integers in full, keys sorted, dates and times as RFC 3339 text. A value that
 // JSON cannot hold, such as nan, is an error.
-func JSON(v any) (json.RawMessage, error) {
+func Encode(v any) (json.RawMessage, error) {
 	plain, err := jsonable(v)
 	if err != nil {
 		return nil, err
