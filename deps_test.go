@@ -66,6 +66,7 @@ var house = map[string]struct {
 	"internal/mcpclient":    {[]string{"protocol", "internal/inflight", "internal/jsonrpc", "internal/mcphttp", "internal/rawjson", "internal/sse"}, "transports to one server each"},
 
 	"manifest":                 {[]string{"internal/tojson", "manifest/oauth", "manifest/sandbox", "protocol", "internal/diagnostics", "internal/glob", "internal/nearest", "internal/regular", "internal/shellwords", "internal/strict", "manifest/internal/configschema", "manifest/internal/mcpjson", "manifest/internal/words"}, "the model of plugin.toml"},
+	"manifest/oauth":           {nil, "what a manifest says of a login; who signs in is not its matter"},
 	"manifest/sandbox":         {[]string{"internal/strict"}, "what a manifest asks for; who enforces it is not its matter"},
 	"discovery":                {[]string{"internal/nearest", "internal/ownership", "internal/regular", "manifest", "protocol"}, "a worker: finds candidates"},
 	"runtime":                  {[]string{"internal/sandbox", "manifest", "protocol", "internal/inflight", "internal/jsonrpc", "internal/process", "internal/mcpclient", "internal/mcphttp", "internal/rawjson", "internal/tojson", "internal/wiretap", "internal/jsonrpc/ndjson", "internal/limited"}, "a worker: runs one instance"},
@@ -78,7 +79,7 @@ var house = map[string]struct {
 	"governance/pins":          {[]string{"governance/internal/strictjson", "internal/atomicfile", "internal/below", "internal/display", "internal/rawjson", "internal/regular", "protocol"}, "compares descriptors with what was approved"},
 	"governance/results":       {[]string{"protocol", "internal/rawjson"}, "keeps what is too big to pass"},
 	"governance/audit":         {[]string{"governance", "protocol", "internal/display", "internal/glob", "internal/rawjson", "internal/redact", "internal/regular", "internal/rotate"}, "records; who reads it needs no host"},
-	"config":                   {[]string{"discovery", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets"}, "decodes the option structs of the workers, and has policies judge their own"},
+	"config":                   {[]string{"discovery", "manifest/oauth", "manifest/sandbox", "manifest", "protocol", "governance", "governance/builtin", "internal/dirlock", "config/internal/edit", "config/internal/exposure", "config/internal/hidden", "internal/atomicfile", "internal/below", "internal/envfile", "internal/foreign", "internal/ownership", "internal/strict", "internal/regular", "config/internal/overrides", "config/internal/references", "config/internal/words", "internal/secrets"}, "decodes the option structs of the workers, and has policies judge their own"},
 	"config/internal/exposure": {[]string{"internal/ownership", "internal/strict"}, "looks who may read files, and reports it at their keys"},
 	"config/internal/hidden":   {[]string{"internal/secrets"}, "replaces values in texts"},
 	"config/internal/edit":     {[]string{"internal/strict"}, "changes lists in texts"},
@@ -116,7 +117,9 @@ var house = map[string]struct {
 	"internal/store":                 {[]string{"internal/atomicfile", "internal/ownership", "internal/regular"}, "keeps trees of files; where they come from is not its matter"},
 	"internal/download":              {[]string{"internal/egress", "internal/outbound"}, "fetches files; what they hold is not its matter"},
 	"internal/outbound":              {[]string{"internal/egress"}, "connects; what is said there is not its matter"},
+	"internal/logins":                {[]string{"internal/dirlock", "internal/display", "internal/inflight", "internal/secrets/agefile", "protocol"}, "keeps grants; how a user signs in is not its matter"},
 	"internal/signin":                {[]string{"internal/display", "internal/logins", "internal/mcphttp", "internal/outbound", "protocol"}, "signs a user in; who uses the login is not its matter"},
+	"internal/oauthtest":             {nil, "imitates servers for tests"},
 	"internal/locked":                {[]string{"discovery", "internal/atomicfile", "internal/dirlock", "internal/lockfile", "internal/regular", "internal/store", "manifest", "protocol"}, "compares packages with the lock file; where they come from is not its matter"},
 	"internal/packages":              {[]string{"internal/download", "internal/lockfile", "internal/packages/credentials", "internal/packages/gitrepo", "internal/packages/program", "internal/packages/unpacked", "internal/process", "internal/regular", "internal/store", "manifest"}, "resolves and fetches packages; who runs them is not its matter"},
 	"internal/packages/credentials":  {[]string{"internal/process", "internal/regular"}, "reads files of npm and pip; what is fetched is not its matter"},
@@ -207,9 +210,9 @@ func TestHouse(t *testing.T) {
 }
 
 // heavy are modules that a Go program gets only when it asks for them: by
-// exthost.PolicyKinds, by mounting the HTTP server, or by a store of secrets.
+// exthost.PolicyKinds, by mounting the HTTP server, or by stores of secrets and logins.
 var heavy = []string{"cel.dev", "github.com/antlr4-go", "google.golang.org", "github.com/prometheus", "github.com/spf13",
-	"filippo.io", "github.com/zalando", "github.com/godbus"}
+	"filippo.io", "github.com/zalando", "github.com/godbus", "golang.org/x/oauth2", "github.com/modelcontextprotocol"}
 
 // TestLibraryIsLight holds what an embedding program links against that list.
 func TestLibraryIsLight(t *testing.T) {

@@ -58,6 +58,9 @@ type Options struct {
 	// secret://NAME. It is called for every reload, with what the configuration states, and may
 	// ignore that. Default: what is given a secret does not run.
 	Secrets func(*config.Config) Secrets
+	// Logins returns what the user has signed in to. It is called for every reload, as Secrets is.
+	// Default: a remote server that wants a login gets none.
+	Logins func(*config.Config) Logins
 	// Start selects the extensions that are started; the others are listed and stay
 	// stopped. Default: all.
 	Start func(id string) bool
@@ -119,6 +122,9 @@ type Secrets = interface {
 	// had, as far as that is known without asking a user or another program; nil when it may be there.
 	Check(name string) error
 }
+
+// Logins are what the user has signed in to.
+type Logins = unit.Logins
 
 // Mode changes how a host runs, for tools that look at extensions or try them.
 type Mode struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/exthost/exthost/manifest"
+	"github.com/exthost/exthost/manifest/oauth"
 )
 
 // The values of Destination.Type.
@@ -26,6 +27,7 @@ type Destination struct {
 	Type           string             `json:"type" jsonschema:"enum=sse,enum=stdio,enum=http"`     // default sse, with a command stdio
 	URL            string             `json:"url,omitempty"`                                       // sse and http only
 	Headers        map[string]string  `json:"headers,omitempty" secret:"true"`                     // sse and http only: sent to the server
+	OAuth          *oauth.Settings    `json:"oauth,omitempty"`                                     // sse and http only: as [transport.oauth] of a manifest
 	Command        manifest.Command   `json:"command,omitempty"`                                   // stdio only: argv, or one string of words; a path with a slash resolves against cwd
 	Env            map[string]string  `json:"env,omitempty"`                                       // stdio only: added to the filtered environment
 	EnvFromHeaders map[string]string  `json:"env_from_headers,omitempty" secret:"false"`           // stdio only: maps a header of the client to a variable of the child
@@ -41,8 +43,9 @@ type Destination struct {
 	// places. The secrets_file may still state them. [Load] sets it.
 	Unset []string `json:"-"`
 
-	// ProjectSecrets says that a project's file states the secrets_file. [Load] sets it.
-	ProjectSecrets bool `json:"-"`
+	// ProjectSecrets says that a project's file states the secrets_file, and Project the url. [Load]
+	// sets them.
+	ProjectSecrets, Project bool `json:"-"`
 }
 
 // SetDefaults sets d to a destination that states nothing. Type stays empty, because

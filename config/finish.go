@@ -177,6 +177,9 @@ func (f *finisher) finishSecrets(userDir string) {
 		s.Path = cmp.Or(s.Path, filepath.Join(userDir, "secrets", "secrets.age"))
 		s.Identity = cmp.Or(s.Identity, filepath.Join(filepath.Dir(s.Path), "identity"))
 	}
+	if userDir != "" {
+		s.Logins = cmp.Or(s.Logins, filepath.Join(userDir, "logins"))
+	}
 	if s.Timeout <= 0 {
 		f.fail(path+".timeout", "", "without a limit an answer that does not come would never be given up")
 	}
@@ -207,6 +210,7 @@ func noteSecrets(l *loader) {
 	}
 	for name, d := range c.Destinations {
 		d.ProjectSecrets = l.ofProject(strict.Join("destinations", name) + ".secrets_file")
+		d.Project = l.ofProject(strict.Join("destinations", name) + ".url")
 		c.Destinations[name] = d
 	}
 }

@@ -19,6 +19,8 @@ type Secrets struct {
 	Command  manifest.Command  `json:"command,omitempty"`                                                           // command: argv, or one string of words; {name} stands for the name of the secret
 	Timeout  manifest.Duration `json:"timeout"`                                                                     // command and keyring: limit of one answer; default 30 s
 
+	Logins string `json:"logins,omitempty" path:"true"` // the directory of what exthost login has signed in to, each encrypted in a directory of its own; default logins in the user's directory
+
 	// Dir is where Command runs: the directory of the file that states it. [Load] sets it.
 	Dir string `json:"-"`
 }

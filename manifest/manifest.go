@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
+	"github.com/exthost/exthost/manifest/oauth"
 	"github.com/exthost/exthost/manifest/sandbox"
 )
 
@@ -83,10 +85,24 @@ type Transport struct {
 	Headers    map[string]string `toml:"headers" json:"headers,omitempty"`         // http and sse only
 	TokenEnv   string            `toml:"token_env" json:"token_env,omitempty"`     // http and sse only: the variable that holds the bearer token; also named in requires.env
 	TokenFile  string            `toml:"token_file" json:"token_file,omitempty"`   // http and sse only: the file that holds it, below the extension's directory, its owner's alone, read anew for each request
+	OAuth      *oauth.Settings   `toml:"oauth" json:"oauth,omitempty"`             // http and sse only: the client as which a user signs in; default: what the server's authorization server offers
 	Protocol   string            `toml:"protocol" json:"protocol,omitempty"`       // default native for stdio, mcp with a url; exec has none
 	MCPVersion string            `toml:"mcp_version" json:"mcp_version,omitempty"` // auto (default), 2025-11-25 or 2026-07-28; mcp only
 
 	SubjectPrefix string `toml:"subject_prefix" json:"subject_prefix,omitempty"` // nats only
+}
+
+// SignsIn reports whether a user signs in to the server of t: t states no other credentials.
+func (t *Transport) SignsIn() bool {
+	if t.URL == "" || t.TokenEnv != "" || t.TokenFile != "" {
+		return false
+	}
+	for name := range t.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return false
+		}
+	}
+	return true
 }
 
 // CommandLine returns the words that the transport runs, as the manifest states them: the

@@ -59,7 +59,7 @@ func (v *validator) transport() {
 }
 
 // remoteOnly are the keys of a remote server.
-var remoteOnly = []string{"url", "headers", "token_env", "token_file"}
+var remoteOnly = []string{"url", "headers", "token_env", "token_file", "oauth"}
 
 // token checks where the bearer token of a server comes from.
 func (v *validator) token() {
@@ -86,6 +86,14 @@ func (v *validator) token() {
 	for name := range t.Headers {
 		if strings.EqualFold(name, "Authorization") && t.TokenEnv+t.TokenFile != "" {
 			v.errorf("transport.headers", "keep one of them", "the header Authorization and the token of the transport exclude each other")
+		}
+	}
+	if t.OAuth != nil {
+		for _, p := range t.OAuth.Validate() {
+			v.problem("transport.oauth", Problem(p))
+		}
+		if !t.SignsIn() {
+			v.errorf("transport.oauth", "keep one of them", "transport.oauth and other credentials exclude each other")
 		}
 	}
 	if t.Kind == KindSSE && t.MCPVersion == protocol.MCP20260728 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/exthost/exthost/internal/jsonrpc"
+	"github.com/exthost/exthost/internal/mcpclient"
 	"github.com/exthost/exthost/internal/rawjson"
 	"github.com/exthost/exthost/protocol"
 )
@@ -59,6 +60,9 @@ func handshakeError(method string, err error) error {
 	var refused *jsonrpc.Error
 	var invalid *jsonrpc.InvalidResponse
 	if fault := remoteFault(err); fault != nil {
+		if errors.As(err, new(*mcpclient.CredentialsError)) {
+			return fault
+		}
 		return protocol.Errorf(protocol.HandshakeInvalid, "%s: %s", method, fault.Message)
 	}
 	switch {

@@ -85,32 +85,51 @@ func clientOptions(s *Spec) (mcpclient.Options, error) {
 		if token == "" {
 			return o, fmt.Errorf("transport.token_env: %s is not set, or withheld from the extension: add it to requires.env", t.TokenEnv)
 		}
-		o.Token = func() (string, error) { return token, nil }
+		o.Token = func(context.Context) (string, error) { return token, nil }
 	case t.TokenFile != "":
 		o.Token = tokenFile(s.Dir, t.TokenFile, s.Secret)
+	case s.Login != nil:
+		l := &told{login: s.Login, tell: s.Secret}
+		o.Token, o.Renew = l.token, l.renew
 	}
 	return o, nil
 }
 
 // tokenFile returns a function that reads the token for each request and calls tell with
 // each new token.
-func tokenFile(dir, name string, tell func(string)) func() (string, error) {
-	var mu sync.Mutex
-	last := ""
-	return func() (string, error) {
-		token, err := readToken(dir, name)
-		if err != nil || tell == nil {
-			return token, err
-		}
-		mu.Lock()
-		another := token != last
-		last = token
-		mu.Unlock()
-		if another {
-			tell(token)
-		}
-		return token, nil
+func tokenFile(dir, name string, tell func(string)) func(context.Context) (string, error) {
+	l := &told{tell: tell}
+	return func(context.Context) (string, error) { return l.of(readToken(dir, name)) }
+}
+
+// told tells the tokens that requests are sent with.
+type told struct {
+	login Login
+	tell  func(token string) // may be nil
+
+	mu   sync.Mutex
+	last string
+}
+
+// of tells a token unless it is the last one, and returns it.
+func (t *told) of(token string, err error) (string, error) {
+	if err != nil || token == "" || t.tell == nil {
+		return token, err
 	}
+	t.mu.Lock()
+	another := token != t.last
+	t.last = token
+	t.mu.Unlock()
+	if another {
+		t.tell(token)
+	}
+	return token, nil
+}
+
+func (t *told) token(ctx context.Context) (string, error) { return t.of(t.login.Token(ctx)) }
+
+func (t *told) renew(ctx context.Context, refused string, challenge []string) (string, error) {
+	return t.of(t.login.Renew(ctx, refused, challenge))
 }
 
 // maxToken is the largest size of a token file in bytes.
@@ -182,8 +201,12 @@ func (r *remote) setTools(tools []protocol.Tool) {
 func remoteFault(err error) *protocol.Error {
 	var status *mcpclient.StatusError
 	var broken *mcpclient.BrokenError
+	var credentials *mcpclient.CredentialsError
 	switch {
 	case errors.Is(err, jsonrpc.ErrClosed):
+	case errors.As(err, &credentials):
+		fault := *faultOf(credentials.Err, protocol.RequirementMissing) // several calls may get one
+		return &fault
 	case errors.As(err, &status):
 		kind := protocol.ExtensionError
 		switch {
@@ -218,7 +241,7 @@ func connectionFault(err error, ready bool) *protocol.Error {
 	case errors.As(err, &unreachable), errors.Is(err, mcpclient.ErrSessionGone), errors.Is(err, mcpclient.ErrStreamEnded):
 	default:
 		fault := remoteFault(err)
-		if fault != nil && !ready {
+		if fault != nil && !ready && !errors.As(err, new(*mcpclient.CredentialsError)) {
 			fault.Kind, fault.Outcome = protocol.HandshakeInvalid, ""
 		}
 		return fault

@@ -59,8 +59,11 @@ type Spec struct {
 	// connection, whose failure its error is. Nil: there are no references.
 	Resolve func(ctx context.Context, s *Spec) (*Spec, error)
 
-	// Secret is called with each new token that is read from transport.token_file, and with the
-	// values of secrets before a process or a server gets them. May be nil.
+	// Login gives the tokens for a remote server whose manifest states no other. Nil: it gets none.
+	Login Login
+
+	// Secret is called with each new token that is read from transport.token_file or that Login
+	// gives, and with the values of secrets before a process or a server gets them. May be nil.
 	Secret func(value string)
 
 	// Older asks an MCP server that speaks legacy and modern versions for a session of the older one.
@@ -78,6 +81,18 @@ type Spec struct {
 
 	// Shortened by tests; 0 is the default.
 	writeTimeout, probeTimeout, pingTimeout, exitGrace, slowStart time.Duration
+}
+
+// Login gives access tokens. Its methods may be called by many goroutines at once, and their errors
+// are *protocol.Error.
+type Login interface {
+	// Token returns the token for a request; "" when nobody has signed in.
+	Token(ctx context.Context) (string, error)
+	// Renew returns another token than the one that the server has refused with a challenge, the
+	// values of its WWW-Authenticate header; "" when the challenge asks for no login.
+	Renew(ctx context.Context, refused string, challenge []string) (string, error)
+	// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
+	Needed() string
 }
 
 // Instance is one run of an extension. A new run needs a new Instance.

@@ -95,6 +95,7 @@ type Extension struct {
 	Protocol      string `json:"protocol,omitempty"`       // with the MCP revision once known
 	State         string `json:"state"`                    // a supervisor state, [StateSkipped], [StateUntrusted], [StateDisabled] or [StateNotReady]
 	Reason        string `json:"reason,omitempty"`         // for every state but ready
+	Login         string `json:"login,omitempty"`          // why a person has to sign in to its server, and how; "" when nobody has to
 	Restarts      int    `json:"restarts"`                 // of instances whose run ended unasked, in all builds since the host was opened
 	Activation    string `json:"activation,omitempty"`     // eager or lazy; "" when the extension does not run
 	Containment   string `json:"containment,omitempty"`    // what holds its processes besides [Status].Containment: "pid namespace"

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") { // not the program that the scripts run
 		os.Setenv("EXTHOST_TRUST", "off") // the tests write what they run
 	}
-	testscript.Main(m, map[string]func(){"exthost": main})
+	testscript.Main(m, map[string]func(){"exthost": main, "approve": approve})
 }
 
 // quickExit spares every process built with the race detector a second's sleep.
@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GOFLAGS", "-ldflags=-w") // half the time to link
 			return os.MkdirAll(env.WorkDir+"/home", 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "harmless": harmless, "publish": publish, "serving": serving, "eventually": eventually, "remote": remote(t)},
 	})
 }
 

@@ -56,6 +56,11 @@ func newSpec(env *unit.Env, cfg *config.Config, name string, d config.Destinatio
 		return s, report, nil, refused
 	}
 	s.Env, report = env.Child(cfg, &s, stated)
+	of := ""
+	if d.Project {
+		of = cfg.Project.Dir
+	}
+	s.Login = env.Login(cfg, &s.Manifest.Transport, name, of)
 	if err := give(env, cfg, &s, d, secret); err != nil {
 		s.Env = nil // so that it is another one once it can be used
 		return s, report, nil, err
@@ -83,7 +88,7 @@ func give(env *unit.Env, cfg *config.Config, s *runtime.Spec, d config.Destinati
 			return errors.New(use.Key + ": " + config.NotOfProject)
 		}
 	}
-	return given.Give(s, env.Secrets(cfg), stated.With(given.OfTransport(path, &manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers}, nil)), variables...)
+	return given.Give(s, env.Secrets(cfg), stated.With(given.OfTransport(path, &manifest.Transport{URL: d.URL, Env: d.Env, Headers: d.Headers, OAuth: d.OAuth}, nil)), variables...)
 }
 
 // maxConnections is how many instances a destination has at most, unless

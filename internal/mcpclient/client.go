@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,12 @@ type Options struct {
 	URL    string      // absolute, http or https
 	Header http.Header // sent with every request; nil is none
 	// Token returns the bearer token. It is called for each request, so that a new
-	// token takes effect. Nil sends none.
-	Token func() (string, error)
+	// token takes effect. Nil sends none, and so does "".
+	Token func(ctx context.Context) (string, error)
+	// Renew returns another token than the one that the server has refused, and the request
+	// is sent once more with it. challenge are the values of the answer's WWW-Authenticate
+	// header. Nil: there is no other token.
+	Renew func(ctx context.Context, refused string, challenge []string) (string, error)
 	// MaxBytes bounds one answer and one event. 0 is 16 MiB.
 	MaxBytes int
 }
@@ -112,20 +117,51 @@ func (c *client) newRequest(ctx context.Context, method string, u *url.URL, body
 		r.Body = http.NoBody
 	}
 	if c.o.Token != nil {
-		token, err := c.o.Token()
+		token, err := c.o.Token(ctx)
 		if err != nil {
-			return nil, err
+			return nil, &CredentialsError{err}
 		}
-		r.Header.Set("Authorization", "Bearer "+token)
+		if token != "" {
+			r.Header.Set("Authorization", bearer+token)
+		}
 	}
 	c.out.Add(uint64(len(body)))
 	return r, nil
 }
 
-// do sends a request and waits for the headers of the answer. written is called once
-// the request is written. The error is an *UnreachableError without a connection,
-// else a *BrokenError.
+// bearer begins the header of a token.
+const bearer = "Bearer "
+
+// do sends a request and waits for the headers of the answer, once more with another token if
+// the server refuses the first. written is called once the request is written. The error is
+// an *UnreachableError without a connection, a *CredentialsError without another token, else a *BrokenError.
 func (c *client) do(r *http.Request, written func()) (*http.Response, error) {
+	resp, err := c.send(r, written)
+	if err != nil || c.o.Renew == nil {
+		return resp, err
+	}
+	challenge := resp.Header.Values("WWW-Authenticate")
+	if resp.StatusCode != http.StatusUnauthorized && (resp.StatusCode != http.StatusForbidden || challenge == nil) {
+		return resp, nil
+	}
+	token, err := c.o.Renew(r.Context(), strings.TrimPrefix(r.Header.Get("Authorization"), bearer), challenge)
+	if err == nil && token == "" {
+		return resp, nil
+	}
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, &CredentialsError{err}
+	}
+	again := r.Clone(r.Context())
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil, err
+	}
+	again.Header.Set("Authorization", bearer+token)
+	return c.send(again, written)
+}
+
+// send sends a request once.
+func (c *client) send(r *http.Request, written func()) (*http.Response, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },

@@ -68,6 +68,16 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
+// CredentialsError is the error of a request that could not be signed in: the server has not acted on
+// it.
+type CredentialsError struct{ Err error }
+
+// Error returns the text of Err.
+func (e *CredentialsError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *CredentialsError) Unwrap() error { return e.Err }
+
 func newStatusError(r *http.Response) *StatusError {
 	authorized := r.Request.Header.Get("Authorization") != ""
 	e := &StatusError{Code: r.StatusCode, RetryAfter: retryAfter(r.Header.Get("Retry-After"))}

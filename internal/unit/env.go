@@ -13,6 +13,7 @@ import (
 	"github.com/exthost/exthost/internal/redact"
 	"github.com/exthost/exthost/internal/secrets/given"
 	"github.com/exthost/exthost/internal/wiretap"
+	"github.com/exthost/exthost/manifest"
 	"github.com/exthost/exthost/protocol"
 	"github.com/exthost/exthost/runtime"
 )
@@ -31,6 +32,8 @@ type Env struct {
 	Permits     permit.Rules // decide what may start
 	// Stored returns the store of secrets that a configuration states. Nil: there is none.
 	Stored func(*config.Config) given.Store
+	// Logins returns what the user has signed in to. Nil: nothing.
+	Logins func(*config.Config) Logins
 	// SecretsChanged is called when a unit has other secrets than before.
 	SecretsChanged func()
 	// Command returns the command line that is run in place of an extension's own. Nil:
@@ -44,6 +47,27 @@ func (e *Env) Secrets(cfg *config.Config) given.Store {
 		return nil
 	}
 	return e.Stored(cfg)
+}
+
+// Logins are what the user has signed in to.
+type Logins = interface {
+	// Login returns the login of a remote server for an extension or destination. of is the
+	// directory of the extension, or of the project whose files state the destination; "" for
+	// a destination of the user's own files.
+	Login(id, of, url string) runtime.Login
+}
+
+// Login returns the login for the server of t; nil where t states other credentials or none can
+// be had.
+func (e *Env) Login(cfg *config.Config, t *manifest.Transport, id, of string) runtime.Login {
+	if e.Logins == nil || !t.SignsIn() {
+		return nil
+	}
+	logins := e.Logins(cfg)
+	if logins == nil {
+		return nil
+	}
+	return logins.Login(id, of, t.URL)
 }
 
 // Child returns the environment of a unit's processes: the host's without variables that

@@ -33,6 +33,9 @@ func (u *Unit) Status() status.Extension {
 		s.Containment = process.HoldsNamespace
 	}
 	s.NewPrivileges, s.Sandbox = u.Spec.NewPrivileges, confinement(u.Spec)
+	if u.Spec.Login != nil {
+		s.Login = u.Spec.Login.Needed()
+	}
 	u.Calls.Describe(&s)
 	s.LastCrash = u.crash.Load()
 	s.State = string(supervisor.Idle)

@@ -89,6 +89,7 @@ func (s *session) run(ctx context.Context) (err error) {
 		return err
 	}
 	packages.Editing, o.Packages, o.Secrets = true, packages, hosts.Secrets
+	o.Logins = hosts.Logins(c)
 	if o.Consent, err = hosts.Grants(cfg); err != nil {
 		return err
 	}

@@ -106,6 +106,7 @@ func open(ctx context.Context, c *console.Console, cfg *config.Config, k exthost
 	if o.Secrets == nil {
 		o.Secrets = Secrets
 	}
+	o.Logins = Logins(c)
 	if h, err = exthost.Open(ctx, cfg, o); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	if !i.LeftOut() { // diagnostics, below, contain the reason and a hint
 		row("reason", i.Reason)
 	}
+	if i.Login != i.Reason {
+		row("login", i.Login)
+	}
 	if i.running {
 		i.runningRows(row, now)
 	}
@@ -52,7 +55,7 @@ func (i *extensionInfo) rows(list []httpserver.Tool, now time.Time) (rows [][]st
 	if i.State == status.StateNotReady {
 		row("next", hosts.Readable)
 	}
-	if i.running && i.State == string(supervisor.Failed) {
+	if i.running && i.State == string(supervisor.Failed) && i.Login == "" {
 		row("next", "fix it, then exthost restart "+i.ID)
 	}
 	row("requires", i.requirements()...)

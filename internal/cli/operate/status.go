@@ -91,7 +91,7 @@ func statusTable(s runningStatus, now time.Time, layout console.Layout) []string
 	}
 	for _, x := range s.Extensions {
 		of := extensionRows(x, s.Diagnostics, now)
-		if slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
+		if x.Login == "" && slices.ContainsFunc(x.Instances, func(i status.Instance) bool { return i.State == string(supervisor.Failed) }) {
 			of[0].notes = append(of[0].notes, "exthost info "+x.ID+" shows more; fix it, then exthost restart "+x.ID)
 		}
 		rows = append(rows, of...)
@@ -202,6 +202,9 @@ func stateCell(x status.Extension, now time.Time) string {
 
 // extensionNotes are the notes about an extension that are not about one instance.
 func extensionNotes(x status.Extension, diags []protocol.Diagnostic, now time.Time) (notes []string) {
+	if x.Login != "" && x.Login != x.Reason {
+		notes = append(notes, x.Login)
+	}
 	if x.Containment != "" {
 		notes = append(notes, "held by a "+x.Containment+" too")
 	}
@@ -244,7 +247,7 @@ const failing = 3
 // call succeeds after several.
 func failureNotes(x status.Extension, now time.Time) []string {
 	f := x.LastFailure
-	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing {
+	if f == nil || now.Sub(f.Time) >= time.Minute && x.FailedInRow < failing || f.Kind == protocol.RequirementMissing && x.Login != "" {
 		return nil
 	}
 	ago := console.Span(now.Sub(f.Time))

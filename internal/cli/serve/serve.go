@@ -135,7 +135,7 @@ func (r *run) serve(ctx context.Context) error {
 		defer f.operator.forget()
 	}
 	r.began = time.Now()
-	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Reread: r.reread, Disable: r.disabler(),
+	host, err := exthost.Open(ctx, cfg, exthost.Options{Logger: r.log, Consent: k, Packages: locked, PolicyKinds: hosts.PolicyKinds, Secrets: hosts.Secrets, Logins: hosts.Logins(r.console), Reread: r.reread, Disable: r.disabler(),
 		OnReload: func(exthost.Reloaded) { r.recheck() }, Mode: exthost.Mode{Background: true}})
 	if err != nil {
 		return err

@@ -84,6 +84,9 @@ func OfTransport(path string, t *manifest.Transport, over map[string]string) Sta
 	for name, text := range t.Headers {
 		s[path+"headers."+name] = text
 	}
+	if t.OAuth != nil {
+		s[path+"oauth.client_secret"] = t.OAuth.ClientSecret
+	}
 	return s
 }
 

@@ -60,7 +60,10 @@ function troublesWith(x, s) {
   const about = { title: x.id, href: `#/extensions/${encodeURIComponent(x.id)}` };
   const list = [];
   const runs = ["ready", "idle"].includes(x.state);
-  if (!runs && x.state !== "disabled") {
+  if (x.login) { // the command is the last words; the text before says why
+    const [, why, command] = x.login.match(/^needs login(?:, because )?(.*): (exthost .*)$/s) ?? [, x.login, `exthost login ${x.id}`];
+    list.push({ ...about, key: "l" + x.id, tone: "warn", word: "needs login", text: why || "its server wants one", next: command });
+  } else if (!runs && x.state !== "disabled") {
     const hint = s.status.diagnostics.find((d) => d.extension === x.id && d.hint && d.level !== "info")?.hint;
     const command = /^exthost [\w. -]+$/.test(hint ?? "") ? hint : null;
     const retry = (x.instances ?? []).find((i) => i.next_retry)?.next_retry;

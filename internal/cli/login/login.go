@@ -1,0 +1,232 @@
+// Package login holds exthost login and exthost logout: who the user is to servers elsewhere.
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/logins"
+	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/protocol"
+)
+
+// flags are those of exthost login.
+type flags struct {
+	device, paste, list bool
+	scopes              []string
+}
+
+// Login is exthost login.
+func Login(c *console.Console) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "login [ID]",
+		Short: "Sign in to the server of an extension or destination",
+		Long: "Sign in to the remote server of an extension or destination, where it wants that (OAuth). The\n" +
+			"browser opens at the server's login; what you approve there is stored, encrypted, and renewed\n" +
+			"from then on. A running host uses it at once.\n\n" +
+			"Where no browser can open here, as over SSH: --paste has you open the address anywhere, and\n" +
+			"paste back the one that the browser ends at. --device shows a code to enter elsewhere.",
+		Example: "  exthost login gh\n  exthost login gh --scope repo,read:org\n  exthost login gh --paste\n  exthost login --list",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return console.NoArgs(cmd, args)
+			}
+			return console.One("the id of an extension or the name of a destination")(cmd, args)
+		},
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return list(c)
+			}
+			return login(cmd.Context(), c, args[0], f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.device, "device", false, "approve on another device, with a code")
+	cmd.Flags().BoolVar(&f.paste, "paste", false, "open the address yourself, and paste the one that the browser ends at")
+	cmd.Flags().StringSliceVar(&f.scopes, "scope", nil, "ask for these scopes too")
+	cmd.Flags().BoolVar(&f.list, "list", false, "list what you have signed in to")
+	cmd.MarkFlagsMutuallyExclusive("device", "paste", "list")
+	return cmd
+}
+
+// patience is how long the user may take to approve.
+const patience = 10 * time.Minute
+
+func login(ctx context.Context, c *console.Console, id string, f flags) error {
+	t, err := find(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	store, err := t.store()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	earlier, err := store.Get(t.server.Place)
+	if err != nil {
+		c.Warn("the earlier login is replaced: %s", console.Safe(err.Error()))
+		if err := store.Remove(t.server.Place); err != nil {
+			return err
+		}
+	}
+	way, closeWay, err := f.way(ctx, c, t, earlier)
+	if err != nil {
+		return err
+	}
+	defer closeWay()
+	limited, cancel := context.WithTimeoutCause(ctx, patience, errors.New("nobody has approved within 10 minutes"))
+	defer cancel()
+	g, err := t.server.SignIn(limited, way, f.scopes, earlier)
+	if errors.Is(err, signin.ErrNone) {
+		return &console.Error{Code: console.ExitFailed, Text: id + " needs no login: the server answers without one"}
+	}
+	if err != nil {
+		return &console.Error{Code: console.ExitFailed, Text: "not signed in to " + id + ": " + console.Safe(err.Error()), Hint: hint(err)}
+	}
+	if err := store.Put(ctx, g); err != nil {
+		return fmt.Errorf("the login is not stored: %w", err)
+	}
+	did := "signed in to " + id + " (" + host(g.Issuer) + scopes(g.Scopes) + ")"
+	came, err := t.apply(ctx, c)
+	if err != nil {
+		return fmt.Errorf("%s, but the running host cannot start it: %w", did, err)
+	}
+	c.Tell(did + came)
+	return nil
+}
+
+func hint(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return ""
+	}
+	return "exthost login --help"
+}
+
+// way returns how the user approves, and what ends that.
+func (f flags) way(ctx context.Context, c *console.Console, t *target, earlier *logins.Grant) (signin.Way, func(), error) {
+	switch {
+	case f.device:
+		return &signin.Device{Show: func(address, code string) {
+			c.Tell(fmt.Sprintf("Open %s on any device, and enter the code %s", console.Safe(address), console.Safe(code)))
+		}}, func() {}, nil
+	case f.paste:
+		return &signin.Paste{Port: t.server.Port, Ask: func(_ context.Context, address string) (string, error) {
+			c.Tell("Open this address in any browser:\n\n" + address + "\n\nThe browser ends at an address of 127.0.0.1, which it cannot open. Paste that address here.")
+			return pasted(c)
+		}}, func() {}, nil
+	}
+	port := t.server.Port
+	if port == 0 {
+		port = portOf(earlier)
+	}
+	open := func(address string) {
+		c.Tell("Approve in the browser. If none opens, open this address on this machine:\n\n" + address + "\n")
+		if err := console.Browse(ctx, address); err != nil {
+			c.Warn("no browser was opened: %s; on another machine: exthost login %s --paste", console.Safe(err.Error()), t.server.Place.ID)
+		}
+	}
+	b, err := signin.NewBrowser(port, open)
+	if err != nil && t.server.Port == 0 {
+		b, err = signin.NewBrowser(0, open)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, b.Close, nil
+}
+
+// portOf returns the port of the address of the earlier login, for which the client is registered;
+// 0 without one.
+func portOf(g *logins.Grant) (port int) {
+	if g == nil {
+		return 0
+	}
+	if u, err := url.Parse(g.Client.Redirect); err == nil {
+		_, _ = fmt.Sscan(u.Port(), &port)
+	}
+	return port
+}
+
+func host(address string) string {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return console.Safe(address)
+}
+
+func scopes(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return "; " + console.Safe(strings.Join(list, " "))
+}
+
+// Logout is exthost logout.
+func Logout(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout ID", Short: "Forget the login of an extension or destination", Args: console.One("the id of an extension or the name of a destination"),
+		Long:              "Forget what exthost login has stored, and have the authorization server revoke its tokens where\nit can.",
+		Example:           "  exthost logout gh",
+		ValidArgsFunction: hosts.CompleteExtension(c),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := find(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			store, err := t.store()
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			g, err := store.Get(t.server.Place)
+			if err == nil && g != nil {
+				if err := signin.Revoke(cmd.Context(), g); err != nil {
+					c.Warn("the tokens are forgotten here and still count at %s: %s", host(g.Issuer), console.Safe(err.Error()))
+				}
+			}
+			if err := store.Remove(t.server.Place); errors.Is(err, fs.ErrNotExist) {
+				return &console.Error{Code: console.ExitNotFound, Text: "you are not signed in to " + args[0], Hint: "exthost login --list"}
+			} else if err != nil {
+				return err
+			}
+			came, err := t.apply(cmd.Context(), c)
+			if protocol.KindOf(err) == protocol.RequirementMissing { // as was to be expected
+				came, err = "", nil
+			}
+			if err == nil {
+				c.Tell("signed out of " + args[0] + came)
+			}
+			return err
+		},
+	}
+}
+
+// list prints the logins.
+func list(c *console.Console) error {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return err
+	}
+	store, err := storeOf(cfg)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	all, err := store.List()
+	if err != nil {
+		c.Warn("%s", console.Safe(err.Error()))
+	}
+	slices.SortFunc(all, func(a, b *logins.Grant) int { return strings.Compare(a.Place.ID+a.Place.Of, b.Place.ID+b.Place.Of) })
+	return printed(c, all)
+}

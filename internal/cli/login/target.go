@@ -1,0 +1,132 @@
+package login
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/exthost/exthost/config"
+	"github.com/exthost/exthost/discovery"
+	"github.com/exthost/exthost/internal/cli/console"
+	"github.com/exthost/exthost/internal/cli/hosts"
+	"github.com/exthost/exthost/internal/cli/trust"
+	"github.com/exthost/exthost/internal/logins"
+	"github.com/exthost/exthost/internal/permit"
+	"github.com/exthost/exthost/internal/process"
+	"github.com/exthost/exthost/internal/secrets"
+	"github.com/exthost/exthost/internal/signin"
+	"github.com/exthost/exthost/manifest"
+)
+
+// target is what the user signs in to.
+type target struct {
+	cfg    *config.Config
+	server signin.Server
+}
+
+// find returns the extension or the destination of that id.
+func find(ctx context.Context, c *console.Console, id string) (*target, error) {
+	cfg, _, err := hosts.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := cfg.Destinations[id]; ok && d.URL != "" {
+		of := ""
+		if d.Project {
+			of = cfg.Project.Dir
+		}
+		return newTarget(ctx, cfg, id, of, &manifest.Transport{Kind: d.Type, URL: d.URL, Headers: d.Headers, OAuth: d.OAuth}, "destinations."+id)
+	}
+	found, err := trust.Discover(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(found, func(c discovery.Candidate) bool { return c.ID == id })
+	if n < 0 {
+		return nil, &console.Error{Code: console.ExitNotFound, Text: "there is no extension or destination " + console.Safe(id), Hint: "exthost list"}
+	}
+	k, err := hosts.Trusted(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rules := permit.Rules{Consent: k}
+	if d := rules.Untrusted(cfg, &found[n], os.Environ()); d != nil {
+		return nil, &console.Error{Code: console.ExitDenied, Text: id + ": " + d.Message, Hint: d.Hint}
+	}
+	return newTarget(ctx, cfg, id, found[n].Dir, &found[n].Manifest.Transport, "transport")
+}
+
+// newTarget returns the server of t, as key states it.
+func newTarget(ctx context.Context, cfg *config.Config, id, of string, t *manifest.Transport, key string) (*target, error) {
+	if t.URL == "" {
+		return nil, console.Usagef("exthost info "+id, "%s is a process of this machine, and no server to sign in to; exthost secret keeps what its environment needs", id)
+	}
+	if !t.SignsIn() {
+		return nil, console.Usagef("remove the token or the header Authorization of "+key, "%s states its own credentials", id)
+	}
+	address, err := process.Expand(t.URL, func(name string) (string, bool) {
+		if value, ok := cfg.Extensions.Environ(id)[name]; ok {
+			return value, ok
+		}
+		return os.LookupEnv(name)
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s.url: %w", key, err)
+	case secrets.Refers(address):
+		return nil, console.Usagef("state the address without it", "%s.url has a secret: such an address is a login by itself", key)
+	}
+	target := &target{cfg: cfg, server: signin.Server{Place: hosts.LoginPlace(id, of, address), SSE: t.Kind == manifest.KindSSE}}
+	if o := t.OAuth; o != nil {
+		secret, err := secrets.Replace(o.ClientSecret, func(name string) (string, error) { return hosts.Secrets(cfg).Lookup(ctx, name) })
+		if err != nil {
+			return nil, fmt.Errorf("%s.oauth.client_secret: %w", key, err)
+		}
+		target.server.Settings = signin.Settings{ClientID: o.ClientID, ClientSecret: secret, MetadataURL: o.ClientMetadataURL, Scopes: o.Scopes, Port: o.CallbackPort}
+	}
+	return target, nil
+}
+
+func (t *target) store() (*logins.Store, error) { return storeOf(t.cfg) }
+
+func storeOf(cfg *config.Config) (*logins.Store, error) {
+	if cfg.Secrets.Logins == "" {
+		return nil, &console.Error{Code: console.ExitFailed, Text: "there is no directory of the user's configuration to keep logins in", Hint: "state secrets.logins"}
+	}
+	return logins.Open(cfg.Secrets.Logins, signin.Client), nil
+}
+
+// apply has a running host use what was done, and returns what came of that, for the end of a
+// sentence. The error is of the start.
+func (t *target) apply(ctx context.Context, c *console.Console) (string, error) {
+	r, err := hosts.Find(ctx)
+	switch {
+	case err != nil:
+		return "", nil
+	case r.Info.Scope != hosts.Scope(c, t.cfg): // its extension of that id may be another one
+		return fmt.Sprintf("; the host that runs here (pid %d) has other flags: exthost restart %s", r.Info.PID, t.server.Place.ID), nil
+	}
+	err = r.Post(ctx, "/api/v1/extensions/"+url.PathEscape(t.server.Place.ID)+"/restart", nil, nil)
+	return fmt.Sprintf("; the running host (pid %d) has started it again", r.Info.PID), err
+}
+
+// maxPasted bounds an address that is pasted, in bytes.
+const maxPasted = 64 << 10
+
+// pasted reads an address, which is not shown: a code is in it.
+func pasted(c *console.Console) (string, error) {
+	if c.Interactive() {
+		return c.ReadSecret("address (not shown): ")
+	}
+	line, err := bufio.NewReader(io.LimitReader(c.In, maxPasted)).ReadString('\n')
+	if errors.Is(err, io.EOF) && strings.TrimSpace(line) != "" {
+		err = nil
+	}
+	return line, err
+}

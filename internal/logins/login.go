@@ -1,0 +1,242 @@
+package logins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/exthost/exthost/protocol"
+)
+
+// Login gives the access tokens of a place. Many goroutines may use it at once.
+type Login struct {
+	store  *Store
+	place  Place
+	path   string // of the file of the grant
+	client *http.Client
+
+	mu      sync.Mutex
+	grant   *Grant      // as read last; nil: nobody has signed in
+	read    fs.FileInfo // of the file that grant was read from; nil: there was none
+	renewal *renewal    // that is under way; nil: none is
+	rest    time.Time   // until when no renewal is tried, because one has failed
+	failed  error       // of that one
+
+	need atomic.Pointer[string] // why a person has to sign in, and how; nil: nobody has to
+}
+
+// renewal is one renewal of a token. Everybody who wants a token while it runs gets its outcome.
+type renewal struct {
+	done  chan struct{} // closed once the fields below are set
+	token string
+	err   error
+}
+
+// Token returns the access token for a request, renewed when it is about to expire; "" when nobody
+// has signed in. The error is a *protocol.Error.
+func (l *Login) Token(ctx context.Context) (string, error) {
+	l.mu.Lock()
+	if err := l.refreshLocked(); err != nil {
+		l.mu.Unlock()
+		return "", err
+	}
+	g, now := l.grant, time.Now()
+	if g == nil || !g.due(now) || g.Refresh == "" { // without another one the server decides: clocks differ
+		defer l.mu.Unlock()
+		return l.accessLocked(), nil
+	}
+	r, err := l.renewLocked()
+	l.mu.Unlock()
+	if err == nil && g.expired(now) {
+		return r.wait(ctx)
+	}
+	if err != nil && g.expired(now) {
+		return "", err
+	}
+	return g.Access, nil // meanwhile
+}
+
+// Renew returns another access token than the one that the server has refused with a challenge, the
+// values of its WWW-Authenticate header; "" when the challenge asks for no login. The error, a
+// *protocol.Error, says what the user has to do.
+func (l *Login) Renew(ctx context.Context, refused string, challenge []string) (string, error) {
+	wanted, isLogin := parse(challenge)
+	switch {
+	case wanted.insufficient:
+		return "", l.needed("the server wants more than the last one allows"+wanted.text(), wanted.flags()...)
+	case !isLogin && refused == "":
+		return "", nil
+	}
+	l.mu.Lock()
+	if err := l.refreshLocked(); err != nil {
+		l.mu.Unlock()
+		return "", err
+	}
+	switch g := l.grant; {
+	case g == nil && len(challenge) == 0:
+		l.mu.Unlock()
+		return "", l.needed("the server wants credentials and does not say which; token_env, token_file and headers under [transport] are others")
+	case g == nil:
+		l.mu.Unlock()
+		return "", l.needed("")
+	case g.Access != refused:
+		l.mu.Unlock()
+		return g.Access, nil
+	case g.Ended != "":
+		l.mu.Unlock()
+		return "", l.needed(g.Ended)
+	case g.Refresh == "":
+		l.mu.Unlock()
+		return "", l.needed("the server no longer accepts the last one, which cannot be renewed")
+	}
+	r, err := l.renewLocked()
+	l.mu.Unlock()
+	if err != nil {
+		return "", err
+	}
+	return r.wait(ctx)
+}
+
+// Needed says why a person has to sign in, and how; "" as far as is known nobody has to.
+func (l *Login) Needed() string {
+	if text := l.need.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// needed notes that the user has to sign in, and returns the error that says so. Why may be "".
+func (l *Login) needed(why string, flags ...string) *protocol.Error {
+	if why != "" {
+		why = ", because " + why
+	}
+	text := "needs login" + why + ": " + strings.Join(append([]string{"exthost login", l.place.ID}, flags...), " ")
+	l.need.Store(&text)
+	return protocol.Errorf(protocol.RequirementMissing, "%s", text)
+}
+
+func (l *Login) accessLocked() string {
+	if l.grant == nil {
+		return ""
+	}
+	return l.grant.Access
+}
+
+// refreshLocked reads the grant if its file is another one than before: other programs sign in and
+// renew too.
+func (l *Login) refreshLocked() error {
+	info, err := os.Lstat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.grant, l.read = nil, nil
+		return nil
+	}
+	if err == nil && l.read != nil && os.SameFile(info, l.read) && info.ModTime().Equal(l.read.ModTime()) && info.Size() == l.read.Size() {
+		return nil
+	}
+	var g *Grant
+	if err == nil {
+		g, err = l.store.read(l.path)
+	}
+	if err != nil {
+		return protocol.Errorf(protocol.RequirementMissing, "the login: %w", err)
+	}
+	l.grant, l.read = g, info
+	l.rest, l.failed = time.Time{}, nil
+	l.need.Store(nil)
+	return nil
+}
+
+// renewLocked joins the renewal that is under way, or begins one. The error is that of one that
+// failed a moment ago.
+func (l *Login) renewLocked() (*renewal, error) {
+	switch {
+	case l.renewal != nil:
+		return l.renewal, nil
+	case l.grant.Ended != "":
+		return nil, l.needed(l.grant.Ended)
+	case time.Now().Before(l.rest):
+		return nil, l.failed
+	}
+	r := &renewal{done: make(chan struct{})}
+	if !l.store.renewals.Go(func() { l.run(r) }) {
+		return nil, protocol.Errorf(protocol.ShuttingDown, "the host is closing")
+	}
+	l.renewal = r
+	return r, nil
+}
+
+// wait waits until the renewal has ended. It goes on when ctx ends: its answer may be the only one
+// with the next token.
+func (r *renewal) wait(ctx context.Context) (string, error) {
+	select {
+	case <-r.done:
+		return r.token, r.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// The time limit of a renewal, and the time after a failed one in which none is tried.
+const (
+	renewalTimeout = 30 * time.Second
+	renewalRest    = 5 * time.Second
+)
+
+// run renews the token and sets the outcome of r.
+func (l *Login) run(r *renewal) {
+	ctx, cancel := context.WithTimeout(l.store.ctx, renewalTimeout)
+	defer cancel()
+	before := l.seen()
+	var after *Grant
+	err := l.store.update(ctx, l.path, func(g *Grant) (*Grant, error) {
+		var err error
+		after, err = renew(ctx, l.client, g, before)
+		return after, err
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer close(r.done)
+	l.renewal = nil
+	switch {
+	case err != nil:
+		fault := protocol.Errorf(protocol.NotReady, "the login at %s could not be renewed: %w", l.issuerLocked(), err)
+		fault.RetryAfter = renewalRest
+		if retry, ok := errors.AsType[*retryLater](err); ok && retry.after > 0 {
+			fault.RetryAfter = retry.after
+		}
+		l.rest, l.failed, r.err = time.Now().Add(fault.RetryAfter), fault, fault
+	case after.Ended != "":
+		r.err = l.needed(after.Ended)
+	default:
+		r.token = after.Access
+	}
+	if err == nil {
+		l.grant, l.read = after, nil // the file tells its version with the next request
+	}
+}
+
+// seen returns the access token that is to be renewed.
+func (l *Login) seen() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accessLocked()
+}
+
+// issuerLocked returns the authorization server for a message.
+func (l *Login) issuerLocked() string {
+	if l.grant == nil {
+		return "the authorization server"
+	}
+	if u, err := url.Parse(l.grant.Issuer); err == nil && u.Host != "" {
+		return u.Scheme + "://" + u.Host
+	}
+	return fmt.Sprintf("%q", l.grant.Issuer)
+}

@@ -1,0 +1,124 @@
+package logins
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/exthost/exthost/internal/display"
+)
+
+// retryLater is the error of an authorization server that may answer the same later.
+type retryLater struct {
+	text  string
+	after time.Duration // that it asked for; 0: it did not
+}
+
+func (e *retryLater) Error() string { return e.text }
+
+// renew returns g with another access token than before. The grant is returned as it is when
+// another program has renewed it meanwhile, and with the reason in Ended when the authorization
+// server gives no more tokens.
+func renew(ctx context.Context, client *http.Client, g *Grant, before string) (*Grant, error) {
+	switch {
+	case g == nil:
+		return nil, errors.New("somebody has signed out")
+	case g.Access != before || g.Ended != "" || g.Refresh == "":
+		return g, nil
+	}
+	now := time.Now() // before the exchange, so that the token is not taken to live longer than it does
+	t, err := exchange(ctx, client, g, oauth2.SetAuthURLParam("grant_type", "refresh_token"), oauth2.SetAuthURLParam("refresh_token", g.Refresh))
+	next := *g
+	if err == nil {
+		return &next, next.Accept(t, now)
+	}
+	if next.Ended = g.hide(ended(err)); next.Ended != "" {
+		return &next, nil
+	}
+	return nil, g.failure(err)
+}
+
+// hide returns a text of the authorization server without what is secret of g.
+func (g *Grant) hide(text string) string {
+	for _, secret := range []string{g.Refresh, g.Access, g.Client.Secret} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+	return text
+}
+
+// exchange asks the token endpoint of g for tokens.
+func exchange(ctx context.Context, client *http.Client, g *Grant, parameters ...oauth2.AuthCodeOption) (*oauth2.Token, error) {
+	c := oauth2.Config{ClientID: g.Client.ID, ClientSecret: g.Client.Secret, Endpoint: oauth2.Endpoint{TokenURL: g.TokenURL, AuthStyle: g.Client.Style}}
+	if g.Resource != "" {
+		parameters = append(parameters, oauth2.SetAuthURLParam("resource", g.Resource))
+	}
+	return c.Exchange(context.WithValue(ctx, oauth2.HTTPClient, client), "", parameters...)
+}
+
+// ended says why the authorization server gives no more tokens for a grant; "" when err does not
+// say that (RFC 6749, section 5.2).
+func ended(err error) string {
+	e, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return ""
+	}
+	switch e.ErrorCode {
+	case "invalid_grant":
+		return "the authorization server no longer accepts the last one" + said(e)
+	case "invalid_client", "unauthorized_client":
+		return "the authorization server no longer knows the client" + said(e)
+	case "invalid_scope", "invalid_target", "unsupported_grant_type", "access_denied":
+		return "the authorization server does not renew the last one" + said(e)
+	}
+	return ""
+}
+
+// said quotes the server's error.
+func said(e *oauth2.RetrieveError) string {
+	text := " (" + short(e.ErrorCode, 64)
+	if e.ErrorDescription != "" {
+		text += ": " + short(e.ErrorDescription, 200)
+	}
+	return text + ")"
+}
+
+// short is a foreign text as a person can read it, on one line.
+func short(text string, most int) string {
+	return display.Cut(strings.Join(strings.Fields(display.Visible(text)), " "), most)
+}
+
+// failure words an error of the exchange that says nothing about g.
+func (g *Grant) failure(err error) error {
+	e, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		if wrapped, of := errors.AsType[*url.Error](err); of {
+			err = wrapped.Err // without the URL, which the message names by its host
+		}
+		return &retryLater{text: g.hide(short(err.Error(), 300))}
+	}
+	text := "it answered " + e.Response.Status
+	if e.ErrorCode != "" {
+		text += said(e)
+	}
+	return &retryLater{g.hide(text), retryAfter(e.Response)}
+}
+
+// retryAfter returns the time that a response asks to wait, of at most an hour.
+func retryAfter(r *http.Response) time.Duration {
+	header := strings.TrimSpace(r.Header.Get("Retry-After"))
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		wait = time.Until(at)
+	}
+	return max(0, min(wait, time.Hour))
+}

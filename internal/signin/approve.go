@@ -1,0 +1,74 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"golang.org/x/oauth2"
+)
+
+// byCode has the user open an address with open, which returns the parameters that the browser was
+// sent back with, and exchanges the code among them for tokens.
+func byCode(ctx context.Context, f *found, config *oauth2.Config, open func(ctx context.Context, address string) (url.Values, error)) (*oauth2.Token, error) {
+	resource := oauth2.SetAuthURLParam("resource", f.resource)
+	state, verifier := rand.Text(), oauth2.GenerateVerifier()
+	back, err := open(ctx, config.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), resource))
+	if err != nil {
+		return nil, err
+	}
+	code, err := f.authority.code(back, state)
+	if err != nil {
+		return nil, err
+	}
+	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier), resource)
+	if err != nil {
+		return nil, fmt.Errorf("the authorization server gives no token: %w", exchangeError(err))
+	}
+	return token, nil
+}
+
+// code returns the code with which the browser was sent back. Its state must be that of this
+// login, and its issuer the one that was asked (RFC 9207): others could send a code of theirs.
+func (a *authority) code(back url.Values, state string) (string, error) {
+	if subtle.ConstantTimeCompare([]byte(back.Get("state")), []byte(state)) != 1 {
+		return "", errors.New("the answer of the browser belongs to another login; try again")
+	}
+	switch iss := back.Get("iss"); {
+	case iss == "" && a.AuthorizationResponseIssParameterSupported:
+		return "", errors.New("the answer of the browser does not name its authorization server (iss), as the server promised: it may be of another one")
+	case iss != "" && iss != a.Issuer:
+		return "", fmt.Errorf("the answer of the browser is of the authorization server %s, and %s was asked", short(iss), a.Issuer)
+	}
+	switch e := back.Get("error"); {
+	case e == "access_denied":
+		return "", errors.New("the login was refused in the browser" + described(back))
+	case e != "":
+		return "", fmt.Errorf("the authorization server refuses the login (%s)%s", short(e), described(back))
+	case back.Get("code") == "":
+		return "", errors.New("the answer of the browser has no code")
+	}
+	return back.Get("code"), nil
+}
+
+func described(back url.Values) string {
+	if text := back.Get("error_description"); text != "" {
+		return ": " + short(text)
+	}
+	return ""
+}
+
+// exchangeError is an error of the token endpoint without what may be secret.
+func exchangeError(err error) error {
+	e, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return errors.New(short(plain(err).Error()))
+	}
+	if e.ErrorCode == "" {
+		return errors.New("it answers " + e.Response.Status)
+	}
+	return errors.New(short(e.ErrorCode + " " + e.ErrorDescription))
+}
