@@ -17,7 +17,7 @@ func TestSecrets(t *testing.T) {
 	o := alone(dir)
 	o.UserDir = dir + "/user"
 	cfg, _ := mustLoad(t, o)
-	want := config.Secrets{Provider: "age", Path: dir + "/user/secrets/secrets.age", Identity: dir + "/user/secrets/identity", Timeout: config.Default().Secrets.Timeout}
+	want := config.Secrets{Provider: "age", Path: dir + "/user/secrets/secrets.age", Identity: dir + "/user/secrets/identity", Timeout: config.Default().Secrets.Timeout, Logins: dir + "/user/logins"}
 	if diff := cmp.Diff(want, cfg.Secrets); diff != "" {
 		t.Error(diff)
 	}
